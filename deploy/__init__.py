@@ -1,0 +1,1 @@
+"""Deploy: Prefect deployments, schedules, service files and pipeline files."""

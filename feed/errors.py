@@ -1,0 +1,53 @@
+"""What can go wrong with a feed, typed: the publisher decides by class, never by text."""
+
+from __future__ import annotations
+
+from matrix.errors import Exit, MillError
+
+
+class FeedError(MillError):
+    """Something about a feed."""
+
+    exit_code = Exit.UNUSABLE
+
+
+class VersionExists(FeedError):
+    """The version is there already; whose content it is must be compared."""
+
+
+class OutcomeUnknown(FeedError):
+    """The publish timed out or its reply was lost: it may have been committed."""
+
+
+class Unavailable(FeedError):
+    """Transient: the same call may succeed later."""
+
+    def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
+class Unauthorized(FeedError):
+    """This host cannot use the feed at all: no later cell would fare better."""
+
+    exit_code = Exit.HOST_CANNOT_PUBLISH
+
+
+class NotFound(FeedError):
+    """No such feed, package or version."""
+
+
+class Rejected(FeedError):
+    """The feed will never take this: a bad name or version, a quota, a forbidden file."""
+
+
+class Conflict(FeedError):
+    """The version exists with other content; local bytes are kept, the feed's are not touched."""
+
+
+class Corrupt(FeedError):
+    """Bytes are not what their digest says, in the feed or in what was to be sent."""
+
+
+class UnsafePath(FeedError):
+    """A file name that would leave the folder it belongs in."""

@@ -1,0 +1,91 @@
+"""The interface of a feed, and the records that cross it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from matrix.digest import FileEntry
+
+Progress = Callable[[int, int], None]
+"""Called with (bytes done, bytes in all); never from two threads at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file to be published: where it goes, where it is, and what it must hash to."""
+
+    entry: FileEntry
+    source: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A version that the feed has. `tree` comes from its description; None: not one of ours."""
+
+    package: str
+    version: str
+    tree: str | None
+    description: str
+    published_at: datetime | None = None
+    views: tuple[str, ...] = ()
+    deleted: bool = False
+    """Deleted versions stay taken for ever."""
+
+
+class Feed(Protocol):
+    """What every feed can do. Implementations are safe to use from several threads."""
+
+    @property
+    def name(self) -> str:
+        """Stable identity of the feed (shown to people, kept in the state); holds no secret."""
+
+    def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
+        """Check credentials, the feed, names, versions and headroom for (package, version)s.
+
+        Raises one error that names all problems found.
+        """
+
+    def packages(self) -> Iterator[str]:
+        """Every package of the feed, complete or an error."""
+
+    def versions(self, package: str, prefix: str = "") -> Iterator[Published]:
+        """Every version of exactly that package, complete or an error; no package: nothing."""
+
+    def find(self, package: str, version: str) -> Published | None:
+        """One version by name, from the strongly consistent side of the feed."""
+
+    def publish(
+        self,
+        package: str,
+        version: str,
+        files: Sequence[LocalFile],
+        description: str,
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> Published:
+        """Publish all files as one version, or none. Raises a typed `FeedError`."""
+
+    def files(self, package: str, version: str) -> tuple[FileEntry, ...]:
+        """What the feed says it holds for a version (the read-back). Raises `NotFound`."""
+
+    def fetch(
+        self,
+        package: str,
+        version: str,
+        dest: Path,
+        patterns: Sequence[str] = ("*",),
+        *,
+        progress: Progress | None = None,
+    ) -> tuple[FileEntry, ...]:
+        """Download matching files into the folder `dest`, each checked against its digest.
+
+        No file is ever under its final name before it is whole and checked.
+        """
+
+    def promote(self, package: str, version: str, view: str) -> None:
+        """Make a version part of a view."""

@@ -1,0 +1,75 @@
+"""The base of every error that a user can meet, and the errors of the matrix itself.
+
+An error of ours is one clear line: what is wrong, where, and what to do next (`hint`). The
+command line turns it into that line and `exit_code`; anything else that reaches the top is a
+bug and shows its traceback. Each room has a page of errors like this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What the process says when it ends; documented in the README, tested in tests/unit."""
+
+    OK = 0
+    CELLS_FAILED = 1
+    USAGE = 2
+    HOST_CANNOT_PUBLISH = 3
+    NOTHING_SELECTED = 4
+    UNUSABLE = 5
+    INTERRUPTED = 130
+
+
+class MillError(Exception):
+    """A condition that the user can act on."""
+
+    exit_code: Exit = Exit.USAGE
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class UsageError(MillError):
+    """The command line or a setting is wrong."""
+
+    exit_code = Exit.USAGE
+
+
+class NothingSelected(MillError):
+    """The selection leaves no cell."""
+
+    exit_code = Exit.NOTHING_SELECTED
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the input of a plan: where it stands, what it is, what to do."""
+
+    where: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        tail = f" ({self.hint})" if self.hint else ""
+        return f"{self.where}: {self.message}{tail}"
+
+
+class PlanError(MillError):
+    """All problems of a catalog, its selection and its names together."""
+
+    exit_code = Exit.USAGE
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        head = f"{count} problem{'s' if count != 1 else ''} in the plan:"
+        super().__init__("\n  ".join([head, *map(str, self.problems)]))

@@ -1,0 +1,171 @@
+"""The nouns of the matrix as frozen dataclasses: what the rules read and what a plan is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class SourceKind(StrEnum):
+    """Where a model's weights come from."""
+
+    HUB = "hub"
+    FOLDER = "folder"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Hugging Face id with a revision, a local folder, or an architecture with a seed."""
+
+    kind: SourceKind
+    ref: str
+    """Hub id, absolute folder path, or (random) the Transformers model type."""
+    revision: str | None = None
+    seed: int = 0
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """random: values of the Transformers configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What a catalog entry, or one target of it, sets by itself; None inherits."""
+
+    precision: tuple[str, ...] | None = None
+    opset: int | None = None
+    shapes: Mapping[str, int] | None = None
+    timeout: float | None = None
+    publish_timeout: float | None = None
+    skip: str | None = None
+    """The reason for which these cells are left out on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One catalog entry."""
+
+    id: str
+    task: str
+    source: Source
+    model_type: str = "unknown"
+    group: str = ""
+    priority: str = "P2"
+    overrides: Overrides = field(default_factory=Overrides)
+    per_target: Mapping[str, Overrides] = field(default_factory=dict)
+    """Overrides for target labels (globs allowed); the first match in catalog order wins."""
+    remote_code: bool = False
+    pickle: bool = False
+    dataset: Mapping[str, Any] | None = None
+    """Calibration data instead of the model's dummy inputs."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of a registry that are carried along unread (downloads, order, ...)."""
+    where: str = ""
+    """File and entry, for messages."""
+
+    @property
+    def name(self) -> str:
+        """`MODEL:TASK`, the left side of a cell id and the key of a lease."""
+        return f"{self.id}:{self.task}" if self.task else self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One EP on one device, with its policy; a row of data/targets.toml."""
+
+    label: str
+    ep: str
+    device: str
+    provider: str
+    """ONNX Runtime's provider name."""
+    aliases: tuple[str, ...] = ()
+    precision: str = "auto"
+    """The default of the target: w8a16, ... or auto."""
+    auto: str = "fp32"
+    """What auto means here."""
+    internal_quantization: bool = False
+    """The EP quantizes by itself: it is never given a QDQ graph."""
+    qdq: bool = True
+    """False where a QDQ graph is known to fail although the EP does not quantize by itself."""
+    opset: tuple[int, int] = (13, 21)
+    static_shapes: bool = False
+    optimization: str = "basic"
+    """ONNX Runtime's offline graph optimization level: disabled, basic, extended."""
+    quantizer: str = "qnn"
+    blocked_passes: tuple[str, ...] = ()
+    blocked_ops: tuple[str, ...] = ()
+    why: str = ""
+    """Why the row is as it is; shown in notices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What will really be done for a cell, after catalog, target and flags have been weighed."""
+
+    precision: str
+    """fp32, fp16, w8a16, w8a8 or w8 (int8 weights only)."""
+    default: bool
+    """Whether that is the target's own default: only other precisions show in ids and versions."""
+    asked: str | None
+    opset: int
+    optimization: str
+    static_shapes: bool
+    shapes: Mapping[str, int]
+    quantizer: str | None
+    blocked_passes: tuple[str, ...]
+    blocked_ops: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the model of this cell holds integer weights."""
+        return self.precision.startswith("w")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Model x target (x precision): the unit that is built, published and recorded."""
+
+    id: str
+    model: Model
+    target: Target
+    policy: Policy
+    package: str
+    version: str
+    timeout: float
+    publish_timeout: float
+    skip: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedModel:
+    """A model with its cells: the unit of distribution, because they share the export."""
+
+    model: Model
+    cells: tuple[Cell, ...]
+    export_package: str
+    export_version: str
+
+    @property
+    def name(self) -> str:
+        """The key of the lease on this model."""
+        return self.model.name
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A sweep before it starts."""
+
+    stamp: str
+    models: tuple[PlannedModel, ...]
+    index_package: str
+    index_version: str
+    engine: str
+    self_contained: bool = False
+    notices: tuple[str, ...] = ()
+
+    def cells(self) -> Iterator[Cell]:
+        """Every cell, model after model."""
+        for model in self.models:
+            yield from model.cells

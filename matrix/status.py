@@ -1,0 +1,80 @@
+"""The words for how a cell fares and for what went wrong; the state ties them to columns."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """Where a cell of a sweep stands."""
+
+    PLANNED = "planned"
+    BUILDING = "building"
+    BUILT = "built"
+    VERIFYING = "verifying"
+    VERIFIED = "verified"
+    PUBLISHING = "publishing"
+    PUBLISHED = "published"
+    UNCHANGED = "unchanged"
+    BUILD_FAILED = "build_failed"
+    BUILD_TIMEOUT = "build_timeout"
+    VERIFY_FAILED = "verify_failed"
+    PUBLISH_FAILED = "publish_failed"
+    CONFLICT = "conflict"
+    UNSUPPORTED = "unsupported"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+    @property
+    def done(self) -> bool:
+        """Good and final: a resume has nothing left to do for this cell."""
+        return self in DONE
+
+    @property
+    def failed(self) -> bool:
+        """Bad and final: counts against the exit code until `retry` asks for it again."""
+        return self in FAILED
+
+    @property
+    def open(self) -> bool:
+        """Neither: a resume takes it up."""
+        return not (self.done or self.failed)
+
+
+DONE = frozenset({Status.PUBLISHED, Status.UNCHANGED, Status.SKIPPED, Status.VERIFIED})
+"""`verified` is final only for a sweep that does not publish; the flows decide that."""
+
+FAILED = frozenset(
+    {
+        Status.BUILD_FAILED,
+        Status.BUILD_TIMEOUT,
+        Status.VERIFY_FAILED,
+        Status.PUBLISH_FAILED,
+        Status.CONFLICT,
+        Status.UNSUPPORTED,
+    }
+)
+
+
+class FailureClass(StrEnum):
+    """What kind of thing went wrong; reported by the stage itself, not guessed from text."""
+
+    EXPORT = "EXPORT"
+    OPTIMIZE = "OPTIMIZE"
+    QUANTIZE = "QUANTIZE"
+    COMPILE = "COMPILE"
+    VERIFY = "VERIFY"
+    PUBLISH = "PUBLISH"
+    TIMEOUT = "TIMEOUT"
+    MEMORY = "MEMORY"
+    DISK = "DISK"
+    NETWORK = "NETWORK"
+    AUTH = "AUTH"
+    CRASH = "CRASH"
+    UNSUPPORTED = "UNSUPPORTED"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def retries_itself(self) -> bool:
+        """Only infrastructure is tried again without being asked; a broken build stays broken."""
+        return self in {FailureClass.NETWORK, FailureClass.DISK}

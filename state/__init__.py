@@ -1,0 +1,14 @@
+"""State: the only SQL. What happened to every cell of every sweep, and who holds which model.
+
+An append-only `event` table is the record; a row per cell (`outcome`) is updated in the same
+transaction, and CHECK constraints tie its status to its columns. SQLite in WAL mode by default,
+PostgreSQL by URL, one schema, Alembic migrations run on open (a newer schema is refused).
+
+Leases decide who builds what: a model is leased by one slot in all sweeps of this database,
+with a heartbeat and a fencing token that only grows. Every write about a cell carries the token;
+a token that is no longer the model's is refused (`LeaseLost`), so a late result of a lost worker
+changes nothing. The clock of a lease is the database's; a local owner that is provably dead
+(process gone on this host) loses its lease at once.
+
+The room imports `matrix` and nothing else of ours.
+"""

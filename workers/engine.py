@@ -1,0 +1,120 @@
+"""What an engine is: the contract between the pipeline and the code that runs in the host.
+
+Standard library only: this module is imported inside foreign interpreters too.
+
+The host calls `tools`, `plan` and `run` of one engine object, one request at a time. `plan`
+must be cheap (no torch): a sweep that finds every stage in the store calls nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+Json = Mapping[str, Any]
+
+SOURCE = "source"
+"""The name by which a stage asks for the model's source among its inputs."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A model and the policy to build it with, as plain JSON values (see `workers.request`)."""
+
+    model: Json
+    """id, task, model_type, source {kind, ref, revision, seed, config}, dataset,
+    allow {remote_code, pickle}."""
+    target: Json
+    """label, ep, device, provider."""
+    policy: Json
+    """precision, opset, optimization, static_shapes, shapes, quantizer, blocked_passes, ..."""
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """A stage of a cell before it runs. Only what is in here, and the inputs, may change a byte."""
+
+    name: str
+    """export, inputs, optimize, quantize, compile: also the failure class of what it raises."""
+    params: Json
+    """Effective parameters: two targets that resolve to equal ones share the run."""
+    inputs: Sequence[str]
+    """Names of earlier stages, or SOURCE."""
+    tools: Sequence[str]
+    """Which of the engine's tools go into the key."""
+    per_component: bool = False
+    """Run once for each component of the export (`<component>/` folders), each with its own key."""
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What `Engine.plan` answers."""
+
+    source: Json
+    """`digest` (what the source is, full SHA-256) and what the manifest tells of it (revision,
+    files, ...); nothing that depends on this machine."""
+    stages: Sequence[StageSpec]
+    """In order. The last one that is not `inputs` makes the files of the package; a stage named
+    `export` makes the export package."""
+    notices: Sequence[str] = ()
+    memory: int = 0
+    """Estimated peak bytes of the worst stage; 0: unknown."""
+    disk: int = 0
+    """Estimated bytes of all stages' outputs; 0: unknown."""
+
+
+@dataclass(frozen=True)
+class StageJob:
+    """A stage to run now."""
+
+    stage: str
+    params: Json
+    request: Request
+    inputs: Mapping[str, Path]
+    """One folder per name in the spec's `inputs`; read-only, possibly hard links: never write."""
+    out: Path
+    """An empty folder; every file below it when `run` returns is an output."""
+    component: str = ""
+    """The component folder name for a per-component stage; empty for a single model."""
+    progress: Callable[[str], None] = field(default=lambda _text: None)
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """What a stage tells of itself. `facts` must depend on nothing but the key; `info` may."""
+
+    facts: Json = field(default_factory=dict)
+    """For the manifest: precision really applied, components (export: a list; empty for a
+    single model), node counts, notices."""
+    info: Json = field(default_factory=dict)
+    """For the build record: timings inside the stage, warnings seen, machine facts."""
+
+
+class StageError(Exception):
+    """A stage failed for a reason it understands."""
+
+    def __init__(
+        self, message: str, *, failure: str = "", hint: str = "", retryable: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.failure = failure
+        """A `matrix.status.FailureClass` value; empty: the stage's own (EXPORT, ...)."""
+        self.hint = hint
+        self.retryable = retryable
+
+
+class Engine(Protocol):
+    """An engine, constructed without arguments in the host process."""
+
+    name: str
+
+    def tools(self) -> Mapping[str, str]:
+        """Versions of every tool that can change a byte of any output; no heavy import."""
+
+    def plan(self, request: Request) -> BuildPlan:
+        """Resolve the source and lay out the stages of a cell. Raises `StageError`."""
+
+    def run(self, job: StageJob) -> StageReport:
+        """Run one stage. Raises `StageError`, or anything (then it is a failure of its stage)."""
