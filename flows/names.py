@@ -1,0 +1,11 @@
+"""Names that other systems show for our things."""
+
+from __future__ import annotations
+
+import re
+
+
+def artifact_key(stamp: str, kind: str) -> str:
+    """A Prefect artifact key: lower case, digits and dashes only."""
+    slug = re.sub(r"[^0-9a-z]+", "-", stamp.lower()).strip("-")
+    return f"modelmill-{slug}-{kind}"

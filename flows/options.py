@@ -1,0 +1,153 @@
+"""Every setting there is: one table, from which flags, variables, file keys and docs are made.
+
+A setting is read from, in rising order: its default, `modelmill.toml`, its `MODELMILL_*`
+variable, its flag. A setting that is not in this table cannot be read at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from flows.quantity import parse_duration, parse_size
+from matrix.errors import UsageError
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise UsageError(f"'{text}' is not a whole number above zero")
+    return int(text)
+
+
+def _switch(text: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "on": True}
+    known |= {"0": False, "false": False, "no": False, "off": False, "": False}
+    try:
+        return known[text.strip().lower()]
+    except KeyError:
+        raise UsageError(f"'{text}' is neither true nor false") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A setting: `parse` turns the text of a flag or variable into its value."""
+
+    name: str
+    help: str
+    default: Any = None
+    parse: Callable[[str], Any] = str
+    many: bool = False
+    metavar: str = ""
+    group: str = "sweep"
+
+    @property
+    def switch(self) -> bool:
+        """Whether the flag stands alone."""
+        return self.parse is _switch
+
+    @property
+    def flag(self) -> str:
+        """As typed."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """As exported."""
+        return "MODELMILL_" + self.name.upper()
+
+    def read(self, text: str) -> Any:
+        """The value of a flag or variable; lists are separated by commas."""
+        if not self.many:
+            return self.parse(text)
+        return tuple(self.parse(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _many(name: str, help_text: str, group: str = "selection", metavar: str = "GLOB") -> Option:
+    return Option(name, help_text, (), many=True, group=group, metavar=metavar)
+
+
+_TABLE = (
+    # where things are
+    Option(
+        "home", "folder for state, store, logs and the default feed", ".modelmill", group="place"
+    ),
+    Option(
+        "state", "state database: a file or postgresql://...; default HOME/state.db", group="place"
+    ),
+    Option("store", "content store folder; default HOME/store", group="place"),
+    Option(
+        "feed",
+        "where to publish: a folder, dir:FOLDER or azure:URL; default HOME/feed",
+        group="place",
+    ),
+    Option("targets_file", "a TOML file with further targets", group="place", metavar="FILE"),
+    # what to do
+    Option("stamp", "name of the batch; default today's date", metavar="STAMP"),
+    Option("package", "package name template", "modelmill-{model}", metavar="TEMPLATE"),
+    Option("engine", "the engine that builds", "optimum", metavar="NAME"),
+    Option("precision", "precision for every cell that may have it", (), many=True, metavar="P"),
+    Option("opset", "ONNX opset for every cell", None, _count, metavar="N"),
+    Option("self_contained", "put the export into every package", False, _switch),
+    Option(
+        "if_changed", "publish no cell that equals its newest published version", False, _switch
+    ),
+    Option("no_publish", "build and verify only", False, _switch),
+    Option(
+        "keep_local", "keep the package folders of published cells in HOME/packages", False, _switch
+    ),
+    Option(
+        "trust_state", "go on with the state alone if the feed cannot be listed", False, _switch
+    ),
+    Option(
+        "allow_remote_code",
+        "run model code for catalog entries with remote_code = true",
+        False,
+        _switch,
+    ),
+    Option(
+        "allow_pickle",
+        "load pickled weights for catalog entries with pickle = true",
+        False,
+        _switch,
+    ),
+    # how much
+    Option(
+        "jobs", "worker slots of this machine; default: half the cores", None, _count, metavar="N"
+    ),
+    Option("timeout", "limit for one build stage", 1800.0, parse_duration, metavar="TIME"),
+    Option("publish_timeout", "limit for one publish", 1800.0, parse_duration, metavar="TIME"),
+    Option(
+        "disk_budget",
+        "what the store and the work folders may take",
+        None,
+        parse_size,
+        metavar="SIZE",
+    ),
+    Option("memory", "memory ceiling of one engine host", None, parse_size, metavar="SIZE"),
+    Option(
+        "tries",
+        "tries of a publish or build stage that infrastructure broke",
+        4,
+        _count,
+        metavar="N",
+    ),
+    # which cells
+    _many("target", "target labels"),
+    _many("ep", "execution providers", metavar="EP"),
+    _many("device", "devices", metavar="DEVICE"),
+    _many("model", "model ids"),
+    _many("task", "tasks"),
+    _many("group", "groups"),
+    _many("model_type", "model types"),
+    Option("priority", "priorities", ("P0", "P1", "P2"), many=True, group="selection", metavar="P"),
+    _many("only", "cell ids to build"),
+    _many("skip", "cell ids to leave out"),
+)
+
+OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in _TABLE})
+
+SELECTION = tuple(option.name for option in _TABLE if option.group == "selection")
+PLACES = tuple(option.name for option in _TABLE if option.group == "place")
+SWEEP = tuple(option.name for option in _TABLE if option.group == "sweep")

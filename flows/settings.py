@@ -1,0 +1,172 @@
+"""The effective settings of a run and where each came from."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.options import OPTIONS, Option
+from matrix.errors import UsageError
+
+CONFIG_NAME = "modelmill.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value and its origin: default, file, variable, flag, or a recorded sweep."""
+
+    value: Any
+    origin: str
+
+
+class Settings:
+    """Read-only; `settings["jobs"]` is the value, `origin("jobs")` where it came from."""
+
+    def __init__(self, values: Mapping[str, Value], pythons: Mapping[str, str], cwd: Path) -> None:
+        self._values = dict(values)
+        self.engine_pythons = dict(pythons)
+        """Interpreters of engines that live in a venv of their own."""
+        self.cwd = cwd
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name].value
+
+    def origin(self, name: str) -> str:
+        """Where the value came from."""
+        return self._values[name].origin
+
+    def items(self) -> Iterator[tuple[str, Value]]:
+        """Every setting, in the table's order."""
+        yield from self._values.items()
+
+    def replaced(self, values: Mapping[str, Any], origin: str) -> Settings:
+        """The same with some values from elsewhere; what a flag or variable says still wins."""
+        merged = dict(self._values)
+        for name, value in values.items():
+            if name in OPTIONS and not merged[name].origin.startswith(("flag", "variable")):
+                merged[name] = Value(_tupled(OPTIONS[name], value), origin)
+        return Settings(merged, self.engine_pythons, self.cwd)
+
+    def recorded(self) -> dict[str, Any]:
+        """What a resume needs to know: every value that is set."""
+        return {name: item.value for name, item in self._values.items() if item.value is not None}
+
+    def path(self, name: str) -> Path:
+        """A setting that names a file or folder, taken from the current folder of the run."""
+        return self.cwd / Path(str(self[name])).expanduser()
+
+    @property
+    def home(self) -> Path:
+        """Where everything of ours lives unless told otherwise."""
+        return self.path("home")
+
+
+def resolve(
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    cwd: Path,
+    config: Path | None = None,
+) -> Settings:
+    """Defaults, then the file, then variables, then flags."""
+    values = {name: Value(option.default, "default") for name, option in OPTIONS.items()}
+    pythons: dict[str, str] = {}
+    file = _config_file(config, environ, cwd)
+    if file is not None:
+        values.update(_from_file(file, pythons))
+    for name, option in OPTIONS.items():
+        if environ.get(option.variable):
+            values[name] = Value(
+                _read(option, environ[option.variable]), f"variable {option.variable}"
+            )
+        if flags.get(name) is not None and flags[name] != ():
+            values[name] = Value(flags[name], f"flag {option.flag}")
+    pythons.update(_engine_pythons(environ))
+    return Settings(values, pythons, cwd)
+
+
+def _config_file(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    named = config or (
+        Path(environ["MODELMILL_CONFIG"]) if environ.get("MODELMILL_CONFIG") else None
+    )
+    if named is None:
+        default = cwd / CONFIG_NAME
+        return default if default.is_file() else None
+    if not (cwd / named).is_file():
+        raise UsageError(f"no settings file at {named}")
+    return cwd / named
+
+
+def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Value]:
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{file.name} cannot be read: {error}") from None
+    if isinstance(document.get("engine"), dict):
+        pythons.update(_engine_tables(file, document.pop("engine")))
+    values = {}
+    for key, value in document.items():
+        option = OPTIONS.get(key)
+        if option is None:
+            raise UsageError(f"{file.name}: unknown setting '{key}'", hint=_nearest(key))
+        values[key] = Value(_from_toml(file, option, value), file.name)
+    return values
+
+
+def _engine_tables(file: Path, tables: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for name, table in tables.items():
+        where = f"{file.name}: [engine.{name}]"
+        if not isinstance(table, dict) or set(table) - {"python"}:
+            raise UsageError(f"{where} knows only the key 'python'")
+        if not isinstance(table.get("python"), str):
+            raise UsageError(f"{where}: python is not a path in quotes")
+        found[name] = table["python"]
+    return found
+
+
+def _from_toml(file: Path, option: Option, value: Any) -> Any:
+    where = f"{file.name}: {option.name}"
+    if option.many:
+        listed = value if isinstance(value, list) else [value]
+        if not all(isinstance(part, str) for part in listed):
+            raise UsageError(f"{where} is not text or a list of texts")
+        return tuple(listed)
+    if option.switch:
+        if not isinstance(value, bool):
+            raise UsageError(f"{where} is neither true nor false")
+        return value
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UsageError(f"{where} has the wrong type ({type(value).__name__})")
+    if option.parse is str and not isinstance(value, str):
+        raise UsageError(f"{where} is not text", hint="put it in quotes")
+    return _read(option, str(value), where)
+
+
+def _read(option: Option, text: str, where: str = "") -> Any:
+    try:
+        return option.read(text)
+    except UsageError as error:
+        raise UsageError(f"{where or option.variable}: {error.message}", hint=error.hint) from None
+
+
+def _engine_pythons(environ: Mapping[str, str]) -> dict[str, str]:
+    """`MODELMILL_WINML_PYTHON` says which interpreter runs the engine `winml`."""
+    prefix, suffix = "MODELMILL_", "_PYTHON"
+    return {
+        name[len(prefix) : -len(suffix)].lower(): value
+        for name, value in environ.items()
+        if name.startswith(prefix) and name.endswith(suffix) and value
+    }
+
+
+def _tupled(option: Option, value: Any) -> Any:
+    return tuple(value) if option.many and isinstance(value, list) else value
+
+
+def _nearest(key: str) -> str:
+    close = difflib.get_close_matches(key, OPTIONS, n=1)
+    return f"did you mean '{close[0]}'?" if close else "see the settings table in the README"
