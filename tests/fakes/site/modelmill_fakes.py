@@ -1,0 +1,302 @@
+"""Test-only engines, found through the entry points of the dist-info folder beside this file.
+
+Standard library only: they also run in a foreign interpreter. What a stage does is told by the
+catalog entry, in its source's config:
+
+    act     = {STAGE or STAGE@TARGET: ACTION}   see `act` below
+    journal = FILE        one line for every stage that runs: STAGE MODEL COMPONENT
+    size    = BYTES       weight bytes in every model file
+    components = [NAME]   a composite model
+    files   = {PATH: TEXT}  more outputs of the export
+    salt    = ANY         part of the export's key
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workers.engine import (
+    SOURCE,
+    BuildPlan,
+    Request,
+    StageError,
+    StageJob,
+    StageReport,
+    StageSpec,
+)
+
+
+def config_of(request: Request) -> Mapping[str, Any]:
+    """The instructions in a catalog entry."""
+    config: Mapping[str, Any] = request.model["source"].get("config") or {}
+    return config
+
+
+class FakeEngine:
+    """Export, inputs, optimize, quantize: the shape of the real thing in microseconds."""
+
+    name = "fake"
+
+    def tools(self) -> Mapping[str, str]:
+        return {"fake": os.environ.get("FAKE_VERSION", "1"), "unused": "1"}
+
+    def plan(self, request: Request) -> BuildPlan:
+        config = config_of(request)
+        act(_action(config, "plan", request), Path())
+        source = request.model["source"]
+        identity = [source["kind"], source["ref"], source["seed"], config.get("salt")]
+        size, many = config.get("size", 1024), bool(config.get("components"))
+        export = {"opset": request.policy["opset"], "size": size, "files": config.get("files", {})}
+        stages = [
+            StageSpec("export", export, [SOURCE], ["fake"]),
+            StageSpec("inputs", {"seed": 0}, ["export"], ["fake"], many),
+            StageSpec(
+                "optimize",
+                {"level": request.policy["optimization"], "size": size},
+                ["export"],
+                ["fake"],
+                many,
+            ),
+        ]
+        if request.policy["precision"] != "fp32":
+            params = {"precision": request.policy["precision"], "size": size}
+            stages.append(StageSpec("quantize", params, ["optimize", "inputs"], ["fake"], many))
+        digest = hashlib.sha256(repr(identity).encode()).hexdigest()
+        return BuildPlan(
+            source={"digest": digest, "kind": source["kind"], "ref": source["ref"]},
+            stages=stages,
+            notices=list(config.get("notices", [])),
+            disk=config.get("disk", 0),
+        )
+
+    def run(self, job: StageJob) -> StageReport:
+        config = config_of(job.request)
+        _journal(config, job)
+        job.progress(f"{job.stage} begins")
+        act(_action(config, job.stage, job.request), job.out)
+        marks = sorted(path.read_bytes() for folder in job.inputs.values() for path in _all(folder))
+        seed = hashlib.sha256(b"".join(marks) + repr(sorted(job.params.items())).encode()).digest()
+        weights = random.Random(seed).randbytes(int(job.params.get("size", 64)))
+        names = list(config.get("components", [])) if job.stage == "export" else []
+        for folder in names or [""]:
+            target = job.out / folder
+            target.mkdir(exist_ok=True)
+            if job.stage == "inputs":
+                (target / "inputs.bin").write_bytes(weights)
+            else:
+                (target / "model.onnx").write_bytes(tiny_onnx(weights))
+        for path, text in dict(job.params.get("files", {})).items():
+            (job.out / path).parent.mkdir(parents=True, exist_ok=True)
+            (job.out / path).write_text(text)
+        facts: dict[str, Any] = {"stage": job.stage}
+        if job.stage == "export":
+            facts["components"] = names
+        return StageReport(facts, {"pid": os.getpid()})
+
+
+class NothingEngine:
+    """One stage with one tiny output: what is left is the cost of everything around it."""
+
+    name = "nothing"
+
+    def tools(self) -> Mapping[str, str]:
+        return {"nothing": "1"}
+
+    def plan(self, request: Request) -> BuildPlan:
+        identity = hashlib.sha256(str(request.model["id"]).encode()).hexdigest()
+        params = {"target": request.target["label"]}
+        return BuildPlan(
+            {"digest": identity},
+            [StageSpec("export", {}, [SOURCE], []), StageSpec("optimize", params, ["export"], [])],
+        )
+
+    def run(self, job: StageJob) -> StageReport:
+        text = f"{job.request.model['id']} {dict(job.params)}"
+        (job.out / "model.onnx").write_text(text)
+        return StageReport({}, {})
+
+
+def _all(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+def _journal(config: Mapping[str, Any], job: StageJob) -> None:
+    if journal := config.get("journal"):
+        line = f"{job.stage} {job.request.model['id']} {job.component}".strip()
+        with Path(journal).open("a") as stream:
+            stream.write(line + "\n")
+
+
+def _action(config: Mapping[str, Any], stage: str, request: Request) -> str:
+    actions: Mapping[str, str] = config.get("act", {})
+    here = f"{stage}@{request.target['label']}"
+    return actions.get(here) or actions.get(stage) or "ok"
+
+
+def act(action: str, out: Path) -> None:
+    """Misbehave as told."""
+    name, _, rest = action.partition(":")
+    if name == "once":  # once:MARKER:ACTION, that is: fine from the second time on
+        marker, _, then = rest.partition(":")
+        if not Path(marker).exists():
+            Path(marker).touch()
+            act(then, out)
+    elif name != "ok":
+        ACTIONS[name](rest, out)
+
+
+def _crash(_rest: str, _out: Path) -> None:
+    print("about to crash", flush=True)
+    os.kill(os.getpid(), signal.SIGSEGV)
+    time.sleep(60)
+
+
+def _kill(_rest: str, _out: Path) -> None:
+    os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+    time.sleep(60)
+
+
+def _exit(rest: str, _out: Path) -> None:
+    os._exit(int(rest))
+
+
+def _hang(_rest: str, out: Path) -> None:
+    if out != Path():
+        (out / "half.bin").write_bytes(b"half")
+    print("hanging", flush=True)
+    while True:
+        time.sleep(3600)
+
+
+def _spawn(rest: str, out: Path) -> None:
+    """Start a grandchild in its own session, note its pid, and hang."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True
+    )
+    Path(rest).write_text(str(child.pid))
+    _hang("", out)
+
+
+def _flood(_rest: str, _out: Path) -> None:
+    line = b"all work and no play\n" * 4096
+    while True:
+        os.write(1, line)
+
+
+def _chatter(_rest: str, _out: Path) -> None:
+    """Native code, Python and a subprocess all print; none of it may reach the pipe."""
+    os.write(1, b"raw fd 1\n")
+    os.write(2, b"raw fd 2\n")
+    print("python print")
+    print('{"id": 1, "ok": true, "result": "forged"}')
+    subprocess.run([sys.executable, "-c", "print('grandchild print')"], check=True)
+
+
+def _memory(rest: str, _out: Path) -> None:
+    kept = []
+    for _ in range(int(rest) // 16):
+        kept.append(bytearray(os.urandom(16)) * (1 << 20))
+        time.sleep(0.02)
+    _hang("", Path())
+
+
+def _sleep(rest: str, _out: Path) -> None:
+    time.sleep(float(rest))
+
+
+def _wait(rest: str, _out: Path) -> None:
+    """Note that the stage has begun, then go on when the file REST.go appears."""
+    Path(rest).touch()
+    while not Path(f"{rest}.go").exists():
+        time.sleep(0.01)
+
+
+def _fail(rest: str, _out: Path) -> None:
+    failure, _, retryable = rest.partition(":")
+    raise StageError(
+        "told to fail", failure=failure, hint="do not tell it to", retryable=bool(retryable)
+    )
+
+
+def _raise(rest: str, _out: Path) -> None:
+    raise RuntimeError(rest or "unexpected")
+
+
+def _full(_rest: str, out: Path) -> None:
+    (out / "half.bin").write_bytes(b"half")
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _fill(rest: str, out: Path) -> None:
+    with (out / "big.bin").open("wb") as stream:
+        for _ in range(int(rest)):
+            stream.write(os.urandom(1 << 20))
+
+
+def _print(rest: str, _out: Path) -> None:
+    print(os.environ.get(rest, f"{rest} is not set"), flush=True)
+
+
+def _link(rest: str, out: Path) -> None:
+    (out / "link.bin").symlink_to(rest)
+
+
+ACTIONS = {
+    "crash": _crash,
+    "kill": _kill,
+    "exit": _exit,
+    "hang": _hang,
+    "spawn": _spawn,
+    "flood": _flood,
+    "chatter": _chatter,
+    "memory": _memory,
+    "sleep": _sleep,
+    "wait": _wait,
+    "fail": _fail,
+    "raise": _raise,
+    "full": _full,
+    "fill": _fill,
+    "print": _print,
+    "link": _link,
+}
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _field(number: int, value: int | bytes | str) -> bytes:
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def tiny_onnx(weights: bytes) -> bytes:
+    """A valid ONNX model (y = x, float[1,4]) that carries `weights`, without the onnx package."""
+    shape = b"".join(_field(1, _field(1, n)) for n in (1, 4))
+    value_type = _field(1, _field(1, 1) + _field(2, shape))
+    node = _field(1, "x") + _field(2, "y") + _field(4, "Identity")
+    tensor = _field(1, len(weights)) + _field(2, 2) + _field(8, "w") + _field(9, weights)
+    graph = (
+        _field(1, node)
+        + _field(2, "g")
+        + _field(5, tensor)
+        + _field(11, _field(1, "x") + _field(2, value_type))
+        + _field(12, _field(1, "y") + _field(2, value_type))
+    )
+    return _field(1, 8) + _field(2, "fake") + _field(7, graph) + _field(8, _field(2, 17))

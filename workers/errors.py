@@ -1,0 +1,60 @@
+"""What can go wrong while a model is built, each with its class and the next step."""
+
+from __future__ import annotations
+
+from matrix.errors import Exit, MillError
+from matrix.status import FailureClass
+
+
+def failure_of(stage: str) -> FailureClass:
+    """The class of a failure that says nothing more than the stage it came from."""
+    try:
+        return FailureClass(stage.upper())
+    except ValueError:
+        return FailureClass.UNKNOWN
+
+
+class BuildFailed(MillError):
+    """One cell could not be built; the facts that the state keeps of it."""
+
+    exit_code = Exit.CELLS_FAILED
+
+    def __init__(
+        self,
+        failure: FailureClass,
+        stage: str,
+        message: str,
+        *,
+        hint: str = "",
+        retryable: bool = False,
+        exit_code: int | None = None,
+        log_tail: str = "",
+    ) -> None:
+        super().__init__(f"{stage}: {message}", hint=hint)
+        self.failure = failure
+        self.stage = stage
+        self.reason = message
+        self.retryable = retryable or failure.retries_itself
+        self.process_exit = exit_code
+        """Exit code of the engine host when it died (negative: the signal), else None."""
+        self.log_tail = log_tail
+
+
+class Cancelled(MillError):
+    """The sweep was asked to stop; nothing is wrong with the cell."""
+
+    exit_code = Exit.INTERRUPTED
+
+
+class EngineNotFound(MillError):
+    """No engine of that name is installed."""
+
+
+class StoreError(MillError):
+    """The store cannot be used at all, or a folder is not one of ours."""
+
+    exit_code = Exit.UNUSABLE
+
+
+class CorruptBlob(StoreError):
+    """Bytes in the store are not what their digest says; they have been put aside."""

@@ -1,0 +1,232 @@
+"""The child process: `python child.py --serve MODULE:ATTR --package NAME=PATH ...`.
+
+Started by path, so that it also runs in an interpreter that has never heard of us: the packages
+it needs are given one by one and imported from where they are, without our site-packages, so the
+other interpreter's numpy and onnx are used. Standard library only, Python 3.10 or newer.
+
+One JSON object per line. In: `{id, op, args, log}`. Out: `{ready}` once, then for each request
+any number of `{id, progress}` and one `{id, ok, result, peak}` or `{id, ok: false, error}`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import faulthandler
+import importlib
+import importlib.util
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+
+class Service(Protocol):
+    """What a child can serve: an engine through `EngineService`, a runtime, the verifier."""
+
+    def call(self, op: str, args: Any, progress: Any) -> Any:
+        """Answer one request with a JSON value, or raise."""
+
+
+class Channel:
+    """The private pipe to the owner; nothing that prints can reach it."""
+
+    def __init__(self, requests: BinaryIO, replies: BinaryIO) -> None:
+        self._requests = requests
+        self._replies = replies
+        self._lock = threading.Lock()
+        self.inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    @classmethod
+    def take_over(cls) -> Channel:
+        """Move the pipe away from fds 0 and 1 and point those at nothing and at the log (fd 2).
+
+        The duplicates are not inheritable: a grandchild cannot hold the pipe open.
+        """
+        channel = cls(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0))
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        os.dup2(2, 1)
+        return channel
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Write one line."""
+        line = json.dumps(message, ensure_ascii=True).encode() + b"\n"
+        with self._lock:
+            while line:
+                line = line[self._replies.write(line) :]
+
+    def listen(self) -> None:
+        """Read requests in a thread for ever; the end of the pipe is the end of this process."""
+        threading.Thread(target=self._listen, name="requests", daemon=True).start()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._requests:
+                self.inbox.put(json.loads(line))
+        end_process_tree()
+
+
+def end_process_tree() -> None:
+    """Leave at once, in mid-request too, and take along what this process has started."""
+    if sys.platform != "win32" and os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(0)
+
+
+def provide_package(name: str, path: Path) -> None:
+    """Make one package importable from where it is, and nothing beside it."""
+    folder = path.is_dir()
+    init = path / "__init__.py" if folder else path
+    spec = importlib.util.spec_from_file_location(
+        name, init, submodule_search_locations=[str(path)] if folder else None
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{name} cannot be loaded from {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if init.exists():
+        spec.loader.exec_module(module)
+
+
+def load_service(target: str) -> Service:
+    """Import MODULE:ATTR and call it; what has no `call` is an engine."""
+    module, _, attribute = target.partition(":")
+    served = getattr(importlib.import_module(module), attribute)()
+    if hasattr(served, "call"):
+        service: Service = served
+        return service
+    wrapper = importlib.import_module("workers.host.service")
+    wrapped: Service = wrapper.EngineService(served)
+    return wrapped
+
+
+def flush_everything() -> None:
+    """Python's and C's buffers, so that no output of this request lands in the next one's log."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None).fflush(None)
+
+
+@contextlib.contextmanager
+def output_to(log: str | None) -> Iterator[None]:
+    """Let fds 1 and 2 be the cell's log for one request."""
+    if not log:
+        yield
+        return
+    own = os.dup(2)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        for fd in (1, 2):
+            os.dup2(target, fd)
+        os.close(target)
+        yield
+    finally:
+        flush_everything()
+        for fd in (1, 2):
+            os.dup2(own, fd)
+        os.close(own)
+
+
+def reset_peak() -> None:
+    """Start a new high-water mark of memory, where the system can (Linux)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory() -> int:
+    """The high-water mark since `reset_peak` in bytes; 0 where it is not known."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("VmHWM:", 1)[1].split(None, 1)[0]) * 1024
+    return 0
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as the owner is told of it; a `StageError` knows more than its text."""
+    kind = type(error).__name__
+    text = str(error).strip()
+    known = hasattr(error, "failure") and hasattr(error, "retryable")
+    failure = str(getattr(error, "failure", ""))
+    if isinstance(error, MemoryError):
+        failure = "MEMORY"
+    elif isinstance(error, OSError) and not known:
+        failure = {28: "DISK", 122: "DISK", 112: "DISK"}.get(error.errno or 0, "")
+    return {
+        "type": kind,
+        "message": text if known else (f"{kind}: {text}" if text else kind),
+        "failure": failure,
+        "hint": str(getattr(error, "hint", "")) if known else "",
+        "retryable": bool(getattr(error, "retryable", False)) if known else False,
+    }
+
+
+def answer(service: Service, channel: Channel, request: dict[str, Any]) -> dict[str, Any]:
+    """Serve one request; whatever it raises is its reply and ends nothing else."""
+
+    def progress(text: str) -> None:
+        channel.send({"id": request["id"], "progress": str(text)})
+
+    try:
+        with output_to(request.get("log")):
+            reset_peak()
+            try:
+                result = service.call(request["op"], request["args"], progress)
+            except BaseException:
+                traceback.print_exc()
+                raise
+    # Anything an engine raises, SystemExit included, belongs to its request: it is reported.
+    except BaseException as error:  # noqa: BLE001
+        return {"ok": False, "error": describe(error), "peak": peak_memory()}
+    return {"ok": True, "result": result, "peak": peak_memory()}
+
+
+def serve(service: Service, channel: Channel) -> None:
+    """Answer requests until the owner goes away."""
+    while True:
+        request = channel.inbox.get()
+        reply = answer(service, channel, request)
+        try:
+            channel.send({"id": request["id"], **reply})
+        except (TypeError, ValueError) as error:
+            channel.send({"id": request["id"], "ok": False, "error": describe(error)})
+
+
+def main() -> None:
+    """Set up the process, load the service, serve it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--serve", required=True)
+    parser.add_argument("--package", action="append", default=[])
+    options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the owner's business
+    channel = Channel.take_over()
+    channel.listen()
+    faulthandler.enable()  # a native crash leaves its Python stack in the log
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != here]
+    try:
+        for package in options.package:
+            name, _, path = package.partition("=")
+            provide_package(name, Path(path))
+        service = load_service(options.serve)
+    # A service that cannot be loaded is told to the owner in one line; the log has the rest.
+    except BaseException as error:  # noqa: BLE001
+        traceback.print_exc()
+        channel.send({"ready": False, "error": describe(error)})
+        return
+    channel.send({"ready": True, "pid": os.getpid(), "python": sys.version.split()[0]})
+    serve(service, channel)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+"""The owner's side of an engine host: started when first needed, restarted after a crash."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from matrix.status import FailureClass
+from workers.engine import BuildPlan, Request, StageJob, StageReport
+from workers.errors import BuildFailed, failure_of
+from workers.host import codec
+from workers.host.environment import NEEDED_CREDENTIAL, child_environment
+from workers.host.process import HostProcess, Message
+from workers.host.watch import Call, HostLimits, Watch, log_size
+from workers.scratch import Scratch, remove_tree
+
+_NUMBERS = itertools.count(1)
+CHILD = Path(__file__).with_name("child.py")
+ROOMS = CHILD.parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """What is to be served, and in which interpreter (None: ours)."""
+
+    name: str
+    target: str
+    """MODULE:ATTR."""
+    python: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self) -> list[str]:
+        """How the child is started; the packages it needs are named one by one."""
+        packages = {"matrix": ROOMS / "matrix", "workers": ROOMS / "workers"}
+        top = self.target.partition(":")[0].partition(".")[0]
+        if top not in packages and (origin := _origin(top)) is not None:
+            packages[top] = origin
+        named = [f"--package={name}={path}" for name, path in packages.items()]
+        python = str(self.python or sys.executable)
+        return [python, "-X", "utf8", str(CHILD), "--serve", self.target, *named]
+
+
+def _origin(package: str) -> Path | None:
+    """Where a top-level module of ours is, found without importing it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        return None
+    if spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    return Path(spec.origin) if spec.origin and Path(spec.origin).exists() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer with what it took."""
+
+    result: Any
+    peak_memory: int
+    seconds: float
+
+
+def _ignore(_text: str) -> None:
+    pass
+
+
+class Host:
+    """A warm child that serves one object; one request at a time, from any thread."""
+
+    def __init__(
+        self,
+        spec: EngineSpec,
+        *,
+        limits: HostLimits | None = None,
+        log_dir: Path,
+        scratch: Scratch | None = None,
+    ) -> None:
+        self.spec = spec
+        self.limits = limits or HostLimits()
+        self._log_dir = log_dir
+        self._scratch = scratch
+        self._own_scratch = scratch is None
+        self._process: HostProcess | None = None
+        self._cwd: Path | None = None
+        self._lock = threading.Lock()
+        self._ids = itertools.count(1)
+        self._number = next(_NUMBERS)
+        self.starts = 0
+        """How often the child was started."""
+
+    def call(
+        self,
+        op: str,
+        args: Any,
+        *,
+        stage: str = "",
+        timeout: float | None = None,
+        memory: int | None = None,
+        log: Path | None = None,
+        cancel: threading.Event | None = None,
+        progress: Callable[[str], None] = _ignore,
+    ) -> Reply:
+        """Send one request and watch over it. Raises `BuildFailed` or `Cancelled`."""
+        with self._lock:
+            own_log = self._log_dir / f"host-{self.spec.name}-{os.getpid()}-{self._number}.log"
+            target = log or own_log
+            call = Call(
+                stage=stage or op,
+                log=target,
+                log_start=log_size(target),
+                timeout=self.limits.timeout if timeout is None else timeout,
+                memory=self.limits.memory if memory is None else memory,
+                output=self.limits.output,
+                cancel=cancel,
+                progress=progress,
+                secret=os.environ.get(NEEDED_CREDENTIAL),
+            )
+            _check_log(own_log, call)
+            _check_log(target, call)
+            request = {"id": next(self._ids), "op": op, "args": args}
+            request["log"] = str(target.absolute()) if log else None
+            began = time.monotonic()
+            try:
+                reply, peak = self._exchange(request, own_log, call)
+            finally:
+                if self._process is not None and not self._process.alive:
+                    self._drop()
+                _mask_log(call)
+            if reply["ok"]:
+                return Reply(reply["result"], peak, time.monotonic() - began)
+            raise _failure(call, reply["error"])
+
+    def close(self) -> None:
+        """End the child; a request in flight ends as `Cancelled`. The next call starts anew."""
+        process = self._process
+        if process is not None:
+            process.end()
+        with self._lock:
+            self._drop()
+            if self._own_scratch and self._scratch is not None:
+                self._scratch.close()
+                self._scratch = None
+
+    def _exchange(self, request: Message, own_log: Path, call: Call) -> tuple[Message, int]:
+        for _attempt in range(2):
+            process = self._started(own_log, call)
+            # A child that died while idle has not seen the request: a new one gets it.
+            if process.send(request):
+                break
+            self._drop()
+        else:
+            raise call.failed(FailureClass.CRASH, "the engine host dies as soon as it is started")
+        watch = Watch(process, call)
+        reply = watch.wait(lambda message: message.get("id") == request["id"] and "ok" in message)
+        return reply, watch.peak
+
+    def _started(self, own_log: Path, call: Call) -> HostProcess:
+        if self._process is not None and self._process.alive:
+            return self._process
+        self._drop()
+        call = replace(
+            call, log=own_log, log_start=log_size(own_log), timeout=self.limits.start_timeout
+        )
+        if self._scratch is None:
+            self._scratch = Scratch(self._log_dir / "scratch")
+        self._cwd = self._scratch.new_folder(f"host-{self.spec.name}")
+        temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(self._cwd.absolute()))
+        env = child_environment(
+            os.environ,
+            {**temporary, **self.spec.env},
+            foreign=self.spec.python is not None,
+            threads=self.limits.threads,
+        )
+        try:
+            self._process = HostProcess(self.spec.command(), env, self._cwd, own_log)
+        except OSError as error:
+            text = f"the interpreter {self.spec.python or sys.executable} cannot be started"
+            raise call.failed(FailureClass.UNSUPPORTED, f"{text}: {error.strerror}") from error
+        self.starts += 1
+        ready = Watch(self._process, call).wait(lambda message: "ready" in message)
+        if not ready["ready"]:
+            self._drop()
+            hint = f"is it installed for {self.spec.python or sys.executable}?"
+            text = f"engine {self.spec.name} cannot be loaded: {ready['error']['message']}"
+            raise call.failed(FailureClass.UNSUPPORTED, text, hint=hint)
+        return self._process
+
+    def _drop(self) -> None:
+        if self._process is not None:
+            self._process.end()
+        if self._cwd is not None:
+            remove_tree(self._cwd)
+        self._process = self._cwd = None
+
+
+class EngineHost(Host):
+    """An engine in its host: the operations of `workers.engine.Engine`, from outside."""
+
+    def tools(self) -> dict[str, str]:
+        """Versions of the engine's tools."""
+        result: dict[str, str] = self.call("tools", {}, timeout=self.limits.plan_timeout).result
+        return result
+
+    def plan(
+        self,
+        request: Request,
+        *,
+        log: Path | None = None,
+        cancel: threading.Event | None = None,
+    ) -> BuildPlan:
+        """The stages of a cell."""
+        reply = self.call(
+            "plan",
+            codec.request_to_json(request),
+            timeout=self.limits.plan_timeout,
+            log=log,
+            cancel=cancel,
+        )
+        return codec.plan_from_json(reply.result)
+
+    def run(
+        self,
+        job: StageJob,
+        *,
+        timeout: float | None = None,
+        memory: int | None = None,
+        log: Path | None = None,
+        cancel: threading.Event | None = None,
+    ) -> StageReport:
+        """Run one stage; what it took is added to the report's `info`."""
+        reply = self.call(
+            "run",
+            codec.job_to_json(job),
+            stage=job.stage,
+            timeout=timeout,
+            memory=memory,
+            log=log,
+            cancel=cancel,
+            progress=job.progress,
+        )
+        report = codec.report_from_json(reply.result)
+        info = {"peak_memory": reply.peak_memory, "seconds": reply.seconds}
+        return StageReport(report.facts, {**report.info, **info})
+
+
+def _failure(call: Call, error: Message) -> BuildFailed:
+    """What the child said of an exception, as our error."""
+    named = error.get("failure") or ""
+    known = named in FailureClass.__members__
+    failure = FailureClass(named) if known else failure_of(call.stage)
+    message = str(error.get("message") or error.get("type"))
+    return call.failed(
+        failure, message, hint=error.get("hint", ""), retryable=bool(error.get("retryable"))
+    )
+
+
+def _check_log(log: Path, call: Call) -> None:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.open("ab").close()
+    except OSError as error:
+        text = f"the log {log} cannot be written: {error.strerror}"
+        raise BuildFailed(FailureClass.DISK, call.stage, text, hint="choose another folder") from (
+            error
+        )
+
+
+def _mask_log(call: Call) -> None:
+    """A tool that prints its token must not leave it on the disk."""
+    if not call.secret or len(call.secret) < 8:
+        return
+    try:
+        with call.log.open("r+b") as stream:
+            stream.seek(call.log_start)
+            written = stream.read()
+            masked = written.replace(call.secret.encode(), b"*" * len(call.secret))
+            if masked != written:
+                stream.seek(call.log_start)
+                stream.write(masked)
+    except OSError as error:
+        raise BuildFailed(
+            FailureClass.DISK, call.stage, f"the log {call.log.name} cannot be read back: {error}"
+        ) from error

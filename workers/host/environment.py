@@ -1,0 +1,64 @@
+"""The environment of a child: quiet, deterministic, and without the sweep's credentials."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+CREDENTIAL = re.compile(
+    r"^(AZURE_.*|.*_TOKEN|.*_PAT|.*PASSWORD.*|.*PASSWD.*|.*SECRET.*|.*_API_?KEY|.*ACCESS_KEY.*"
+    r"|.*CREDENTIALS?.*|SYSTEM_ACCESSTOKEN|.*CONNECTION_STRING.*|PREFECT_.*AUTH.*"
+    r"|MODELMILL_STATE)$"
+)
+"""Names of variables that a builder of models has no use for (a state URL holds a password)."""
+
+URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+
+NEEDED_CREDENTIAL = "HF_TOKEN"
+"""Gated models need it; it is masked in everything the child leaves behind."""
+
+OTHER_INTERPRETER = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+"""What belongs to our interpreter and would lead a foreign one to our packages."""
+
+SETTINGS = {
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "DO_NOT_TRACK": "1",
+    "DISABLE_TELEMETRY": "1",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONHASHSEED": "0",  # the order of a set must not change a byte of an artifact
+    "PYTHONUTF8": "1",
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+}
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def child_environment(
+    parent: Mapping[str, str], extra: Mapping[str, str], *, foreign: bool, threads: int = 0
+) -> dict[str, str]:
+    """What the child gets of `parent`, then our settings, then `extra`, which wins."""
+    passed = {
+        name: value
+        for name, value in parent.items()
+        if not is_credential(name, value) and not (foreign and name in OTHER_INTERPRETER)
+    }
+    limits = dict.fromkeys(THREADS, str(threads)) if threads else {}
+    return {**passed, **SETTINGS, **limits, **extra}
+
+
+def is_credential(name: str, value: str) -> bool:
+    """Whether a variable must not reach the child."""
+    upper = name.upper()
+    if upper == NEEDED_CREDENTIAL:
+        return False
+    if CREDENTIAL.match(upper):
+        return True
+    return not upper.endswith("_PROXY") and bool(URL_WITH_PASSWORD.search(value))
+
+
+def mask(text: str, secret: str | None) -> str:
+    """`text` without the secret; what is too short to be one is left alone."""
+    return text.replace(secret, "*" * len(secret)) if secret and len(secret) >= 8 else text

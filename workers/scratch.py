@@ -1,0 +1,98 @@
+"""Working folders that outlive nobody: those of a killed process are swept by the next one.
+
+Each owner holds a file lock beside its folder while it lives; the system frees the lock of a
+dead process, so a free lock marks a folder that nobody will ever come back to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+GATE = "gate.lock"
+"""Held while an owner appears and while the dead are swept, so that neither sees half of it."""
+
+
+class Scratch:
+    """This owner's working folders below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+        token = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        self.folder = root / token
+        self._lock = FileLock(root / f"{token}.lock", thread_local=False)
+        self._names = itertools.count(1)
+        with FileLock(root / GATE):
+            self._lock.acquire()
+            self.folder.mkdir()
+
+    def new_folder(self, name: str = "work") -> Path:
+        """A fresh empty folder of this owner."""
+        folder = self.folder / f"{name}-{next(self._names)}"
+        folder.mkdir()
+        return folder
+
+    @contextmanager
+    def borrow(self, name: str = "work") -> Iterator[Path]:
+        """A fresh empty folder that is gone afterwards, whatever happens inside."""
+        folder = self.new_folder(name)
+        try:
+            yield folder
+        finally:
+            remove_tree(folder)
+
+    def close(self) -> None:
+        """Remove this owner's folders and stop being an owner."""
+        remove_tree(self.folder)
+        lock_file = Path(self._lock.lock_file)
+        self._lock.release()
+        with contextlib.suppress(OSError):
+            lock_file.unlink()
+
+
+def sweep_dead(root: Path) -> list[Path]:
+    """Remove the folders of owners that are gone; returns what was removed."""
+    if not root.is_dir():
+        return []
+    removed = []
+    with FileLock(root / GATE):
+        for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+            lock_file = root / f"{folder.name}.lock"
+            lock = FileLock(lock_file, blocking=False)
+            try:
+                with lock:
+                    remove_tree(folder)
+            except Timeout:
+                continue
+            with contextlib.suppress(OSError):
+                lock_file.unlink()
+            removed.append(folder)
+    return removed
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder of ours with all that is in it; read-only files too; absent is fine."""
+
+    def make_writable(action: Callable[..., Any], path: str, _error: ErrorInfo) -> None:
+        with contextlib.suppress(OSError):
+            Path(path).parent.chmod(0o700)
+            if os.name == "nt":  # elsewhere only the folder counts, and a link shares its mode
+                Path(path).chmod(stat.S_IWRITE)
+            action(path)
+
+    shutil.rmtree(folder, onerror=make_writable)
+
+
+ErrorInfo = tuple[type[BaseException], BaseException, TracebackType]
