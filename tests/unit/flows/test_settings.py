@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.options import OPTIONS
+from flows.settings import Settings, resolve
+from matrix.errors import UsageError
+
+
+def settings(
+    folder: Path, toml: str = "", environ: dict[str, str] | None = None, **flags: object
+) -> Settings:
+    if toml:
+        (folder / "modelmill.toml").write_text(toml, encoding="utf-8")
+    return resolve(flags, environ or {}, folder)
+
+
+def test_flags_win_over_variables_over_the_file_over_defaults(tmp_path: Path) -> None:
+    toml = 'jobs = 3\ntimeout = "10m"\nstamp = "a"\n'
+    found = settings(tmp_path, toml, {"MODELMILL_JOBS": "5", "MODELMILL_STAMP": "b"}, stamp="c")
+    assert (found["stamp"], found.origin("stamp")) == ("c", "flag --stamp")
+    assert (found["jobs"], found.origin("jobs")) == (5, "variable MODELMILL_JOBS")
+    assert (found["timeout"], found.origin("timeout")) == (600.0, "modelmill.toml")
+    assert (found["engine"], found.origin("engine")) == ("optimum", "default")
+
+
+def test_an_empty_variable_sets_nothing(tmp_path: Path) -> None:
+    assert settings(tmp_path, environ={"MODELMILL_JOBS": ""}).origin("jobs") == "default"
+
+
+def test_a_switch_can_be_turned_off_again(tmp_path: Path) -> None:
+    found = settings(tmp_path, "no_publish = true", no_publish=False)
+    assert found["no_publish"] is False
+
+
+def test_lists_come_from_all_sources(tmp_path: Path) -> None:
+    assert settings(tmp_path, 'task = ["a", "b"]')["task"] == ("a", "b")
+    assert settings(tmp_path, environ={"MODELMILL_TASK": "a, b,"})["task"] == ("a", "b")
+    assert settings(tmp_path, task=("x",))["task"] == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("jbos = 1", "did you mean 'jobs'"),
+        ("jobs = 'many'", "jobs.*whole number"),
+        ("jobs = 0", "whole number above zero"),
+        ("jobs = true", "jobs has the wrong type"),
+        ("jobs = [1]", "jobs has the wrong type"),
+        ("stamp = 20260609", "stamp is not text"),
+        ("task = [1]", "task is not text or a list"),
+        ("no_publish = 'yes'", "neither true nor false"),
+        ("timeout = '5 parsecs'", "timeout.*not a time"),
+        ("jobs = ", "modelmill.toml cannot be read"),
+        ("[engine.winml]\npyhton = 'x'", "knows only the key 'python'"),
+        ("[engine.winml]\npython = 3", "not a path"),
+        ("[engine]\nwinml = 3", "knows only the key"),
+    ],
+)
+def test_a_wrong_file_is_one_line_that_names_the_place(
+    tmp_path: Path, toml: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        settings(tmp_path, toml)
+    assert "modelmill.toml" in str(caught.value)
+
+
+def test_a_wrong_variable_names_the_variable(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="MODELMILL_JOBS: '-2' is not"):
+        settings(tmp_path, environ={"MODELMILL_JOBS": "-2"})
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "modelmill.toml").write_bytes("jobs = 1".encode("utf-16"))
+    with pytest.raises(UsageError, match="cannot be read"):
+        settings(tmp_path)
+
+
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no settings file at other"):
+        resolve({}, {}, tmp_path, Path("other.toml"))
+
+
+def test_engine_interpreters_come_from_file_and_variable(tmp_path: Path) -> None:
+    found = settings(
+        tmp_path,
+        "[engine.winml]\npython = 'a'\n[engine.x]\npython = 'b'",
+        {"MODELMILL_X_PYTHON": "c"},
+    )
+    assert found.engine_pythons == {"winml": "a", "x": "c"}
+
+
+def test_a_recorded_sweep_fills_in_what_is_not_said_again(tmp_path: Path) -> None:
+    now = settings(tmp_path, "engine = 'file'", {"MODELMILL_TASK": "said"}, jobs=7)
+    again = now.replaced(
+        {"jobs": 1, "task": ["recorded"], "engine": "recorded", "target": ["a", "b"], "gone": 1},
+        "sweep 20260609",
+    )
+    assert (again["jobs"], again["task"]) == (7, ("said",))
+    assert (again["engine"], again["target"]) == ("recorded", ("a", "b"))
+    assert again.origin("target") == "sweep 20260609"
+
+
+def test_every_option_has_help_and_a_readable_default() -> None:
+    for option in OPTIONS.values():
+        assert option.help, option.name
+        assert option.default is None or not isinstance(option.default, list)
