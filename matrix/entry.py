@@ -1,0 +1,220 @@
+"""One entry of a catalog: a table with our keys becomes a `Model`, its faults become problems."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matrix.cellid import model_fault, task_fault
+from matrix.errors import UsageError
+from matrix.model import Model, Overrides, Source, SourceKind
+from matrix.nearest import hint, quote
+from matrix.precision import NAMES, canonical
+from matrix.reader import Entry
+from matrix.targets import OPSETS, Targets
+
+PRIORITIES = ("P0", "P1", "P2", "P3")
+SOURCE_KEYS = ("hub", "folder", "random")
+HUB_ID = re.compile(r"(?:[\w.-]+/)?[\w.-]+")
+MAX_SEED = 2**32 - 1
+MAX_SHAPE = 2**31 - 1
+
+
+def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
+    """A model of a TOML catalog; relative paths in it start at `folder`."""
+    name = read_id(entry, "id")
+    task = read_task(entry)
+    source = _source(entry, name, folder)
+    model_type = entry.text("model_type", empty=False)
+    group = entry.text("group")
+    priority = read_priority(entry) or "P2"
+    overrides = _overrides(entry)
+    per_target = _per_target(entry, targets)
+    remote_code, pickle = entry.flag("remote_code"), entry.flag("pickle")
+    dataset = _dataset(entry, folder)
+    tags = entry.texts("tags")
+    entry.close()
+    if name is None or task is None or source is None:
+        return None
+    random_type = source.ref if source.kind is SourceKind.RANDOM else "unknown"
+    return Model(
+        id=name,
+        task=task,
+        source=source,
+        model_type=model_type or random_type,
+        group=group or "",
+        priority=priority,
+        overrides=overrides,
+        per_target=per_target,
+        remote_code=remote_code or False,
+        pickle=pickle or False,
+        dataset=dataset,
+        extra={"tags": list(tags)} if tags else {},
+        where=entry.where,
+    )
+
+
+def read_id(entry: Entry, key: str) -> str | None:
+    """The model's id, fit to stand in a cell id."""
+    name = entry.text(key, required=True)
+    if name is None:
+        return None
+    fault = model_fault(name)
+    if fault:
+        entry.bad(f"{key} {quote(name)}: {fault}")
+        return None
+    return name
+
+
+def read_task(entry: Entry) -> str | None:
+    """The task; empty lets the engine infer it."""
+    task = entry.text("task", required=True)
+    fault = task_fault(task) if task else ""
+    if fault:
+        entry.bad(fault)
+        return None
+    return task
+
+
+def read_priority(entry: Entry, *, required: bool = False) -> str | None:
+    """P0 to P3."""
+    priority = entry.text("priority", required=required)
+    if priority is not None and priority not in PRIORITIES:
+        entry.bad(f"unknown priority {quote(priority)}", hint(priority, PRIORITIES))
+        return None
+    return priority
+
+
+def hub_source(entry: Entry, ref: str, revision: str | None = None) -> Source | None:
+    """A model on the Hub."""
+    if not HUB_ID.fullmatch(ref):
+        entry.bad(
+            f"{quote(ref)} is not a Hub id (NAME or OWNER/NAME)",
+            "give the source with hub, folder or random",
+        )
+        return None
+    return Source(SourceKind.HUB, ref, revision)
+
+
+def _source(entry: Entry, name: str | None, folder: Path) -> Source | None:
+    given = [key for key in SOURCE_KEYS if key in entry.data]
+    hub = entry.text("hub", empty=False)
+    local = entry.text("folder", empty=False)
+    random = entry.table("random")
+    revision = entry.text("revision", empty=False)
+    if len(given) > 1:
+        entry.bad(f"{' and '.join(given)} exclude each other", "a model has one source")
+        return None
+    if revision is not None and given and given[0] != "hub":
+        entry.bad(f"revision does not go with {given[0]}", "only the Hub has revisions")
+    if local is not None:
+        return _folder_source(entry, local, folder)
+    if random is not None:
+        return _random_source(entry, random)
+    if given and hub is None:
+        return None
+    ref = name if hub is None else hub
+    return None if ref is None else hub_source(entry, ref, revision)
+
+
+def _folder_source(entry: Entry, local: str, folder: Path) -> Source | None:
+    path = _existing(folder / local, directory=True)
+    if path is None:
+        entry.bad(f"folder {quote(local)} does not exist", f"it is looked for in {folder}")
+        return None
+    return Source(SourceKind.FOLDER, str(path))
+
+
+def _existing(path: Path, *, directory: bool = False) -> Path | None:
+    try:
+        there = path.is_dir() if directory else path.exists()
+    except (OSError, ValueError):  # a name too long, or one that no file system takes
+        return None
+    return path if there else None
+
+
+def _random_source(entry: Entry, random: Mapping[str, Any]) -> Source | None:
+    inner = Entry(random, f"{entry.where}: random", entry.problems)
+    architecture = inner.text("architecture", required=True, empty=False)
+    seed = inner.integer("seed", 0, MAX_SEED)
+    config = inner.table("config")
+    inner.close()
+    if architecture is None:
+        return None
+    return Source(SourceKind.RANDOM, architecture, seed=seed or 0, config=config or {})
+
+
+def _overrides(entry: Entry) -> Overrides:
+    skip = entry.text("skip")
+    if skip is not None and not skip.strip():
+        entry.bad("skip needs its reason as text")
+    return Overrides(
+        precision=read_precision(entry),
+        opset=entry.integer("opset", *OPSETS),
+        shapes=_shapes(entry),
+        timeout=entry.seconds("timeout"),
+        publish_timeout=entry.seconds("publish_timeout"),
+        skip=skip or None,
+    )
+
+
+def read_precision(entry: Entry) -> tuple[str, ...] | None:
+    """One precision or a list of them, by their canonical names."""
+    names = entry.texts("precision")
+    if names is None:
+        return None
+    found: dict[str, None] = {}
+    for name in names:
+        precision = canonical(name)
+        if precision is None:
+            entry.bad(f"unknown precision {quote(name)}", hint(name, NAMES))
+        else:
+            found[precision] = None
+    if not names:
+        entry.bad("precision is an empty list")
+    return tuple(found) or None
+
+
+def _shapes(entry: Entry) -> dict[str, int] | None:
+    table = entry.table("shapes")
+    if table is None:
+        return None
+    inner = Entry(table, f"{entry.where}: shapes", entry.problems)
+    values = {key: inner.integer(key, 1, MAX_SHAPE) for key in table}
+    for key in table:
+        if not key.isidentifier():
+            inner.bad(f"{quote(key)} cannot be the name of a dimension")
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _per_target(entry: Entry, targets: Targets) -> dict[str, Overrides]:
+    found: dict[str, Overrides] = {}
+    for pattern, table in (entry.table("target") or {}).items():
+        where = f"{entry.where}: target {quote(pattern)[1:-1]}"
+        inner = Entry(table if isinstance(table, dict) else {}, where, entry.problems)
+        if not isinstance(table, dict):
+            inner.bad(f"must be a table, not {quote(table)}")
+        overrides = _overrides(inner)
+        inner.close()
+        try:
+            rows = targets.match(pattern)
+        except UsageError as err:
+            inner.bad(err.message, err.hint)
+            continue
+        # An alias is spelt out here, so that the plan only ever compares labels.
+        found[pattern if len(rows) != 1 else rows[0].label] = overrides
+    return found
+
+
+def _dataset(entry: Entry, folder: Path) -> dict[str, Any] | None:
+    dataset = entry.table("dataset")
+    if dataset is None or not isinstance(dataset.get("path"), str):
+        return dataset
+    path = _existing(folder / dataset["path"])
+    if path is None:
+        entry.bad(
+            f"dataset {quote(dataset['path'])} does not exist", f"it is looked for in {folder}"
+        )
+    return {**dataset, "path": str(path)}

@@ -1,0 +1,44 @@
+"""What the user may have meant: the hint of every message about an unknown name."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Iterable
+
+SHOWN = 12
+LONGEST = 80
+
+SHORT = reprlib.Repr()
+SHORT.maxstring = SHORT.maxother = LONGEST
+
+
+def quote(value: object) -> str:
+    """A value as it may stand in a message: one line, printable, never a screenful."""
+    if isinstance(value, str):
+        return SHORT.repr(value) if value.isprintable() else ascii(value)[:LONGEST]
+    try:
+        text = SHORT.repr(value)
+    except (ValueError, RecursionError):  # a number with more digits than Python prints
+        return f"a {type(value).__name__} beyond all limits"
+    return text if text.isprintable() else ascii(text)
+
+
+def tag(value: object) -> str:
+    """` (NAME)` for an entry that has a name, so that a message says more than its number."""
+    return f" ({quote(value)[1:-1]})" if isinstance(value, str) and value else ""
+
+
+def hint(name: str, choices: Iterable[str]) -> str:
+    """The nearest valid names, or the valid names themselves where nothing is near."""
+    valid = list(choices)
+    folded: dict[str, str] = {}
+    for choice in valid:
+        folded.setdefault(choice.casefold(), choice)
+    near = difflib.get_close_matches(name[:200].casefold(), folded, n=3, cutoff=0.6)
+    if near:
+        return "did you mean " + " or ".join(folded[item] for item in near) + "?"
+    if not valid:
+        return "there is none to choose from"
+    more = f", ... ({len(valid)} in all)" if len(valid) > SHOWN else ""
+    return "valid: " + ", ".join(valid[:SHOWN]) + more

@@ -1,0 +1,205 @@
+"""Reading the files a user gives us: strict about content, and never more than one line of blame.
+
+A file is decoded, parsed and then read key by key through an `Entry`, which notes what is wrong
+instead of raising, so that one run tells everything. Rubbish of any kind ends as `Problem`s.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from matrix.errors import PlanError, Problem
+from matrix.nearest import hint, quote
+
+MAX_BYTES = 64 << 20
+MAX_DEPTH = 32
+MAX_INT = 2**63
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, UTF-8 with or without a byte order mark."""
+    where = path.name
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            fail(where, f"is larger than {MAX_BYTES >> 20} MiB", "is this the right file?")
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        fail(where, "no such file", "give a .toml or .json file or the name of a packaged catalog")
+    except (OSError, ValueError) as err:
+        fail(where, f"cannot be read: {getattr(err, 'strerror', None) or err}")
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw[:4096]:
+        fail(where, "is UTF-16 or binary, not UTF-8 text", "save it again as UTF-8")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as err:
+        fail(where, f"is not UTF-8 (byte {err.start})", "save it again as UTF-8")
+
+
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """A TOML document."""
+    try:
+        return tomllib.loads(text)
+    except ValueError as err:  # a superclass of TOMLDecodeError: also numbers beyond all limits
+        fail(where, f"is not valid TOML: {err}")
+    except RecursionError:
+        fail(where, "is nested too deeply")
+
+
+def parse_json(text: str, where: str) -> Any:
+    """A JSON document; keys given twice and numbers that JSON does not have are refused."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except ValueError as err:
+        fail(where, f"is not valid JSON: {err}")
+    except RecursionError:
+        fail(where, "is nested too deeply")
+
+
+def fail(where: str, message: str, advice: str = "") -> NoReturn:
+    """The one problem that makes a file unreadable as a whole."""
+    raise PlanError([Problem(where, message, advice)])
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
+        raise ValueError(f"key {quote(twice)} stands twice in one object")
+    return table
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def plain(value: object, depth: int = 0) -> bool:
+    """Whether a value survives JSON unchanged: what we carry must be storable and digestible."""
+    if isinstance(value, dict):
+        parts = [*value, *value.values()]
+    elif isinstance(value, list):
+        parts = value
+    else:
+        return _plain_scalar(value)
+    return depth < MAX_DEPTH and all(plain(part, depth + 1) for part in parts)
+
+
+def _plain_scalar(value: object) -> bool:
+    if isinstance(value, str):
+        return _encodable(value)
+    if isinstance(value, int):
+        return abs(value) < MAX_INT
+    return value is None or (isinstance(value, float) and math.isfinite(value))
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Entry:
+    """One table of an input file. Every reader notes what is wrong and answers None for it."""
+
+    def __init__(self, data: Mapping[str, Any], where: str, problems: list[Problem]) -> None:
+        self.data = data
+        self.where = where
+        self.problems = problems
+        self.known: list[str] = []
+
+    def bad(self, message: str, advice: str = "") -> None:
+        """Note a problem of this entry."""
+        self.problems.append(Problem(self.where, message, advice))
+
+    def _get(self, key: str, kind: type | tuple[type, ...], wanted: str) -> Any:
+        self.known.append(key)
+        if key not in self.data:
+            return None
+        value = self.data[key]
+        # True is an int to Python, not to the author of a catalog.
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            self.bad(f"{key} must be {wanted}, not {quote(value)}")
+            return None
+        if not plain(value):
+            self.bad(f"{key} holds a value that cannot be stored", "dates, nan and inf cannot")
+            return None
+        return value
+
+    def text(self, key: str, *, required: bool = False, empty: bool = True) -> str | None:
+        """A string."""
+        value: str | None = self._get(key, str, "a string")
+        if value is None:
+            if required and key not in self.data:
+                self.bad(f"{key} is missing")
+            return None
+        if not empty and not value.strip():
+            self.bad(f"{key} is empty")
+            return None
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...] | None:
+        """A list of strings; a single string is a list of one."""
+        value = self._get(key, (str, list), "a string or a list of strings")
+        if value is None or isinstance(value, str):
+            return None if value is None else (value,)
+        if not all(isinstance(item, str) for item in value):
+            self.bad(f"{key} must be a list of strings, not {quote(value)}")
+            return None
+        return tuple(value)
+
+    def integer(self, key: str, low: int, high: int) -> int | None:
+        """A whole number within bounds."""
+        value: int | None = self._get(key, int, "a whole number")
+        if value is not None and not low <= value <= high:
+            self.bad(f"{key} must be between {low} and {high}, not {value}")
+            return None
+        return value
+
+    def seconds(self, key: str) -> float | None:
+        """A time limit."""
+        value = self._get(key, (int, float), "a number of seconds")
+        if value is not None and value <= 0:
+            self.bad(f"{key} must be more than 0 seconds, not {value}")
+            return None
+        return None if value is None else float(value)
+
+    def flag(self, key: str) -> bool | None:
+        """True or false."""
+        value: bool | None = self._get(key, bool, "true or false")
+        return value
+
+    def table(self, key: str) -> dict[str, Any] | None:
+        """A table of any content that can be stored."""
+        value: dict[str, Any] | None = self._get(key, dict, "a table")
+        return value
+
+    def unknown(self) -> dict[str, Any]:
+        """What stands here and was not asked for."""
+        return {key: value for key, value in self.data.items() if key not in self.known}
+
+    def close(self) -> None:
+        """Note every key that nobody asked for."""
+        for key in self.unknown():
+            self.bad(f"unknown key {quote(key)}", hint(key, self.known))
+
+
+def tables(
+    value: object, where: str, problems: list[Problem]
+) -> Iterable[tuple[int, dict[str, Any]]]:
+    """The tables of a list of tables, numbered from 1; anything else in it is a problem."""
+    if not isinstance(value, list):
+        problems.append(Problem(where, f"must be a list of tables, not {quote(value)}"))
+        return
+    for number, item in enumerate(value, start=1):
+        if isinstance(item, dict):
+            yield number, item
+        else:
+            problems.append(Problem(f"{where} {number}", f"must be a table, not {quote(item)}"))

@@ -1,0 +1,89 @@
+"""The JSON registry of the system that modelmill replaces, read as it is.
+
+A registry is an array of objects with hf_id, task, model_type, group and priority. Its other
+keys are carried in `Model.extra`; only those that decide what is built are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matrix.entry import hub_source, read_id, read_priority, read_task
+from matrix.errors import Problem
+from matrix.model import Model, Overrides
+from matrix.nearest import hint, quote, tag
+from matrix.precision import NAMES, canonical
+from matrix.reader import Entry, parse_json, plain, tables
+
+INTEGER_TYPES = {"int8": "w8a8"}
+"""In a registry int8 means 8-bit weights and activations; in our catalogs, weights only."""
+
+FOREIGN_PRECISIONS = frozenset(
+    {"int4", "int16"}
+    | {f"w{weight}a{activation}" for weight in (4, 8, 16) for activation in (8, 16, 32)}
+)
+"""What else the replaced system builds; such an entry is valid, and skipped with a reason."""
+
+PREBUILT = "composite_onnx: the entry names ONNX files that exist, there is nothing to build"
+
+
+def read_registry(text: str, path: Path, problems: list[Problem]) -> list[Model]:
+    """The models of a registry, in its order."""
+    models = []
+    for number, table in tables(parse_json(text, path.name), f"{path.name}: model", problems):
+        where = f"{path.name}: model {number}{tag(table.get('hf_id'))}"
+        model = _model(Entry(table, where, problems))
+        if model:
+            models.append(model)
+    return models
+
+
+def _model(entry: Entry) -> Model | None:
+    name = read_id(entry, "hf_id")
+    task = read_task(entry)
+    model_type = entry.text("model_type", required=True)
+    group = entry.text("group", required=True)
+    priority = read_priority(entry, required=True)
+    source = hub_source(entry, name) if name else None
+    overrides = _overrides(entry)
+    extra = _carried(entry)
+    if name is None or task is None or source is None:
+        return None
+    return Model(
+        id=name,
+        task=task,
+        source=source,
+        model_type=model_type or "unknown",
+        group=group or "",
+        priority=priority or "P2",
+        overrides=overrides,
+        extra=extra,
+        where=entry.where,
+    )
+
+
+def _overrides(entry: Entry) -> Overrides:
+    prebuilt = entry.data.get("composite_onnx")
+    skip = PREBUILT if prebuilt else None
+    if prebuilt is not None and not isinstance(prebuilt, dict):
+        entry.bad(f"composite_onnx must be an object {{role: ref}}, not {quote(prebuilt)}")
+    if entry.data.get("precision") is None:
+        return Overrides(skip=skip)
+    asked = (entry.text("precision") or "").strip().casefold()
+    precision = canonical(INTEGER_TYPES.get(asked, asked))
+    if precision is None and asked in FOREIGN_PRECISIONS:
+        return Overrides(skip=skip or f"precision {asked} of the registry is not built here")
+    if precision is None and isinstance(entry.data["precision"], str):
+        entry.bad(f"unknown precision {quote(asked)}", hint(asked, NAMES))
+    return Overrides(precision=(precision,) if precision else None, skip=skip)
+
+
+def _carried(entry: Entry) -> Mapping[str, Any]:
+    entry.known.append("precision")
+    extra = entry.unknown()
+    if not plain(extra):
+        entry.bad("holds a value that cannot be stored", "nested too deeply, or not Unicode")
+        return {}
+    return extra

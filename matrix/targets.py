@@ -1,0 +1,254 @@
+"""The targets: which EP on which device, in which order, with which policy. All of it is data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from matrix.cellid import LABEL
+from matrix.errors import PlanError, Problem, UsageError
+from matrix.model import Target
+from matrix.nearest import hint, quote, tag
+from matrix.precision import AUTO, NAMES, canonical, default_of, quantized, takes_qdq
+from matrix.reader import Entry, parse_toml, read_text, tables
+
+DATA = Path(__file__).parent / "data" / "targets.toml"
+OPSETS = (7, 30)
+LEVELS = ("disabled", "basic", "extended")
+LONGEST_LABEL = 32
+RESERVED = ("export", "index")
+"""First words of versions that are no cell's; a label beginning so would be taken for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ep:
+    """An execution provider: how it is called and where it can run."""
+
+    name: str
+    provider: str
+    devices: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+    internal_quantization: bool = False
+
+
+class Targets:
+    """The matrix's second axis, in order, found by label, alias or glob."""
+
+    def __init__(self, rows: Iterable[Target], eps: Iterable[Ep]) -> None:
+        self.rows = tuple(rows)
+        self.eps = tuple(eps)
+        self._by_name: dict[str, Target] = {}
+        for row in self.rows:
+            for name in (row.label, *row.aliases):
+                self._by_name.setdefault(_fold(name), row)
+        self._eps: dict[str, Ep] = {}
+        for ep in self.eps:
+            for name in (ep.name, ep.provider, *ep.aliases):
+                self._eps.setdefault(name.casefold(), ep)
+
+    def __iter__(self) -> Iterator[Target]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels in order."""
+        return tuple(row.label for row in self.rows)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Every device that some EP runs on."""
+        return tuple(dict.fromkeys(device for ep in self.eps for device in ep.devices))
+
+    def get(self, name: str) -> Target:
+        """The target of that label or alias."""
+        found = self._by_name.get(_fold(name))
+        if found is None:
+            raise UsageError(f"unknown target {quote(name)}", hint=hint(name, self.labels))
+        return found
+
+    def match(self, pattern: str) -> tuple[Target, ...]:
+        """The targets that a label, an alias or a glob over labels names; at least one."""
+        if not any(char in pattern for char in "*?["):
+            return (self.get(pattern),)
+        found = tuple(row for row in self.rows if fnmatchcase(row.label, _fold(pattern)))
+        if not found:
+            raise UsageError(
+                f"no target is called like {quote(pattern)}", hint=hint(pattern, self.labels)
+            )
+        return found
+
+    def ep(self, name: str) -> str:
+        """The short name of an EP, from any of its names."""
+        found = self._eps.get(name.strip().casefold())
+        if found is None:
+            raise UsageError(
+                f"unknown execution provider {quote(name)}",
+                hint=hint(name, [item.name for item in self.eps]),
+            )
+        return found.name
+
+    def device(self, name: str) -> str:
+        """A device's name."""
+        folded = name.strip().casefold()
+        if folded not in self.devices:
+            raise UsageError(f"unknown device {quote(name)}", hint=hint(name, self.devices))
+        return folded
+
+
+def _fold(name: str) -> str:
+    return name.strip().casefold().replace("-", "_")
+
+
+def load_targets(extra: Path | None = None) -> Targets:
+    """The default matrix, and after it the targets of a file of the user's own.
+
+    A label that is there already is replaced where it stands: that is how a policy is changed.
+    """
+    problems: list[Problem] = []
+    eps: dict[str, Ep] = {}
+    rows: dict[str, Target] = {}
+    for path in (DATA, extra) if extra else (DATA,):
+        data = parse_toml(read_text(path), path.name)
+        top = Entry(data, path.name, problems)
+        top.known += ["ep", "target"]
+        top.close()
+        for number, table in tables(data.get("ep", []), f"{path.name}: ep", problems):
+            ep = _ep(Entry(table, _where(path, "ep", number, table.get("name")), problems))
+            eps.update({ep.name: ep} if ep else {})
+        for number, table in tables(data.get("target", []), f"{path.name}: target", problems):
+            where = _where(path, "target", number, table.get("label"))
+            row = _target(Entry(table, where, problems), eps)
+            rows.update({row.label: row} if row else {})
+    _check_names(list(rows.values()), list(eps.values()), problems)
+    if problems:
+        raise PlanError(problems)
+    return Targets(rows.values(), eps.values())
+
+
+def _where(path: Path, kind: str, number: int, name: object) -> str:
+    return f"{path.name}: {kind} {number}{tag(name)}"
+
+
+def _ep(entry: Entry) -> Ep | None:
+    name = entry.text("name", required=True, empty=False)
+    provider = entry.text("provider", required=True, empty=False)
+    devices = entry.texts("devices")
+    aliases = entry.texts("aliases") or ()
+    internal = entry.flag("internal_quantization") or False
+    entry.close()
+    if name and not LABEL.fullmatch(name):
+        entry.bad(f"name {quote(name)} may hold only a-z, 0-9 and '_'")
+    if not devices:
+        entry.bad("devices must name at least one device")
+    if not (name and provider and devices):
+        return None
+    return Ep(name, provider, devices, aliases, internal)
+
+
+def _target(entry: Entry, eps: dict[str, Ep]) -> Target | None:
+    label = entry.text("label", required=True, empty=False)
+    ep = _known_ep(entry, eps)
+    device = entry.text("device", required=True, empty=False)
+    provider = entry.text("provider", empty=False)
+    internal = entry.flag("internal_quantization")
+    qdq = entry.flag("qdq")
+    row = Target(
+        label=label or "",
+        ep=ep.name if ep else "",
+        device=device or "",
+        provider=provider or (ep.provider if ep else ""),
+        aliases=entry.texts("aliases") or (),
+        precision=_precision(entry, "precision", AUTO),
+        auto=_precision(entry, "auto", "fp32"),
+        internal_quantization=(ep is not None and ep.internal_quantization)
+        if internal is None
+        else internal,
+        qdq=qdq is not False,
+        opset=_opsets(entry),
+        static_shapes=entry.flag("static_shapes") or False,
+        optimization=_one_of(entry, "optimization", LEVELS, "basic"),
+        quantizer=entry.text("quantizer", empty=False) or "qnn",
+        blocked_passes=entry.texts("blocked_passes") or (),
+        blocked_ops=entry.texts("blocked_ops") or (),
+        why=entry.text("why") or "",
+    )
+    entry.close()
+    _check_row(entry, row, ep)
+    return row if row.label else None
+
+
+def _known_ep(entry: Entry, eps: dict[str, Ep]) -> Ep | None:
+    name = entry.text("ep", required=True, empty=False)
+    if name is None:
+        return None
+    for ep in eps.values():
+        if name.casefold() in {ep.name, ep.provider.casefold(), *map(str.casefold, ep.aliases)}:
+            return ep
+    entry.bad(f"unknown execution provider {quote(name)}", hint(name, eps) + "; or add an [[ep]]")
+    return None
+
+
+def _precision(entry: Entry, key: str, default: str) -> str:
+    name = entry.text(key)
+    if name is None:
+        return default
+    found = canonical(name)
+    if found is None or (key == "auto" and found == AUTO):
+        entry.bad(f"{key} {quote(name)} is no precision", hint(name, NAMES))
+        return default
+    return found
+
+
+def _one_of(entry: Entry, key: str, valid: tuple[str, ...], default: str) -> str:
+    value = entry.text(key)
+    if value is None or value in valid:
+        return value or default
+    entry.bad(f"unknown {key} {quote(value)}", hint(value, valid))
+    return default
+
+
+def _opsets(entry: Entry) -> tuple[int, int]:
+    entry.known.append("opset")
+    value = entry.data.get("opset", [13, 21])
+    if isinstance(value, list) and len(value) == 2 and all(type(item) is int for item in value):
+        low, high = value
+        if OPSETS[0] <= low <= high <= OPSETS[1]:
+            return low, high
+    entry.bad(f"opset must be [lowest, highest] between {OPSETS[0]} and {OPSETS[1]}")
+    return (13, 21)
+
+
+def _check_row(entry: Entry, row: Target, ep: Ep | None) -> None:
+    if row.label and (not LABEL.fullmatch(row.label) or len(row.label) > LONGEST_LABEL):
+        entry.bad(
+            f"label {quote(row.label)} may hold only a-z, 0-9 and single '_', "
+            f"{LONGEST_LABEL} characters at most"
+        )
+    if row.label.split("_")[0] in RESERVED:
+        entry.bad(f"label {quote(row.label)} begins with a reserved word", "choose another one")
+    if ep and row.device and row.device not in ep.devices:
+        entry.bad(f"{ep.provider} has no device {quote(row.device)}", hint(row.device, ep.devices))
+    default = default_of(row)
+    if quantized(default) and not takes_qdq(row):
+        entry.bad(f"the default {default} is quantized, which this target cannot take")
+
+
+def _check_names(rows: list[Target], eps: list[Ep], problems: list[Problem]) -> None:
+    """A label or an alias that names two targets, or two EPs, would silently pick the first."""
+    owners: dict[str, str] = {}
+    for row in rows:
+        for name in (row.label, *row.aliases):
+            owner = owners.setdefault(_fold(name), row.label)
+            if owner != row.label:
+                problems.append(Problem(f"target {row.label}", f"{name!r} also names {owner}"))
+    owners = {}
+    for ep in eps:
+        for name in (ep.name, ep.provider, *ep.aliases):
+            owner = owners.setdefault(name.casefold(), ep.name)
+            if owner != ep.name:
+                problems.append(Problem(f"ep {ep.name}", f"{name!r} also names {owner}"))
