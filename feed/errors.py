@@ -27,6 +27,10 @@ class Unavailable(FeedError):
         self.retry_after = retry_after
 
 
+class NoSpace(Unavailable):
+    """The disk of the feed is full: worth trying again only after somebody has made room."""
+
+
 class Unauthorized(FeedError):
     """This host cannot use the feed at all: no later cell would fare better."""
 
@@ -51,3 +55,9 @@ class Corrupt(FeedError):
 
 class UnsafePath(FeedError):
     """A file name that would leave the folder it belongs in."""
+
+
+class Cancelled(FeedError):
+    """The caller asked to stop: nothing is recorded, a later publish settles what became of it."""
+
+    exit_code = Exit.INTERRUPTED

@@ -1,0 +1,199 @@
+"""The directory feed: immutable versions in a plain folder, safe for many processes at once.
+
+A publish copies every new file into `tmp` while hashing it, flushes it, and only then enters
+the short critical section of `feed.commit`. Readers need no lock: whatever has its final name
+is whole, and the manifest comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from feed.commit import Committer, Staged
+from feed.disk import Syncer, long_path, read_blocks, write_checked
+from feed.errors import Corrupt, Rejected, VersionExists
+from feed.interface import LocalFile, Progress, Published
+from feed.landing import Landing
+from feed.layout import STAGE, Layout
+from feed.manifest import Manifest
+from feed.meter import Meter
+from feed.oserrors import feed_errors
+from feed.owner import claim, remove
+from feed.preflight import check_writable, plan_problems, refuse
+from feed.rules import publish_problems, view_problem
+from feed.shelves import Shelves
+from matrix.digest import FileEntry
+
+
+class DirectoryFeed:
+    """A feed in a folder. With `durable=False` it does not survive a power cut (for benches)."""
+
+    def __init__(self, root: Path, *, durable: bool = True) -> None:
+        self._layout = Layout(long_path(root))
+        self._name = f"dir:{root.resolve().as_posix()}"
+        self._shelves = Shelves(self._layout, self._name)
+        self._syncer = Syncer(durable=durable)
+        self._committer = Committer(self._layout, self._syncer)
+
+    @property
+    def name(self) -> str:
+        """`dir:` and the path."""
+        return self._name
+
+    def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
+        """Make the feed if it is new, and check that everything in `plan` could be published."""
+        check_writable(self._layout)
+        refuse(plan_problems(self._shelves, plan), self._name)
+
+    def packages(self) -> Iterator[str]:
+        """Every package that has a version, deleted ones included."""
+        return iter(self._shelves.packages())
+
+    def versions(self, package: str, prefix: str = "") -> Iterator[Published]:
+        """Every version that begins with `prefix`, read in full before the first is handed out."""
+        return iter(self._shelves.versions(package, prefix))
+
+    def find(self, package: str, version: str) -> Published | None:
+        """One version by name; also a deleted one, marked so."""
+        return self._shelves.find(package, version)
+
+    def files(self, package: str, version: str) -> tuple[FileEntry, ...]:
+        """The files of a version, as its manifest has them."""
+        return self._shelves.live(package, version).files
+
+    def publish(
+        self,
+        package: str,
+        version: str,
+        files: Sequence[LocalFile],
+        description: str,
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> Published:
+        """Copy, check and commit; before the last step the feed shows nothing of it."""
+        meter = Meter(sum(file.entry.size for file in files), progress, timeout)
+        problems = publish_problems(package, version, [file.entry for file in files])
+        if problems:
+            raise Rejected(f"{package} {version}: " + "; ".join(problems))
+        entries = tuple(sorted(file.entry for file in files))
+        manifest = Manifest(package, version, description, datetime.now(UTC), entries)
+        with feed_errors(f"cannot publish {package} {version}", self._layout.root):
+            self._layout.create()
+            self._layout.sweep_stale()
+            if self._layout.manifest(package, version).exists():
+                raise VersionExists(f"{package} {version} is in {self._name} already")
+            with self._stage() as stage:
+                self._publish(manifest, files, stage, meter)
+        return manifest.published()
+
+    @contextmanager
+    def _stage(self) -> Iterator[Path]:
+        stage = self._layout.tmp / f"{STAGE}{claim()}"
+        stage.mkdir()
+        try:
+            yield stage
+        finally:
+            remove(stage)
+
+    def _publish(
+        self, manifest: Manifest, files: Sequence[LocalFile], stage: Path, meter: Meter
+    ) -> None:
+        path = stage / "manifest.json"
+        path.write_bytes(manifest.to_json())
+        blobs: dict[str, Path] = {}
+        staged = Staged(manifest.package, manifest.version, path, manifest.files, blobs)
+        unsynced = [path, *self._copy(files, stage, blobs, meter)]
+        while True:
+            self._syncer.files(unsynced)
+            with self._committer.exclusive(meter.left()):
+                meter.check()
+                missing = set(self._committer.commit(staged))
+            if not missing:
+                return
+            # Blobs that were there have gone: their publisher died and they were taken back.
+            again = [file for file in files if file.entry.sha256 in missing]
+            meter.again(sum(file.entry.size for file in again))
+            unsynced = self._copy(again, stage, blobs, meter)
+
+    def _copy(
+        self, files: Sequence[LocalFile], stage: Path, blobs: dict[str, Path], meter: Meter
+    ) -> list[Path]:
+        written = []
+        for file in files:
+            entry = file.entry
+            if entry.sha256 in blobs or self._committer.has(entry):
+                _check_source(file)
+                meter.moved(entry.size)
+                continue
+            temp = stage / entry.sha256
+            write_checked(read_blocks(file.source, entry.path), entry, temp, meter.moved)
+            blobs[entry.sha256] = temp
+            written.append(temp)
+        return written
+
+    def fetch(
+        self,
+        package: str,
+        version: str,
+        dest: Path,
+        patterns: Sequence[str] = ("*",),
+        *,
+        progress: Progress | None = None,
+    ) -> tuple[FileEntry, ...]:
+        """Copy matching files out of the feed, each checked on the way."""
+        chosen = tuple(
+            entry
+            for entry in self.files(package, version)
+            if any(fnmatchcase(entry.path, pattern) for pattern in patterns)
+        )
+        landing = Landing(dest, chosen, progress)
+        for entry in chosen:
+            blob = self._layout.blob(entry.sha256)
+            landing.receive(entry, read_blocks(blob, f"{package} {version} {entry.path}"))
+        return chosen
+
+    def promote(self, package: str, version: str, view: str) -> None:
+        """Add a version to a view; there is no way back out, as on every feed."""
+        problem = view_problem(view)
+        if problem:
+            raise Rejected(problem)
+        self._shelves.live(package, version)
+        marker = self._layout.views / view.lower() / package / version
+        with feed_errors(f"cannot promote {package} {version}", self._layout.root):
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
+            self._syncer.folders([marker.parent])
+
+    def delete(self, package: str, version: str) -> None:
+        """Replace a version's manifest by a tombstone: the version stays taken for ever."""
+        manifest = self._shelves.live(package, version)
+        root = self._layout.root
+        with feed_errors(f"cannot delete {package} {version}", root), self._stage() as stage:
+            path = stage / "manifest.json"
+            path.write_bytes(replace(manifest, deleted_at=datetime.now(UTC)).to_json())
+            self._syncer.files([path])
+            final = self._layout.manifest(package, version)
+            path.replace(final)
+            self._syncer.folders([final.parent])
+
+    def sweep_stale(self) -> list[Path]:
+        """Remove what publishers that are gone left unfinished (every publish does it too)."""
+        self._layout.check()
+        with feed_errors("cannot clean up", self._layout.root), self._committer.exclusive():
+            return self._layout.sweep_stale()
+
+
+def _check_source(file: LocalFile) -> None:
+    """The feed has the content already; still refuse what could not have been its source."""
+    try:
+        size = file.source.stat().st_size
+    except OSError as error:
+        raise Corrupt(f"{file.entry.path}: cannot read {file.source}: {error.strerror}") from error
+    if size != file.entry.size:
+        raise Corrupt(f"{file.entry.path}: expected {file.entry.size} bytes, found {size}")

@@ -1,0 +1,54 @@
+"""From what a user types to a feed: `dir:PATH`, a plain path, `azure:URL`, or a plug-in's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from feed.directory import DirectoryFeed
+from feed.errors import FeedError
+from feed.interface import Feed
+from matrix.errors import UsageError
+
+GROUP = "modelmill.feeds"
+"""Entry points of other feeds: name = scheme -> factory(rest: str)."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
+"""At least two letters: `C:\\feed` is a path."""
+
+
+def open_feed(spec: str, *, base: Path) -> Feed:
+    """The feed of a spec; relative paths start at `base`."""
+    spec = spec.strip()
+    found = _SCHEME.fullmatch(spec)
+    scheme, rest = (found.group(1).lower(), found.group(2)) if found else ("dir", spec)
+    if not rest:
+        raise UsageError(f"feed {spec!r} names no place", hint="for example dir:./feed")
+    if scheme == "dir":
+        return DirectoryFeed(base / Path(rest).expanduser())
+    if scheme == "azure":
+        return _open_azure(rest)
+    return _plugin(scheme, spec)(rest)
+
+
+def _open_azure(url: str) -> Feed:
+    from feed.azure import open_azure
+
+    return open_azure(url)
+
+
+def _plugin(scheme: str, spec: str) -> Callable[[str], Feed]:
+    known = {point.name: point for point in entry_points(group=GROUP)}
+    if scheme not in known:
+        names = ", ".join(f"{name}:" for name in sorted({"azure", "dir", *known}))
+        raise UsageError(
+            f"feed {spec!r}: unknown kind {scheme}:",
+            hint=f"known: {names}; a folder with a colon in its name is dir:PATH",
+        )
+    try:
+        factory: Callable[[str], Feed] = known[scheme].load()
+    except (ImportError, AttributeError) as error:
+        raise FeedError(f"the feed plug-in {scheme}: does not load: {error}") from error
+    return factory

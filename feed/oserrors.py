@@ -1,0 +1,67 @@
+"""Errors of the operating system, told in the words of a feed."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from feed.errors import FeedError, NoSpace, Rejected, Unauthorized, Unavailable
+from matrix.errors import MillError, UsageError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FULL_WINDOWS = {39, 112}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_IN_USE_WINDOWS = {32, 33}
+"""Another process has the file open: denied for the moment only."""
+_IMPOSSIBLE = {errno.ENAMETOOLONG, errno.EINVAL, errno.EFBIG}
+
+
+@contextmanager
+def feed_errors(doing: str, where: Path) -> Iterator[None]:
+    """Turn an `OSError` on the feed's own disk into the typed error the publisher decides by."""
+    try:
+        yield
+    except OSError as error:
+        raise _for_feed(error, doing, where) from error
+
+
+def _for_feed(error: OSError, doing: str, where: Path) -> FeedError:
+    text = f"{doing} in {where}: {_reason(error)}"
+    if is_full(error):
+        return NoSpace(f"the disk of the feed {where} is full", hint="free space and resume")
+    if error.errno in _DENIED and _windows_code(error) not in _IN_USE_WINDOWS:
+        return Unauthorized(text, hint="this user needs write access to the folder; then resume")
+    if error.errno in _IMPOSSIBLE:
+        return Rejected(text)
+    return Unavailable(text)
+
+
+@contextmanager
+def local_errors(dest: Path) -> Iterator[None]:
+    """Turn an `OSError` on the reader's disk into one line for its user."""
+    try:
+        yield
+    except OSError as error:
+        raise _for_reader(error, dest) from error
+
+
+def _for_reader(error: OSError, dest: Path) -> MillError:
+    if is_full(error):
+        return NoSpace(f"the disk of {dest} is full", hint="free space and pull again")
+    return UsageError(f"cannot write {dest}: {_reason(error)}")
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a disk or a quota is used up."""
+    return error.errno in _FULL or _windows_code(error) in _FULL_WINDOWS
+
+
+def _windows_code(error: OSError) -> int:
+    code = getattr(error, "winerror", None)
+    return code if isinstance(code, int) else 0
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__

@@ -1,0 +1,68 @@
+"""What a directory feed can know before the first byte: all problems of a plan at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from feed.errors import Rejected
+from feed.layout import Layout
+from feed.oserrors import feed_errors
+from feed.owner import claim
+from feed.rules import MAX_VERSIONS, package_problem, version_problem
+from feed.shelves import Shelves
+
+SHOWN = 20
+
+
+def check_writable(layout: Layout) -> None:
+    """Make the feed if it is new, and prove that this user can write to it."""
+    with feed_errors("cannot write", layout.root):
+        layout.create()
+        probe = layout.tmp / f"probe-{claim()}"
+        probe.touch()
+        probe.unlink()
+        for folder in (layout.packages, layout.root / "blobs" / "sha256"):
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def plan_problems(shelves: Shelves, plan: Sequence[tuple[str, str]]) -> list[str]:
+    """Names, versions, doubles and headroom of everything that is to be published."""
+    problems = [
+        problem
+        for package in dict.fromkeys(package for package, _ in plan)
+        if (problem := package_problem(package))
+    ]
+    problems += [
+        f"{package} {problem}" for package, version in plan if (problem := version_problem(version))
+    ]
+    problems += [
+        f"{package} {version}: planned {count} times"
+        for (package, version), count in Counter(plan).items()
+        if count > 1
+    ]
+    return problems + _headroom_problems(shelves, plan)
+
+
+def _headroom_problems(shelves: Shelves, plan: Sequence[tuple[str, str]]) -> list[str]:
+    wanted: dict[str, set[str]] = {}
+    for package, version in plan:
+        wanted.setdefault(package, set()).add(version)
+    problems = []
+    for package, versions in wanted.items():
+        taken = shelves.names(package) if not package_problem(package) else []
+        new = len(versions.difference(taken))
+        if new and len(taken) + new > MAX_VERSIONS:
+            problems.append(
+                f"{package}: {new} new versions do not fit, "
+                f"{len(taken)} of {MAX_VERSIONS} are taken"
+            )
+    return problems
+
+
+def refuse(problems: Sequence[str], feed: str) -> None:
+    """One error for all problems, if there are any."""
+    if problems:
+        more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+        lines = [f"{feed} would refuse the plan:", *problems[:SHOWN], *more]
+        raise Rejected("\n  ".join(lines))

@@ -1,0 +1,150 @@
+"""What a feed accepts: names, versions, views and file paths. Azure's rules hold everywhere.
+
+Every function answers with the problem in plain words, or None; nothing here raises, so that
+a caller can collect all problems before it refuses.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from matrix.digest import FileEntry
+
+MAX_VERSIONS = 5000
+"""Per package, deleted ones included."""
+MAX_NUMBER = 2**31 - 1
+
+MAX_COMPONENT = 255
+"""Bytes of one path component on every file system that matters."""
+
+_PACKAGE = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
+_NUMBER = r"(0|[1-9][0-9]*)"
+_PRERELEASE = r"(?:0|[1-9][0-9]*|[0-9]*[a-z-][0-9a-z-]*)"
+_VERSION = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_PRERELEASE}(?:\.{_PRERELEASE})*)?", re.ASCII
+)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_VIEW = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
+_WINDOWS = frozenset('<>:"|?*')
+_WINDOWS_NAMES = frozenset(
+    ["con", "prn", "aux", "nul", "conin$", "conout$"]
+    + [f"{device}{number}" for device in ("com", "lpt") for number in "123456789¹²³"]
+)
+_FORBIDDEN = {
+    ".git": "publishing tools leave it out silently",
+    ".artifactignore": "it would filter other files out of the package",
+}
+
+
+def package_problem(package: str) -> str | None:
+    """Lower-case alphanumeric segments joined by single `-`, `_` or `.`; under 256 characters."""
+    if len(package) >= 256:
+        return f"package {package[:40]}...: {len(package)} characters, 255 are allowed"
+    if not _PACKAGE.fullmatch(package):
+        return f"package {package!r}: not lower-case alphanumeric segments joined by -, _ or ."
+    return None
+
+
+def version_problem(version: str) -> str | None:
+    """Lower-case SemVer 2.0 without build metadata; under 128 characters."""
+    if len(version) >= 128:
+        return f"version {version[:40]}...: {len(version)} characters, 127 are allowed"
+    found = _VERSION.fullmatch(version)
+    if not found:
+        return f"version {version!r}: not lower-case SemVer without build metadata"
+    if any(int(number) > MAX_NUMBER for number in found.groups()):
+        return f"version {version!r}: a number above {MAX_NUMBER}"
+    return None
+
+
+def view_problem(view: str) -> str | None:
+    """Views are words; `Local` is every feed's implicit view of everything."""
+    if not _VIEW.fullmatch(view):
+        return f"view {view!r}: letters, digits, '.', '_' and '-', at most 64, alphanumeric ends"
+    if _reserved(view):
+        return f"view {view!r}: the name is reserved on Windows"
+    if view.casefold() == "local":
+        return f"view {view!r}: it holds every version already"
+    return None
+
+
+def path_problem(path: str) -> str | None:
+    """A package's file path must mean the same file, inside the package, on every system."""
+    if not path:
+        return "an empty file path"
+    if path.startswith("/"):
+        return f"{path!r}: an absolute path"
+    for part in path.split("/"):
+        problem = _component_problem(part)
+        if problem:
+            return f"{path!r}: {problem}"
+    return None
+
+
+def _component_problem(part: str) -> str | None:
+    if part in {"", ".", ".."}:
+        return f"the component {part!r} is not a name"
+    faults = {
+        "a backslash": "\\" in part,
+        "a control character": any(unicodedata.category(char) in {"Cc", "Cs"} for char in part),
+        "a drive letter or a character that Windows forbids": not _WINDOWS.isdisjoint(part),
+        "a component that ends in a dot or a blank (Windows drops it)": part[-1] in ". ",
+        f"a component over {MAX_COMPONENT} bytes": len(part.encode(errors="replace"))
+        > MAX_COMPONENT,
+        f"{part!r} is reserved on Windows": _reserved(part),
+    }
+    if part.casefold() in _FORBIDDEN:
+        faults[f"{part!r} is forbidden: {_FORBIDDEN[part.casefold()]}"] = True
+    return next((fault for fault, found in faults.items() if found), None)
+
+
+def _reserved(part: str) -> bool:
+    return part.split(".", 1)[0].rstrip().casefold() in _WINDOWS_NAMES
+
+
+def path_problems(paths: Iterable[str]) -> list[str]:
+    """The problems of all paths together: bad ones, and ones that cannot exist side by side."""
+    problems: list[str] = []
+    spelled: dict[str, str] = {}
+    for path in sorted(paths):
+        problem = path_problem(path)
+        if problem:
+            problems.append(problem)
+            continue
+        twin = spelled.setdefault(_folded(path), path)
+        if twin is not path:
+            problems.append(f"{path!r} and {twin!r} are one file on Windows")
+    for folded, path in spelled.items():
+        parts = folded.split("/")
+        parents = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+        problems.extend(
+            f"{spelled[parent]!r} is a file, but {path!r} needs a folder of that name"
+            for parent in parents
+            if parent in spelled
+        )
+    return problems
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", path).casefold()
+
+
+def entry_problems(entries: Sequence[FileEntry]) -> list[str]:
+    """The problems of a package's file list."""
+    problems = path_problems(entry.path for entry in entries)
+    problems.extend(
+        f"{entry.path!r}: not a size and a SHA-256"
+        for entry in entries
+        if entry.size < 0 or not _SHA256.fullmatch(entry.sha256)
+    )
+    return problems
+
+
+def publish_problems(package: str, version: str, entries: Sequence[FileEntry]) -> list[str]:
+    """All that a feed would refuse about one version, before a byte is sent."""
+    problems = [found for found in (package_problem(package), version_problem(version)) if found]
+    if not entries:
+        problems.append("a version needs at least one file")
+    return problems + entry_problems(entries)
