@@ -29,13 +29,13 @@ def tag(value: object) -> str:
     return f" ({quote(value)[1:-1]})" if isinstance(value, str) and value else ""
 
 
-def hint(name: str, choices: Iterable[str]) -> str:
+def hint(name: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
     """The nearest valid names, or the valid names themselves where nothing is near."""
     valid = list(choices)
     folded: dict[str, str] = {}
     for choice in valid:
         folded.setdefault(choice.casefold(), choice)
-    near = difflib.get_close_matches(name[:200].casefold(), folded, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(name[:200].casefold(), folded, n=3, cutoff=cutoff)
     if near:
         return "did you mean " + " or ".join(folded[item] for item in near) + "?"
     if not valid:

@@ -1,0 +1,47 @@
+"""Globs over cell ids: `*`, `?`, `[...]` as in fnmatch, case-sensitive, and `{a,b}`."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from functools import lru_cache
+
+from matrix.errors import UsageError
+from matrix.nearest import quote
+
+MAX_ALTERNATIVES = 256
+
+
+@lru_cache(maxsize=1024)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern as a regular expression; to be used with `match`, which it fills."""
+    return re.compile("|".join(fnmatch.translate(item) for item in expand(pattern)))
+
+
+def expand(pattern: str) -> list[str]:
+    """The patterns without braces that a pattern with braces stands for."""
+    done: list[str] = []
+    todo = [pattern]
+    while todo:
+        item = todo.pop()
+        span = _innermost(item)
+        if span is None:
+            done.append(item)
+        else:
+            start, end = span
+            parts = item[start + 1 : end].split(",")
+            todo += [item[:start] + part + item[end + 1 :] for part in reversed(parts)]
+        if len(done) + len(todo) > MAX_ALTERNATIVES:
+            raise UsageError(
+                f"{quote(pattern)} stands for more than {MAX_ALTERNATIVES} patterns",
+                hint="give it as several patterns",
+            )
+    if any("{" in item or "}" in item for item in done):
+        raise UsageError(f"{quote(pattern)} has a brace without its partner")
+    return done
+
+
+def _innermost(text: str) -> tuple[int, int] | None:
+    end = text.find("}")
+    start = text.rfind("{", 0, end) if end >= 0 else -1
+    return (start, end) if start >= 0 else None

@@ -1,0 +1,155 @@
+"""Packages and versions: the names under which a plan is published, and the rules they keep.
+
+    0.0.0-<stamp>-<ep>-<device>-<model-slug>[-<task>][-<precision>]     a cell
+    0.0.0-<stamp>-export-<model-slug>[-<task>]                          a model's export
+    0.0.0-<stamp>[-rN]                                                  the sweep index
+
+Azure's rules for names and versions hold for every feed: a version can never be used again, so
+a wrong one must not get as far as a feed. Slugs are unique by construction (see `matrix.slugs`).
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from dataclasses import dataclass
+
+from matrix.cellid import LONGEST_TASK
+from matrix.errors import Problem
+from matrix.model import Model, Target
+from matrix.nearest import quote
+from matrix.slugs import MODEL_LIMIT, Names, slug
+
+MAX_VERSIONS = 5000
+"""Of one package, over all time."""
+
+MAX_PACKAGE = 255
+MAX_VERSION = 127
+MAX_STAMP = 40
+INDEX = "index"
+EXPORT = "export"
+FIELDS = ("model", "task")
+
+_PACKAGE = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
+_NUMBER = r"(?:0|[1-9][0-9]*)"
+_IDENTIFIER = rf"(?:{_NUMBER}|[0-9]*[a-z-][0-9a-z-]*)"
+_VERSION = re.compile(
+    rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-{_IDENTIFIER}(?:\.{_IDENTIFIER})*)?"
+)
+_MAX_PART = 2147483647
+_REVISION = re.compile(r"r[0-9]+")
+
+
+def package_problem(name: str) -> str | None:
+    """Why no feed would take a package of that name; None: it would."""
+    if not _PACKAGE.fullmatch(name):
+        return (
+            f"package {quote(name)} must be lower-case letters and digits, "
+            "in segments joined by a single '-', '_' or '.'"
+        )
+    if len(name) > MAX_PACKAGE:
+        return f"package {quote(name)} is longer than {MAX_PACKAGE} characters"
+    return None
+
+
+def version_problem(version: str) -> str | None:
+    """Why no feed would take that version; None: it would."""
+    if len(version) > MAX_VERSION:
+        return f"version {quote(version)} is longer than {MAX_VERSION} characters"
+    match = _VERSION.fullmatch(version)
+    if not match:
+        return (
+            f"version {quote(version)} must be lower-case SemVer 2.0 without build metadata "
+            "and without leading zeros in its numbers"
+        )
+    if any(int(part) > _MAX_PART for part in match.groups()):
+        return f"version {quote(version)} has a number above {_MAX_PART}"
+    return None
+
+
+def stamp_problems(stamp: str, labels: tuple[str, ...]) -> list[Problem]:
+    """Why a batch cannot have that name, given as the user wrote it."""
+    where, text = "stamp", slug(stamp)
+    if not text:
+        return [Problem(where, f"{quote(stamp)} holds no letter and no digit", "e.g. 20260609")]
+    if len(text) > MAX_STAMP:
+        return [Problem(where, f"{quote(text)} is longer than {MAX_STAMP} characters")]
+    found = []
+    if text.isdigit() and text[0] == "0" and text != "0":
+        found.append(Problem(where, f"{quote(text)} is a number with a leading zero", f"b{text}?"))
+    # Versions of all batches stand side by side; these words would read as another batch's.
+    words = text.split("-")
+    clash = [word for word in words[1:] if _REVISION.fullmatch(word) or word in {INDEX, EXPORT}]
+    clash += [label for label in map(slug, labels) if f"-{label}-" in f"{text}-"]
+    if clash:
+        found.append(
+            Problem(
+                where, f"{quote(text)} holds the reserved part {quote(clash[0])}", "leave it out"
+            )
+        )
+    return found
+
+
+def template_problems(template: str) -> list[Problem]:
+    """Why a package template cannot be used."""
+    where = "package"
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as err:
+        return [
+            Problem(where, f"{quote(template)} is no template: {err}", "e.g. modelmill-{model}")
+        ]
+    fields = [field for _, field, _, _ in parts if field is not None]
+    if any(spec or conversion for _, _, spec, conversion in parts):
+        return [Problem(where, f"{quote(template)} may hold only plain fields", "{model}, {task}")]
+    wrong = [field for field in fields if field not in FIELDS]
+    if wrong:
+        return [Problem(where, f"unknown field {{{wrong[0]}}}", "there are {model} and {task}")]
+    if fields and "model" not in fields:
+        return [Problem(where, f"{quote(template)} lacks {{model}}", "or use one fixed name")]
+    sample = render(template, "m" * MODEL_LIMIT, "t" * LONGEST_TASK)
+    fault = package_problem(sample)
+    if fault:
+        return [Problem(where, f"{quote(template)} makes no package name: {fault}")]
+    return []
+
+
+def render(template: str, model: str, task: str) -> str:
+    """The package of a model. An empty task leaves no separator behind."""
+    name = template.format(model=model, task=task)
+    return re.sub(r"([-_.])[-_.]+", r"\1", name).strip("-_.") if not task else name
+
+
+@dataclass(frozen=True, slots=True)
+class Namer:
+    """Gives every cell of a plan its package and version."""
+
+    stamp: str
+    """Already a slug."""
+    template: str
+    names: Names
+
+    def package(self, model: Model) -> str:
+        """The package of all cells of a model."""
+        return render(self.template, self.names.models[model.id], slug(model.task))
+
+    def version(self, model: Model, target: Target, precision: str | None) -> str:
+        """The version of a cell; no precision: the target's own."""
+        tail = f"-{precision}" if precision else ""
+        return f"0.0.0-{self.stamp}-{slug(target.label)}-{self.names.entries[model.name]}{tail}"
+
+    def export_version(self, model: Model) -> str:
+        """The version of a model's export."""
+        return f"0.0.0-{self.stamp}-{EXPORT}-{self.names.entries[model.name]}"
+
+    def index(self, revision: int = 1) -> tuple[str, str]:
+        """Package and version of the sweep index; a resumed sweep that adds cells counts up."""
+        return index_name(self.template, self.stamp, revision)
+
+
+def index_name(template: str, stamp: str, revision: int = 1) -> tuple[str, str]:
+    """Package and version of the index of a batch."""
+    again = f"-r{revision}" if revision > 1 else ""
+    package = render(template, INDEX, "")
+    fixed = "{model}" not in template
+    return package, f"0.0.0-{stamp}-{INDEX}{again}" if fixed else f"0.0.0-{stamp}{again}"

@@ -1,0 +1,216 @@
+"""The plan of a sweep: catalog x targets, filtered, weighed, named and checked. Pure.
+
+Names are given over the whole catalog, whatever is selected; problems are told about what is
+selected, all at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from matrix.catalog import Catalog
+from matrix.cellid import cell_id
+from matrix.errors import NothingSelected, PlanError, Problem
+from matrix.model import Cell, Model, Overrides, Plan, PlannedModel, Policy, Target
+from matrix.naming import (
+    EXPORT,
+    MAX_VERSION,
+    MAX_VERSIONS,
+    Namer,
+    package_problem,
+    stamp_problems,
+    template_problems,
+    version_problem,
+)
+from matrix.nearest import hint, quote
+from matrix.policy import Flags, opset_of, overrides_of, policies
+from matrix.precision import NAMES, PRECISIONS, canonical
+from matrix.selector import Chosen, Selection, chosen, filtered
+from matrix.slugs import names_of, slug
+from matrix.targets import OPSETS, Targets
+
+DEFAULT_PACKAGE = "modelmill-{model}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """The settings that decide what a plan says. `stamp` as the user wrote it."""
+
+    stamp: str
+    package: str = DEFAULT_PACKAGE
+    engine: str = "optimum"
+    precision: tuple[str, ...] = ()
+    opset: int | None = None
+    self_contained: bool = False
+    timeout: float = 1800.0
+    publish_timeout: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A cell before it has its names."""
+
+    id: str
+    model: Model
+    target: Target
+    overrides: Overrides
+    policy: Policy
+
+
+def make_plan(
+    catalog: Catalog, targets: Targets, selection: Selection, options: PlanOptions
+) -> Plan:
+    """Cross, filter, weigh, name and check. Raises `PlanError` or `NothingSelected`."""
+    problems: list[Problem] = []
+    flags = _flags(options, problems)
+    namer = _namer(catalog, targets, options, problems)
+    part = filtered(selection, catalog.models, targets, problems)
+    drafts = list(_drafts(part.models, part.targets, flags))
+    pick = chosen(
+        selection,
+        [draft.id for draft in drafts],
+        lambda: [draft.id for draft in _drafts(catalog.models, targets, flags)],
+        problems,
+    )
+    drafts = [draft for draft in drafts if draft.id in pick.ids]
+    problems += _opset_problems(drafts, flags)
+    _refuse(problems, pick, bool(drafts), (*part.notices, part.reason))
+    models = tuple(_planned(drafts, namer, options))
+    package, version = namer.index()
+    plan = Plan(
+        stamp=namer.stamp,
+        models=models,
+        index_package=package,
+        index_version=version,
+        engine=options.engine,
+        self_contained=options.self_contained,
+        notices=(*part.notices, *pick.notices, *_dropped(drafts)),
+    )
+    problems = name_problems(plan)
+    if problems:
+        raise PlanError(problems)
+    return plan
+
+
+def _flags(options: PlanOptions, problems: list[Problem]) -> Flags:
+    found = []
+    for name in options.precision:
+        precision = canonical(name)
+        if precision is None:
+            text = f"unknown precision {quote(name)}"
+            problems.append(Problem("--precision", text, hint(name, NAMES)))
+        else:
+            found.append(precision)
+    low, high = OPSETS
+    if options.opset is not None and not low <= options.opset <= high:
+        problems.append(Problem("--opset", f"must be between {low} and {high}"))
+    return Flags(tuple(found), options.opset)
+
+
+def _namer(
+    catalog: Catalog, targets: Targets, options: PlanOptions, problems: list[Problem]
+) -> Namer:
+    faults = stamp_problems(options.stamp, targets.labels)
+    stamp = "0" if faults else slug(options.stamp)
+    problems += faults + template_problems(options.package)
+    # Room for the longest label and precision, whatever is selected, so that names do not move.
+    words = max(map(len, (*targets.labels, EXPORT))) + max(map(len, PRECISIONS))
+    limit = MAX_VERSION - len(f"0.0.0-{stamp}---") - words
+    return Namer(stamp, options.package, names_of(catalog.models, targets.labels, limit))
+
+
+def _drafts(models: Iterable[Model], targets: Iterable[Target], flags: Flags) -> Iterator[_Draft]:
+    rows = tuple(targets)
+    # Most models set nothing, and then a target has one policy for all of them.
+    plain = {row.label: policies(Overrides(), row, flags) for row in rows}
+    for model in models:
+        special = bool(model.per_target) or model.overrides != Overrides()
+        for row in rows:
+            overrides = overrides_of(model, row) if special else model.overrides
+            found = policies(overrides, row, flags) if special else plain[row.label]
+            for policy in found:
+                precision = None if policy.default else policy.precision
+                name = cell_id(model.id, model.task, row.label, precision)
+                yield _Draft(name, model, row, overrides, policy)
+
+
+def _opset_problems(drafts: Iterable[_Draft], flags: Flags) -> list[Problem]:
+    found: dict[Problem, None] = {}
+    for draft in drafts:
+        low, high = draft.target.opset
+        opset = opset_of(draft.overrides, draft.target, flags)
+        if low <= opset <= high or draft.overrides.skip:
+            continue
+        where = "--opset" if draft.overrides.opset is None else draft.model.where
+        text = f"opset {opset} is outside {low}..{high}, which {draft.target.label} takes"
+        advice = f"set opset in [model.target.{draft.target.label}], or skip that target"
+        found[Problem(where, text, advice)] = None
+    return list(found)
+
+
+def _refuse(problems: list[Problem], pick: Chosen, some: bool, why: Sequence[str]) -> None:
+    if problems or (pick.missed and some):
+        raise PlanError([*problems, *pick.missed])
+    if some:
+        return
+    reasons = [f"{item.where} {item.message}" for item in pick.missed]
+    advice = "; ".join(item.hint for item in pick.missed if item.hint)
+    text = "; ".join([*filter(None, why), *reasons]) or "--skip leaves no cell"
+    raise NothingSelected(f"nothing selected: {text}", hint=advice)
+
+
+def _planned(
+    drafts: Sequence[_Draft], namer: Namer, options: PlanOptions
+) -> Iterator[PlannedModel]:
+    by_model: dict[str, list[_Draft]] = {}
+    for draft in drafts:
+        by_model.setdefault(draft.model.name, []).append(draft)
+    for group in by_model.values():
+        model = group[0].model
+        package = namer.package(model)
+        cells = tuple(_cell(draft, package, namer, options) for draft in group)
+        yield PlannedModel(model, cells, package, namer.export_version(model))
+
+
+def _cell(draft: _Draft, package: str, namer: Namer, options: PlanOptions) -> Cell:
+    overrides, policy = draft.overrides, draft.policy
+    precision = None if policy.default else policy.precision
+    return Cell(
+        id=draft.id,
+        model=draft.model,
+        target=draft.target,
+        policy=policy,
+        package=package,
+        version=namer.version(draft.model, draft.target, precision),
+        timeout=overrides.timeout or options.timeout,
+        publish_timeout=overrides.publish_timeout or options.publish_timeout,
+        skip=overrides.skip,
+    )
+
+
+def _dropped(drafts: Iterable[_Draft]) -> list[str]:
+    """One line for every notice, however many cells it is about."""
+    counts = Counter(notice for draft in drafts for notice in draft.policy.notices)
+    return [f"{text} ({count} cell{'s' * (count > 1)})" for text, count in counts.items()]
+
+
+def name_problems(plan: Plan) -> list[Problem]:
+    """Whether a feed would take every name of a plan, once each."""
+    names = [(model.export_package, model.export_version, model.name) for model in plan.models]
+    names += [(cell.package, cell.version, cell.id) for cell in plan.cells() if not cell.skip]
+    names.append((plan.index_package, plan.index_version, "sweep index"))
+    found = []
+    owners: dict[tuple[str, str], str] = {}
+    for package, version, who in names:
+        faults = filter(None, (package_problem(package), version_problem(version)))
+        found += [Problem(who, fault) for fault in faults]
+        other = owners.setdefault((package, version), who)
+        if other != who:
+            found.append(Problem(who, f"has the same version as {other}: {version}"))
+    for package, count in Counter(package for package, _, _ in names).items():
+        if count > MAX_VERSIONS:
+            text = f"would get {count} versions, a feed takes {MAX_VERSIONS}"
+            found.append(Problem(f"package {package}", text, "use {model} in the package template"))
+    return found

@@ -1,0 +1,58 @@
+"""A plan as JSON values, for `plan --json` and for the record of a sweep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matrix.model import Cell, Plan
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """Everything a plan says, cell by cell."""
+    return {
+        "stamp": plan.stamp,
+        "engine": plan.engine,
+        "self_contained": plan.self_contained,
+        "index": {"package": plan.index_package, "version": plan.index_version},
+        "exports": [
+            {
+                "model": model.model.id,
+                "task": model.model.task,
+                "package": model.export_package,
+                "version": model.export_version,
+            }
+            for model in plan.models
+        ],
+        "cells": [cell_to_json(cell) for cell in plan.cells()],
+        "notices": list(plan.notices),
+    }
+
+
+def cell_to_json(cell: Cell) -> dict[str, Any]:
+    """One cell with its effective policy."""
+    policy = cell.policy
+    return {
+        "id": cell.id,
+        "model": cell.model.id,
+        "task": cell.model.task,
+        "model_type": cell.model.model_type,
+        "group": cell.model.group,
+        "priority": cell.model.priority,
+        "target": cell.target.label,
+        "ep": cell.target.ep,
+        "device": cell.target.device,
+        "provider": cell.target.provider,
+        "precision": policy.precision,
+        "precision_default": policy.default,
+        "precision_asked": policy.asked,
+        "opset": policy.opset,
+        "optimization": policy.optimization,
+        "static_shapes": policy.static_shapes,
+        "shapes": dict(policy.shapes),
+        "package": cell.package,
+        "version": cell.version,
+        "timeout": cell.timeout,
+        "publish_timeout": cell.publish_timeout,
+        "skip": cell.skip,
+        "notices": list(policy.notices),
+    }

@@ -1,0 +1,78 @@
+"""The effective policy of a cell: catalog, target and flags weighed against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from matrix.model import Model, Overrides, Policy, Target
+from matrix.precision import Choice, choices, quantized
+
+COMMON_OPSET = 17
+"""Within the range of every default target, so that all of them share one export."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What the command line sets for every cell; a catalog's own value is stronger."""
+
+    precision: tuple[str, ...] = ()
+    opset: int | None = None
+
+
+def overrides_of(model: Model, target: Target) -> Overrides:
+    """What a model says about one target, over what it says about all of them."""
+    own = next(
+        (
+            found
+            for pattern, found in model.per_target.items()
+            if pattern == target.label or fnmatchcase(target.label, pattern)
+        ),
+        None,
+    )
+    base = model.overrides
+    if own is None:
+        return base
+    return Overrides(
+        precision=base.precision if own.precision is None else own.precision,
+        opset=base.opset if own.opset is None else own.opset,
+        shapes=base.shapes if own.shapes is None else {**(base.shapes or {}), **own.shapes},
+        timeout=base.timeout if own.timeout is None else own.timeout,
+        publish_timeout=(
+            base.publish_timeout if own.publish_timeout is None else own.publish_timeout
+        ),
+        skip=base.skip if own.skip is None else own.skip,
+    )
+
+
+def policies(overrides: Overrides, target: Target, flags: Flags) -> tuple[Policy, ...]:
+    """One policy for every distinct precision of a model on a target."""
+    asked = overrides.precision or flags.precision or None
+    opset = opset_of(overrides, target, flags)
+    return tuple(
+        _policy(choice, target, opset, overrides.shapes or {}) for choice in choices(asked, target)
+    )
+
+
+def opset_of(overrides: Overrides, target: Target, flags: Flags) -> int:
+    """The explicit opset, right or wrong, or the common one as far as the target allows."""
+    explicit = flags.opset if overrides.opset is None else overrides.opset
+    low, high = target.opset
+    return min(max(COMMON_OPSET, low), high) if explicit is None else explicit
+
+
+def _policy(choice: Choice, target: Target, opset: int, shapes: Mapping[str, int]) -> Policy:
+    return Policy(
+        precision=choice.precision,
+        default=choice.default,
+        asked=choice.asked,
+        opset=opset,
+        optimization=target.optimization,
+        static_shapes=target.static_shapes,
+        shapes=shapes,
+        quantizer=target.quantizer if quantized(choice.precision) else None,
+        blocked_passes=target.blocked_passes,
+        blocked_ops=target.blocked_ops,
+        notices=(choice.notice,) if choice.notice else (),
+    )

@@ -1,0 +1,225 @@
+"""Selection: which cells of the matrix a sweep is about.
+
+Filters on models and targets are combined with and; the values of one filter with or. `only` and
+`skip` are globs over cell ids and come last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from matrix.entry import PRIORITIES
+from matrix.errors import Problem, UsageError
+from matrix.globs import compiled
+from matrix.model import Model, Target
+from matrix.nearest import hint, quote
+from matrix.targets import Targets
+
+T = TypeVar("T")
+
+DEFAULT_PRIORITIES = ("P0", "P1", "P2")
+NEAREST_OF = 5000
+"""Ids that are compared to find the nearest one: enough for any catalog seen so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was asked for; an empty filter lets everything pass."""
+
+    models: tuple[str, ...] = ()
+    """Globs over model ids."""
+    tasks: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    model_types: tuple[str, ...] = ()
+    priorities: tuple[str, ...] = DEFAULT_PRIORITIES
+    targets: tuple[str, ...] = ()
+    """Labels, aliases or globs over labels."""
+    eps: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, list[str]]:
+        """As JSON values, for the record of a sweep."""
+        return {field.name: list(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Selection:
+        """From what `to_json` made; keys that are missing are at their defaults."""
+        names = {field.name for field in fields(cls)}
+        return cls(**{key: tuple(map(str, value)) for key, value in data.items() if key in names})
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """The models and targets that pass the filters, and what to tell about the filters."""
+
+    models: tuple[Model, ...]
+    targets: tuple[Target, ...]
+    notices: tuple[str, ...] = ()
+    """Filter values that no model of the catalog has."""
+    reason: str = ""
+    """Where no model or no target is left: which filter did it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    flag: str
+    values: tuple[str, ...]
+    test: Callable[[str, Model], bool]
+    value_of: Callable[[Model], str]
+
+
+def filtered(
+    selection: Selection, models: Sequence[Model], targets: Targets, problems: list[Problem]
+) -> Filtered:
+    """Apply the filters. Values that cannot be right are problems, others that miss are notices."""
+    notices: list[str] = []
+    passed = tuple(models)
+    reason = ""
+    for item in _model_filters(selection, problems):
+        left = tuple(m for m in passed if any(item.test(value, m) for value in item.values))
+        if passed and not left:
+            reason = _why_empty(item, passed)
+        passed = left
+        # P0 to P2 are asked for by default: a catalog without one of them is no slip of the pen.
+        if item.flag != "--priority":
+            notices += _missed(item, models)
+    rows = _targets(selection, targets, problems)
+    if not rows:
+        reason = (
+            reason or f"no target ({', '.join(targets.labels)}) passes --target, --ep, --device"
+        )
+    return Filtered(passed, rows, tuple(notices), reason)
+
+
+def _model_filters(selection: Selection, problems: list[Problem]) -> list[_Filter]:
+    priorities = tuple(value.strip().upper() for value in selection.priorities)
+    problems += [
+        Problem("--priority", f"unknown priority {quote(value)}", hint(value, PRIORITIES))
+        for value in priorities
+        if value not in PRIORITIES
+    ]
+    globs = tuple(_good_globs("--model", selection.models, problems))
+    filters = (
+        _Filter("--model", globs, lambda v, m: bool(compiled(v).match(m.id)), lambda m: m.id),
+        _Filter("--task", selection.tasks, lambda v, m: v == m.task, lambda m: m.task),
+        _Filter("--group", selection.groups, _same_group, lambda m: m.group),
+        _Filter(
+            "--model-type",
+            selection.model_types,
+            lambda v, m: v == m.model_type,
+            lambda m: m.model_type,
+        ),
+        _Filter("--priority", priorities, lambda v, m: v == m.priority, lambda m: m.priority),
+    )
+    return [item for item in filters if item.values]
+
+
+def _same_group(name: str, model: Model) -> bool:
+    return name.casefold() == model.group.casefold()
+
+
+def _good_globs(flag: str, patterns: Iterable[str], problems: list[Problem]) -> Iterator[str]:
+    for pattern in patterns:
+        try:
+            compiled(pattern)
+        except UsageError as err:
+            problems.append(Problem(flag, err.message, err.hint))
+        else:
+            yield pattern
+
+
+def _missed(item: _Filter, models: Sequence[Model]) -> list[str]:
+    there = list(dict.fromkeys(map(item.value_of, models)))
+    return [
+        f"{item.flag} {quote(value)} is in no model of the catalog ({hint(value, there)})"
+        for value in item.values
+        if not any(item.test(value, model) for model in models)
+    ]
+
+
+def _why_empty(item: _Filter, before: Sequence[Model]) -> str:
+    text = f"{item.flag} {' '.join(map(quote, item.values))} leaves no model"
+    if item.flag == "--priority":
+        return f"{text}: what else is selected has {' '.join(sorted({m.priority for m in before}))}"
+    return text
+
+
+def _targets(selection: Selection, targets: Targets, problems: list[Problem]) -> tuple[Target, ...]:
+    before = len(problems)
+    rows = _looked_up("--target", selection.targets, targets.match, problems)
+    labels = {row.label for found in rows for row in found}
+    eps = set(_looked_up("--ep", selection.eps, targets.ep, problems))
+    devices = set(_looked_up("--device", selection.devices, targets.device, problems))
+    if len(problems) > before:
+        return tuple(targets)
+    return tuple(
+        row
+        for row in targets
+        if (not labels or row.label in labels)
+        and (not eps or row.ep in eps)
+        and (not devices or row.device in devices)
+    )
+
+
+def _looked_up(
+    flag: str, names: Iterable[str], lookup: Callable[[str], T], problems: list[Problem]
+) -> list[T]:
+    found = []
+    for name in names:
+        try:
+            found.append(lookup(name))
+        except UsageError as err:
+            problems.append(Problem(flag, err.message, err.hint))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What `only` and `skip` leave."""
+
+    ids: frozenset[str]
+    notices: tuple[str, ...] = ()
+    missed: tuple[Problem, ...] = ()
+    """Patterns of `only` that match nothing: each would silently shrink a sweep."""
+
+
+def chosen(
+    selection: Selection,
+    ids: Sequence[str],
+    all_ids: Callable[[], Sequence[str]],
+    problems: list[Problem],
+) -> Chosen:
+    """Apply `only` and `skip`. `all_ids` are those of the whole matrix, for what is missed."""
+    left = set(ids)
+    missed = []
+    if selection.only:
+        left = set()
+        for pattern in _good_globs("--only", selection.only, problems):
+            hits = _matching(pattern, ids)
+            left |= hits
+            if not hits:
+                missed.append(_missed_pattern(pattern, all_ids()))
+    notices = []
+    for pattern in _good_globs("--skip", selection.skip, problems):
+        hits = _matching(pattern, ids)
+        left -= hits
+        if not hits:
+            notices.append(f"--skip {quote(pattern)} matches no cell")
+    return Chosen(frozenset(left), tuple(notices), tuple(missed))
+
+
+def _matching(pattern: str, ids: Iterable[str]) -> set[str]:
+    match = compiled(pattern).match
+    return {item for item in ids if match(item)}
+
+
+def _missed_pattern(pattern: str, all_ids: Sequence[str]) -> Problem:
+    if _matching(pattern, all_ids):
+        return Problem("--only", f"{quote(pattern)} matches only cells that the filters leave out")
+    return Problem(
+        "--only", f"{quote(pattern)} matches no cell", hint(pattern, all_ids[:NEAREST_OF])
+    )
