@@ -23,8 +23,8 @@ from feed.disk import Syncer, create_exclusive
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout
 from feed.owner import claim, owner_alive
-from feed.rules import MAX_VERSIONS
 from matrix.digest import FileEntry
+from matrix.naming import MAX_VERSIONS
 
 LOCK_WAIT = 120.0
 

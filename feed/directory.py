@@ -76,7 +76,11 @@ class DirectoryFeed:
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> Published:
-        """Copy, check and commit; before the last step the feed shows nothing of it."""
+        """Copy, check and commit; before the last step the feed shows nothing of it.
+
+        The feed must exist: only `preflight` makes one, so that a disk which is not mounted is
+        never filled by mistake.
+        """
         meter = Meter(sum(file.entry.size for file in files), progress, timeout)
         problems = publish_problems(package, version, [file.entry for file in files])
         if problems:
@@ -84,7 +88,7 @@ class DirectoryFeed:
         entries = tuple(sorted(file.entry for file in files))
         manifest = Manifest(package, version, description, datetime.now(UTC), entries)
         with feed_errors(f"cannot publish {package} {version}", self._layout.root):
-            self._layout.create()
+            self._layout.check()
             self._layout.sweep_stale()
             if self._layout.manifest(package, version).exists():
                 raise VersionExists(f"{package} {version} is in {self._name} already")

@@ -11,7 +11,8 @@ from typing import Protocol
 from matrix.digest import FileEntry
 
 Progress = Callable[[int, int], None]
-"""Called with (bytes done, bytes in all); never from two threads at once."""
+"""Called with (bytes done, bytes in all); never from two threads at once. It may raise to stop
+the transfer: the feed then stops, cleans up and lets that error pass."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,11 @@ class Landing:
                 temp.unlink(missing_ok=True)
         return target
 
+    def adopt(self, entry: FileEntry, checked: Path) -> None:
+        """Give a file its name that was checked elsewhere on the same file system."""
+        with local_errors(self._dest):
+            checked.replace(self._target(PurePosixPath(entry.path)))
+
     def _target(self, path: PurePosixPath) -> Path:
         folder = self._dest
         folder.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,8 @@ from feed.errors import Rejected
 from feed.layout import Layout
 from feed.oserrors import feed_errors
 from feed.owner import claim
-from feed.rules import MAX_VERSIONS, package_problem, version_problem
 from feed.shelves import Shelves
+from matrix.naming import MAX_VERSIONS, package_problem, version_problem
 
 SHOWN = 20
 

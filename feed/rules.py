@@ -1,4 +1,4 @@
-"""What a feed accepts: names, versions, views and file paths. Azure's rules hold everywhere.
+"""What a feed accepts of files and views; names and versions are `matrix.naming`'s.
 
 Every function answers with the problem in plain words, or None; nothing here raises, so that
 a caller can collect all problems before it refuses.
@@ -11,20 +11,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from matrix.digest import FileEntry
-
-MAX_VERSIONS = 5000
-"""Per package, deleted ones included."""
-MAX_NUMBER = 2**31 - 1
+from matrix.naming import package_problem, version_problem
 
 MAX_COMPONENT = 255
 """Bytes of one path component on every file system that matters."""
 
-_PACKAGE = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
-_NUMBER = r"(0|[1-9][0-9]*)"
-_PRERELEASE = r"(?:0|[1-9][0-9]*|[0-9]*[a-z-][0-9a-z-]*)"
-_VERSION = re.compile(
-    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_PRERELEASE}(?:\.{_PRERELEASE})*)?", re.ASCII
-)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _VIEW = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _WINDOWS = frozenset('<>:"|?*')
@@ -36,27 +27,6 @@ _FORBIDDEN = {
     ".git": "publishing tools leave it out silently",
     ".artifactignore": "it would filter other files out of the package",
 }
-
-
-def package_problem(package: str) -> str | None:
-    """Lower-case alphanumeric segments joined by single `-`, `_` or `.`; under 256 characters."""
-    if len(package) >= 256:
-        return f"package {package[:40]}...: {len(package)} characters, 255 are allowed"
-    if not _PACKAGE.fullmatch(package):
-        return f"package {package!r}: not lower-case alphanumeric segments joined by -, _ or ."
-    return None
-
-
-def version_problem(version: str) -> str | None:
-    """Lower-case SemVer 2.0 without build metadata; under 128 characters."""
-    if len(version) >= 128:
-        return f"version {version[:40]}...: {len(version)} characters, 127 are allowed"
-    found = _VERSION.fullmatch(version)
-    if not found:
-        return f"version {version!r}: not lower-case SemVer without build metadata"
-    if any(int(number) > MAX_NUMBER for number in found.groups()):
-        return f"version {version!r}: a number above {MAX_NUMBER}"
-    return None
 
 
 def view_problem(view: str) -> str | None:

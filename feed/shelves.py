@@ -16,7 +16,7 @@ from feed.interface import Published
 from feed.layout import Layout
 from feed.manifest import Manifest, parse_manifest, parse_published
 from feed.oserrors import feed_errors
-from feed.rules import package_problem, version_problem
+from matrix.naming import package_problem, version_problem
 
 _SUFFIX = ".json"
 

@@ -1,0 +1,186 @@
+"""Pull: a version of a feed into a local folder, whole and checked, or not at all.
+
+Files go to a new folder beside the destination. Only when every one of them agrees with the
+feed's list and with the package's own manifest does that folder get the destination's name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from feed.disk import hash_file, long_path
+from feed.errors import Corrupt, NotFound, UnsafePath
+from feed.interface import Feed, Progress
+from feed.landing import Landing
+from feed.oserrors import local_errors
+from feed.owner import abandoned, claim, remove
+from feed.rules import path_problems
+from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, tree_digest
+from matrix.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What is in the destination now."""
+
+    package: str
+    version: str
+    dest: Path
+    files: tuple[FileEntry, ...]
+    tree: str
+    """Of the whole version, also where only some files were asked for."""
+    unchanged: bool
+    """The destination held exactly this before; nothing was transferred."""
+
+
+def pull(
+    feed: Feed,
+    package: str,
+    version: str,
+    dest: Path,
+    patterns: Sequence[str] = ("*",),
+    *,
+    progress: Progress | None = None,
+    force: bool = False,
+) -> Pulled:
+    """Download what matches `patterns` into `dest`.
+
+    A folder with other content is refused. With `force` files of the package replace those of
+    the same name there, each at once and whole; other files stay.
+    """
+    dest = long_path(dest)
+    listed, tree = _listed(feed, package, version)
+    chosen = tuple(entry for entry in listed if _matches(entry.path, patterns))
+    if not chosen:
+        raise NotFound(f"no file of {package} {version} matches {' '.join(patterns)}")
+    with local_errors(dest):
+        occupied = _occupied(dest)
+    unchanged = occupied and _holds(dest, chosen)
+    if occupied and not unchanged and not force:
+        raise UsageError(
+            f"{dest} is not empty and holds other content than {package} {version}",
+            hint="give another folder, or --force to replace files of the same name",
+        )
+    if not unchanged:
+        _download(feed, package, version, dest, listed, chosen, progress)
+    return Pulled(package, version, dest, chosen, tree, unchanged)
+
+
+def _listed(feed: Feed, package: str, version: str) -> tuple[tuple[FileEntry, ...], str]:
+    published = feed.find(package, version)
+    if published is None or published.deleted:
+        fate = "was deleted from" if published else "is not in"
+        raise NotFound(
+            f"{package} {version} {fate} {feed.name}", hint=f"see: modelmill feed ls {package}"
+        )
+    files = feed.files(package, version)
+    problems = path_problems(entry.path for entry in files)
+    if problems:
+        raise UnsafePath(f"{package} {version} holds unsafe file names: {'; '.join(problems)}")
+    tree = tree_digest(files)
+    if published.tree and published.tree != tree:
+        raise Corrupt(f"{package} {version} says tree {published.tree} but holds {tree}")
+    return files, tree
+
+
+def _matches(path: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def _occupied(dest: Path) -> bool:
+    if dest.exists() and not dest.is_dir():
+        raise UsageError(f"{dest} is a file, not a folder")
+    return dest.is_dir() and any(dest.iterdir())
+
+
+def _holds(dest: Path, chosen: Sequence[FileEntry]) -> bool:
+    """Whether the folder has exactly these files. Sizes first: hashing is the last resort."""
+    found = {path.relative_to(dest).as_posix(): path for path in _files(dest)}
+    if found.keys() != {entry.path for entry in chosen}:
+        return False
+    return all(
+        not found[entry.path].is_symlink() and found[entry.path].stat().st_size == entry.size
+        for entry in chosen
+    ) and all(hash_file(found[entry.path], entry.path) == entry for entry in chosen)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+
+
+def _download(
+    feed: Feed,
+    package: str,
+    version: str,
+    dest: Path,
+    listed: Sequence[FileEntry],
+    chosen: Sequence[FileEntry],
+    progress: Progress | None,
+) -> None:
+    prefix = f".{dest.name[:60]}.pull-"
+    with local_errors(dest):
+        dest.parent.mkdir(parents=True, exist_ok=True)
+        for left in dest.parent.iterdir():
+            if left.name.startswith(prefix) and abandoned(left):
+                remove(left)
+        stage = dest.parent / f"{prefix}{claim()}"
+        stage.mkdir()
+    try:
+        paths = {MANIFEST, *(entry.path for entry in chosen)}
+        wanted = [entry for entry in listed if entry.path in paths]
+        names = [_literal(entry.path) for entry in wanted] if len(wanted) < len(listed) else ["*"]
+        feed.fetch(package, version, stage, names, progress=progress)
+        with local_errors(dest):
+            _check(stage, f"{package} {version}", listed, wanted)
+            if len(wanted) > len(chosen):
+                (stage / MANIFEST).unlink()
+            _move(stage, dest, chosen)
+    finally:
+        remove(stage)
+
+
+def _literal(path: str) -> str:
+    return path.replace("[", "[[]")
+
+
+def _check(
+    stage: Path, title: str, listed: Sequence[FileEntry], wanted: Sequence[FileEntry]
+) -> None:
+    """What came is what the feed lists, and what the package says of itself.
+
+    The feed has checked the digest of every byte on the way (`Feed.fetch`).
+    """
+    came = {path.relative_to(stage).as_posix(): path.lstat().st_size for path in _files(stage)}
+    if came != {entry.path: entry.size for entry in wanted}:
+        raise Corrupt(f"{title}: other files came than the feed lists")
+    if any(entry.path == MANIFEST for entry in wanted):
+        own = _own_list((stage / MANIFEST).read_bytes(), title)
+        apart = {MANIFEST, BUILD_RECORD}
+        if own is not None and own != {entry for entry in listed if entry.path not in apart}:
+            raise Corrupt(f"{title}: its {MANIFEST} lists other files than the feed")
+
+
+def _own_list(data: bytes, title: str) -> set[FileEntry] | None:
+    try:
+        value = json.loads(data)
+        if "files" not in value:
+            return None
+        items = [FileEntry(item["path"], item["size"], item["sha256"]) for item in value["files"]]
+        return {item for item in items if item.path not in {MANIFEST, BUILD_RECORD}}
+    except (ValueError, TypeError, KeyError) as error:
+        raise Corrupt(f"{title}: its {MANIFEST} cannot be read: {error}") from error
+
+
+def _move(stage: Path, dest: Path, chosen: Sequence[FileEntry]) -> None:
+    if not _occupied(dest):
+        if dest.is_dir():
+            dest.rmdir()
+        stage.rename(dest)
+        return
+    landing = Landing(dest, chosen)
+    for entry in chosen:
+        landing.adopt(entry, stage / entry.path)

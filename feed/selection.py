@@ -1,0 +1,131 @@
+"""A whole stamp at once: find the newest sweep index, and pull the cells it lists."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from feed.errors import Corrupt, NotFound
+from feed.index import INDEX_FILE, IndexCell, SweepIndex
+from feed.interface import Feed, Progress, Published
+from feed.reader import Pulled, pull
+from matrix.errors import NothingSelected
+from matrix.naming import INDEX
+from matrix.slugs import slug
+
+
+@dataclass(frozen=True, slots=True)
+class FoundIndex:
+    """A sweep index as it is in the feed."""
+
+    published: Published
+    revision: int
+    index: SweepIndex
+
+
+@dataclass(frozen=True, slots=True)
+class PulledCell:
+    """A cell and where it is now."""
+
+    cell: IndexCell
+    pulled: Pulled
+
+
+def index_revisions(feed: Feed, package: str, stamp: str) -> dict[int, Published]:
+    """Every revision of a stamp's index, deleted ones included: their numbers stay taken."""
+    base = f"0.0.0-{slug(stamp)}"
+    pattern = re.compile(rf"{re.escape(base)}(?:-{INDEX})?(?:-r([1-9][0-9]*))?")
+    # Narrow prefixes: with one fixed package name all cells of the stamp stand beside it.
+    listed = [*feed.versions(package, f"{base}-{INDEX}"), *feed.versions(package, f"{base}-r")]
+    first = feed.find(package, base)
+    found: dict[int, Published] = {}
+    for published in [*listed, *([first] if first else [])]:
+        match = pattern.fullmatch(published.version)
+        if match:
+            found[int(match.group(1) or 1)] = published
+    return found
+
+
+def resolve_index(feed: Feed, index_package: str, stamp: str) -> FoundIndex:
+    """The newest index of a stamp."""
+    revisions = index_revisions(feed, index_package, stamp)
+    live = [revision for revision, published in revisions.items() if not published.deleted]
+    if not live:
+        raise NotFound(
+            f"no index of stamp {stamp} in {feed.name} (package {index_package})",
+            hint=f"see: modelmill feed ls {index_package}",
+        )
+    revision = max(live)
+    published = revisions[revision]
+    with tempfile.TemporaryDirectory(prefix="modelmill-index-") as folder:
+        dest = Path(folder) / "index"
+        pull(feed, index_package, published.version, dest, (INDEX_FILE,))
+        data = (dest / INDEX_FILE).read_bytes()
+    index = SweepIndex.from_json(data, f"{index_package} {published.version} {INDEX_FILE}")
+    return FoundIndex(published, revision, index)
+
+
+def select(
+    index: SweepIndex, *, targets: Sequence[str] = ("*",), models: Sequence[str] = ("*",)
+) -> list[IndexCell]:
+    """The cells that can be pulled and match; a model matches by id or as MODEL:TASK."""
+    return [
+        cell
+        for cell in index.cells
+        if cell.available
+        and any(fnmatchcase(cell.target, glob) for glob in targets)
+        and any(
+            fnmatchcase(name, glob)
+            for glob in models
+            for name in (cell.model, f"{cell.model}:{cell.task}")
+        )
+    ]
+
+
+def pull_selection(
+    feed: Feed,
+    index_package: str,
+    stamp: str,
+    dest: Path,
+    *,
+    targets: Sequence[str] = ("*",),
+    models: Sequence[str] = ("*",),
+    patterns: Sequence[str] = ("*",),
+    force: bool = False,
+    started: Callable[[IndexCell], Progress | None] = lambda _cell: None,
+) -> list[PulledCell]:
+    """Pull every matching cell of a stamp to `dest/<package>/<target>`.
+
+    Running it again transfers only what is missing: a folder that is complete is left alone.
+    """
+    found = resolve_index(feed, index_package, stamp)
+    cells = select(found.index, targets=targets, models=models)
+    if not cells:
+        raise NothingSelected(
+            f"no published cell of stamp {stamp} matches",
+            hint=f"the index lists {len(found.index.cells)} cells",
+        )
+    folders = found.index.folders()
+    done = []
+    for cell in cells:
+        folder = dest / folders[cell.id]
+        _check_tree(feed, cell)
+        pulled = pull(
+            feed, cell.package, cell.version, folder, patterns, progress=started(cell), force=force
+        )
+        done.append(PulledCell(cell, pulled))
+    return done
+
+
+def _check_tree(feed: Feed, cell: IndexCell) -> None:
+    """The index and the feed must mean the same content, before anything is transferred."""
+    published = feed.find(cell.package, cell.version)
+    if published and published.tree != cell.tree:
+        raise Corrupt(
+            f"{cell.id}: the index names tree {cell.tree}, "
+            f"{cell.package} {cell.version} has {published.tree}"
+        )
