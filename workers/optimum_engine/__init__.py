@@ -1,0 +1,19 @@
+"""The default engine: Optimum exports, ONNX Runtime optimizes and quantizes, with no EP installed.
+
+    source --export--> ./model.onnx            fp32, dynamic axes, config and tokenizer beside it
+           |           or <component>/...      encoder/decoder, text/vision towers, ...
+           +--inputs---> inputs.npz            seeded dummy inputs, or the catalog's dataset
+           +--optimize-> model.onnx            static shapes if asked, ONNX Runtime graph passes
+           +--quantize-> model.onnx            QDQ w8a16/w8a8, int8 weights (w8), fp16
+
+`inputs.npz` holds one array per graph input with the samples along a first axis; calibration
+and verification use the same. Weights beyond `model_file.EXTERNAL_THRESHOLD` go to one file
+`model.onnx.data`. Every stage after the export hands on the small text files that a user needs
+to run the model (config, tokenizer, preprocessor), so the last stage's files are the package.
+
+Importing this package costs nothing: torch, optimum and onnx are imported inside functions.
+"""
+
+from workers.optimum_engine.engine import OptimumEngine
+
+__all__ = ["OptimumEngine"]

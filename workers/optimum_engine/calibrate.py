@@ -1,0 +1,121 @@
+"""Calibration: the range of every float tensor of a graph over the samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workers.optimum_engine import model_file, runtime
+from workers.optimum_engine.errors import quantize_error
+from workers.optimum_engine.masks import ENDLESS
+from workers.optimum_engine.scratch import link_or_copy
+
+_CHUNK_BYTES = 1024**3
+"""Activations fetched in one run; more are fetched in more runs."""
+_MANTISSA_BITS = 12
+
+
+def ranges(
+    source: Path, sets: Sequence[Mapping[str, Any]], temp: Path, depth: float
+) -> dict[str, tuple[float, float]]:
+    """Minimum and maximum of every float tensor, slightly widened.
+
+    Another CPU sums in another order, which would change the last bits of a range and with them
+    the bytes of the artifact; rounding outwards to few bits hides that, at no cost in accuracy.
+    Endless values (masks that the graph computes) count as `depth`.
+    """
+    import onnx
+
+    model = onnx.load(str(source / model_file.MODEL), load_external_data=False)
+    tensors = _float_tensors(model)
+    inputs = {value.name for value in model.graph.input}
+    present = {value.name for value in model.graph.output}
+    model.graph.output.extend(
+        value for name, value in tensors.items() if name not in present | inputs
+    )
+    temp.mkdir()
+    onnx.save(model, str(temp / model_file.MODEL))
+    if (source / model_file.EXTERNAL).is_file():
+        link_or_copy(source / model_file.EXTERNAL, temp / model_file.EXTERNAL)
+    ready = runtime.session(temp / model_file.MODEL)
+    found: dict[str, tuple[float, float]] = {}
+    for sample in sets:
+        _widen(
+            found, {name: sample[name] for name in inputs & tensors.keys() if name in sample}, depth
+        )
+        for names in _chunks(tensors, inputs):
+            outputs = ready.run(names, {key: sample[key] for key in inputs if key in sample})
+            _widen(found, dict(zip(names, outputs, strict=True)), depth)
+    return {name: _rounded(*bounds) for name, bounds in sorted(found.items())}
+
+
+def _float_tensors(model: Any) -> dict[str, Any]:
+    import onnx
+
+    values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return {
+        value.name: value
+        for value in values
+        if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT and value.name not in weights
+    }
+
+
+def _chunks(tensors: Mapping[str, Any], inputs: Iterable[str]) -> list[list[str]]:
+    chunks: list[list[str]] = [[]]
+    size = 0
+    for name in sorted(tensors.keys() - set(inputs)):
+        dims = tensors[name].type.tensor_type.shape.dim
+        need = 4 * math.prod(max(dim.dim_value, 1) for dim in dims)
+        if chunks[-1] and size + need > _CHUNK_BYTES:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(name)
+        size += need
+    return [chunk for chunk in chunks if chunk]
+
+
+def _widen(found: dict[str, tuple[float, float]], arrays: Mapping[str, Any], depth: float) -> None:
+    for name, array in arrays.items():
+        if not array.size:
+            continue
+        low, high = _bounds(array, depth)
+        if math.isnan(low) or math.isnan(high):
+            raise quantize_error(
+                f"the model computes NaN at '{name}'", "check the model or its dataset"
+            )
+        before = found.get(name, (low, high))
+        found[name] = min(low, before[0]), max(high, before[1])
+
+
+def _bounds(array: Any, depth: float) -> tuple[float, float]:
+    import numpy as np
+
+    low, high = float(array.min()), float(array.max())
+    if -ENDLESS <= low and high <= ENDLESS:
+        return low, high
+    finite = array[np.abs(array) <= ENDLESS]
+    inner = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    return (
+        min(inner[0], -depth) if low < -ENDLESS else inner[0],
+        max(inner[1], depth) if high > ENDLESS else inner[1],
+    )
+
+
+def _rounded(low: float, high: float) -> tuple[float, float]:
+    return _outwards(low, -1), _outwards(high, 1)
+
+
+def _outwards(value: float, direction: int) -> float:
+    if value == 0 or math.isinf(value):
+        return value
+    mantissa, exponent = math.frexp(value)
+    scaled = mantissa * 2**_MANTISSA_BITS
+    snapped = math.ceil(scaled) if direction > 0 else math.floor(scaled)
+    # A value that is all but on the grid (1.0 as 0.99999994) belongs on it.
+    nearest = round(scaled)
+    if abs(scaled - nearest) < 1e-3:
+        snapped = nearest
+    return math.ldexp(snapped, exponent - _MANTISSA_BITS)

@@ -1,0 +1,74 @@
+"""The engine object: tells its tools, lays out the stages of a cell, runs one stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from importlib import metadata
+
+from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport
+from workers.optimum_engine import layout, source
+
+REVISION = "1"
+"""Raised whenever this package would make other bytes from the same inputs and tools."""
+
+RUNTIMES = (
+    "onnxruntime", "onnxruntime-windowsml", "onnxruntime-qnn", "onnxruntime-openvino",
+    "onnxruntime-directml", "onnxruntime-gpu",
+)  # fmt: skip
+"""Distributions that provide the `onnxruntime` module; the first one found is the tool."""
+
+_BASE_MEMORY = 1536 * 1024**2
+
+
+class OptimumEngine:
+    """Optimum for the export, ONNX Runtime for everything after it."""
+
+    name = "optimum"
+
+    def tools(self) -> Mapping[str, str]:
+        """Versions of every tool that can change a byte of any output."""
+        found = {name: _version(name) for name in layout.EXPORT_TOOLS if name != "engine"}
+        runtime = next((text for name in RUNTIMES if (text := _version(name))), "")
+        return {"engine": REVISION, **found, "onnxruntime": runtime}
+
+    def plan(self, request: Request) -> BuildPlan:
+        """Resolve the source and lay out the stages of a cell."""
+        missing = [name for name, version in self.tools().items() if not version]
+        if missing:
+            raise StageError(
+                f"this interpreter lacks {', '.join(missing)}",
+                failure="UNSUPPORTED",
+                hint="pip install modelmill[build]",
+            )
+        resolved = source.resolve(request)
+        return BuildPlan(
+            source=resolved.as_json(),
+            stages=layout.stages(request, resolved),
+            memory=_BASE_MEMORY + 4 * resolved.size if resolved.size else 0,
+            disk=4 * resolved.size,
+        )
+
+    def run(self, job: StageJob) -> StageReport:
+        """Run one stage."""
+        from workers.optimum_engine import export, inputs, optimize, quantize
+
+        steps = {
+            "export": export.run,
+            "inputs": inputs.run,
+            "optimize": optimize.run,
+            "quantize": quantize.run,
+        }
+        step = steps.get(job.stage)
+        if step is None:
+            raise StageError(f"the optimum engine has no stage '{job.stage}'")
+        started = time.monotonic()
+        facts = step(job)
+        return StageReport(facts=facts, info={"seconds": round(time.monotonic() - started, 3)})
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""

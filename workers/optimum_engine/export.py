@@ -1,0 +1,105 @@
+"""The export stage: a source becomes ONNX graphs, fp32, with dynamic axes, once per model."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matrix.model import SourceKind
+from workers.engine import StageError, StageJob
+from workers.optimum_engine import load, model_file, source, towers
+from workers.optimum_engine.errors import export_error, one_line
+from workers.optimum_engine.parts import parts
+from workers.optimum_engine.scratch import scratch, seed_everything
+
+MAX_OPSET = 20
+"""Where the TorchScript exporter that Optimum uses ends."""
+
+
+def run(job: StageJob) -> Mapping[str, Any]:
+    """Export every graph of the model."""
+    opset = int(job.params["opset"])
+    if opset > MAX_OPSET:
+        raise export_error(
+            f"the exporter writes opsets up to {MAX_OPSET}, not {opset}", "lower the opset"
+        )
+    task = load.exporter_task(job.params["task"])
+    with scratch(job.out) as temp:
+        folder = _folder(job, temp)
+        job.progress("loading the model")
+        model = load.load(job.request, folder, task)
+        _side_files(model, folder, job.out)
+        graphs = parts(model, task, folder)
+        components = [name for name in graphs if name]
+        facts: dict[str, Any] = {}
+        for name, (module, config) in graphs.items():
+            job.progress(f"exporting {name or 'the model'}")
+            raw = temp / "raw"
+            _export_graph(module, config, raw / model_file.MODEL, opset)
+            graph = model_file.load(raw / model_file.MODEL)
+            facts[name or "."] = model_file.facts(graph)
+            _remove(raw)
+            model_file.save(graph, job.out / name)
+            if name:
+                model_file.copy_side_files(job.out, job.out / name)
+        if towers.splits(model.config, task):
+            text = json.dumps(towers.joint(model), indent=1, sort_keys=True) + "\n"
+            for name in ("", *components):
+                (job.out / name / towers.FILE).write_text(text, encoding="ascii", newline="\n")
+    return {
+        "components": components,
+        "precision": "fp32",
+        "task": task,
+        "model_type": model.config.model_type,
+        "graphs": facts,
+    }
+
+
+def _folder(job: StageJob, temp: Path) -> Path | None:
+    kind = SourceKind(job.request.model["source"]["kind"])
+    if kind is SourceKind.RANDOM:
+        return None
+    folder = source.folder_of(job.request, job.params.get("commit"), temp)
+    if kind is SourceKind.FOLDER and source.resolve(job.request).digest != job.params["source"]:
+        raise StageError(
+            f"{folder}: the files changed since they were planned",
+            failure="EXPORT",
+            hint="run the sweep again when nothing writes there",
+        )
+    return folder
+
+
+def _side_files(model: Any, folder: Path | None, out: Path) -> None:
+    if folder is not None:
+        model_file.copy_side_files(folder, out)
+        return
+    text = model.config.to_json_string(use_diff=True)
+    (out / "config.json").write_text(text, encoding="utf-8", newline="\n")
+
+
+def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
+    from optimum.exporters.onnx.convert import export
+
+    seed_everything(0)  # the example inputs of the trace are random
+    file.parent.mkdir()
+    with warnings.catch_warnings():
+        # Tracers warn about every Python branch of every model: by design of tracing.
+        warnings.simplefilter("ignore")
+        try:
+            export(model=module, config=config, output=file, opset=opset, dtype="fp32")
+        except StageError:
+            raise
+        except Exception as error:  # a tracer raises whatever the model raises
+            raise export_error(
+                f"the exporter failed: {type(error).__name__}: {one_line(error)}",
+                "the log of the cell has the details",
+            ) from error
+
+
+def _remove(folder: Path) -> None:
+    for item in folder.iterdir():
+        item.unlink()
+    folder.rmdir()

@@ -1,0 +1,124 @@
+"""Models on the Hugging Face hub: a revision becomes a commit, a commit becomes a folder."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from workers.engine import StageError
+from workers.optimum_engine.errors import auth_error, export_error, network_error, one_line
+from workers.optimum_engine.weights import check_complete, patterns
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_KEEP_SECONDS = 900
+"""Long enough for all cells of a model to see the same commit of a moving branch."""
+
+_resolved: dict[tuple[str, str], tuple[float, str]] = {}
+
+
+def commit_of(ref: str, revision: str | None) -> str:
+    """The commit that a revision (default: main) names now; from the local cache if offline."""
+    asked = revision or "main"
+    if _COMMIT.fullmatch(asked):
+        return asked
+    known = _resolved.get((ref, asked))
+    if known and time.monotonic() - known[0] < _KEEP_SECONDS:
+        return known[1]
+    commit = _ask(ref, asked)
+    _resolved[ref, asked] = (time.monotonic(), commit)
+    return commit
+
+
+def snapshot(ref: str, commit: str, scratch: Path, *, pickle: bool, remote_code: bool) -> Path:
+    """A folder with the files of a commit: the user's cache if it is whole there, else a download.
+
+    The download goes to the stage's own scratch folder: a cache that is not ours never grows.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    wanted = list(patterns(pickle=pickle, remote_code=remote_code))
+    try:
+        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
+        check_complete(cached, ref, pickle=pickle)
+    except (LocalEntryNotFoundError, StageError):
+        pass  # not there, or not whole there
+    else:
+        return cached
+    try:
+        target = scratch / "source"
+        return Path(
+            snapshot_download(ref, revision=commit, allow_patterns=wanted, local_dir=target)
+        )
+    except _errors() as error:
+        raise _typed(ref, commit, error) from error
+
+
+def _ask(ref: str, revision: str) -> str:
+    from huggingface_hub import HfApi
+
+    try:
+        sha = HfApi().model_info(ref, revision=revision, timeout=30).sha
+    except _errors() as error:
+        typed = _typed(ref, revision, error)
+        if typed.retryable and (cached := _cached_commit(ref, revision)):
+            return cached
+        raise typed from error
+    if not sha:
+        raise export_error(f"{ref}@{revision}: the hub names no commit")
+    return str(sha)
+
+
+def _cached_commit(ref: str, revision: str) -> str | None:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    file = Path(HF_HUB_CACHE) / f"models--{ref.replace('/', '--')}" / "refs" / revision
+    try:
+        commit = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return commit if _COMMIT.fullmatch(commit) else None
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    from huggingface_hub.errors import HFValidationError
+
+    # Everything the hub's client lets through from requests or httpx is an OSError or says so
+    # by its module; both clients are in use between its versions.
+    found: list[type[Exception]] = [OSError, HFValidationError]
+    for module in ("requests", "httpx"):
+        try:
+            client: Any = __import__(module)
+        except ImportError:
+            continue
+        found.append(client.RequestException if module == "requests" else client.HTTPError)
+    return tuple(found)
+
+
+def _typed(ref: str, revision: str, error: Exception) -> StageError:
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    response = getattr(error, "response", None)
+    status = getattr(response, "status_code", None)
+    if isinstance(error, HFValidationError):
+        return export_error(f"'{ref}' is not a Hugging Face model id", "it looks like OWNER/NAME")
+    if isinstance(error, RevisionNotFoundError):
+        return export_error(f"{ref} has no revision '{revision}'", "check it on the hub")
+    login = "accept its terms on the hub, then `hf auth login` or set HF_TOKEN"
+    if isinstance(error, GatedRepoError):
+        return auth_error(f"{ref} is gated and this user has no access", login)
+    if isinstance(error, RepositoryNotFoundError):
+        return auth_error(f"{ref} does not exist on the hub or is private", login)
+    if status in {401, 403}:
+        return auth_error(f"the hub refuses access to {ref} (HTTP {status})", login)
+    return network_error(
+        f"{ref}: the Hugging Face hub cannot be reached: {one_line(error, 160)}",
+        "check the network or use a local folder",
+    )

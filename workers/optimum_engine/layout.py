@@ -1,0 +1,128 @@
+"""The stages of a cell: which are needed, and the parameters that can change a byte of each.
+
+Targets that resolve to equal parameters share the run, so nothing that is only a name (target,
+EP, an unused option) may get in here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matrix.model import SourceKind
+from workers.engine import SOURCE, Request, StageSpec
+from workers.optimum_engine.errors import listed, optimize_error, quantize_error
+from workers.optimum_engine.source import Resolved, allowed
+
+EXPORT_TOOLS = ("engine", "torch", "transformers", "optimum", "optimum-onnx", "onnx", "numpy")
+INPUT_TOOLS = ("engine", "transformers", "optimum", "optimum-onnx", "numpy")
+GRAPH_TOOLS = ("engine", "onnx", "onnxruntime", "numpy")
+
+SAMPLES = 8
+LEVELS = ("disabled", "basic", "extended")
+PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8")
+CALIBRATED = ("w8a16", "w8a8")
+QUANTIZERS = ("qnn",)
+SHAPES = (
+    "batch_size", "sequence_length", "num_choices", "width", "height", "num_channels",
+    "point_batch_size", "nb_points_per_image", "visual_seq_length", "feature_size",
+    "nb_max_frames", "audio_sequence_length",
+)  # fmt: skip
+"""The shape names of Optimum's dummy input generators."""
+
+
+def stages(request: Request, source: Resolved) -> list[StageSpec]:
+    """The stages of a cell, in order. Raises `StageError` for a policy this engine cannot do."""
+    policy = request.policy
+    _check(policy)
+    specs = [_export(request, source), _inputs(request)]
+    last = "export"
+    if optimize := _optimize(policy):
+        specs.append(optimize)
+        last = "optimize"
+    if quantize := _quantize(policy, last):
+        specs.append(quantize)
+    return specs
+
+
+def _export(request: Request, source: Resolved) -> StageSpec:
+    params: dict[str, Any] = {
+        "task": request.model["task"],
+        "opset": int(request.policy["opset"]),
+        "source": source.digest,
+    }
+    if source.commit:
+        params["commit"] = source.commit
+    if source.kind is not SourceKind.RANDOM:
+        params["allow"] = allowed(request)
+    return StageSpec("export", params, (SOURCE,), EXPORT_TOOLS)
+
+
+def _inputs(request: Request) -> StageSpec:
+    params: dict[str, Any] = {"task": request.model["task"], "samples": SAMPLES, "seed": 0}
+    if shapes := dict(request.policy.get("shapes") or {}):
+        params["shapes"] = shapes
+    tools = INPUT_TOOLS
+    if dataset := request.model.get("dataset"):
+        params["dataset"] = dict(dataset) | {"sha256": _file_digest(dataset)}
+        del params["dataset"]["path"]
+    return StageSpec("inputs", params, ("export",), tools)
+
+
+def _optimize(policy: Mapping[str, Any]) -> StageSpec | None:
+    level, static = policy["optimization"], bool(policy["static_shapes"])
+    if level == "disabled" and not static:
+        return None
+    params: dict[str, Any] = {"level": level, "static_shapes": static}
+    if level != "disabled" and policy["blocked_passes"]:
+        params["blocked_passes"] = sorted(policy["blocked_passes"])
+    inputs = ("export", "inputs") if static else ("export",)
+    return StageSpec("optimize", params, inputs, GRAPH_TOOLS, per_component=True)
+
+
+def _quantize(policy: Mapping[str, Any], last: str) -> StageSpec | None:
+    precision = policy["precision"]
+    if precision == "fp32":
+        return None
+    params: dict[str, Any] = {"precision": precision}
+    if policy["blocked_ops"]:
+        params["blocked_ops"] = sorted(policy["blocked_ops"])
+    inputs: Sequence[str] = (last,)
+    if precision in CALIBRATED:
+        params["quantizer"] = policy["quantizer"] or QUANTIZERS[0]
+        inputs = (last, "inputs")
+    return StageSpec("quantize", params, inputs, GRAPH_TOOLS, per_component=True)
+
+
+def _check(policy: Mapping[str, Any]) -> None:
+    if policy["precision"] not in PRECISIONS:
+        raise quantize_error(
+            f"the optimum engine has no precision '{policy['precision']}'", listed(PRECISIONS)
+        )
+    if policy["optimization"] not in LEVELS:
+        raise optimize_error(
+            f"the optimum engine has no optimization level '{policy['optimization']}'",
+            listed(LEVELS),
+        )
+    quantizer = policy["quantizer"]
+    if policy["precision"] in CALIBRATED and quantizer not in (None, *QUANTIZERS):
+        raise quantize_error(
+            f"the optimum engine has no quantizer '{quantizer}'", listed(QUANTIZERS)
+        )
+    if unknown := set(policy.get("shapes") or {}) - set(SHAPES):
+        raise optimize_error(f"unknown shape '{min(unknown)}'", f"known: {listed(SHAPES)}")
+
+
+def _file_digest(dataset: Mapping[str, Any]) -> str:
+    path = dataset.get("path")
+    if not isinstance(path, str):
+        raise quantize_error("the dataset has no path", 'dataset = { path = "calibration.npz" }')
+    try:
+        with Path(path).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise quantize_error(
+            f"the dataset {path} cannot be read: {error.strerror}", "correct its path"
+        ) from error

@@ -1,0 +1,45 @@
+"""Attention masks in quantized graphs: a depth that integers can hold instead of minus infinity.
+
+Transformers hide positions by adding the lowest float there is. In a quantization range that
+value leaves one step for everything else, so a quantized graph gets a shallower mask: deep enough
+that softmax gives nothing to a hidden position, shallow enough that scores keep their steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+DEPTH = {"w8a16": 100.0, "w8a8": 50.0}
+ENDLESS = 1e30
+"""Beyond this a value is a mask, not a number that a model computes."""
+
+
+def make_shallow(model: Any, depth: float) -> int:
+    """Replace endless values in the constants of a graph; how many tensors had some."""
+    from workers.optimum_engine import model_file
+
+    changed = 0
+    for graph in model_file.graphs(model):
+        for tensor in graph.initializer:
+            changed += _shallow(tensor, depth)
+        for node in graph.node:
+            if node.op_type in {"Constant", "ConstantOfShape"}:
+                changed += sum(
+                    _shallow(item.t, depth) for item in node.attribute if item.HasField("t")
+                )
+    return changed
+
+
+def _shallow(tensor: Any, depth: float) -> bool:
+    import numpy as np
+    from onnx import TensorProto, numpy_helper
+
+    if tensor.data_type != TensorProto.FLOAT:
+        return False
+    values = numpy_helper.to_array(tensor)
+    endless = np.abs(values) > ENDLESS
+    if not endless.any():
+        return False
+    shallow = np.where(endless, np.sign(values) * np.float32(depth), values)
+    tensor.CopyFrom(numpy_helper.from_array(shallow.astype(np.float32), tensor.name))
+    return True

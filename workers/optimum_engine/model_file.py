@@ -1,0 +1,189 @@
+"""ONNX files: loaded whole, written clean, with external data wherever protobuf's limit is near."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import Any
+
+from workers.optimum_engine.errors import export_error
+from workers.optimum_engine.weights import SIDE_FILES, matching
+
+MODEL = "model.onnx"
+EXTERNAL = "model.onnx.data"
+EXTERNAL_THRESHOLD = 1024**3
+"""Bytes of weights from which they get a file of their own; protobuf ends at twice that."""
+_SMALL = 1024
+"""Tensors below this stay inside: shapes and scalars, which shape inference must see."""
+
+_CONTRIB = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental")
+
+
+def find(folder: Path, component: str) -> Path:
+    """The folder that holds a component's model, in an input folder of a stage."""
+    for candidate in (folder / component, folder):
+        if (candidate / MODEL).is_file():
+            return candidate
+    raise export_error(f"no {MODEL} for component '{component or '.'}' among the stage's inputs")
+
+
+def load(file: Path) -> Any:
+    """The model with all its weights in memory."""
+    import onnx
+
+    return onnx.load(str(file))
+
+
+def save(model: Any, folder: Path) -> None:
+    """Write a model as `model.onnx`, free of traces of this machine, in one way only."""
+    import onnx
+
+    clean(model)
+    folder.mkdir(parents=True, exist_ok=True)
+    external = weight_bytes(model) > EXTERNAL_THRESHOLD
+    onnx.save(
+        model,
+        str(folder / MODEL),
+        save_as_external_data=external,
+        all_tensors_to_one_file=True,
+        location=EXTERNAL if external else None,
+        size_threshold=_SMALL,
+        convert_attribute=True,
+    )
+
+
+def link(source: Path, folder: Path, put: Any) -> Path:
+    """Make a model and its external data appear in another folder, through `put(from, to)`."""
+    for name in (MODEL, EXTERNAL):
+        if (source / name).is_file():
+            put(source / name, folder / name)
+    return folder / MODEL
+
+
+def copy_side_files(source: Path, target: Path) -> list[str]:
+    """Hand on the small text files beside a model; only those that we know belong there."""
+    names = matching(
+        (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()),
+        SIDE_FILES,
+    )
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)
+    return names
+
+
+def clean(model: Any) -> None:
+    """Drop what does not compute: doc strings (source paths), metadata, unused domains."""
+    for graph in graphs(model):
+        graph.doc_string = ""
+        del graph.metadata_props[:]
+        for item in (*graph.node, *graph.value_info, *graph.input, *graph.output):
+            item.doc_string = ""
+            del item.metadata_props[:]
+        for tensor in graph.initializer:
+            tensor.doc_string = ""
+            del tensor.metadata_props[:]
+    model.doc_string = ""
+    del model.metadata_props[:]
+    used = {node.domain for graph in graphs(model) for node in graph.node} | {""}
+    used |= {node.domain for function in model.functions for node in function.node}
+    kept = sorted(
+        {
+            item.domain.replace("ai.onnx", "")
+            if item.domain == "ai.onnx"
+            else item.domain: item.version
+            for item in model.opset_import
+        }.items()
+    )
+    del model.opset_import[:]
+    for domain, version in kept:
+        if domain in used:
+            model.opset_import.add(domain=domain, version=version)
+
+
+def set_apart(model: Any, known: Container[str]) -> None:
+    """Rename the tensors that an optimization invented.
+
+    ONNX Runtime counts its new names from zero in every session: a graph that it wrote cannot be
+    loaded by it again once the two generations of `gemm_input_shape_token_3` meet.
+    """
+    ports = {value.name for value in (*model.graph.input, *model.graph.output)}
+    renamed = {
+        name: f"optimized/{name}"
+        for name in tensor_names(model)
+        if name and name not in ports and name not in known and not name.startswith("optimized/")
+    }
+    for graph in graphs(model):
+        for tensor in graph.initializer:
+            tensor.name = renamed.get(tensor.name, tensor.name)
+        for value in (*graph.value_info, *graph.output):
+            value.name = renamed.get(value.name, value.name)
+        for node in graph.node:
+            for names in (node.input, node.output):
+                for index, name in enumerate(names):
+                    if name in renamed:
+                        names[index] = renamed[name]
+
+
+def tensor_names(model: Any) -> set[str]:
+    """Every name of a tensor in a graph."""
+    names = {tensor.name for graph in graphs(model) for tensor in graph.initializer}
+    return names | {name for graph in graphs(model) for node in graph.node for name in node.output}
+
+
+def graphs(model: Any) -> Iterator[Any]:
+    """The main graph and every graph inside its nodes (If, Loop, Scan)."""
+    pending = [model.graph]
+    while pending:
+        graph = pending.pop()
+        yield graph
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    pending.append(attribute.g)
+                pending.extend(attribute.graphs)
+
+
+def weight_bytes(model: Any) -> int:
+    """Bytes of all initializers and constants, roughly what the file will take."""
+    size = sum(tensor.ByteSize() for graph in graphs(model) for tensor in graph.initializer)
+    for graph in graphs(model):
+        for node in graph.node:
+            if node.op_type == "Constant":
+                size += sum(item.t.ByteSize() for item in node.attribute if item.HasField("t"))
+    return int(size)
+
+
+def opset(model: Any) -> int:
+    """The version of the standard operator set."""
+    return next(int(item.version) for item in model.opset_import if item.domain in {"", "ai.onnx"})
+
+
+def operators(model: Any) -> Counter[str]:
+    """How many nodes of each type; those of other domains with the domain before the name."""
+    counts: Counter[str] = Counter()
+    for graph in graphs(model):
+        for node in graph.node:
+            standard = node.domain in {"", "ai.onnx"}
+            counts[node.op_type if standard else f"{node.domain}:{node.op_type}"] += 1
+    return counts
+
+
+def contrib(model: Any) -> Counter[str]:
+    """The operators that only ONNX Runtime knows."""
+    return Counter(
+        {name: n for name, n in operators(model).items() if name.split(":")[0] in _CONTRIB}
+    )
+
+
+def facts(model: Any) -> dict[str, Any]:
+    """What every stage tells of the graph it made."""
+    counts = operators(model)
+    return {
+        "opset": opset(model),
+        "ir": int(model.ir_version),
+        "nodes": counts.total(),
+        "contrib_nodes": contrib(model).total(),
+    }

@@ -1,0 +1,81 @@
+"""The optimize stage: fixed shapes if asked, then ONNX Runtime's offline graph passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workers.engine import StageJob
+from workers.optimum_engine import model_file, runtime, samples, shapes
+from workers.optimum_engine.errors import optimize_error
+from workers.optimum_engine.scratch import link_or_copy, scratch
+
+
+def run(job: StageJob) -> Mapping[str, Any]:
+    """Optimize one component."""
+    source = model_file.find(job.inputs["export"], job.component)
+    level = job.params["level"]
+    facts: dict[str, Any] = {"precision": "fp32", "level": level}
+    with scratch(job.out) as temp:
+        before = runtime.signature(source / model_file.MODEL)
+        file = model_file.link(source, temp, link_or_copy)
+        sets = []
+        if job.params["static_shapes"]:
+            sets = samples.load(job.inputs["inputs"], job.component)
+            file = _fixed(source, temp / "fixed", sets[0])
+        target = temp / "optimized" / model_file.MODEL
+        target.parent.mkdir()
+        runtime.optimize(file, target, level, job.params.get("blocked_passes", ()))
+        if sets:
+            facts["static"] = _settle_outputs(target, sets)
+        model = model_file.load(target)
+        model_file.set_apart(model, _names(source))
+        if not set(runtime.signature(target)) <= set(before):
+            raise optimize_error("the optimized graph has other inputs than the export")
+        if level == "basic" and (found := model_file.contrib(model)):
+            raise optimize_error(
+                f"the basic level put {found.most_common(1)[0][0]} into the graph, which other "
+                "runtimes do not know",
+                "block the pass that makes it in the target's blocked_passes",
+            )
+    model_file.save(model, job.out)
+    model_file.copy_side_files(source, job.out)
+    return facts | model_file.facts(model)
+
+
+def _names(source: Path) -> set[str]:
+    import onnx
+
+    return model_file.tensor_names(
+        onnx.load(str(source / model_file.MODEL), load_external_data=False)
+    )
+
+
+def _fixed(source: Path, folder: Path, sample: Mapping[str, Any]) -> Path:
+    """The graph with its inputs' shapes fixed, its weights linked beside it."""
+    import onnx
+
+    folder.mkdir()
+    model = onnx.load(str(source / model_file.MODEL), load_external_data=False)
+    shapes.fix(model, sample)
+    onnx.save(model, str(folder / model_file.MODEL))
+    if (source / model_file.EXTERNAL).is_file():
+        link_or_copy(source / model_file.EXTERNAL, folder / model_file.EXTERNAL)
+    return folder / model_file.MODEL
+
+
+def _settle_outputs(file: Path, sets: list[dict[str, Any]]) -> bool:
+    """Fix output shapes that inference left open, if two runs agree on them."""
+    import onnx
+
+    model = onnx.load(str(file), load_external_data=False)
+    if not shapes.dynamic(model):
+        return True
+    ready = runtime.session(file)
+    runs = [runtime.run(ready, sample) for sample in (sets[0], sets[-1])]
+    del ready
+    agreed = {name: array for name, array in runs[0].items() if array.shape == runs[1][name].shape}
+    shapes.fix_outputs(model, agreed)
+    onnx.save(model, str(file))
+    return not shapes.dynamic(model)

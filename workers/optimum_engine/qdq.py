@@ -1,0 +1,130 @@
+"""QDQ graphs in QNN's own configuration: uint8 weights, uint16 or uint8 activations."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workers.engine import StageJob
+from workers.optimum_engine import calibrate, masks, model_file, runtime, samples
+from workers.optimum_engine.errors import one_line, quantize_error
+
+_NOT_QUANTIZED = ("Cast", "QuantizeLinear", "DequantizeLinear")
+
+
+def convert(
+    job: StageJob, source: Path, temp: Path, precision: str, blocked: Sequence[str]
+) -> tuple[Any, dict[str, Any]]:
+    """The quantized graph of one component, and what to tell of it."""
+    sets = samples.load(job.inputs["inputs"], job.component)
+    job.progress("preparing")
+    ready = _prepare(source, temp, precision)
+    job.progress(f"calibrating on {len(sets)} samples")
+    found = calibrate.ranges(ready, sets, temp / "calibrate", masks.DEPTH[precision])
+    job.progress("quantizing")
+    try:
+        model = _quantize(ready, found, precision, blocked)
+    except (ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
+        raise quantize_error(
+            f"ONNX Runtime's quantizer failed: {type(error).__name__}: {one_line(error)}"
+        ) from error
+    return model, _facts(model, len(sets))
+
+
+def _prepare(source: Path, temp: Path, precision: str) -> Path:
+    """QNN's fusions, every node named, every tensor's type known."""
+    from onnxruntime.quantization.execution_providers.qnn.fusion_lpnorm import (
+        FusionLpNormalization,
+    )
+    from onnxruntime.quantization.fusions import FusionGelu, FusionLayerNormalization
+    from onnxruntime.quantization.onnx_model import ONNXModel
+
+    model = model_file.load(source / model_file.MODEL)
+    masks.make_shallow(model, masks.DEPTH[precision])
+    wrapped = ONNXModel(model)
+    fusions = [FusionGelu, FusionLpNormalization]
+    if model_file.opset(model) >= 17:
+        fusions.append(FusionLayerNormalization)
+    for fusion in fusions:
+        fusion(wrapped).apply()
+    for index, node in enumerate(model.graph.node):
+        node.name = node.name or f"{node.op_type}_{index}"
+    wrapped.topological_sort()
+    model_file.save(model, temp / "ready")
+    runtime.add_types(temp / "ready", temp / "types")
+    return temp / "ready"
+
+
+def _quantize(
+    ready: Path, found: Mapping[str, tuple[float, float]], precision: str, blocked: Sequence[str]
+) -> Any:
+    import numpy as np
+    from onnxruntime.quantization import CalibrationMethod, QuantType
+    from onnxruntime.quantization.calibrate import TensorData, TensorsData
+    from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config
+    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+
+    activation = QuantType.QUInt16 if precision == "w8a16" else QuantType.QUInt8
+    data = {
+        name: TensorData(lowest=np.float32(low), highest=np.float32(high))
+        for name, (low, high) in found.items()
+    }
+    model = model_file.load(ready / model_file.MODEL)
+    types = sorted({node.op_type for node in model.graph.node} - {*_NOT_QUANTIZED, *blocked})
+    logging.getLogger().setLevel(logging.ERROR)  # one warning per tensor it leaves alone
+    config = get_qnn_qdq_config(
+        model,
+        _NoReader(),
+        activation_type=activation,
+        weight_type=QuantType.QUInt8,
+        op_types_to_quantize=types,
+    )
+    quantizer = QDQQuantizer(
+        model,
+        config.per_channel,
+        config.reduce_range,
+        config.weight_type,
+        config.activation_type,
+        TensorsData(CalibrationMethod.MinMax, data),
+        [],
+        [],
+        config.op_types_to_quantize,
+        config.extra_options,
+    )
+    quantizer.quantize_model()
+    return quantizer.model.model
+
+
+class _NoReader:
+    """The configuration insists on a reader of samples; ranges are measured before."""
+
+    def get_next(self) -> None:
+        """Nothing to read."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+def _facts(model: Any, count: int) -> dict[str, Any]:
+    import onnx
+
+    counts = model_file.operators(model)
+    pairs = {key: n for key, n in counts.items() if key.split(":")[-1] == "QuantizeLinear"}
+    if not sum(pairs.values()):
+        raise quantize_error("nothing in this graph could be quantized")
+    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    points: dict[str, int] = {}
+    for node in model.graph.node:
+        if node.op_type == "DequantizeLinear" and len(node.input) > 2:
+            kind = onnx.TensorProto.DataType.Name(types.get(node.input[2], 0)).lower()
+            points[kind] = points.get(kind, 0) + 1
+    return {
+        "samples": count,
+        "quantize_nodes": sum(pairs.values()),
+        "dequantize_nodes": sum(
+            n for key, n in counts.items() if key.split(":")[-1] == "DequantizeLinear"
+        ),
+        "types": dict(sorted(points.items())),
+    }

@@ -1,0 +1,157 @@
+"""ONNX Runtime as this engine uses it: on the CPU, deterministic, quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workers.optimum_engine.errors import one_line, optimize_error
+
+CPU = "CPUExecutionProvider"
+
+_KINDS = {
+    # ONNX Runtime's word for a type -> the number of it in ONNX
+    "tensor(float)": 1, "tensor(uint8)": 2, "tensor(int8)": 3, "tensor(uint16)": 4,
+    "tensor(int16)": 5, "tensor(int32)": 6, "tensor(int64)": 7, "tensor(bool)": 9,
+    "tensor(float16)": 10, "tensor(double)": 11,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input of a graph: NumPy's name of its type, its shape with names for open sizes."""
+
+    dtype: str
+    shape: tuple[int | str | None, ...]
+
+
+Signature = Mapping[str, Port]
+
+
+def session(file: Path, options: Any = None) -> Any:
+    """A session that computes the graph as it stands."""
+    import onnxruntime
+
+    options = options or options_for("disabled")
+    try:
+        return onnxruntime.InferenceSession(str(file), options, providers=[CPU])
+    except Exception as error:  # its binding derives straight from Exception
+        raise optimize_error(f"ONNX Runtime cannot load the graph: {one_line(error)}") from error
+
+
+def options_for(level: str) -> Any:
+    """Session options for an offline optimization level."""
+    import onnxruntime
+
+    levels = onnxruntime.GraphOptimizationLevel
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.use_deterministic_compute = True
+    options.graph_optimization_level = {
+        "disabled": levels.ORT_DISABLE_ALL,
+        "basic": levels.ORT_ENABLE_BASIC,
+        "extended": levels.ORT_ENABLE_EXTENDED,
+    }[level]
+    return options
+
+
+def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) -> None:
+    """Let ONNX Runtime rewrite a graph into `target`, its weights beside it if they are many.
+
+    Never above `extended`: the next level lays tensors out for the CPU at hand.
+    """
+    import onnxruntime
+
+    from workers.optimum_engine import model_file
+
+    options = options_for(level)
+    options.optimized_model_filepath = str(target)
+    size = sum(item.stat().st_size for item in file.parent.glob(f"{file.name}*"))
+    if size > model_file.EXTERNAL_THRESHOLD // 2:
+        key = "session.optimized_model_external_initializers"
+        options.add_session_config_entry(f"{key}_file_name", model_file.EXTERNAL)
+        options.add_session_config_entry(f"{key}_min_size_in_bytes", "1024")
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    try:
+        onnxruntime.InferenceSession(
+            str(file), options, providers=[CPU], disabled_optimizers=list(blocked)
+        )
+    except Exception as error:  # its binding derives straight from Exception
+        raise optimize_error(
+            f"ONNX Runtime cannot optimize the graph: {one_line(error)}"
+        ) from error
+
+
+def signature(file: Path) -> dict[str, Port]:
+    """The inputs of a graph, by name, in its order; read without its weights."""
+    import onnx
+
+    model = onnx.load(str(file), load_external_data=False)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    ports = {}
+    for value in model.graph.input:
+        if value.name in weights:
+            continue
+        tensor = value.type.tensor_type
+        dtype = str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        shape = tuple(
+            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+            for dim in tensor.shape.dim
+        )
+        ports[value.name] = Port(dtype, shape)
+    return ports
+
+
+def add_types(folder: Path, temp: Path) -> None:
+    """Write the type and shape of every tensor into the `model.onnx` of a folder.
+
+    ONNX's own inference stops at ONNX Runtime's operators; a session infers them all, and tells
+    what it found of each tensor that is an output.
+    """
+    import onnx
+
+    from workers.optimum_engine import model_file
+
+    model = onnx.load(str(folder / model_file.MODEL), load_external_data=False)
+    outputs = [value.name for value in model.graph.output]
+    inner = [name for node in model.graph.node for name in node.output if name]
+    known = {value.name for value in (*model.graph.input, *model.graph.output)}
+    model.graph.output.extend(
+        onnx.ValueInfoProto(name=name) for name in dict.fromkeys(inner) if name not in known
+    )
+    found = _inferred(model, folder, temp)
+    del model.graph.output[len(outputs) :]
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(value for name, value in found.items() if name not in known)
+    onnx.save(model, str(folder / model_file.MODEL))
+
+
+def _inferred(model: Any, folder: Path, temp: Path) -> dict[str, Any]:
+    import onnx
+    from onnx import helper
+
+    from workers.optimum_engine import model_file
+    from workers.optimum_engine.scratch import link_or_copy
+
+    temp.mkdir()
+    onnx.save(model, str(temp / model_file.MODEL))
+    if (folder / model_file.EXTERNAL).is_file():
+        link_or_copy(folder / model_file.EXTERNAL, temp / model_file.EXTERNAL)
+    values = {}
+    for item in session(temp / model_file.MODEL).get_outputs():
+        if kind := _KINDS.get(item.type):
+            values[item.name] = helper.make_tensor_value_info(item.name, kind, item.shape)
+    return values
+
+
+def run(ready: Any, sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Outputs by name."""
+    names = [item.name for item in ready.get_outputs()]
+    wanted = {item.name for item in ready.get_inputs()}
+    feed = {name: array for name, array in sample.items() if name in wanted}
+    try:
+        return dict(zip(names, ready.run(names, feed), strict=True))
+    except Exception as error:  # its binding derives straight from Exception
+        raise optimize_error(f"the graph cannot be run: {one_line(error)}") from error

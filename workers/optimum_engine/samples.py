@@ -1,0 +1,99 @@
+"""Samples: the arrays a graph is run on, in one `inputs.npz` per component.
+
+A file holds one array per graph input, under the input's name, with the samples along a first
+axis that the graph does not have. The same layout is what a catalog's `.npz` dataset has; in a
+`.jsonl` dataset every line is one sample, an object of nested lists by input name. For a
+composite model the names are `<component>/<input>`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workers.optimum_engine.errors import quantize_error
+
+FILE = "inputs.npz"
+Sample = Mapping[str, Any]
+
+
+def save(samples: Sequence[Sample], folder: Path) -> None:
+    """Write samples of equal names, types and shapes."""
+    import numpy as np
+
+    folder.mkdir(parents=True, exist_ok=True)
+    names = sorted(samples[0])
+    stacked: dict[str, Any] = {
+        name: np.stack([sample[name] for sample in samples]) for name in names
+    }
+    np.savez(folder / FILE, **stacked)
+
+
+def load(folder: Path, component: str = "") -> list[dict[str, Any]]:
+    """The samples of a component."""
+    import numpy as np
+
+    file = folder / component / FILE
+    if not file.is_file():
+        file = folder / FILE
+    with np.load(file, allow_pickle=False) as arrays:
+        stacked = {name: arrays[name] for name in arrays.files}
+    count = min((len(array) for array in stacked.values()), default=0)
+    return [{name: array[index] for name, array in stacked.items()} for index in range(count)]
+
+
+def read_dataset(path: Path, component: str, limit: int) -> list[dict[str, Any]]:
+    """At most `limit` samples for one component out of a dataset file."""
+    try:
+        if path.suffix == ".npz":
+            found = _read_npz(path, limit)
+        elif path.suffix == ".jsonl":
+            found = _read_jsonl(path, limit)
+        else:
+            raise quantize_error(f"{path.name}: a dataset is a .npz or .jsonl file")
+    except (OSError, ValueError, EOFError, KeyError) as error:
+        raise quantize_error(
+            f"the dataset {path.name} cannot be read: {error}", "see the README for its format"
+        ) from error
+    prefix = f"{component}/" if component else ""
+    return [
+        {name.removeprefix(prefix): value for name, value in sample.items()
+         if name.startswith(prefix)}
+        for sample in found
+    ]  # fmt: skip
+
+
+def _read_npz(path: Path, limit: int) -> list[dict[str, Any]]:
+    import zipfile
+
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            stacked = {name: arrays[name][:limit] for name in arrays.files}
+    except zipfile.BadZipFile as error:
+        raise ValueError(str(error)) from error
+    counts = {len(array) for array in stacked.values()}
+    if len(counts) != 1 or 0 in counts:
+        raise ValueError("its arrays need the same number of samples along their first axis")
+    return [
+        {name: array[index] for name, array in stacked.items()} for index in range(counts.pop())
+    ]
+
+
+def _read_jsonl(path: Path, limit: int) -> list[dict[str, Any]]:
+    import numpy as np
+
+    found: list[dict[str, Any]] = []
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.strip() and len(found) < limit:
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise ValueError(f"line {len(found) + 1} is not an object")
+                found.append({name: np.asarray(value) for name, value in row.items()})
+    if not found:
+        raise ValueError("it holds no sample")
+    return found

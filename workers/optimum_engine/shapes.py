@@ -1,0 +1,90 @@
+"""Shapes: the sizes of dummy inputs, and graphs whose dimensions are fixed to given inputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SEQUENCE = 128
+"""Tokens of a text input unless the catalog says otherwise or the model takes fewer."""
+
+
+def base_shapes(
+    config: Any, side_files: Path, asked: Mapping[str, int], *, padded: bool = False
+) -> dict[str, int]:
+    """Sizes for Optimum's dummy inputs: one item, the model's own sizes, then what was asked."""
+    shapes = {"batch_size": 1, "sequence_length": _sequence(config, padded=padded)}
+    if image := _image_size(side_files / "preprocessor_config.json"):
+        shapes["height"], shapes["width"] = image
+    return {**shapes, **asked}
+
+
+def fix(model: Any, inputs: Mapping[str, Any]) -> None:
+    """Give a graph's inputs the shapes of these arrays and forget every other known shape.
+
+    The names of dimensions say nothing reliable (`past + current`), so the arrays decide; inner
+    and output shapes are inferred again when ONNX Runtime writes the graph.
+    """
+    for value in model.graph.input:
+        if value.name in inputs:
+            _set_shape(value, inputs[value.name].shape)
+    del model.graph.value_info[:]
+    for value in model.graph.output:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.Clear()
+
+
+def fix_outputs(model: Any, outputs: Mapping[str, Any]) -> None:
+    """Give a graph's outputs the shapes that a run produced."""
+    for value in model.graph.output:
+        if value.name in outputs:
+            _set_shape(value, outputs[value.name].shape)
+
+
+def dynamic(model: Any) -> list[str]:
+    """The inputs and outputs that still have an open dimension."""
+    return [
+        value.name
+        for value in (*model.graph.input, *model.graph.output)
+        if any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
+    ]
+
+
+def _set_shape(value: Any, shape: tuple[int, ...]) -> None:
+    dims = value.type.tensor_type.shape
+    del dims.dim[:]
+    for size in shape:
+        dims.dim.add(dim_value=size)
+
+
+def _sequence(config: Any, *, padded: bool) -> int:
+    """As long as usual, within the model's positions.
+
+    Some models (RoBERTa) count positions from an offset: a power of two below the limit is safe.
+    Two-tower models are always run at their full length.
+    """
+    config = getattr(config, "text_config", None) or config
+    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    if not isinstance(limit, int) or limit < 4:
+        return SEQUENCE
+    if padded:
+        return limit
+    return min(SEQUENCE, 1 << ((limit - 2).bit_length() - 1))
+
+
+def _image_size(file: Path) -> tuple[int, int] | None:
+    try:
+        config = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    for key in ("crop_size", "size") if config.get("do_center_crop", True) else ("size",):
+        size = config.get(key)
+        if isinstance(size, int):
+            return size, size
+        if isinstance(size, dict) and {"height", "width"} <= size.keys():
+            return int(size["height"]), int(size["width"])
+        if isinstance(size, dict) and "shortest_edge" in size:
+            return int(size["shortest_edge"]), int(size["shortest_edge"])
+    return None

@@ -1,0 +1,97 @@
+"""int8 weights, float arithmetic: a standard DequantizeLinear in front of each large weight.
+
+ONNX Runtime's own 8-bit weight-only operator (MatMulNBits) is known to few providers; a
+dequantized initializer is plain ONNX that every runtime loads, and the file shrinks as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from workers.optimum_engine import model_file
+from workers.optimum_engine.errors import quantize_error
+
+_WEIGHTS = {"MatMul": 1, "Gemm": 1, "Conv": 1, "ConvTranspose": 1, "Gather": 0}
+"""Operator -> which input is its weight."""
+_MIN_ELEMENTS = 1024
+
+
+def convert(source: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """The graph with int8 weights, and what to tell of it."""
+    model = model_file.load(source / model_file.MODEL)
+    if model_file.opset(model) < 13:
+        raise quantize_error(
+            "int8 weights per channel need opset 13 or newer", "raise the opset of the cell"
+        )
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    axes = dict(_quantizable(model.graph, weights, blocked))
+    if not axes:
+        raise quantize_error(f"no weight of {_MIN_ELEMENTS} or more elements to quantize")
+    nodes = []
+    for name, axis in axes.items():
+        nodes.append(_replace(model.graph, weights[name], axis))
+    for node in reversed(nodes):
+        model.graph.node.insert(0, node)
+    return model, {"weights": len(axes), "types": {"int8": len(axes)}}
+
+
+def _quantizable(
+    graph: Any, weights: dict[str, Any], blocked: Sequence[str]
+) -> Iterator[tuple[str, int]]:
+    """Weights that only quantizable inputs read, each with its channel axis."""
+    import onnx
+
+    users: dict[str, list[tuple[Any, int]]] = {}
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            users.setdefault(name, []).append((node, index))
+    outputs = {value.name for value in graph.output}
+    for name, tensor in weights.items():
+        size = 1
+        for dim in tensor.dims:
+            size *= dim
+        if tensor.data_type != onnx.TensorProto.FLOAT or len(tensor.dims) < 2:
+            continue
+        if size < _MIN_ELEMENTS or name in outputs or not users.get(name):
+            continue
+        if all(
+            _WEIGHTS.get(node.op_type) == index and node.op_type not in blocked
+            for node, index in users[name]
+        ):
+            yield name, _axis(users[name][0][0], len(tensor.dims))
+
+
+def _axis(node: Any, rank: int) -> int:
+    """The axis of a weight along which outputs lie."""
+    if node.op_type == "MatMul":
+        return rank - 1
+    if node.op_type == "Gemm":
+        transposed = any(item.name == "transB" and item.i for item in node.attribute)
+        return 0 if transposed else 1
+    return 1 if node.op_type == "ConvTranspose" else 0
+
+
+def _replace(graph: Any, tensor: Any, axis: int) -> Any:
+    """Put int8 values, scales and zero points in the place of a weight."""
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    name = tensor.name
+    values = numpy_helper.to_array(tensor)
+    others = tuple(index for index in range(values.ndim) if index != axis)
+    peak = np.abs(values).max(axis=others)
+    scale = np.where(peak > 0, peak / 127, 1).astype(np.float32)
+    shape = [-1 if index == axis else 1 for index in range(values.ndim)]
+    rounded = np.rint(values / scale.reshape(shape)).clip(-127, 127).astype(np.int8)
+    tensor.CopyFrom(numpy_helper.from_array(rounded, f"{name}_int8"))
+    graph.initializer.append(numpy_helper.from_array(scale, f"{name}_scale"))
+    graph.initializer.append(numpy_helper.from_array(np.zeros_like(scale, np.int8), f"{name}_zero"))
+    return helper.make_node(
+        "DequantizeLinear",
+        [f"{name}_int8", f"{name}_scale", f"{name}_zero"],
+        [name],
+        name=f"{name}_dequantize",
+        axis=axis,
+    )
