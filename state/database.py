@@ -1,0 +1,171 @@
+"""The connection to SQLite or PostgreSQL: transactions, the clock, and errors in our words."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, Float, Table, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from state.errors import StateError, StateUnavailable
+from state.text import to_json
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 60
+"""How long a writer waits for another process's transaction; the longest of ours takes seconds."""
+
+RACES = 50
+_TRANSIENT = ("database is locked", "database is busy")
+_BACK_OFF = {"40001", "40P01"}
+"""PostgreSQL: serialization failure, deadlock. The same transaction again will do."""
+
+
+class Raced(Exception):
+    """Another process was faster; the transaction is rolled back and tried again."""
+
+
+class now(FunctionElement[float]):  # noqa: N801 - reads as the SQL function it is
+    """The database's clock, in seconds since the epoch."""
+
+    type = Float()
+    inherit_cache = True
+
+
+@compiles(now, "sqlite")
+def _sqlite_now(_element: now, _compiler: SQLCompiler, **_kw: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(now, "postgresql")
+def _postgresql_now(_element: now, _compiler: SQLCompiler, **_kw: Any) -> str:
+    return "extract(epoch from clock_timestamp())::float8"
+
+
+class Database:
+    """Short transactions on one database; safe to use from several threads."""
+
+    def __init__(self, url: URL) -> None:
+        self.sqlite = url.get_backend_name() == "sqlite"
+        self.label = url.database or "" if self.sqlite else url.set(query={}).render_as_string()
+        """What messages call this database; holds no password."""
+        self._secret = str(url.password or "")
+        self.engine = _engine(url, self.sqlite)
+        self._writer = self.engine.execution_options(begin="BEGIN IMMEDIATE")
+        # Threads of one process queue here instead of in SQLite's busy loop, which sleeps.
+        self._turn = threading.Lock()
+
+    def close(self) -> None:
+        """Close all connections that are not in use."""
+        self.engine.dispose()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A consistent view for a few queries."""
+        with self._translated(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """All of it, or nothing."""
+        with self._translated():
+            if not self.sqlite:
+                with self._writer.begin() as connection:
+                    yield connection
+                return
+            with self._turn, self._writer.begin() as connection:
+                yield connection
+
+    @contextmanager
+    def raw(self) -> Iterator[sqlite3.Connection]:
+        """SQLite's own connection, for what cannot be said inside a transaction."""
+        with self._translated():
+            try:
+                pooled = self.engine.raw_connection()
+                try:
+                    assert isinstance(pooled.driver_connection, sqlite3.Connection)
+                    yield pooled.driver_connection
+                finally:
+                    pooled.close()
+            except sqlite3.Error as error:
+                raise DBAPIError(None, None, error) from error
+
+    def attempt(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a write transaction of its own, again if it loses a race."""
+        for _ in range(RACES):
+            try:
+                with self.write() as connection:
+                    return work(connection)
+            except Raced:
+                continue
+        raise StateUnavailable(f"the state {self.label} is too busy", hint="try again")
+
+    def insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
+        """INSERT with ON CONFLICT, which both databases have, each under its own name."""
+        return sqlite.insert(table) if self.sqlite else postgresql.insert(table)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except IntegrityError:
+            raise  # a constraint stopped a bug of ours: the traceback is wanted
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) in _BACK_OFF:
+                raise Raced from error
+            raise self._in_our_words(error) from error
+
+    def _in_our_words(self, error: DBAPIError) -> StateError:
+        lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
+        reason = lines[0]
+        if self._secret:
+            reason = reason.replace(self._secret, "***")
+        message = f"the state {self.label} cannot be used: {reason}"
+        if error.connection_invalidated or any(text in reason for text in _TRANSIENT):
+            return StateUnavailable(message, hint="try again; what was recorded is safe")
+        if self.sqlite:
+            hint = "check its disk and permissions, or choose another with --state"
+            if "malformed" in reason or "not a database" in reason:
+                hint = "it was left as it is; restore a backup or choose another with --state"
+            return StateError(message, hint=hint)
+        kind = StateUnavailable if isinstance(error, OperationalError) else StateError
+        return kind(message, hint="check that the server runs and the URL is right")
+
+
+def _engine(url: URL, is_sqlite: bool) -> Engine:
+    if not is_sqlite:
+        return create_engine(
+            url,
+            json_serializer=to_json,
+            pool_pre_ping=True,
+            max_overflow=50,
+            connect_args={"connect_timeout": 10},
+        )
+    engine = create_engine(url, json_serializer=to_json, max_overflow=50)
+    event.listen(engine, "connect", _configure)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _configure(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    assert isinstance(connection, sqlite3.Connection)
+    connection.isolation_level = None  # the driver must not begin transactions by itself
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))

@@ -1,0 +1,86 @@
+"""The state as the other rooms see it: one object with everything on it, safe for threads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from state.database import Database
+from state.errors import StateError
+from state.history import History
+from state.leases import Leases
+from state.migrate import prepare
+from state.queries import Queries
+from state.recording import Recording
+from state.seeding import Seeding
+from state.sweeps import Sweeps
+
+_URL = re.compile(r"^([a-z0-9+]+)://", re.IGNORECASE)
+_POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
+
+
+class State(Sweeps, Seeding, Leases, Recording, Queries, History):
+    """An open state; `close` it, or use it in a `with` block."""
+
+    @property
+    def label(self) -> str:
+        """What to call this state in a message; holds no password."""
+        return self._db.label
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_state(where: str | Path) -> State:
+    """Open, and where needed create or migrate, a SQLite file or a PostgreSQL database by URL.
+
+    Raises `StateError` for anything that is not a state of this or an older modelmill, and
+    leaves it as it is.
+    """
+    url = _url(where)
+    try:
+        database = Database(url)
+    except ModuleNotFoundError as error:
+        raise StateError(
+            "a state on PostgreSQL needs the psycopg driver",
+            hint="pip install 'modelmill[postgres]'",
+        ) from error
+    try:
+        prepare(database, url)
+    except BaseException:
+        database.close()
+        raise
+    return State(database)
+
+
+def _url(where: str | Path) -> URL:
+    scheme = _URL.match(where) if isinstance(where, str) else None
+    if scheme is None:
+        return URL.create("sqlite", database=str(Path(where).expanduser().absolute()))
+    if scheme[1].lower() not in _POSTGRESQL:
+        raise StateError(
+            f"{scheme[1]}:// is no place for the state",
+            hint="give --state a file path or a postgresql:// URL",
+        )
+    try:
+        return make_url(str(where)).set(drivername="postgresql+psycopg")
+    except (ArgumentError, ValueError) as error:
+        # The text of the URL is not repeated: it may hold a password.
+        raise StateError("the postgresql:// URL of the state cannot be read") from error

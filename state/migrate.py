@@ -1,0 +1,154 @@
+"""Brings a database to the schema of this modelmill when it is opened, or refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.engine import URL
+
+from state.database import BUSY_SECONDS, Database
+from state.errors import StateError, StateUnavailable
+from state.schema import HEAD, VERSION_TABLE
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+_MAGIC = b"SQLite format 3\0"
+_CHECKED_BYTES = 64 * 2**20
+"""Larger files take too long for a `status`; their damage shows when it is read."""
+_ADVISORY_KEY = 0x6D6D696C  # any number, the same for every modelmill
+
+
+def prepare(database: Database, url: URL) -> None:
+    """Check the database and run what migrations it lacks, once, whoever comes first."""
+    if not database.sqlite:
+        with database.read() as connection:
+            if _is_current(connection, database):
+                return
+        with database.write() as connection:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_KEY})
+            _upgrade(connection, database)
+        return
+    path = Path(url.database or "")
+    fresh = _examine(path)
+    if not fresh:
+        with database.read() as connection:
+            if _is_current(connection, database):
+                if path.stat().st_size <= _CHECKED_BYTES:
+                    _check_pages(connection, database)
+                return
+    with _alone(path):
+        _use_wal(database)
+        with database.write() as connection:
+            _upgrade(connection, database)
+
+
+def _is_current(connection: Connection, database: Database) -> bool:
+    """Whether nothing is to be done. Raises for a database that is not, or no longer, ours."""
+    found = inspect(connection)
+    if not found.has_table(VERSION_TABLE):
+        foreign = found.get_table_names() if database.sqlite else []
+        if foreign:
+            raise StateError(
+                f"{database.label} is a database of another program (it has {foreign[0]!r})",
+                hint="it was left as it is; choose another file with --state",
+            )
+        return False
+    revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()  # noqa: S608 - a constant
+    if revision == HEAD:
+        return True
+    if revision is not None and revision not in _known():
+        raise StateError(
+            f"the state {database.label} was written by a newer modelmill (schema {revision}, "
+            f"this one knows {HEAD})",
+            hint="upgrade modelmill; the file was left as it is",
+        )
+    return False
+
+
+def _upgrade(connection: Connection, database: Database) -> None:
+    if _is_current(connection, database):
+        return  # somebody else did it while we waited for the lock
+    from alembic import command
+
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, HEAD)
+
+
+def _config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    folder = Path(__file__).with_name("migrations")
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _known() -> set[str]:
+    from alembic.script import ScriptDirectory
+
+    return {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+
+
+def _examine(path: Path) -> bool:
+    """Whether the file is still to be made; refuses what can be seen to be no database."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.stat().st_size == 0:
+            return True
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
+    except OSError as error:
+        raise StateError(
+            f"the state {path} cannot be opened: {error.strerror}",
+            hint="choose a file in a folder that you can write to with --state",
+        ) from error
+    if head != _MAGIC:
+        raise StateError(
+            f"{path} is not a modelmill state file",
+            hint="it was left as it is; choose another file with --state",
+        )
+    return False
+
+
+def _check_pages(connection: Connection, database: Database) -> None:
+    verdict = connection.execute(text("PRAGMA quick_check(1)")).scalar()
+    if verdict != "ok":
+        raise StateError(
+            f"the state {database.label} is damaged: {str(verdict).splitlines()[0]}",
+            hint="it was left as it is; restore a backup or choose another with --state",
+        )
+
+
+def _use_wal(database: Database) -> None:
+    """Let readers and one writer work side by side; the mode stays with the file."""
+    with database.raw() as connection:  # not possible inside a transaction
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise StateError(
+            f"the file system of {database.label} cannot hold a shared database",
+            hint="choose a file on a local disk with --state",
+        )
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    try:
+        with FileLock(f"{path}.lock", timeout=BUSY_SECONDS):
+            yield
+    except Timeout as error:
+        raise StateUnavailable(
+            f"another process has been migrating {path} for {BUSY_SECONDS} s", hint="try again"
+        ) from error
+    except OSError as error:
+        raise StateError(
+            f"the state {path} cannot be created: {error.strerror}",
+            hint="choose a file in a folder that you can write to with --state",
+        ) from error

@@ -1,0 +1,17 @@
+"""Alembic's entry: runs on the connection, and in the transaction, that `state.migrate` opened."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from state.schema import VERSION_TABLE, Base
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Base.metadata,
+    version_table=VERSION_TABLE,
+    transactional_ddl=True,
+    render_as_batch=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

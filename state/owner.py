@@ -1,0 +1,92 @@
+"""Who holds a lease, precisely enough to prove on the same machine that the holder is dead."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import uuid
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+_LINUX: bool = sys.platform == "linux"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A slot: its name, and the process it is a thread of."""
+
+    name: str
+    host: str
+    pid: int
+    pid_started: str
+
+    @classmethod
+    def here(cls, name: str) -> Owner:
+        """A slot of this process."""
+        pid = os.getpid()
+        return cls(name, this_host(), pid, started(pid) or "")
+
+
+@cache
+def this_host() -> str:
+    """This machine since its last boot, and the process namespace that pids are counted in."""
+    name = platform.node() or "localhost"
+    if _LINUX:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{name}/{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
+    return f"{name}/{uuid.getnode():012x}"
+
+
+def is_dead(host: str, pid: int, pid_started: str) -> bool:
+    """Whether that process is provably gone; never true for another machine's, or in doubt."""
+    if host != this_host():
+        return False
+    current = started(pid)
+    return current is None or bool(current and pid_started and current != pid_started)
+
+
+def started(pid: int) -> str | None:
+    """When a process was started, in a unit that a change of the clock leaves alone.
+
+    None: there is no such process, or only its zombie. Empty: there is one, but we may not look.
+    """
+    return _started_linux(pid) if _LINUX else _started_elsewhere(pid)
+
+
+def _started_linux(pid: int) -> str | None:
+    # Not psutil: its start times are wall-clock times and move when the clock is set.
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return "" if _hidden(pid) else None
+    except OSError:
+        return ""
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else fields[18]
+
+
+def _started_elsewhere(pid: int) -> str | None:
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return f"{process.create_time():.2f}"
+    except psutil.NoSuchProcess:
+        return None
+    except psutil.AccessDenied:
+        return ""
+
+
+def _hidden(pid: int) -> bool:
+    """Whether a process that /proc does not show (hidepid) exists all the same. POSIX only."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True

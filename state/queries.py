@@ -1,0 +1,130 @@
+"""Reading: where cells stand and what happened, for status, progress and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, func, select, text
+
+from matrix.status import FailureClass, Status
+from state.database import Database, now
+from state.moves import Part
+from state.records import Event, Outcome, StageRun
+from state.schema import event, outcome, stage_run
+
+_PAGE = 2_000
+
+# A sequence hands ids out in order, but transactions commit in any order: a reader that has seen
+# id 10 must not miss 9. So it sees nothing that is newer than the oldest transaction in flight,
+# unless that one has been in flight for a minute.
+_SETTLED = text(
+    "(age(event.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)"
+    " OR event.at < extract(epoch from clock_timestamp()) - 60)"
+)
+
+
+class Queries(Part):
+    """The part of `State` that answers."""
+
+    def now(self) -> float:
+        """The database's clock."""
+        with self._db.read() as connection:
+            return float(connection.execute(select(now())).scalar_one())
+
+    def outcomes(
+        self,
+        sweep_id: int,
+        *,
+        statuses: Collection[Status] | None = None,
+        failures: Collection[FailureClass] | None = None,
+        model: str | None = None,
+    ) -> Iterator[Outcome]:
+        """Outcomes in the order of cell ids. Read page by page: no transaction stays open."""
+        query = select(outcome).where(outcome.c.sweep_id == sweep_id)
+        if statuses is not None:
+            query = query.where(outcome.c.status.in_([status.value for status in statuses]))
+        if failures is not None:
+            query = query.where(outcome.c.failure.in_([failure.value for failure in failures]))
+        if model is not None:
+            query = query.where(outcome.c.model == model)
+        query = query.order_by(outcome.c.cell).limit(_PAGE)
+        last = None
+        while True:
+            page = query if last is None else query.where(outcome.c.cell > last)
+            rows = _fetch(self._db, page)
+            yield from map(_outcome, rows)
+            if len(rows) < _PAGE:
+                return
+            last = rows[-1].cell
+
+    def outcome(self, sweep_id: int, cell: str) -> Outcome | None:
+        """Where one cell stands."""
+        query = select(outcome).where(outcome.c.sweep_id == sweep_id, outcome.c.cell == cell)
+        rows = _fetch(self._db, query)
+        return _outcome(rows[0]) if rows else None
+
+    def statuses(self, sweep_id: int) -> dict[str, Status]:
+        """The status of every cell; the quick way through a large sweep."""
+        query = select(outcome.c.cell, outcome.c.status).where(outcome.c.sweep_id == sweep_id)
+        return {row.cell: Status(row.status) for row in _fetch(self._db, query)}
+
+    def counts(self, sweep_id: int) -> dict[Status, int]:
+        """How many cells have each status."""
+        query = select(outcome.c.status, func.count().label("cells"))
+        query = query.where(outcome.c.sweep_id == sweep_id).group_by(outcome.c.status)
+        return {Status(row.status): row.cells for row in _fetch(self._db, query)}
+
+    def events(
+        self,
+        sweep_id: int,
+        after_id: int = 0,
+        limit: int = 1_000,
+        *,
+        cell: str | None = None,
+        kind: str | None = None,
+    ) -> list[Event]:
+        """The next events after an id; going on from the last one misses none."""
+        query = select(event).where(event.c.sweep_id == sweep_id, event.c.id > after_id)
+        if cell is not None:
+            query = query.where(event.c.cell == cell)
+        if kind is not None:
+            query = query.where(event.c.kind == kind)
+        if not self._db.sqlite:
+            query = query.where(_SETTLED)
+        rows = _fetch(self._db, query.order_by(event.c.id).limit(limit))
+        return [_event(row) for row in rows]
+
+    def stage_runs(
+        self, sweep_id: int, *, model: str | None = None, cell: str | None = None
+    ) -> list[StageRun]:
+        """Stages that ran or were reused, in the order in which they were recorded."""
+        query = select(stage_run).where(stage_run.c.sweep_id == sweep_id)
+        if model is not None:
+            query = query.where(stage_run.c.model == model)
+        if cell is not None:
+            query = query.where(stage_run.c.cell == cell)
+        rows = _fetch(self._db, query.order_by(stage_run.c.id))
+        return [StageRun(**row._mapping) for row in rows]
+
+
+def _fetch(database: Database, query: Select[Any]) -> list[Row[Any]]:
+    with database.read() as connection:
+        return _all(connection, query)
+
+
+def _all(connection: Connection, query: Select[Any]) -> list[Row[Any]]:
+    return list(connection.execute(query))
+
+
+def _outcome(row: Row[Any]) -> Outcome:
+    values = dict(row._mapping)
+    values["status"] = Status(values["status"])
+    values["failure"] = FailureClass(values["failure"]) if values["failure"] else None
+    return Outcome(**values)
+
+
+def _event(row: Row[Any]) -> Event:
+    values = dict(row._mapping)
+    values["status"] = Status(values["status"]) if values["status"] else None
+    return Event(**values)

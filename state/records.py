@@ -1,0 +1,231 @@
+"""What goes into the state and what comes out of it, as frozen dataclasses.
+
+Times that come out are seconds since the epoch, by the database's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from matrix.status import FailureClass, Status
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """A cell of the plan, as `begin` takes it."""
+
+    cell: str
+    model: str
+    """`MODEL:TASK`, the key of the lease."""
+    target: str
+    precision: str
+    package: str
+    version: str
+    skip: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A model of the plan: handed out longest first, then by position."""
+
+    name: str
+    position: int
+    estimate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A cell whose version the feed has."""
+
+    cell: str
+    tree: str
+    version: str
+    published_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepInfo:
+    """A sweep. `created`: this call to `begin` made it."""
+
+    id: int
+    stamp: str
+    feed: str
+    publish: bool
+    settings: Json
+    selection: Json
+    created_at: float
+    begun_at: float
+    ended_at: float | None
+    exit_code: int | None
+    created: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to build a model, until somebody else gets a higher token for it."""
+
+    sweep_id: int
+    model: str
+    token: int
+    owner: str
+    attempt: int
+    """How many leases this model has had in the sweep, this one included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A lease as others see it."""
+
+    model: str
+    sweep_id: int
+    token: int
+    owner: str
+    host: str
+    pid: int
+    taken_at: float
+    renewed_at: float
+    expires_at: float
+    expired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The models of a sweep by state of work."""
+
+    todo: int = 0
+    leased: int = 0
+    done: int = 0
+    poison: int = 0
+
+    @property
+    def open(self) -> int:
+        """What may still be handed out, now or when its holder dies."""
+        return self.todo + self.leased
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a cell with a new status. None leaves what was recorded before."""
+
+    tree: str | None = None
+    failure: FailureClass | None = None
+    stage: str | None = None
+    exit_code: int | None = None
+    message: str | None = None
+    hint: str | None = None
+    log_tail: str | None = None
+    retryable: bool | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+    published_at: datetime | None = None
+    evidence: Json | None = None
+    detail: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """A stage that ran or was reused for a cell. `parts` is what the key was made of."""
+
+    cell: str
+    target: str
+    stage: str
+    key: str
+    parts: Json
+    component: str = ""
+    reused: bool = False
+    seconds: float = 0.0
+    bytes: int = 0
+    peak_memory: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where a cell stands."""
+
+    sweep_id: int
+    cell: str
+    model: str
+    target: str
+    precision: str
+    package: str
+    version: str
+    status: Status
+    tree: str | None
+    failure: FailureClass | None
+    stage: str | None
+    exit_code: int | None
+    message: str | None
+    hint: str | None
+    log_tail: str | None
+    retryable: bool | None
+    attempts: int
+    token: int | None
+    started_at: float | None
+    ended_at: float | None
+    published_at: float | None
+    bytes: int | None
+    seconds: float | None
+    evidence: Json | None
+    detail: Json | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, in the order of ids."""
+
+    id: int
+    at: float
+    sweep_id: int
+    cell: str | None
+    model: str | None
+    kind: str
+    status: Status | None
+    token: int | None
+    owner: str | None
+    data: Json | None
+
+
+@dataclass(frozen=True, slots=True)
+class StageRun:
+    """A stage run as it was recorded."""
+
+    id: int
+    at: float
+    sweep_id: int
+    model: str
+    cell: str
+    target: str
+    component: str
+    stage: str
+    key: str
+    reused: bool
+    seconds: float
+    bytes: int
+    peak_memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """The key a stage had some time ago, and what it was made of."""
+
+    key: str
+    at: float
+    sweep_id: int
+    parts: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """Medians over the latest real runs of a stage of a model (reuse does not count)."""
+
+    model: str
+    stage: str
+    runs: int
+    seconds: float
+    bytes: int
+    peak_memory: int

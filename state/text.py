@@ -1,0 +1,58 @@
+"""Makes whatever a tool printed fit for a database: no NULs, no lone surrogates, no megabytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+MESSAGE_LENGTH = 4_000
+LOG_LENGTH = 16_000
+JSON_STRING_LENGTH = 8_000
+JSON_DEPTH = 20
+_CUT = " [...] "
+
+
+def clean(text: str | None, length: int = MESSAGE_LENGTH) -> str | None:
+    """`text` without what PostgreSQL or UTF-8 refuse; its beginning where it is too long."""
+    if text is None:
+        return None
+    text = _storable(text)
+    return text if len(text) <= length else text[: length - len(_CUT)] + _CUT
+
+
+def clean_tail(text: str | None, length: int = LOG_LENGTH) -> str | None:
+    """Like `clean`, but keeps the end: that is where a log says what happened."""
+    if text is None:
+        return None
+    text = _storable(text)
+    return text if len(text) <= length else _CUT + text[len(_CUT) - length :]
+
+
+def to_json(value: Any) -> str:
+    """JSON that every database takes, whatever `value` holds."""
+    return json.dumps(_plain(value, JSON_DEPTH), separators=(",", ":"), ensure_ascii=False)
+
+
+def _storable(text: str) -> str:
+    if "\0" in text:
+        text = text.replace("\0", "")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        return clean(value, JSON_STRING_LENGTH)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if depth and isinstance(value, Mapping):
+        return {_storable(str(key)): _plain(item, depth - 1) for key, item in value.items()}
+    if depth and isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
+        return [_plain(item, depth - 1) for item in value]
+    return clean(str(value), JSON_STRING_LENGTH)
