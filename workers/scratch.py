@@ -44,6 +44,10 @@ class Scratch:
         folder.mkdir()
         return folder
 
+    def drop(self, folder: Path) -> None:
+        """Remove one of them."""
+        remove_tree(folder)
+
     @contextmanager
     def borrow(self, name: str = "work") -> Iterator[Path]:
         """A fresh empty folder that is gone afterwards, whatever happens inside."""

@@ -1,0 +1,108 @@
+"""The disk budget: bytes are reserved before work starts, and room is made before that fails.
+
+In this order: evict what nobody uses, wait for others to finish, fail the one cell that does not
+fit. What counts is what the store really holds plus what running cells have reserved.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from matrix.status import FailureClass
+from workers.errors import BuildFailed, Cancelled
+from workers.store import GcReport, Store
+
+POLL = 0.2
+"""Seconds between two looks at cancel while waiting for room."""
+
+
+class DiskBudget:
+    """How much the store may hold; shared by all slots of a sweep."""
+
+    def __init__(
+        self,
+        store: Store,
+        limit: int = 0,
+        *,
+        keep_free: int = 256 * 1024 * 1024,
+        free: Callable[[Path], int] | None = None,
+        evicted: Callable[[GcReport], None] = lambda _report: None,
+    ) -> None:
+        self._store = store
+        self.limit = limit
+        """Bytes; 0: whatever the volume has."""
+        self._keep_free = keep_free
+        self._free = free or (lambda path: shutil.disk_usage(path).free)
+        self._evicted = evicted
+        self._reserved = 0
+        self._changed = threading.Condition()
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that running cells have set aside."""
+        return self._reserved
+
+    @contextmanager
+    def reserve(self, size: int, cancel: threading.Event | None = None) -> Iterator[None]:
+        """Set `size` bytes aside for as long as a cell is built. Raises `BuildFailed` (DISK)."""
+        with self._changed:
+            while (reason := self._lacks(size)) is not None:
+                if not self._reserved:
+                    raise BuildFailed(
+                        FailureClass.DISK,
+                        "reserve",
+                        reason,
+                        hint="raise --disk-budget, free some space, or use fewer --jobs",
+                    )
+                if cancel is not None and cancel.is_set():
+                    raise Cancelled("cancelled while waiting for disk space")
+                self._changed.wait(POLL)
+            self._reserved += size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._reserved -= size
+                self._changed.notify_all()
+
+    def trim(self) -> GcReport | None:
+        """Evict what is over the budget now that nothing more is coming; None: nothing was."""
+        if not self.limit or self._store.usage().size <= self.limit:
+            return None
+        return self._evict(self.limit)
+
+    def _lacks(self, size: int) -> str | None:
+        """Why `size` bytes more do not fit, after having made room where possible."""
+        if self.limit:
+            held = self._store.usage().size
+            room = self.limit - self._reserved - size
+            if held > max(room, 0):
+                held = self._evict(max(room, 0)).kept
+            if held > room:
+                return (
+                    f"needs {_gb(size)}, but of the disk budget of {_gb(self.limit)} "
+                    f"{_gb(held)} are in use and {_gb(self._reserved)} reserved"
+                )
+        wanted = size + self._reserved + self._keep_free
+        if self._free(self._store.root) < wanted:
+            held = self._store.usage().size
+            lacking = wanted - self._free(self._store.root)
+            self._evict(max(held - lacking, 0))
+            left = self._free(self._store.root)
+            if left < wanted:
+                return f"needs {_gb(size)}, but the volume of the store has {_gb(left)} free"
+        return None
+
+    def _evict(self, budget: int) -> GcReport:
+        report = self._store.gc(budget)
+        if report.evicted:
+            self._evicted(report)
+        return report
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.2f} GB" if size >= 1e7 else f"{size / 1e6:.2f} MB"

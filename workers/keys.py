@@ -1,0 +1,63 @@
+"""Stage keys: the digest of everything that can change a byte of what a stage makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from matrix.digest import value_digest
+from workers.engine import StageSpec
+
+ABSENT = "(nothing)"
+
+
+@dataclass(frozen=True, slots=True)
+class StageKey:
+    """A key with its parts, which are kept so that a later run can say what differs."""
+
+    key: str
+    parts: Mapping[str, Any]
+
+
+def stage_key(
+    engine: str,
+    tools: Mapping[str, str],
+    spec: StageSpec,
+    component: str,
+    inputs: Mapping[str, str],
+) -> StageKey:
+    """The key of one stage run; `inputs` are tree digests (the source: its own digest)."""
+    parts = {
+        "engine": engine,
+        "tools": {name: tools[name] for name in sorted(spec.tools)},
+        "stage": spec.name,
+        "component": component,
+        "params": dict(spec.params),
+        "inputs": dict(sorted(inputs.items())),
+    }
+    return StageKey(value_digest(parts), parts)
+
+
+def diff_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between the parts of two keys, one line for each value."""
+    before, after = dict(_leaves(old)), dict(_leaves(new))
+    return [
+        f"{name}: {_show(before.get(name, ABSENT))} -> {_show(after.get(name, ABSENT))}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name, ABSENT) != after.get(name, ABSENT)
+    ]
+
+
+def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, item in value.items():
+        if isinstance(item, Mapping) and item:
+            yield from _leaves(item, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", item
+
+
+def _show(value: Any) -> str:
+    text = str(value)
+    is_digest = len(text) == 64 and set(text) <= set("0123456789abcdef")
+    return f"{text[:12]}..." if is_digest else text

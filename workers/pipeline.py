@@ -1,0 +1,149 @@
+"""Running the stages of a cell: look up, lock, look up again, run, store."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from matrix.status import FailureClass
+from workers.engine import SOURCE, Request, StageJob
+from workers.errors import BuildFailed
+from workers.graph import StageTask
+from workers.host.client import EngineHost
+from workers.stages import Observer, StageRun
+from workers.store import Action, Store
+
+FULL = {errno.ENOSPC, errno.EDQUOT}
+NO_SPACE = ("no space left on device", "disk quota exceeded", "not enough space on the disk")
+LEAST_FREE = 4 * 1024 * 1024
+"""A stage that fails with less than this left on the volume has most likely failed of that."""
+
+
+def _no_budget() -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+@dataclass(slots=True)
+class Runner:
+    """Resolves the stage runs of one build."""
+
+    store: Store
+    host: EngineHost
+    cell_id: str
+    request: Request
+    observer: Observer
+    timeout: float
+    log: Path | None = None
+    cancel: threading.Event | None = None
+    reserve: Callable[[], AbstractContextManager[object]] = _no_budget
+    """Called before the first stage that really has to run."""
+    runs: list[StageRun] = field(default_factory=list)
+    _reserved: ExitStack = field(default_factory=ExitStack)
+    _has_reserved: bool = False
+
+    def resolve(self, task: StageTask) -> Action:
+        """The action of a run, from the store or made now."""
+        key, began = task.key.key, time.monotonic()
+        action = self.store.lookup(key)
+        reused = action is not None
+        if action is None:
+            self._reserve()
+            with self.store.lock(key, self.cancel):
+                action = self.store.lookup(key)
+                reused = action is not None
+                if action is None:
+                    action = self._run(task)
+        run = StageRun(
+            stage=task.spec.name,
+            component=task.component,
+            key=key,
+            parts=task.key.parts,
+            reused=reused,
+            seconds=time.monotonic() - began,
+            bytes=action.size,
+            peak_memory=action.peak_memory,
+        )
+        self.runs.append(run)
+        self.observer.stage_finished(self.cell_id, run)
+        return action
+
+    def close(self) -> None:
+        """Give reserved disk back."""
+        self._reserved.close()
+
+    def _reserve(self) -> None:
+        if not self._has_reserved:
+            self._reserved.enter_context(self.reserve())
+            self._has_reserved = True
+
+    def _run(self, task: StageTask) -> Action:
+        stage = task.spec.name
+        self.observer.stage_started(self.cell_id, stage, task.component)
+        try:
+            with self.store.scratch.borrow(stage) as folder:
+                return self._run_in(folder, task)
+        except OSError as error:
+            full = error.errno in FULL
+            text = "the disk is full" if full else f"{error.strerror or error}"
+            failure = FailureClass.DISK if full else FailureClass.UNKNOWN
+            hint = "free some space or set --disk-budget" if full else ""
+            raise BuildFailed(failure, stage, text, hint=hint) from error
+        except BuildFailed as error:
+            if error.failure is FailureClass.DISK or not self._looks_full(error):
+                raise
+            raise BuildFailed(
+                FailureClass.DISK,
+                stage,
+                f"the disk is full ({error.reason})",
+                hint="free some space or set --disk-budget",
+                exit_code=error.process_exit,
+                log_tail=error.log_tail,
+            ) from error
+
+    def _run_in(self, folder: Path, task: StageTask) -> Action:
+        out = folder / "out"
+        out.mkdir()
+        inputs = {}
+        for name, files in task.inputs.items():
+            inputs[name] = folder / "in" / name
+            inputs[name].mkdir(parents=True)
+            self.store.materialize(files, inputs[name])
+        source = self.request.model["source"]
+        if SOURCE in task.spec.inputs and source["kind"] == "folder":
+            inputs[SOURCE] = Path(source["ref"])
+        job = StageJob(
+            stage=task.spec.name,
+            params=task.spec.params,
+            request=self.request,
+            inputs=inputs,
+            out=out,
+            component=task.component,
+            progress=lambda text: self.observer.progress(self.cell_id, text),
+        )
+        report = self.host.run(job, timeout=self.timeout, log=self.log, cancel=self.cancel)
+        action = Action(
+            key=task.key.key,
+            parts=task.key.parts,
+            files=(),
+            facts=report.facts,
+            info=report.info,
+            seconds=float(report.info["seconds"]),
+            peak_memory=int(report.info["peak_memory"]),
+            subject=f"{self.request.model['id']} {task.spec.name} {task.component}".strip(),
+        )
+        return self.store.ingest(out, action)
+
+    def _looks_full(self, error: BuildFailed) -> bool:
+        """Native code reports a full disk in its own words, or by crashing on it."""
+        if error.failure in {FailureClass.TIMEOUT, FailureClass.MEMORY}:
+            return False
+        words = f"{error.reason}\n{error.log_tail}".lower()
+        if any(phrase in words for phrase in NO_SPACE):
+            return True
+        return shutil.disk_usage(self.store.root).free < LEAST_FREE

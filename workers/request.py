@@ -1,0 +1,51 @@
+"""A planned cell as the plain JSON that an engine is asked with."""
+
+from __future__ import annotations
+
+from matrix.model import Cell
+from workers.engine import Request
+
+
+def request_for(cell: Cell, *, remote_code: bool = False, pickle: bool = False) -> Request:
+    """The request of a cell.
+
+    Code or pickles from a model's repository run only if its catalog entry and the flag both say
+    so: neither a copied catalog nor a habitual flag is enough.
+    """
+    model, target, policy = cell.model, cell.target, cell.policy
+    source = model.source
+    return Request(
+        model={
+            "id": model.id,
+            "task": model.task,
+            "model_type": model.model_type,
+            "source": {
+                "kind": source.kind.value,
+                "ref": source.ref,
+                "revision": source.revision,
+                "seed": source.seed,
+                "config": dict(source.config),
+            },
+            "dataset": dict(model.dataset) if model.dataset is not None else None,
+            "allow": {
+                "remote_code": model.remote_code and remote_code,
+                "pickle": model.pickle and pickle,
+            },
+        },
+        target={
+            "label": target.label,
+            "ep": target.ep,
+            "device": target.device,
+            "provider": target.provider,
+        },
+        policy={
+            "precision": policy.precision,
+            "opset": policy.opset,
+            "optimization": policy.optimization,
+            "static_shapes": policy.static_shapes,
+            "shapes": dict(policy.shapes),
+            "quantizer": policy.quantizer,
+            "blocked_passes": list(policy.blocked_passes),
+            "blocked_ops": list(policy.blocked_ops),
+        },
+    )

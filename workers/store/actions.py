@@ -1,0 +1,105 @@
+"""Action records: what a stage with this key made, and what it took."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from matrix.digest import FileEntry, tree_digest
+from workers.store.folder import write_whole
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A stage that has run: never recorded unless all its bytes are in the store."""
+
+    key: str
+    parts: Mapping[str, Any]
+    """What the key was made of; `explain` compares them."""
+    files: tuple[FileEntry, ...]
+    facts: Mapping[str, Any]
+    info: Mapping[str, Any]
+    seconds: float
+    peak_memory: int
+    subject: str = ""
+    """The model and stage it was first run for, for people."""
+
+    @property
+    def tree(self) -> str:
+        """Identity of the outputs."""
+        return tree_digest(self.files)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the outputs."""
+        return sum(file.size for file in self.files)
+
+
+class Actions:
+    """The folder of records."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir(exist_ok=True)
+
+    def path(self, key: str) -> Path:
+        """Where a record is or would be."""
+        return self._root / key[:2] / f"{key}.json"
+
+    def read(self, key: str) -> Action | None:
+        """A record; one that cannot be understood is no record (and is removed)."""
+        path = self.path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        try:
+            return _from_json(key, json.loads(data))
+        except (ValueError, KeyError, TypeError):
+            self.remove(key)
+            return None
+
+    def touch(self, key: str) -> None:
+        """Note a use."""
+        with contextlib.suppress(OSError):
+            os.utime(self.path(key))
+
+    def write(self, action: Action) -> None:
+        """Record a run; its bytes must be in place."""
+        path = self.path(action.key)
+        path.parent.mkdir(exist_ok=True)
+        value = {"schema": SCHEMA, **asdict(action)}
+        write_whole(path, json.dumps(value, sort_keys=True).encode(), sync=True)
+
+    def remove(self, key: str) -> None:
+        """Forget a run."""
+        with contextlib.suppress(FileNotFoundError):
+            self.path(key).unlink()
+
+    def all(self) -> Iterator[tuple[float, str]]:
+        """Every record's (last use, key)."""
+        for path in self._root.glob("*/*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                yield path.stat().st_mtime, path.stem
+
+
+def _from_json(key: str, value: Mapping[str, Any]) -> Action:
+    if value["schema"] != SCHEMA or value["key"] != key:
+        raise ValueError("not this record")
+    return Action(
+        key=key,
+        parts=value["parts"],
+        files=tuple(FileEntry(f["path"], f["size"], f["sha256"]) for f in value["files"]),
+        facts=value["facts"],
+        info=value["info"],
+        seconds=value["seconds"],
+        peak_memory=value["peak_memory"],
+        subject=value["subject"],
+    )

@@ -1,0 +1,199 @@
+"""Bytes by digest: taken in with one read of each file, given out as links."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from matrix.digest import FileEntry
+from workers.errors import CorruptBlob
+from workers.scratch import remove_tree
+from workers.store.folder import sync_folder
+from workers.store.links import place
+
+CHUNK = 1 << 20
+READ_ONLY = 0o444
+
+
+class NotAFile(OSError):
+    """An output that is not a plain file (a link, a pipe, a name that is not text)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """A file that has been read once: what it holds and where it waits to be moved."""
+
+    entry: FileEntry
+    path: Path
+
+
+class Blobs:
+    """The folder of blobs."""
+
+    def __init__(self, root: Path, quarantine: Path) -> None:
+        self._root = root
+        self._quarantine = quarantine
+        self._known: dict[str, tuple[int, int, int]] = {}
+        """Blobs this process has seen the right bytes of, as (inode, mtime, size) then."""
+        root.mkdir(exist_ok=True)
+
+    def path(self, sha256: str) -> Path:
+        """Where a blob is or would be."""
+        return self._root / sha256[:2] / sha256
+
+    def has(self, entry: FileEntry) -> bool:
+        """Whether the blob is there with the right size."""
+        try:
+            return self.path(entry.sha256).stat().st_size == entry.size
+        except OSError:
+            return False
+
+    def read_in(self, folder: Path, spare: Path) -> list[Hashed]:
+        """Hash every file below `folder`, synced and ready to be moved in.
+
+        A file with other links to it is somebody else's too: it is copied into `spare` while it
+        is hashed. So is one on another volume, which could not be moved.
+        """
+        device = self._root.stat().st_dev
+        hashed = []
+        for number, path in enumerate(_files_below(folder)):
+            status = path.stat()
+            shared = status.st_nlink > 1 or status.st_dev != device
+            copy = spare / str(number) if shared else None
+            sha256, size = hash_file(path, copy)
+            if copy is None:
+                _sync(path)
+            entry = FileEntry(path.relative_to(folder).as_posix(), size, sha256)
+            hashed.append(Hashed(entry, copy or path))
+        return hashed
+
+    def move_in(self, hashed: Hashed) -> int:
+        """Give hashed bytes their place (under the gate); returns the bytes that are new."""
+        target = self.path(hashed.entry.sha256)
+        if self.has(hashed.entry):
+            hashed.path.unlink()
+            return 0
+        target.parent.mkdir(exist_ok=True)
+        if target.exists():
+            self.put_aside(hashed.entry.sha256)
+        hashed.path.chmod(READ_ONLY)
+        hashed.path.replace(target)
+        sync_folder(target.parent)
+        self._remember(hashed.entry.sha256, target.stat())
+        return hashed.entry.size
+
+    def give_out(self, entry: FileEntry, dest: Path) -> None:
+        """Link or copy a blob to `dest`, checked. Raises `CorruptBlob`."""
+        self.check(entry)
+        place(self.path(entry.sha256), dest)
+
+    def check(self, entry: FileEntry, *, afresh: bool = False) -> None:
+        """Hash a blob unless this process has done so since it was last touched.
+
+        One that cannot be read is as bad as one with other bytes.
+        """
+        path = self.path(entry.sha256)
+        try:
+            status = path.stat()
+            if not afresh and self._known.get(entry.sha256) == _identity(status):
+                return
+            found = hash_file(path)
+        except OSError as error:
+            reason = error.strerror or error
+            raise CorruptBlob(f"blob {entry.sha256} cannot be read: {reason}") from error
+        if found != (entry.sha256, entry.size):
+            raise CorruptBlob(f"blob {entry.sha256} ({entry.path}) holds other bytes")
+        self._remember(entry.sha256, status)
+
+    def put_aside(self, sha256: str) -> None:
+        """Take a blob out of use, keeping its bytes for whoever wants to know why."""
+        self._known.pop(sha256, None)
+        self._quarantine.mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self.path(sha256).replace(self._quarantine / sha256)
+
+    def remove(self, sha256: str) -> int:
+        """Remove a blob; returns the bytes it had."""
+        path = self.path(sha256)
+        self._known.pop(sha256, None)
+        try:
+            size = path.stat().st_size
+            if os.name == "nt":
+                path.chmod(stat.S_IWRITE)
+            path.unlink()
+        except FileNotFoundError:
+            return 0
+        return size
+
+    def all(self) -> Iterator[tuple[str, int]]:
+        """Every blob with its size."""
+        for shard in _entries(self._root):
+            if shard.is_dir():
+                for blob in _entries(Path(shard.path)):
+                    with contextlib.suppress(FileNotFoundError):
+                        yield blob.name, blob.stat().st_size
+
+    def clear_quarantine(self) -> None:
+        """Forget what was put aside."""
+        remove_tree(self._quarantine)
+
+    def _remember(self, sha256: str, status: os.stat_result) -> None:
+        self._known[sha256] = _identity(status)
+
+
+def hash_file(path: Path, copy: Path | None = None) -> tuple[str, int]:
+    """SHA-256 and size in one read; with `copy` the bytes are written there on the way."""
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as reader, contextlib.ExitStack() as stack:
+        writer = stack.enter_context(copy.open("xb")) if copy else None
+        while chunk := reader.read(CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            if writer:
+                writer.write(chunk)
+        if writer:
+            writer.flush()
+            os.fsync(writer.fileno())
+    return digest.hexdigest(), size
+
+
+def _sync(path: Path) -> None:
+    """What will become a blob must be on the disk before it is named."""
+    if os.name == "nt":
+        path.chmod(stat.S_IWRITE)
+    with path.open("r+b" if os.name == "nt" else "rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Plain files in a fixed order; anything else is an error, not a surprise in a package."""
+    for entry in sorted(_entries(folder), key=lambda item: item.name):
+        path = Path(entry.path)
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files_below(path)
+        elif entry.is_file(follow_symlinks=False):
+            try:
+                entry.name.encode("utf-8")
+            except UnicodeEncodeError as error:
+                raise NotAFile(f"output {entry.name!a} has a name that is not text") from error
+            yield path
+        else:
+            raise NotAFile(f"output {path.relative_to(folder)} is not a plain file")

@@ -1,0 +1,81 @@
+"""The store's folder: how it is recognized, and the small writes that must be all or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from pathlib import Path
+
+from workers.errors import StoreError
+
+TAG = "CACHEDIR.TAG"
+SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"
+NAME = "# modelmill store 1"
+TEXT = f"""{SIGNATURE}
+{NAME}
+# Everything here can be made again; backup tools may skip it. See https://bford.info/cachedir/
+"""
+
+
+def is_store(root: Path) -> bool:
+    """Whether a folder carries our tag."""
+    try:
+        lines = (root / TAG).read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return False
+    return lines[:2] == [SIGNATURE, NAME]
+
+
+def open_folder(root: Path) -> None:
+    """Make `root` a store, or check that it is one; never adopts a folder with other things."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if not is_store(root):
+            if any(entry.name != "gate.lock" for entry in root.iterdir()):
+                raise StoreError(
+                    f"{root} is not a store: it has files but no {TAG} of ours",
+                    hint="choose an empty folder with --store",
+                )
+            write_whole(root / TAG, TEXT.encode(), sync=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(
+            f"the store {root} cannot be used: {reason}", hint="choose another with --store"
+        ) from error
+
+
+def require_store(root: Path) -> None:
+    """Refuse to remove anything from a folder that is not ours."""
+    if not is_store(root):
+        raise StoreError(
+            f"{root} has no {TAG} of modelmill: nothing is removed there",
+            hint="check --store",
+        )
+
+
+def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Write a file so that it is there completely or not at all."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(data)
+            if sync:
+                stream.flush()
+                os.fsync(stream.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder last, where the system lets a folder be synced (not Windows)."""
+    if os.name == "nt":
+        return
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,62 @@
+"""Making room: least recently used actions first, then the bytes that nothing names any more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from workers.store.actions import Actions
+from workers.store.blobs import Blobs
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """An action that was forgotten; it can be run again from its inputs."""
+
+    key: str
+    subject: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class GcReport:
+    """What a collection did."""
+
+    evicted: tuple[Eviction, ...]
+    freed: int
+    kept: int
+    pinned: int
+    """Actions that were over the budget but in use."""
+
+
+def collect(blobs: Blobs, actions: Actions, horizon: float, budget: int) -> GcReport:
+    """Bring the store down to `budget` bytes, sparing what was used since `horizon`.
+
+    Call it under the gate.
+    """
+    records, recent = [], set()
+    for used, key in sorted(actions.all()):
+        if (record := actions.read(key)) is not None:
+            records.append(record)
+            if used >= horizon:
+                recent.add(key)
+    sizes = dict(blobs.all())
+    uses = Counter(sha for record in records for sha in {file.sha256 for file in record.files})
+    freed = sum(blobs.remove(sha) for sha in sizes if sha not in uses)
+    total = sum(size for sha, size in sizes.items() if sha in uses)
+    evicted, in_use = [], 0
+    for record in records:
+        if total <= budget:
+            break
+        if record.key in recent:
+            in_use += 1
+            continue
+        actions.remove(record.key)  # the record first: what it names is free to go only then
+        for sha in {file.sha256 for file in record.files}:
+            uses[sha] -= 1
+            if not uses[sha]:
+                removed = blobs.remove(sha)
+                freed += removed
+                total -= removed
+        evicted.append(Eviction(record.key, record.subject, record.size))
+    return GcReport(tuple(evicted), freed, total, in_use)

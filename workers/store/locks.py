@@ -1,0 +1,64 @@
+"""Locks by name between threads and processes; the lock of a dead process is free."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from workers.errors import Cancelled
+
+FIRST_WAIT = 0.01
+LONGEST_WAIT = 0.5
+
+
+class Locks:
+    """A folder of lock files, each there only while somebody holds it.
+
+    Files are opened and removed under the gate alone, so that nobody can hold the lock on a file
+    that has just been removed.
+    """
+
+    def __init__(self, folder: Path, gate_file: Path) -> None:
+        self._folder = folder
+        self._gate_file = gate_file
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def gate(self) -> Iterator[None]:
+        """The lock for moments, never held while anything is computed."""
+        with FileLock(self._gate_file):
+            yield
+
+    @contextmanager
+    def hold(self, name: str, cancel: threading.Event | None = None) -> Iterator[None]:
+        """The lock for as long as a stage runs; waiting for it can be cancelled."""
+        path = self._folder / f"{name}.lock"
+        lock = FileLock(path, blocking=False, thread_local=False)
+        wait = FIRST_WAIT
+        while not self._try(lock):
+            if cancel is None:
+                time.sleep(wait)
+            elif cancel.wait(wait):
+                raise Cancelled("cancelled while another process was building the same stage")
+            wait = min(wait * 2, LONGEST_WAIT)
+        try:
+            yield
+        finally:
+            with self.gate():
+                lock.release()
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def _try(self, lock: FileLock) -> bool:
+        with self.gate():
+            try:
+                lock.acquire()
+            except Timeout:
+                return False
+        return True

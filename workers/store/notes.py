@@ -1,0 +1,36 @@
+"""Notes: small records that save work and may be lost (verification results, last keys)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from matrix.digest import value_digest
+from workers.store.folder import write_whole
+
+
+class Notes:
+    """JSON values by kind and name."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def read(self, kind: str, name: str) -> Any | None:
+        """A note, or None; one that cannot be understood was never written."""
+        try:
+            return json.loads(self._path(kind, name).read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def write(self, kind: str, name: str, value: Any) -> None:
+        """Keep a note; a full disk may refuse it, which costs work later and nothing else."""
+        path = self._path(kind, name)
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps(value, sort_keys=True).encode())
+
+    def _path(self, kind: str, name: str) -> Path:
+        digest = value_digest(name)
+        return self._root / kind / digest[:2] / f"{digest}.json"
