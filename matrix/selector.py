@@ -220,6 +220,6 @@ def _matching(pattern: str, ids: Iterable[str]) -> set[str]:
 def _missed_pattern(pattern: str, all_ids: Sequence[str]) -> Problem:
     if _matching(pattern, all_ids):
         return Problem("--only", f"{quote(pattern)} matches only cells that the filters leave out")
-    return Problem(
-        "--only", f"{quote(pattern)} matches no cell", hint(pattern, all_ids[:NEAREST_OF])
-    )
+    # Part of an id is meant to be short of the whole, so near enough is less near than usual.
+    near = hint(pattern.replace("*", ""), all_ids[:NEAREST_OF], cutoff=0.4)
+    return Problem("--only", f"{quote(pattern)} matches no cell", near)
