@@ -64,7 +64,7 @@ class Layout:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(
                 f"no directory feed at {self.root} (it has no {MARKER})",
-                hint="is the path right and the disk mounted? a sweep that publishes makes a new feed",
+                hint="is the path right, the disk mounted? a sweep that publishes makes new feeds",
             ) from error
         try:
             layout = json.loads(data)["layout"]

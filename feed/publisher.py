@@ -72,6 +72,12 @@ class _Job:
             raise Cancelled(f"publishing {self.title} was cancelled")
 
 
+@dataclass(frozen=True, slots=True)
+class _There:
+    published: Published
+    files: tuple[FileEntry, ...]
+
+
 class Publisher:
     """Publishes to one feed. Safe to use from several threads."""
 
@@ -154,7 +160,7 @@ class _Attempts:
         self._job.check()
         there = self._settle()
         if there:
-            return self._receipt(there, already_there=self._sent == 0)
+            return self._receipt(there.published, already_there=self._sent == 0)
         try:
             self._send()
         except (VersionExists, OutcomeUnknown) as question:
@@ -162,7 +168,7 @@ class _Attempts:
             if there:
                 # Only a rival can have made it exist before our first send; ours may be unknown.
                 rival = isinstance(question, VersionExists) and self._sent == 1
-                return self._receipt(there, already_there=rival)
+                return self._receipt(there.published, already_there=rival)
             raise OutcomeUnknown(f"{question.message}; the feed does not show it") from question
         return self._receipt(self._read_back(), already_there=False)
 
@@ -178,21 +184,22 @@ class _Attempts:
             progress=job.moved,
         )
 
-    def _settle(self) -> Published | None:
+    def _settle(self) -> _There | None:
         """Whose content has the version? Ours: the answer. Nobody's: None. Else `Conflict`."""
         job = self._job
-        there = self._feed.find(job.package, job.version)
-        if there is None:
+        published = self._feed.find(job.package, job.version)
+        if published is None:
             return None
-        if there.deleted:
+        if published.deleted:
             raise Conflict(
                 f"{job.title} was deleted from {self._feed.name} and its version stays taken",
                 hint="publish under a new stamp",
             )
-        found = tree_digest(self._feed.files(job.package, job.version))
-        if there.tree and there.tree != found:
+        files = self._feed.files(job.package, job.version)
+        found = tree_digest(files)
+        if published.tree and published.tree != found:
             raise Corrupt(
-                f"{job.title} in {self._feed.name} says tree {there.tree} but holds {found}"
+                f"{job.title} in {self._feed.name} says tree {published.tree} but holds {found}"
             )
         if found != job.tree:
             raise Conflict(
@@ -200,18 +207,18 @@ class _Attempts:
                 f"tree {found} there, {job.tree} here",
                 hint="versions never change: publish under a new stamp",
             )
-        return there
+        return _There(published, files)
 
     def _read_back(self) -> Published:
         job = self._job
         there = self._settle()
         if there is None:
             raise OutcomeUnknown(f"{self._feed.name} took {job.title} but does not show it")
-        held = {entry.path: entry for entry in self._feed.files(job.package, job.version)}
+        held = {entry.path: entry for entry in there.files}
         sent = {file.entry.path: file.entry for file in job.files}
         if held != sent:
             raise Corrupt(f"{job.title} was read back different: {_difference(sent, held)}")
-        return there
+        return there.published
 
     def _receipt(self, published: Published, *, already_there: bool) -> Receipt:
         seconds = self._clock() - self._started

@@ -83,9 +83,10 @@ def path_problems(paths: Iterable[str]) -> list[str]:
         if problem:
             problems.append(problem)
             continue
-        twin = spelled.setdefault(_folded(path), path)
-        if twin is not path:
-            problems.append(f"{path!r} and {twin!r} are one file on Windows")
+        folded = _folded(path)
+        if folded in spelled:
+            problems.append(f"{path!r} and {spelled[folded]!r} are one file on Windows")
+        spelled.setdefault(folded, path)
     for folded, path in spelled.items():
         parts = folded.split("/")
         parents = ("/".join(parts[:depth]) for depth in range(1, len(parts)))

@@ -280,7 +280,7 @@ class FlakyFeed:
         fault = self._next("files")
         files = self.inner.files(package, version)
         if fault is Fault.ALTERED:
-            return (replace(files[0], sha256="f" * 64), *files[1:])
+            return (*files[:-1], replace(files[-1], sha256="f" * 64))
         return files[:-1] if fault is Fault.SHORT else files
 
     def fetch(

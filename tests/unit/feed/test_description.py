@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feed.description import MAX_DESCRIPTION, parse_tree, write_description
+
+TREE = "0123456789abcdef" * 4
+
+
+@given(st.text())
+def test_what_is_written_is_read_whatever_the_text_says(text: str) -> None:
+    line = write_description(TREE, text)
+    assert parse_tree(line) == TREE
+    assert len(line) <= MAX_DESCRIPTION
+    assert line.splitlines() == [line]
+
+
+def test_another_digest_in_the_text_does_not_win() -> None:
+    assert parse_tree(write_description(TREE, f"tree=sha256:{'f' * 64}")) == TREE
+
+
+def test_text_is_kept_readable() -> None:
+    assert write_description(TREE, " a\n\tb ") == f"tree=sha256:{TREE} a b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a model",
+        "tree=sha256:abc",
+        f"tree=sha256:{TREE}0",
+        f"tree=sha256:{TREE.upper()}",
+        f"subtree=sha256:{TREE}",
+    ],
+)
+def test_descriptions_of_others(text: str) -> None:
+    assert parse_tree(text) is None

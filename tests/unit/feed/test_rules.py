@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feed.rules import path_problem, path_problems, publish_problems, view_problem
+from matrix.digest import FileEntry
+
+GOOD = FileEntry("model.onnx", 1, "a" * 64)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "model.onnx",
+        "a/b/c.bin",
+        "model.onnx.data",
+        ".hidden",
+        "con1.txt",
+        "com10",
+        "gitignore",
+        "mod\u00e8le.onnx",
+        "a b.txt",
+        "...x",
+    ],
+)
+def test_ordinary_paths_pass(path: str) -> None:
+    assert path_problem(path) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("", "empty"),
+        ("/etc/passwd", "absolute"),
+        ("../up", "'..'"),
+        ("a/../../b", "'..'"),
+        ("a/./b", "'.'"),
+        ("a//b", "''"),
+        ("a/", "''"),
+        ("a\\b", "backslash"),
+        ("\\\\server\\share", "backslash"),
+        ("C:/x", "Windows"),
+        ("file:stream", "Windows"),
+        ("what?", "Windows"),
+        ("a\nb", "control"),
+        ("a\x00b", "control"),
+        ("a\ud800b", "control"),
+        ("dot.", "ends in"),
+        ("blank ", "ends in"),
+        ("x" * 256, "255"),
+        ("é" * 128, "255"),
+        ("con", "reserved"),
+        ("dir/NUL.txt", "reserved"),
+        ("COM1.tar.gz", "reserved"),
+        ("lpt¹", "reserved"),
+        ("aux .txt", "reserved"),
+        (".git", "forbidden"),
+        ("sub/.GIT/config", "forbidden"),
+        (".artifactignore", "forbidden"),
+    ],
+)
+def test_paths_that_mean_something_else_somewhere_are_refused(path: str, word: str) -> None:
+    assert word in str(path_problem(path))
+
+
+@pytest.mark.parametrize(
+    ("paths", "word"),
+    [
+        (["Model.onnx", "model.onnx"], "one file"),
+        (["stra\u00dfe", "strasse"], "one file"),
+        (["\u00e9", "e\u0301"], "one file"),
+        (["a", "A/b"], "folder"),
+        (["a", "a/b/c"], "folder"),
+        (["x", "x"], "one file"),
+    ],
+)
+def test_paths_that_cannot_stand_side_by_side(paths: list[str], word: str) -> None:
+    found = path_problems(paths)
+    assert len(found) == 1
+    assert word in found[0]
+
+
+def test_all_problems_are_told_together() -> None:
+    entries = [GOOD, FileEntry("../a", 1, "a" * 64), FileEntry("b", -1, "no")]
+    found = publish_problems("Upper", "1.0", entries)
+    assert len(found) == 4
+    assert publish_problems("fine", "1.0.0", []) == ["a version needs at least one file"]
+
+
+@pytest.mark.parametrize("view", ["Release", "prerelease", "a.b-c_d", "x" * 64])
+def test_views(view: str) -> None:
+    assert view_problem(view) is None
+
+
+@pytest.mark.parametrize("view", ["", "local", "LOCAL", "a/b", "..", "a.", "nul", "x" * 65, "a b"])
+def test_bad_views(view: str) -> None:
+    assert view_problem(view)
+
+
+@given(st.text(max_size=40))
+def test_no_path_that_passes_leaves_its_folder(path: str) -> None:
+    if path_problem(path) is None:
+        parts = path.split("/")
+        assert all(part not in {"", ".", ".."} and ":" not in part for part in parts)
+        assert not path.startswith("/")
+        assert "\\" not in path
