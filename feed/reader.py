@@ -167,6 +167,8 @@ def _check(
 def _own_list(data: bytes, title: str) -> set[FileEntry] | None:
     try:
         value = json.loads(data)
+        if not isinstance(value, dict):
+            raise TypeError("not an object")
         if "files" not in value:
             return None
         items = [FileEntry(item["path"], item["size"], item["sha256"]) for item in value["files"]]

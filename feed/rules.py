@@ -11,7 +11,18 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from matrix.digest import FileEntry
-from matrix.naming import package_problem, version_problem
+from matrix.naming import MAX_VERSIONS, package_problem, version_problem
+
+__all__ = [
+    "MAX_VERSIONS",
+    "entry_problems",
+    "package_problem",
+    "path_problem",
+    "path_problems",
+    "publish_problems",
+    "version_problem",
+    "view_problem",
+]
 
 MAX_COMPONENT = 255
 """Bytes of one path component on every file system that matters."""

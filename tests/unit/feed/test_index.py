@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+
+from feed.errors import Corrupt
+from feed.index import IndexCell, SweepIndex
+from matrix.status import Status
+
+TREE = "d" * 64
+CELL = IndexCell(
+    "org/net:image-classification@qnn_npu",
+    "org/net",
+    "image-classification",
+    "qnn_npu",
+    "w8a16",
+    Status.PUBLISHED,
+    "modelmill-org-net",
+    "0.0.0-20260609-qnn-npu-org-net",
+    TREE,
+)
+FAILED = replace(CELL, id="org/net@ov_cpu", target="ov_cpu", status=Status.BUILD_FAILED, tree=None)
+INDEX = SweepIndex("20260609", (CELL, FAILED))
+
+
+def test_round_trip_and_one_spelling() -> None:
+    assert SweepIndex.from_json(INDEX.to_json()) == INDEX
+    assert replace(INDEX, cells=(FAILED, CELL)).to_json() == INDEX.to_json()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda value: value.update(format=2),
+        lambda value: value.pop("stamp"),
+        lambda value: value.update(cells={}),
+        lambda value: value["cells"].append(7),
+        lambda value: value["cells"].append(value["cells"][0]),
+        lambda value: value["cells"][0].pop("model"),
+        lambda value: value["cells"][0].update(task=None),
+        lambda value: value["cells"][0].update(package="../../etc"),
+        lambda value: value["cells"][0].update(version="1.0/../../x"),
+        lambda value: value["cells"][0].update(target="../up"),
+        lambda value: value["cells"][0].update(target=""),
+        lambda value: value["cells"][0].update(status="great"),
+        lambda value: value["cells"][0].update(tree="abc"),
+        lambda value: value["cells"][0].update(tree=7),
+    ],
+)
+def test_rubbish_is_refused_by_name(edit: Callable[[dict[str, Any]], object]) -> None:
+    value = json.loads(INDEX.to_json())
+    edit(value)
+    with pytest.raises(Corrupt, match=r"idx is not a sweep index|idx, cell"):
+        SweepIndex.from_json(json.dumps(value).encode(), "idx")
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{}", b"\xff", b"<html>"])
+def test_what_is_no_index(data: bytes) -> None:
+    with pytest.raises(Corrupt):
+        SweepIndex.from_json(data)
+
+
+def test_only_what_was_published_is_available() -> None:
+    assert CELL.available
+    assert replace(CELL, status=Status.UNCHANGED).available
+    assert not FAILED.available
+    assert not replace(CELL, status=Status.CONFLICT).available
+
+
+def test_folders_never_meet() -> None:
+    fp16 = replace(CELL, id="x:fp16", precision="fp16", version=CELL.version + "-fp16")
+    folders = SweepIndex("s", (CELL, fp16, FAILED)).folders()
+    assert folders[FAILED.id] == PurePosixPath("modelmill-org-net", "ov_cpu")
+    assert folders[CELL.id] == PurePosixPath("modelmill-org-net", CELL.version)
+    assert len(set(folders.values())) == 3

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from feed.errors import Corrupt, NotFound
+from feed.index import IndexCell, SweepIndex
+from feed.listing import list_packages, list_versions, show
+from feed.publisher import Publisher
+from feed.selection import index_revisions, pull_selection, resolve_index
+from matrix.errors import NothingSelected
+from matrix.naming import index_name
+from matrix.status import Status
+from tests.fakes.feed import Fault, FlakyFeed, MemoryFeed, tree_of, write_files
+
+STAMP = "20260609"
+
+
+class Mill:
+    """Publishes cells and indexes as a sweep does."""
+
+    def __init__(self, folder: Path, template: str = "modelmill-{model}") -> None:
+        self.feed = MemoryFeed()
+        self.publisher = Publisher(self.feed)
+        self.template = template
+        self.folder = folder
+        self.cells: list[IndexCell] = []
+
+    def cell(self, model: str, target: str, *, status: Status = Status.PUBLISHED) -> IndexCell:
+        package = self.template.format(model=model.replace("/", "-"))
+        version = f"0.0.0-{STAMP}-{target.replace('_', '-')}-{model.replace('/', '-')}"
+        tree = None
+        if status is Status.PUBLISHED:
+            tree = self.publish(package, version, {"model.onnx": version.encode()})
+        made = IndexCell(
+            f"{model}:t@{target}", model, "t", target, "fp32", status, package, version, tree
+        )
+        self.cells.append(made)
+        return made
+
+    def publish(self, package: str, version: str, contents: dict[str, bytes]) -> str:
+        files = write_files(self.folder / package / version, contents)
+        self.publisher.publish(package, version, files, tree=tree_of(files))
+        return tree_of(files)
+
+    def index(self, revision: int = 1, cells: Sequence[IndexCell] | None = None) -> str:
+        package, version = index_name(self.template, STAMP, revision)
+        index = SweepIndex(STAMP, tuple(self.cells if cells is None else cells))
+        self.publish(package, version, {"index.json": index.to_json()})
+        return package
+
+
+@pytest.fixture
+def mill(tmp_path: Path) -> Mill:
+    return Mill(tmp_path / "src")
+
+
+@pytest.mark.parametrize("template", ["modelmill-{model}", "one-package"])
+def test_the_newest_index_counts_as_a_number(tmp_path: Path, template: str) -> None:
+    mill = Mill(tmp_path, template)
+    mill.cell("a/b", "ov_cpu")
+    for revision in (1, 2, 9, 10):
+        package = mill.index(revision)
+    found = resolve_index(mill.feed, package, STAMP)
+    assert found.revision == 10
+    assert found.index.cells == tuple(mill.cells)
+    mill.feed.delete(package, found.published.version)
+    assert resolve_index(mill.feed, package, STAMP).revision == 9
+    assert sorted(index_revisions(mill.feed, package, STAMP)) == [1, 2, 9, 10]
+
+
+def test_other_stamps_and_cells_are_no_index(tmp_path: Path) -> None:
+    mill = Mill(tmp_path, "one-package")
+    for version in (f"{STAMP}1", f"{STAMP}-index-x", f"{STAMP}-rocm-gpu-x", f"{STAMP}-r2x"):
+        mill.publish("one-package", f"0.0.0-{version}", {"x": version.encode()})
+    with pytest.raises(NotFound, match=STAMP):
+        resolve_index(mill.feed, "one-package", STAMP)
+
+
+def test_a_listing_that_fails_is_no_missing_index(mill: Mill) -> None:
+    package = mill.index()
+    for fault in (Fault.DOWN, Fault.CUT):
+        with pytest.raises(Exception, match=r"down|reset"):
+            resolve_index(FlakyFeed(mill.feed).plan("versions", fault), package, STAMP)
+
+
+def test_pull_a_stamp(mill: Mill, tmp_path: Path) -> None:
+    first = mill.cell("a/b", "ov_cpu")
+    mill.cell("a/b", "qnn_npu")
+    mill.cell("c/d", "qnn_npu")
+    mill.cell("c/d", "ov_cpu", status=Status.BUILD_FAILED)
+    package = mill.index()
+    out = tmp_path / "out"
+    done = pull_selection(mill.feed, package, STAMP, out)
+    assert len(done) == 3
+    assert (out / "modelmill-a-b/ov_cpu/model.onnx").read_text() == first.version
+    assert {path.name for path in out.iterdir()} == {"modelmill-a-b", "modelmill-c-d"}
+    again = pull_selection(mill.feed, package, STAMP, out, targets=["qnn_*"])
+    assert [item.pulled.unchanged for item in again] == [True, True]
+    one = pull_selection(mill.feed, package, STAMP, tmp_path / "2", models=["c/*"])
+    assert [item.cell.id for item in one] == ["c/d:t@qnn_npu"]
+    with pytest.raises(NothingSelected):
+        pull_selection(mill.feed, package, STAMP, out, models=["c/*"], targets=["ov_*"])
+
+
+def test_models_in_one_package_do_not_meet(tmp_path: Path) -> None:
+    mill = Mill(tmp_path / "src", "one-package")
+    cells = [mill.cell("a/b", "ov_cpu"), mill.cell("c/d", "ov_cpu")]
+    pull_selection(mill.feed, mill.index(), STAMP, tmp_path / "out")
+    got = {path.parent.name for path in (tmp_path / "out").rglob("model.onnx")}
+    assert got == {cell.version for cell in cells}
+
+
+def test_an_index_that_names_other_content(mill: Mill, tmp_path: Path) -> None:
+    cell = mill.cell("a/b", "ov_cpu")
+    wrong = IndexCell(
+        cell.id,
+        cell.model,
+        "t",
+        "ov_cpu",
+        "fp32",
+        cell.status,
+        cell.package,
+        cell.version,
+        "0" * 64,
+    )
+    package = mill.index(cells=[wrong])
+    with pytest.raises(Corrupt, match="the index names"):
+        pull_selection(mill.feed, package, STAMP, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_listing(mill: Mill) -> None:
+    mill.cell("a/b", "ov_cpu")
+    gone = mill.cell("a/b", "qnn_npu")
+    mill.cell("c/d", "qnn_npu")
+    mill.feed.delete(gone.package, gone.version)
+    rows = list(list_packages(mill.feed, "*-b"))
+    assert [(row.package, row.versions, row.deleted) for row in rows] == [("modelmill-a-b", 1, 1)]
+    assert rows[0].newest is not None
+    assert len(list(list_versions(mill.feed))) == 2
+    assert len(list(list_versions(mill.feed, deleted=True))) == 3
+    assert len(list(list_versions(mill.feed, "modelmill-a-b", "0.0.0-*-ov-*"))) == 1
+    assert list(list_versions(mill.feed, "modelmill-a-b", "9*")) == []
+    with pytest.raises(NotFound, match="no package"):
+        list(list_versions(mill.feed, "modelmill-x"))
+
+
+def test_show(mill: Mill) -> None:
+    cell = mill.cell("a/b", "ov_cpu")
+    details = show(mill.feed, cell.package, cell.version)
+    assert details.published.tree == cell.tree
+    assert [file.path for file in details.files] == ["model.onnx"]
+    assert details.size == len(cell.version)
+    mill.feed.delete(cell.package, cell.version)
+    assert show(mill.feed, cell.package, cell.version).files == ()
+    with pytest.raises(NotFound):
+        show(mill.feed, cell.package, "9.9.9")
