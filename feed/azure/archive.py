@@ -1,0 +1,83 @@
+"""The archive that ArtifactTool comes in: fetched without credentials, unpacked with care."""
+
+from __future__ import annotations
+
+import stat
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from feed.azure.address import is_safe
+from feed.azure.platforms import EXECUTABLE
+from feed.errors import Corrupt, Rejected, Unavailable
+
+if TYPE_CHECKING:
+    from requests import PreparedRequest
+
+_BLOCK = 1 << 20
+_LARGEST = 2 << 30
+
+
+def download(uri: str, target: Path, timeout: tuple[float, float]) -> None:
+    """Fetch a signed address into a file. It carries its own proof: no token goes with it."""
+    import requests
+
+    host = urlsplit(uri).hostname
+    if not is_safe(uri):
+        raise Rejected(f"the address of ArtifactTool at {host} is not https")
+    with requests.Session() as session:
+        # An `auth` that adds nothing also keeps `.netrc` from adding something.
+        session.auth = _no_credentials
+        try:
+            with closing(
+                session.get(uri, timeout=timeout, stream=True, allow_redirects=False)
+            ) as reply:
+                if reply.status_code != 200:
+                    raise Unavailable(
+                        f"ArtifactTool cannot be fetched from {host}: status {reply.status_code}"
+                    )
+                _save(reply.iter_content(_BLOCK), target)
+        except (requests.RequestException, OSError) as error:
+            # The text of the error would show the signed address.
+            raise Unavailable(
+                f"ArtifactTool cannot be fetched from {host}: {type(error).__name__}",
+                hint="behind a proxy set HTTPS_PROXY, or install the tool and name its folder",
+            ) from None
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack into a new folder; every byte is checked by the archive's own checksums."""
+    try:
+        with zipfile.ZipFile(archive) as contents:
+            members = contents.infolist()
+            if sum(member.file_size for member in members) > _LARGEST:
+                raise Corrupt("the archive of ArtifactTool is absurdly large")
+            for member in members:
+                parts = Path(member.filename.replace("\\", "/")).parts
+                if member.filename.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
+                    raise Corrupt(f"the archive of ArtifactTool holds {member.filename!r}")
+            contents.extractall(folder)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        raise Unavailable(f"the archive of ArtifactTool is damaged: {error}") from error
+    executable = folder / EXECUTABLE
+    if not executable.is_file():
+        raise Corrupt(f"the archive of ArtifactTool holds no {EXECUTABLE}")
+    # Zip files of this tool carry no mode.
+    executable.chmod(executable.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+
+
+def _save(blocks: Iterator[bytes], target: Path) -> None:
+    size = 0
+    with target.open("wb") as file:
+        for block in blocks:
+            size += len(block)
+            if size > _LARGEST:
+                raise Corrupt("the archive of ArtifactTool is absurdly large")
+            file.write(block)
+
+
+def _no_credentials(request: PreparedRequest) -> PreparedRequest:
+    return request

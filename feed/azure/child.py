@@ -1,0 +1,189 @@
+"""Running a child process to its end: both pipes drained, a deadline that moves, a whole kill."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+TAIL = 200
+"""Lines of the child's log that are kept."""
+_LONGEST_LINE = 64 * 1024
+_STDOUT_LIMIT = 1 << 20
+_NO_WINDOW = 0x08000000 if sys.platform == "win32" else 0
+_LINES = 1000
+"""Lines that may wait to be looked at; a flood beyond that slows the child, not us."""
+
+
+class End(StrEnum):
+    """How a child came to its end."""
+
+    EXITED = "exited"
+    STUCK = "stuck"
+    OVERDUE = "overdue"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a child may go without progress, and in all."""
+
+    idle: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a child left behind."""
+
+    end: End
+    code: int
+    stdout: str
+    log: tuple[str, ...]
+    """The last lines of its stderr."""
+
+
+class Child:
+    """One run of a program. `stop` may be called from any thread, before, while or after."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
+        self._command = list(command)
+        self._env = dict(env)
+        self._cwd = cwd
+        self._stopped = threading.Event()
+        self._lines: queue.Queue[str | None] = queue.Queue(_LINES)
+
+    def stop(self) -> None:
+        """Ask the run to end; it answers with `End.STOPPED`."""
+        self._stopped.set()
+
+    def run(self, on_line: Callable[[str | None], bool], limits: Limits) -> Outcome:
+        """Run to the end. `on_line` gets each line of stderr and tells whether it is progress.
+
+        While there is none it gets None every now and then; what it raises ends the run.
+        """
+        process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._env,
+            cwd=self._cwd,
+            start_new_session=sys.platform != "win32",
+            creationflags=_NO_WINDOW,
+        )
+        out: list[bytes] = []
+        readers = [
+            threading.Thread(target=self._read_log, args=(process.stderr,), daemon=True),
+            threading.Thread(target=_read_all, args=(process.stdout, out), daemon=True),
+        ]
+        for reader in readers:
+            reader.start()
+        tail: deque[str] = deque(maxlen=TAIL)
+        try:
+            end = self._watch(process, on_line, tail, limits)
+        finally:
+            # Also on Ctrl-C: nothing of the tree outlives this call.
+            if process.poll() is None or any(reader.is_alive() for reader in readers):
+                kill_tree(process)
+            self._drain(readers, tail)
+        return Outcome(end, process.returncode, b"".join(out).decode(errors="replace"), tuple(tail))
+
+    def _watch(
+        self,
+        process: subprocess.Popen[bytes],
+        on_line: Callable[[str | None], bool],
+        tail: deque[str],
+        limits: Limits,
+    ) -> End:
+        start = moved = time.monotonic()
+        ended = False
+        while not ended:
+            if self._stopped.is_set():
+                return End.STOPPED
+            try:
+                line = self._lines.get(timeout=0.1)
+            except queue.Empty:
+                # A grandchild may hold the pipe open after the child itself has gone.
+                ended = process.poll() is not None
+                on_line(None)
+            else:
+                if line is None:
+                    break
+                tail.append(line)
+                if on_line(line):
+                    moved = time.monotonic()
+            now = time.monotonic()
+            if now - start > limits.total:
+                return End.OVERDUE
+            if now - moved > limits.idle:
+                return End.STUCK
+        return self._await_exit(process, limits.total - (time.monotonic() - start))
+
+    def _await_exit(self, process: subprocess.Popen[bytes], left: float) -> End:
+        deadline = time.monotonic() + left
+        while not self._stopped.is_set():
+            try:
+                process.wait(timeout=0.1)
+                return End.EXITED
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    return End.OVERDUE
+        return End.STOPPED
+
+    def _read_log(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            while line := pipe.readline(_LONGEST_LINE):
+                self._lines.put(line.decode(errors="replace").rstrip())
+        self._lines.put(None)
+
+    def _drain(self, readers: list[threading.Thread], tail: deque[str]) -> None:
+        """Let the readers finish; one that waits for room in the queue gets it."""
+        deadline = time.monotonic() + 5.0
+        while any(reader.is_alive() for reader in readers) and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                line = self._lines.get(timeout=0.05)
+                if line is not None:
+                    tail.append(line)
+
+
+def kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process with everything it has started, and wait for it."""
+    family: list[psutil.Process] = []
+    if process.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family = psutil.Process(process.pid).children(recursive=True)
+    if sys.platform != "win32":
+        import os
+        import signal
+
+        # Its session: this reaches what has lost its parent inside the tree as well.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    for member in family:
+        with contextlib.suppress(psutil.Error):
+            member.kill()
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def _read_all(pipe: IO[bytes], into: list[bytes]) -> None:
+    """Keep the head of stdout, read and drop the rest."""
+    kept = 0
+    with pipe:
+        while block := pipe.read(64 * 1024):
+            if kept < _STDOUT_LIMIT:
+                into.append(block)
+                kept += len(block)

@@ -1,0 +1,177 @@
+"""What a published version holds: learned as cheaply as it can be proven.
+
+The service tells no file list. Three ways lead to one, and each is proven before it is used:
+
+1. This process published it. The tool reported the manifest id it registered; the feed shows
+   the same id and exactly the size that these files with their manifest must have.
+2. Its own `modelmill.json`, downloaded alone, lists the files. The list is authentic if it has
+   the tree digest of the description, and complete if the size fits.
+3. The whole version is downloaded and hashed.
+
+The size is proof because the registered size is that of all files and of a manifest whose
+length follows from their paths and sizes. If that arithmetic ever stops being right, way 3 is
+taken: slower, never wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from feed.azure.artifacttool import ArtifactTool
+from feed.azure.listing import Listing
+from feed.azure.service import Service
+from feed.azure.staging import scratch, survey
+from feed.description import parse_tree
+from feed.disk import hash_file
+from feed.errors import Corrupt
+from feed.interface import Progress
+from feed.owner import remove
+from feed.rules import entry_problems
+from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, tree_digest
+
+Entries = tuple[FileEntry, ...]
+
+REMEMBERED = 4096
+"""Versions whose content is kept in mind; a manifest id names content, so it never changes."""
+
+_FILTER_LIMIT = 4000
+"""Characters of a filter; command lines are short on Windows."""
+_WILD = frozenset("*?[]{}()!+@;\\")
+"""Characters that a filter would not take literally."""
+
+
+class Contents:
+    """The file lists of a feed's versions. Safe to use from several threads."""
+
+    def __init__(self, service: Service, listing: Listing, tool: ArtifactTool, work: Path) -> None:
+        self._service = service
+        self._listing = listing
+        self._tool = tool
+        self._work = work
+        self._lock = threading.Lock()
+        self._sent: OrderedDict[str, Entries] = OrderedDict()
+        self._proven: OrderedDict[str, Entries] = OrderedDict()
+
+    def sent(self, manifest_id: str, entries: Iterable[FileEntry]) -> None:
+        """Remember what a run of the tool was given and what it registered."""
+        self._remember(self._sent, manifest_id, tuple(sorted(entries)))
+
+    def files(self, package: str, version: str) -> Entries:
+        """The proven list of a version's files."""
+        meta = self._listing.metadata(package, version)
+        known = self._cheaply(package, version, meta)
+        if known is None:
+            with scratch(self._work) as folder:
+                known = self.download(package, version, folder / "all")
+            self._remember(self._proven, meta.manifest_id, known)
+        return known
+
+    def download(
+        self,
+        package: str,
+        version: str,
+        folder: Path,
+        wanted: Sequence[FileEntry] = (),
+        *,
+        progress: Progress | None = None,
+    ) -> Entries:
+        """Download into a new folder: all, or what is wanted; answers what is really there."""
+
+        def attempt() -> dict[str, Path]:
+            remove(folder)
+            folder.mkdir()
+            self._tool.download(package, version, folder, _filter(wanted), progress=progress)
+            return dict(survey(folder))
+
+        there = self._service.patiently(attempt)
+        if any(entry.path not in there for entry in wanted):
+            # The filter did not mean to the tool what it means to us.
+            wanted = ()
+            there = self._service.patiently(attempt)
+        return tuple(hash_file(path, name) for name, path in there.items())
+
+    def _cheaply(self, package: str, version: str, meta: Any) -> Entries | None:
+        with self._lock:
+            proven = self._proven.get(meta.manifest_id)
+            sent = self._sent.get(meta.manifest_id)
+        if proven is not None:
+            return proven
+        for claimed in (sent, None):
+            entries = claimed or self._claimed(package, version, parse_tree(meta.description or ""))
+            if entries and package_size(entries) == meta.package_size:
+                self._remember(self._proven, meta.manifest_id, entries)
+                return entries
+        return None
+
+    def _claimed(self, package: str, version: str, tree: str | None) -> Entries | None:
+        """The list in the version's own manifest, if the description's digest vouches for it."""
+        if tree is None:
+            return None
+        own = [FileEntry(MANIFEST, 0, ""), FileEntry(BUILD_RECORD, 0, "")]
+        with scratch(self._work) as work:
+            folder = work / "manifest"
+            try:
+                got = self.download(package, version, folder, own)
+                listed = read_list((folder / MANIFEST).read_bytes())
+            except (FileNotFoundError, ValueError):
+                # Not one of ours: the whole version is looked at instead.
+                return None
+        entries = {entry.path: entry for entry in listed}
+        entries |= {entry.path: entry for entry in got}
+        known = tuple(sorted(entries.values()))
+        if entry_problems(known) or tree_digest(known) != tree:
+            return None
+        return known
+
+    def _remember(self, memory: OrderedDict[str, Entries], key: str, entries: Entries) -> None:
+        with self._lock:
+            memory[key] = entries
+            memory.move_to_end(key)
+            while len(memory) > REMEMBERED:
+                memory.popitem(last=False)
+
+
+def check_tree(package: str, version: str, description: str, entries: Iterable[FileEntry]) -> None:
+    """A version of ours must hold what its description says."""
+    tree = parse_tree(description)
+    if tree and tree_digest(entries) != tree:
+        raise Corrupt(f"{package} {version} does not hold the content its description names")
+
+
+def package_size(entries: Iterable[FileEntry]) -> int:
+    """The size under which a package of these files is registered, its manifest included.
+
+    Blob ids have 66 characters for small and large files alike, so only paths and sizes count.
+    """
+    entries = tuple(entries)
+    items = [
+        {"path": f"/{entry.path}", "blob": {"id": "0" * 66, "size": entry.size}}
+        for entry in entries
+    ]
+    manifest = {"manifestFormat": "1.1.0", "items": items, "manifestReferences": []}
+    written = json.dumps(manifest, separators=(",", ":"), ensure_ascii=False).encode()
+    return sum(entry.size for entry in entries) + len(written)
+
+
+def read_list(manifest: bytes) -> Entries:
+    """The file list of a `modelmill.json`; raises `ValueError` where there is none."""
+    try:
+        return tuple(
+            FileEntry(item["path"], item["size"], item["sha256"])
+            for item in json.loads(manifest)["files"]
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError("no list of files") from error
+
+
+def _filter(wanted: Sequence[FileEntry]) -> tuple[str, ...]:
+    """The filter for exactly these files; empty (everything) where a filter cannot say it."""
+    paths = tuple(entry.path for entry in wanted)
+    if sum(map(len, paths)) + len(paths) > _FILTER_LIMIT or any(_WILD & set(p) for p in paths):
+        return ()
+    return paths

@@ -1,0 +1,165 @@
+"""Who we are to Azure DevOps: a personal access token, or azure-identity's default chain."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from feed.azure.secret import Secret
+from feed.errors import Unauthorized
+
+PAT_VARIABLE = "AZURE_DEVOPS_EXT_PAT"
+
+DEVOPS_SCOPE = "499b84ac-1321-427f-aa17-267ca6975798/.default"
+"""The Azure DevOps resource; tokens for it live for about an hour."""
+
+MARGIN = 300.0
+"""Seconds that a token must still live to be used again."""
+
+RENEW = (
+    f"log in with `az login`, or set {PAT_VARIABLE} to a token with Packaging (read & write); "
+    "then `modelmill resume`: what is built is kept"
+)
+
+
+class Credentials(Protocol):
+    """Where tokens come from. Safe to use from several threads."""
+
+    @property
+    def identity(self) -> str:
+        """Who the token speaks for, as far as it can be told; for messages."""
+
+    def token(self, *, fresh: bool = False) -> Secret:
+        """The token in use, or a `fresh` one for what cannot renew it by itself."""
+
+    def renew(self, refused: Secret) -> Secret:
+        """Another token, because this one was refused. Raises `Unauthorized`."""
+
+
+class PersonalToken:
+    """A personal access token; nothing can renew it."""
+
+    def __init__(self, token: Secret) -> None:
+        self._token = token
+
+    @property
+    def identity(self) -> str:
+        """The service would name the user; the token itself does not."""
+        return f"the personal access token in {PAT_VARIABLE}"
+
+    def token(self, *, fresh: bool = False) -> Secret:  # noqa: ARG002 - there is only this one
+        """The same one, always."""
+        return self._token
+
+    def renew(self, refused: Secret) -> Secret:
+        """The same one: the service is asked once more, since it also refuses by mistake."""
+        return refused
+
+
+class AccessToken(Protocol):
+    """What azure-identity answers."""
+
+    @property
+    def token(self) -> str:
+        """The bearer token."""
+
+    @property
+    def expires_on(self) -> int:
+        """Seconds since the epoch."""
+
+
+class TokenSource(Protocol):
+    """What we use of an azure-identity credential."""
+
+    def get_token(self, *scopes: str) -> AccessToken:
+        """A token for the scope, from the credential's own cache while that lasts."""
+
+
+class TokenChain:
+    """Environment, workload identity, managed identity, az login, ...: whatever is there."""
+
+    def __init__(
+        self,
+        source: Callable[[], TokenSource],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._chain: TokenSource | None = None
+        self._last: AccessToken | None = None
+        self._identity = "no identity yet"
+
+    @property
+    def identity(self) -> str:
+        """Taken from the claims of the last token."""
+        return self._identity
+
+    def token(self, *, fresh: bool = False) -> Secret:
+        """The last token while it lives; asking the chain can cost a second (az is a process)."""
+        with self._lock:
+            if fresh or self._last is None or not self._lives(self._last):
+                self._last = self._ask()
+            if not self._lives(self._last):
+                self._chain = None
+                self._last = self._ask()
+            return Secret(self._last.token)
+
+    def renew(self, refused: Secret) -> Secret:
+        """A token of a new chain, unless another thread has got one in the meantime."""
+        with self._lock:
+            if self._last is None or Secret(self._last.token) == refused:
+                self._chain = None
+                self._last = self._ask()
+            return Secret(self._last.token)
+
+    def _lives(self, token: AccessToken) -> bool:
+        return token.expires_on - self._clock() >= MARGIN
+
+    def _ask(self) -> AccessToken:
+        from azure.core.exceptions import AzureError
+
+        self._chain = self._chain or self._source()
+        try:
+            token = self._chain.get_token(DEVOPS_SCOPE)
+        except AzureError as error:
+            # The chain's own message is a page; its first line names what was tried.
+            reason = (str(error).strip().splitlines() or ["no credential"])[0]
+            raise Unauthorized(
+                f"no Azure credential works on this machine: {reason}", hint=RENEW
+            ) from error
+        self._identity = _claimed_identity(token.token)
+        return token
+
+
+def from_environment(environ: Mapping[str, str]) -> Credentials:
+    """The token in AZURE_DEVOPS_EXT_PAT where it is set, else the default chain."""
+    if pat := environ.get(PAT_VARIABLE, "").strip():
+        return PersonalToken(Secret(pat))
+
+    def default_chain() -> TokenSource:
+        from azure.identity import DefaultAzureCredential
+
+        # It logs a page of warnings for what our one-line error says as well.
+        logging.getLogger("azure.identity").setLevel(logging.ERROR)
+        return DefaultAzureCredential()
+
+    return TokenChain(default_chain)
+
+
+def _claimed_identity(token: str) -> str:
+    """The name a token claims; not verified, only shown."""
+    try:
+        body = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        names = ("upn", "unique_name", "preferred_username", "app_displayname", "appid", "oid")
+        found = next((claims[name] for name in names if claims.get(name)), None)
+    except (IndexError, ValueError, AttributeError, TypeError):
+        found = None
+    return str(found) if found else "an identity that its token does not name"

@@ -1,0 +1,139 @@
+"""The feed on Azure Artifacts: the SDK looks, ArtifactTool moves bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from feed.azure.address import Address
+from feed.azure.artifacttool import ArtifactTool
+from feed.azure.child import Limits
+from feed.azure.contents import Contents, check_tree
+from feed.azure.credentials import Credentials
+from feed.azure.listing import Listing
+from feed.azure.options import Options
+from feed.azure.preflight import Preflight
+from feed.azure.promotion import Promotion
+from feed.azure.service import Service
+from feed.azure.staging import Stage, scratch
+from feed.azure.toolbox import Toolbox
+from feed.description import parse_tree
+from feed.disk import read_blocks
+from feed.errors import Corrupt, NotFound, Rejected
+from feed.interface import LocalFile, Progress, Published
+from feed.landing import Landing
+from feed.rules import publish_problems
+from matrix.digest import FileEntry
+
+
+class AzureFeed:
+    """A feed of universal packages. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        address: Address,
+        credentials: Credentials,
+        options: Options,
+        environ: Mapping[str, str],
+        *,
+        service: Service | None = None,
+    ) -> None:
+        self._address = address
+        self._work = options.work
+        service = service or Service(address, credentials, options)
+        limits = Limits(options.idle_timeout, options.total_timeout)
+        toolbox = Toolbox(service, options)
+        self._tool = ArtifactTool(toolbox.executable, address, credentials, limits, environ)
+        self._listing = Listing(service)
+        self._contents = Contents(service, self._listing, self._tool, options.work)
+        self._promotion = Promotion(service, self._listing)
+        self._preflight = Preflight(service, self._listing, self._tool, options.work)
+
+    @property
+    def name(self) -> str:
+        """The address, in one spelling."""
+        return self._address.name
+
+    def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
+        """Check credentials, feed, role, tool, names, versions and headroom, all at once."""
+        self._preflight.check(plan)
+
+    def packages(self) -> Iterator[str]:
+        """Every universal package of the feed, complete or an error."""
+        return iter(sorted(self._listing.packages()))
+
+    def versions(self, package: str, prefix: str = "") -> Iterator[Published]:
+        """Every version of exactly that package, deleted ones too, complete or an error."""
+        return self._listing.versions(package, prefix)
+
+    def find(self, package: str, version: str) -> Published | None:
+        """One version by name; also a deleted one, marked so."""
+        return self._listing.find(package, version)
+
+    def publish(
+        self,
+        package: str,
+        version: str,
+        files: Sequence[LocalFile],
+        description: str,
+        *,
+        timeout: float | None = None,
+        progress: Progress | None = None,
+    ) -> Published:
+        """Lay the files out, check them, and let the tool publish them as one version."""
+        entries = [file.entry for file in files]
+        if problems := publish_problems(package, version, entries):
+            raise Rejected(f"{package} {version}: " + "; ".join(problems))
+        with scratch(self._work) as folder:
+            stage = Stage(folder / "package", files)
+            stage.fill()
+            result = self._tool.publish(
+                package, version, stage.root, description, timeout=timeout, progress=progress
+            )
+            stage.check_untouched()
+        self._contents.sent(result.manifest_id, entries)
+        return Published(package, version, parse_tree(description), description)
+
+    def files(self, package: str, version: str) -> tuple[FileEntry, ...]:
+        """What the feed holds for a version, proven (see `feed.azure.contents`)."""
+        return self._contents.files(package, version)
+
+    def fetch(
+        self,
+        package: str,
+        version: str,
+        dest: Path,
+        patterns: Sequence[str] = ("*",),
+        *,
+        progress: Progress | None = None,
+    ) -> tuple[FileEntry, ...]:
+        """Download matching files next to nothing else, check each, then give it its name."""
+        there = self.find(package, version)
+        if there is None or there.deleted:
+            raise NotFound(f"{package} {version} is not in {self.name}")
+        entries = self.files(package, version)
+        check_tree(package, version, there.description, entries)
+        chosen = tuple(e for e in entries if any(fnmatchcase(e.path, p) for p in patterns))
+        if not chosen:
+            return ()
+        wanted = () if len(chosen) == len(entries) else chosen
+        with scratch(self._work) as folder:
+            root = folder / "package"
+            self._contents.download(package, version, root, wanted, progress=progress)
+            landing = Landing(dest, chosen)
+            for entry in chosen:
+                path = root / entry.path
+                if not path.is_file():
+                    raise Corrupt(f"{package} {version}: {entry.path} did not come down")
+                landing.receive(entry, read_blocks(path, entry.path))
+                path.unlink()
+        return chosen
+
+    def promote(self, package: str, version: str, view: str) -> None:
+        """Make a version part of a view, for good."""
+        self._promotion.promote(package, version, view)
+
+    def stop(self) -> None:
+        """End all runs of the tool at once; what became of them is settled later."""
+        self._tool.stop()

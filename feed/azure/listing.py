@@ -1,0 +1,205 @@
+"""Listing: complete, or an error.
+
+Two sides of the service know versions. The packages host lists by name, at once and live
+versions only; the feeds host needs the package's GUID, adds dates, views and deleted versions
+(which stay taken for ever), and may lag behind. A listing is both together: three requests for
+a package, however many versions it has; two once its GUID is known.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC
+from typing import Any
+
+from feed.azure.service import Service
+from feed.azure.wire import PackageAbsent
+from feed.description import parse_tree
+from feed.errors import Unavailable
+from feed.interface import Published
+
+PAGE = 1000
+"""The service cuts at this many packages without any mark."""
+
+_PROTOCOL = "upack"
+_RESTARTS = 5
+_DOUBTS = 10
+"""So many versions that only the slower side shows are asked for one by one."""
+
+
+class Listing:
+    """The packages and versions of one feed."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._feed = service.address.feed
+        self._project = service.address.project
+        self._lock = threading.Lock()
+        self._ids: dict[str, str] = {}
+
+    def packages(self) -> dict[str, str]:
+        """Every universal package by name, with its GUID."""
+        for _ in range(_RESTARTS):
+            found = self._all_pages()
+            if found is not None:
+                with self._lock:
+                    self._ids.update(found)
+                return found
+        raise Unavailable(
+            f"the packages of {self._service.address.name} change faster than they can be listed"
+        )
+
+    def versions(self, package: str, prefix: str = "") -> Iterator[Published]:
+        """Every version of exactly this package, deleted ones too."""
+        live = self._by_name(package)
+        known = {entry.version: entry for entry in self._by_id(package)}
+        for version, description in live.items():
+            if version not in known:
+                known[version] = _published(package, version, description)
+        doubtful = [v for v, entry in known.items() if v not in live and not entry.deleted]
+        if len(doubtful) <= _DOUBTS:
+            for version in doubtful:
+                # Published a moment ago, or deleted a moment ago.
+                known[version] = self.find(package, version) or replace(
+                    known[version], deleted=True
+                )
+        return iter([known[v] for v in sorted(known) if v.startswith(prefix)])
+
+    def find(self, package: str, version: str) -> Published | None:
+        """One version, from the side that knows it at once."""
+        try:
+            meta = self.metadata(package, version)
+        except PackageAbsent:
+            return self._deleted(package, version)
+        return _published(package, version, meta.description)
+
+    def metadata(self, package: str, version: str) -> Any:
+        """The registration of a live version: manifest id, size, description."""
+        return self._service.read(
+            # This intent is the tool's own; a plain read might count as a download.
+            lambda clients: clients.packaging.get_package_metadata(
+                self._feed, package, version, self._project, intent="FetchMetadataOnly"
+            )
+        )
+
+    def _deleted(self, package: str, version: str) -> Published | None:
+        try:
+            found = self._service.read(
+                lambda clients: clients.upack.get_package_version(
+                    self._feed, package, version, self._project, show_deleted=True
+                )
+            )
+        except PackageAbsent:
+            return None
+        gone = found.deleted_date or found.permanently_deleted_date
+        if gone is None:
+            raise Unavailable(
+                f"{package} {version} is there and not there: the feed contradicts itself"
+            )
+        return Published(package, version, None, "", deleted=True)
+
+    def _by_name(self, package: str) -> dict[str, str]:
+        try:
+            answer = self._service.read(
+                lambda clients: clients.packaging.get_package_versions_metadata(
+                    self._feed, package, self._project
+                )
+            )
+        except PackageAbsent:
+            return {}
+        if answer is None or answer.value is None:
+            raise Unavailable(f"the versions of {package} are answered without a list")
+        return {entry.version: entry.description or "" for entry in answer.value}
+
+    def _by_id(self, package: str) -> Iterator[Published]:
+        guid = self._guid(package)
+        if guid is None:
+            return
+        try:
+            found = self._service.read(
+                lambda clients: clients.feeds.get_package_versions(
+                    self._feed, guid, self._project, include_urls=False
+                )
+            )
+        except PackageAbsent:
+            with self._lock:
+                self._ids.pop(package, None)
+            return
+        for entry in found or ():
+            yield Published(
+                package,
+                entry.normalized_version or entry.version,
+                parse_tree(entry.description or ""),
+                entry.description or "",
+                published_at=entry.publish_date and entry.publish_date.astimezone(UTC),
+                views=tuple(view.name for view in entry.views or () if view.type != "implicit"),
+                deleted=bool(entry.is_deleted or entry.deleted_date),
+            )
+
+    def _guid(self, package: str) -> str | None:
+        """The package's GUID; None: the feeds host does not know it (yet)."""
+        with self._lock:
+            if package in self._ids:
+                return self._ids[package]
+        skip = 0
+        while page := self._page(skip, query=package):
+            for entry in page:
+                # The query finds parts of names, and other kinds of packages share them.
+                if _is_upack(entry) and entry.normalized_name == package:
+                    with self._lock:
+                        self._ids[package] = entry.id
+                    return str(entry.id)
+            skip += len(page)
+        return None
+
+    def _all_pages(self) -> dict[str, str] | None:
+        """All pages, or None where the feed changed in between.
+
+        Each page starts with the last entry of the one before: if it does not, something has
+        moved and entries may be missing. It ends at a page with nothing new, because a short
+        page alone proves nothing: the service may cut lower than we ask.
+        """
+        found: dict[str, str] = {}
+        last: str | None = None
+        skip = 0
+        while True:
+            page = self._page(skip)
+            if last is not None:
+                if not page or page[0].id != last:
+                    return None
+                page = page[1:]
+            if not page:
+                return found
+            for entry in page:
+                if _is_upack(entry):
+                    found[entry.normalized_name] = entry.id
+            last = page[-1].id
+            skip += len(page) if skip else len(page) - 1
+
+    def _page(self, skip: int, query: str | None = None) -> list[Any]:
+        page: list[Any] | None = self._service.read(
+            lambda clients: clients.feeds.get_packages(
+                self._feed,
+                self._project,
+                protocol_type=_PROTOCOL,
+                package_name_query=query,
+                include_urls=False,
+                include_deleted=True,
+                top=PAGE,
+                skip=skip or None,
+            )
+        )
+        if page is None:
+            raise Unavailable(f"the packages of {self._feed} are answered without a list")
+        return page
+
+
+def _published(package: str, version: str, description: str | None) -> Published:
+    text = description or ""
+    return Published(package, version, parse_tree(text), text)
+
+
+def _is_upack(entry: Any) -> bool:
+    return str(entry.protocol_type or "").lower() == _PROTOCOL

@@ -1,0 +1,122 @@
+"""What can be known before anything is built: all problems of the host, the feed and the plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from feed.azure.artifacttool import ArtifactTool
+from feed.azure.listing import Listing
+from feed.azure.service import Service
+from feed.azure.staging import scratch
+from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
+from feed.preflight import SHOWN
+from feed.rules import MAX_VERSIONS, package_problem, version_problem
+
+_WRITERS = ("contributor", "administrator")
+_WORST = (Unauthorized, Unavailable)
+"""Which class the one error gets, if any problem is of it; in this order."""
+
+
+class Preflight:
+    """Checks one feed."""
+
+    def __init__(self, service: Service, listing: Listing, tool: ArtifactTool, work: Path) -> None:
+        self._service = service
+        self._listing = listing
+        self._tool = tool
+        self._work = work
+
+    def check(self, plan: Sequence[tuple[str, str]]) -> None:
+        """Raise one error that names everything that is wrong."""
+        problems: list[FeedError] = [Rejected(text) for text in plan_problems(plan)]
+        reachable = _gather(problems, self._feed)
+        if reachable:
+            _gather(problems, lambda: self._headroom(plan))
+        _gather(problems, self._start_tool)
+        if not problems:
+            return
+        kind = next((k for k in _WORST if any(isinstance(p, k) for p in problems)), None)
+        lines = [str(problem) for problem in problems]
+        if len(lines) == 1:
+            raise problems[0]
+        more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+        name = self._service.address.name
+        text = "\n  ".join([f"{name}: {len(lines)} problems:", *lines[:SHOWN], *more])
+        raise (kind or type(problems[0]))(text)
+
+    def _feed(self) -> None:
+        address = self._service.address
+        found = self._service.read(
+            lambda clients: clients.feeds.get_feed(address.feed, address.project)
+        )
+        if found.is_read_only:
+            raise Rejected(f"{address.name} is read-only")
+        self._writable(found)
+
+    def _writable(self, feed: Any) -> None:
+        """The role is only refused where the service clearly says that we read and no more."""
+        if any(self._has_role(feed, role) for role in _WRITERS):
+            return
+        if self._has_role(feed, "reader"):
+            raise Unauthorized(
+                f"{self._service.credentials.identity} may read {self._service.address.name}, "
+                "but not publish to it",
+                hint="it needs the role Feed Publisher (Contributor)",
+            )
+
+    def _has_role(self, feed: Any, role: str) -> bool:
+        project = self._service.address.project
+        feeds = self._service.read(
+            lambda clients: clients.feeds.get_feeds(project, feed_role=role, include_urls=False)
+        )
+        return any(entry.id == feed.id for entry in feeds or ())
+
+    def _headroom(self, plan: Sequence[tuple[str, str]]) -> None:
+        wanted: dict[str, set[str]] = {}
+        for package, version in plan:
+            wanted.setdefault(package, set()).add(version)
+        if not wanted:
+            return
+        there = self._listing.packages()
+        full = []
+        for package in wanted.keys() & there.keys():
+            taken = {entry.version for entry in self._listing.versions(package)}
+            new = wanted[package] - taken
+            if new and len(taken) + len(new) > MAX_VERSIONS:
+                full.append(
+                    f"{package}: {len(new)} new versions do not fit, "
+                    f"{len(taken)} of {MAX_VERSIONS} are taken"
+                )
+        if full:
+            raise Rejected("; ".join(sorted(full)))
+
+    def _start_tool(self) -> None:
+        with scratch(self._work) as folder:
+            self._tool.check(folder)
+
+
+def plan_problems(plan: Sequence[tuple[str, str]]) -> list[str]:
+    """Bad names, bad versions and doubles; no feed is needed to see them."""
+    named = [(package, package_problem(package)) for package in dict.fromkeys(p for p, _ in plan)]
+    problems = [problem for _, problem in named if problem]
+    problems += [
+        f"{package} {problem}" for package, version in plan if (problem := version_problem(version))
+    ]
+    return problems + [
+        f"{package} {version}: planned {count} times"
+        for (package, version), count in Counter(plan).items()
+        if count > 1
+    ]
+
+
+def _gather(problems: list[FeedError], check: Callable[[], None]) -> bool:
+    """Run one check and keep what it finds."""
+    try:
+        check()
+    except FeedError as problem:
+        problems.append(problem)
+        return False
+    return True

@@ -1,0 +1,184 @@
+"""The official SDK, tamed: imported late, no disk cache, our timeouts, our retries, our eyes.
+
+What it does by itself and we switch off: a cache file shared by all programs of the user that
+parallel processes tear; silent retries for many seconds; following a redirect to a sign-in
+page; `.netrc` passwords in place of our token. Every reply passes `Watch` first.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from feed.azure.address import is_safe
+from feed.azure.wire import Reply
+from feed.errors import Unavailable
+
+if TYPE_CHECKING:
+    import requests
+
+FEEDS_AREA = "7ab4e64e-c4d8-4f50-ae73-5ef2e21642a5"
+UPACK_AREA = "d397749b-f115-4027-b6dd-77a65dd10d21"
+TOOLS_AREA = "3fda18ba-dff2-42e6-8d10-c521b23b85fc"
+TOOLS_LOCATION = "187ec90d-dd1e-4ec6-8c57-937d979261e5"
+_CACHE_VARIABLE = "AZURE_DEVOPS_CACHE_DIR"
+
+Watch = Callable[[Reply], None]
+"""Sees every reply before the SDK does, and raises what it stands for."""
+
+Sign = Callable[[], tuple[str, str]]
+"""User name and password of the next request."""
+
+_importing = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The SDK's clients for the hosts that the organization names."""
+
+    location: Any
+    feeds: Any
+    upack: Any
+    packaging: Any
+    tools: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """How a client of the SDK is set up."""
+
+    sign: Sign
+    watch: Watch
+    connect_timeout: float
+    read_timeout: float
+
+
+def connect(service: str, wiring: Wiring) -> Clients:
+    """Ask the organization for its hosts and make a client for each."""
+    names = load()
+    location = _client(names.LocationClient, service, wiring)
+    areas = {area.id.lower(): area.location_url for area in location.get_resource_areas() or ()}
+
+    def at(area: str) -> str:
+        url = areas.get(area)
+        if not url:
+            raise Unavailable(
+                f"{service} does not name its host for packages (area {area})",
+                hint="universal packages exist on Azure DevOps Services only",
+            )
+        if not is_safe(url):
+            raise Unavailable(f"{service} names a host that is not https: {url}")
+        return str(url)
+
+    return Clients(
+        location=location,
+        feeds=_client(names.FeedClient, at(FEEDS_AREA), wiring),
+        upack=_client(names.UPackApiClient, at(UPACK_AREA), wiring),
+        packaging=_client(names.UPackPackagingClient, at(UPACK_AREA), wiring),
+        # The public SDK has no class for the client tools; its base class can make the call.
+        tools=_client(names.Client, at(TOOLS_AREA), wiring),
+    )
+
+
+def load() -> SimpleNamespace:
+    """The classes and models we use; the first call costs a third of a second."""
+    with _importing:
+        _import_without_cache()
+    from azure.devops import exceptions
+    from azure.devops.client import Client
+    from azure.devops.v7_1.feed.feed_client import FeedClient
+    from azure.devops.v7_1.location.location_client import LocationClient
+    from azure.devops.v7_1.upack_api import models
+    from azure.devops.v7_1.upack_api.upack_api_client import UPackApiClient
+    from azure.devops.v7_1.upack_packaging.upack_packaging_client import UPackPackagingClient
+
+    return SimpleNamespace(
+        Client=Client,
+        FeedClient=FeedClient,
+        LocationClient=LocationClient,
+        UPackApiClient=UPackApiClient,
+        UPackPackagingClient=UPackPackagingClient,
+        JsonPatchOperation=models.JsonPatchOperation,
+        PackageVersionDetails=models.PackageVersionDetails,
+        ServiceError=exceptions.AzureDevOpsServiceError,
+    )
+
+
+def forget_locations() -> None:
+    """Drop what the SDK remembers of routes: a broken answer would stay for the process."""
+    client = load().Client
+    client._locations_cache.clear()
+
+
+def _import_without_cache() -> None:
+    """Import the SDK so that it neither reads nor leaves files.
+
+    Importing it makes its cache folder, in the user's home unless a variable says otherwise;
+    a throw-away folder serves for that moment, and the cache is kept in memory afterwards.
+    """
+    import sys
+
+    if "azure.devops.client" not in sys.modules:
+        before = os.environ.get(_CACHE_VARIABLE)
+        with tempfile.TemporaryDirectory(prefix="modelmill-sdk-") as folder:
+            os.environ[_CACHE_VARIABLE] = folder
+            try:
+                pass
+            finally:
+                if before is None:
+                    del os.environ[_CACHE_VARIABLE]
+                else:
+                    os.environ[_CACHE_VARIABLE] = before
+    import azure.devops.client as client_module
+
+    if not isinstance(client_module.OPTIONS_FILE_CACHE, defaultdict):
+        client_module.OPTIONS_FILE_CACHE = defaultdict(dict)
+
+
+class _Signer:
+    """The SDK asks this for the credentials of each request, so a new token is used at once."""
+
+    def __init__(self, sign: Sign) -> None:
+        self._sign = sign
+
+    def signed_session(self, session: requests.Session) -> requests.Session:
+        """Sign with `auth`, which a `.netrc` cannot override and no redirect carries along."""
+        session.auth = self._sign()
+        return session
+
+
+def _client(kind: Any, url: str, wiring: Wiring) -> Any:
+    client = kind(url, _Signer(wiring.sign))
+    config = client.config
+    config.connection.timeout = (wiring.connect_timeout, wiring.read_timeout)
+    config.redirect_policy.allow = False
+    policy = config.retry_policy.policy
+    # Changed in place: the session of this thread holds the same object already.
+    policy.total, policy.connect, policy.read = 0, 0, False
+    policy.status_forcelist = frozenset()
+    policy.respect_retry_after_header = False
+    config.hooks.append(_hook(wiring.watch))
+    return client
+
+
+def _hook(watch: Watch) -> Callable[..., None]:
+    def on_response(response: requests.Response, *_args: Any, **_kwargs: Any) -> None:
+        request = response.request
+        watch(
+            Reply(
+                method=request.method or "",
+                url=(request.url or "").partition("?")[0],
+                status=response.status_code,
+                headers=response.headers,
+                # Reading it all here shows a body that was cut short before anyone uses it.
+                body=response.content,
+            )
+        )
+
+    return on_response

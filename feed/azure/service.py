@@ -1,0 +1,151 @@
+"""One organization, seen through the SDK: safe calls are repeated, all errors are typed."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type
+
+from feed.azure import sdk
+from feed.azure.address import Address
+from feed.azure.credentials import RENEW, Credentials
+from feed.azure.options import Options
+from feed.azure.pace import Pace
+from feed.azure.secret import Secret, redact
+from feed.azure.wire import Reply, TokenRefused, judge
+from feed.errors import FeedError, Unauthorized, Unavailable
+
+T = TypeVar("T")
+Call = Callable[[sdk.Clients], T]
+
+_BROKEN = (AttributeError, KeyError, TypeError, ValueError)
+"""What the SDK raises where an answer has another shape than it expects."""
+
+
+class Service:
+    """The calls to an organization. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        address: Address,
+        credentials: Credentials,
+        options: Options,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.address = address
+        self.credentials = credentials
+        self._options = options
+        self._sleep = sleep
+        self._pace = Pace(longest=options.longest_wait, sleep=sleep)
+        self._connecting = threading.Lock()
+        self._clients: sdk.Clients | None = None
+        self._used = threading.local()
+
+    def read(self, call: Call[T]) -> T:
+        """Make a call that changes nothing, as often as is reasonable."""
+        return self.patiently(lambda: self.once(call))
+
+    def patiently(self, action: Callable[[], T]) -> T:
+        """Repeat what may safely be repeated while the service is only unavailable."""
+        attempts = Retrying(
+            retry=retry_if_exception_type(Unavailable),
+            stop=self._enough,
+            wait=self._pause,
+            sleep=self._sleep,
+            reraise=True,
+        )
+        return attempts(action)
+
+    def once(self, call: Call[T]) -> T:
+        """Make a call a single time; a refused token is renewed once, since it did nothing."""
+        try:
+            return self._try(call)
+        except TokenRefused:
+            self.credentials.renew(self._used.token)
+        try:
+            return self._try(call)
+        except TokenRefused as refused:
+            raise Unauthorized(
+                f"Azure DevOps does not accept {self.credentials.identity}: {refused.message}",
+                hint=RENEW,
+            ) from refused
+
+    def _try(self, call: Call[T]) -> T:
+        import requests
+        from msrest.exceptions import ClientException
+
+        self._pace.wait()
+        try:
+            return call(self._connected())
+        except FeedError:
+            raise
+        except (ClientException, requests.RequestException, OSError) as error:
+            raise Unavailable(self._explain(error)) from error
+        except _BROKEN as error:
+            sdk.forget_locations()
+            raise Unavailable(
+                f"an answer that is not understood: {self._explain(error)}"
+            ) from error
+
+    def _connected(self) -> sdk.Clients:
+        with self._connecting:
+            if self._clients is None:
+                wiring = sdk.Wiring(
+                    sign=self._sign,
+                    watch=self._watch,
+                    connect_timeout=self._options.connect_timeout,
+                    read_timeout=self._options.read_timeout,
+                )
+                self._clients = sdk.connect(self.address.service, wiring)
+            return self._clients
+
+    def _sign(self) -> tuple[str, str]:
+        self._used.token = self.credentials.token()
+        return "", self._used.token.reveal()
+
+    def _watch(self, reply: Reply) -> None:
+        if reply.retry_after and reply.status < 300:
+            self._pace.hold(reply.retry_after)
+        error = judge(reply)
+        if error is None:
+            return
+        error.args = (self._clean(error.message),)
+        error.message = error.args[0]
+        if isinstance(error, Unauthorized) and not isinstance(error, TokenRefused):
+            error.hint = f"{self.credentials.identity} needs the role Feed Publisher (Contributor)"
+        raise error
+
+    def _explain(self, error: BaseException) -> str:
+        """The innermost reason on one line: the SDK only says that an error occurred."""
+        inner: BaseException = error
+        while (cause := getattr(inner, "inner_exception", None)) and cause is not inner:
+            inner = cause
+        text = " ".join(str(inner).split())[:300]
+        return self._clean(f"{self.address.service}: {type(inner).__name__}: {text}")
+
+    def _clean(self, text: str) -> str:
+        token: Secret | None = getattr(self._used, "token", None)
+        return redact(text, [token] if token else [])
+
+    def _enough(self, state: RetryCallState) -> bool:
+        wanted = _retry_after(state)
+        return state.attempt_number >= self._options.attempts or (
+            wanted is not None and wanted > self._options.longest_wait
+        )
+
+    def _pause(self, state: RetryCallState) -> float:
+        wanted = _retry_after(state)
+        if wanted is not None:
+            return wanted
+        longest = min(2.0 ** (state.attempt_number - 1), self._options.longest_wait)
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
+
+
+def _retry_after(state: RetryCallState) -> float | None:
+    error = state.outcome.exception() if state.outcome else None
+    return error.retry_after if isinstance(error, Unavailable) else None

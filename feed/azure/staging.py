@@ -1,0 +1,96 @@
+"""The folder that a publish run of the tool is given: exactly the files to be sent, checked.
+
+The tool publishes whatever lies in a folder, and leaves out what it has rules against. So it is
+never pointed at a folder of somebody else's: the files are linked (or copied) into a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from feed.disk import hash_file, long_path, read_blocks, write_checked
+from feed.errors import Corrupt
+from feed.interface import LocalFile
+from feed.owner import abandoned, claim, remove
+
+_PREFIX = "run-"
+Stamp = tuple[int, int, int]
+
+
+@contextlib.contextmanager
+def scratch(work: Path) -> Iterator[Path]:
+    """A private folder below `work` that is gone afterwards; kill -9 leaves it to the next one."""
+    work.mkdir(parents=True, exist_ok=True)
+    for left in work.glob(f"{_PREFIX}*"):
+        if abandoned(left):
+            remove(left)
+    folder = long_path(work / f"{_PREFIX}{claim()}")
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
+class Stage:
+    """Files laid out for the tool."""
+
+    def __init__(self, root: Path, files: Sequence[LocalFile]) -> None:
+        self.root = root
+        self._files = files
+        self._stamps: dict[Path, Stamp] = {}
+
+    def fill(self) -> None:
+        """Link or copy every file, and check each byte against its digest on the way."""
+        self.root.mkdir()
+        for file in self._files:
+            target = self.root / file.entry.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if _link(file.source, target):
+                found = hash_file(target, file.entry.path)
+                if found != file.entry:
+                    raise Corrupt(
+                        f"{file.entry.path}: expected {file.entry.size} bytes, "
+                        f"sha256 {file.entry.sha256}; found {found.size}, sha256 {found.sha256}"
+                    )
+            else:
+                blocks = read_blocks(file.source, file.entry.path)
+                write_checked(blocks, file.entry, target, lambda _count: None)
+            self._stamps[target] = _stamp(target)
+
+    def check_untouched(self) -> None:
+        """Nobody may have written to the files while the tool read them."""
+        for path, stamp in self._stamps.items():
+            if _stamp(path) != stamp:
+                raise Corrupt(
+                    f"{path.relative_to(self.root).as_posix()} was changed while it was published",
+                    hint="the version must not be used; publish under a new stamp",
+                )
+
+
+def survey(root: Path) -> Iterator[tuple[str, Path]]:
+    """Every file below a folder by its relative POSIX path; links are not followed."""
+    for path in sorted(root.rglob("*")):
+        if not path.is_dir() or path.is_symlink():
+            yield path.relative_to(root).as_posix(), path
+
+
+def _link(source: Path, target: Path) -> bool:
+    if source.is_symlink():
+        return False
+    try:
+        os.link(source, target)
+    except FileNotFoundError as error:
+        raise Corrupt(f"{source} is missing") from error
+    except OSError:
+        # Another disk, or one without hard links.
+        return False
+    return True
+
+
+def _stamp(path: Path) -> Stamp:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ino

@@ -1,0 +1,197 @@
+"""Where ArtifactTool comes from: a folder the user names, or our own cache, filled once.
+
+    <cache>/tools/<platform>-<version>/         one version, complete: it got its name at the end
+    <cache>/tools/<platform>-<version>/.modelmill.json   what it holds, with digests
+    <cache>/tools/<platform>-newest.json        what the service offered last, and when
+    <cache>/tools/lock
+
+Versions are only added. One that is damaged is moved aside, because a process may run it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from feed.azure import sdk
+from feed.azure.archive import download, unpack
+from feed.azure.options import Options
+from feed.azure.platforms import EXECUTABLE, Platform, this_platform
+from feed.azure.service import Service
+from feed.azure.staging import survey
+from feed.disk import hash_file
+from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
+from feed.owner import abandoned, claim, remove
+
+RECORD = ".modelmill.json"
+FRESH = 24 * 3600.0
+"""Seconds for which the service is not asked again which version is the newest."""
+LOCK_WAIT = 900.0
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A version the service offers; the address is signed and must not be shown."""
+
+    version: str
+    uri: str
+
+    def __repr__(self) -> str:
+        return f"Release({self.version})"
+
+
+class Toolbox:
+    """Finds the executable, at most once for a process."""
+
+    def __init__(
+        self,
+        service: Service,
+        options: Options,
+        *,
+        platform: Platform | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._service = service
+        self._options = options
+        self._platform = platform or this_platform()
+        self._clock = clock
+        self._root = options.cache / "tools"
+        self._finding = threading.Lock()
+        self._found: Path | None = None
+
+    def executable(self) -> Path:
+        """The tool, ready to run."""
+        with self._finding:
+            if self._found is None:
+                folder = self._options.tool_folder
+                self._found = _given(folder) if folder else self._cached()
+            return self._found
+
+    def _cached(self) -> Path:
+        self._root.mkdir(parents=True, exist_ok=True)
+        pinned = self._options.tool_version
+        try:
+            with FileLock(self._root / "lock", timeout=LOCK_WAIT):
+                version = pinned or self._newest_known()
+                if version and self._complete(version):
+                    return self._folder(version) / EXECUTABLE
+                return self._fetch(version if pinned else None)
+        except Timeout as error:
+            raise Unavailable(f"another process holds {self._root / 'lock'}") from error
+
+    def _fetch(self, pinned: str | None) -> Path:
+        """Under the lock: look the release up and make it complete in the cache."""
+        for left in self._root.glob("new-*"):
+            if abandoned(left):
+                remove(left)
+        release = self._release(pinned)
+        if not self._complete(release.version):
+            self._install(release)
+        if pinned is None:
+            self._note_newest(release.version)
+        return self._folder(release.version) / EXECUTABLE
+
+    def _install(self, release: Release) -> None:
+        new = self._root / f"new-{claim()}"
+        new.mkdir()
+        try:
+            archive, content = new / "tool.zip", new / "content"
+            timeout = (self._options.connect_timeout, self._options.read_timeout)
+            self._service.patiently(lambda: download(release.uri, archive, timeout))
+            unpack(archive, content)
+            _write_json(content / RECORD, _inventory(content) | {"version": release.version})
+            final = self._folder(release.version)
+            if final.exists():
+                final.rename(self._root / f"damaged-{claim()}")
+            content.rename(final)
+        finally:
+            remove(new)
+
+    def _release(self, pinned: str | None) -> Release:
+        query = self._platform.query(pinned)
+
+        def lookup(clients: sdk.Clients) -> Any:
+            return clients.tools._send(
+                "GET",
+                sdk.TOOLS_LOCATION,
+                "5.0-preview",
+                route_values={"toolName": "ArtifactTool"},
+                query_parameters=query,
+            ).json()
+
+        try:
+            answer = self._service.read(lookup)
+            release = Release(str(answer["version"]), str(answer["uri"]))
+        except (Unavailable, Rejected) as error:
+            raise self._no_release(error) from error
+        if not _VERSION.fullmatch(release.version) or pinned not in {None, release.version}:
+            wanted = f" instead of {pinned}" if pinned else ""
+            raise Rejected(f"the service offers ArtifactTool {release.version!r}{wanted}")
+        return release
+
+    def _no_release(self, error: FeedError) -> FeedError:
+        if "No release could be found" not in error.message:
+            return error
+        return Unauthorized(
+            f"there is no ArtifactTool for {self._platform.label}: {error.message}",
+            hint="publish from x86-64 Linux, Windows or macOS, or name a folder that has the tool",
+        )
+
+    def _complete(self, version: str) -> bool:
+        """Whether every byte of a cached version is as it was unpacked."""
+        folder = self._folder(version)
+        try:
+            record = json.loads((folder / RECORD).read_text("utf-8"))
+            return bool(record["files"]) and record["files"] == _inventory(folder)["files"]
+        except (OSError, ValueError, KeyError, TypeError, FeedError):
+            return False
+
+    def _folder(self, version: str) -> Path:
+        if not _VERSION.fullmatch(version):
+            raise Rejected(f"{version!r} is no version of ArtifactTool")
+        return self._root / f"{self._platform.label}-{version}"
+
+    @property
+    def _newest(self) -> Path:
+        return self._root / f"{self._platform.label}-newest.json"
+
+    def _newest_known(self) -> str | None:
+        try:
+            note = json.loads(self._newest.read_text("utf-8"))
+            age = self._clock() - float(note["asked"])
+            return str(note["version"]) if 0 <= age < FRESH else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _note_newest(self, version: str) -> None:
+        _write_json(self._newest, {"version": version, "asked": self._clock()})
+
+
+def _given(folder: Path) -> Path:
+    executable = folder / EXECUTABLE
+    if not executable.is_file():
+        raise Rejected(
+            f"there is no {EXECUTABLE} in {folder}",
+            hint="MODELMILL_AZURE_TOOL or AZURE_DEVOPS_EXT_ARTIFACTTOOL_OVERRIDE_PATH names it",
+        )
+    return executable
+
+
+def _inventory(folder: Path) -> dict[str, Any]:
+    files = {name: hash_file(path, name).sha256 for name, path in survey(folder) if name != RECORD}
+    return {"files": files}
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    temp = path.with_name(f"new-{claim()}")
+    temp.write_text(json.dumps(value, indent=1) + "\n", "utf-8")
+    temp.replace(path)

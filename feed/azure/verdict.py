@@ -1,0 +1,130 @@
+"""What the end of a tool run means, from its exit code and from its words.
+
+The codes are few and most are not documented, so words decide where a code says nothing. A run
+that may have committed before it failed is `OutcomeUnknown`: the feed is asked then.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from feed.azure.child import End, Outcome
+from feed.azure.events import final_error
+from feed.azure.wire import FeedAbsent, PackageAbsent, TokenRefused
+from feed.errors import (
+    FeedError,
+    OutcomeUnknown,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+    VersionExists,
+)
+
+EXISTS, NO_FEED, BAD_VERSION = 17, 19, 20
+
+CRASH_HINT = (
+    "ArtifactTool cannot start on this machine: install the libraries of .NET it names "
+    "(libicu, libssl), or set DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1 where only ICU is missing"
+)
+_ADDRESS_HINT = "check organization, project and feed in the address"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Which run is judged."""
+
+    what: str
+    """`publish NAME VERSION` or the like."""
+    commits: bool
+    """Whether it changes the feed: then a broken end leaves a question."""
+    identity: str
+
+
+def judge_run(run: Run, outcome: Outcome) -> FeedError | None:
+    """The error a run ended with; None: it says that all went well."""
+    if outcome.end is not End.EXITED:
+        return _unknown(run, f"was {_WHY[outcome.end]}")
+    if outcome.code == 0:
+        return None
+    said = final_error(outcome.log)
+    text = f"{run.what}: ArtifactTool ended with code {outcome.code}"
+    text = f"{text}: {' '.join(said.split())[:400]}" if said else text
+    return _by_words(run, text, said) or _by_code(run, text, outcome)
+
+
+_WHY = {
+    End.STUCK: "stopped because no byte moved any more",
+    End.OVERDUE: "stopped at its time limit",
+    End.STOPPED: "stopped on request",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Words of the tool, and what they stand for; the first that are found decide."""
+
+    pattern: str
+    kind: type[FeedError]
+    hint: str = ""
+
+    def found_in(self, text: str) -> bool:
+        return re.search(self.pattern, text, re.IGNORECASE) is not None
+
+
+_CRASH = _Words(
+    r"valid ICU package|libssl|libcrypto|GLIBC|cannot execute|error while loading shared|"
+    r"No usable version of",
+    Unauthorized,
+    CRASH_HINT,
+)
+_WORDS = (
+    _Words(
+        r"has been deleted, and cannot be republished",
+        Rejected,
+        "a deleted version never comes back: use another stamp",
+    ),
+    _Words(
+        r"lacks permission|You need to have|\b403\b|Forbidden",
+        Unauthorized,
+        "{identity} needs the role {role}",
+    ),
+    _Words(r"TF400733|exceeding usage of resource", Unavailable),
+    _Words(r"TF400813|VS3006[34]|token.*expired|\b401\b|Unauthori[sz]ed", TokenRefused),
+    _Words(r"\b(429|50[0234])\b|temporarily unavailable", Unavailable),
+    _Words(
+        r"storage limit|billing|maximum number of versions",
+        Rejected,
+        "the organization or the package is full",
+    ),
+    _Words(r"feed with ID .* doesn't exist|project .* does not exist", FeedAbsent, _ADDRESS_HINT),
+    _Words(r"Can't find the package |Did not find any versions of ", PackageAbsent),
+    _Words(r"already (exists|contains|been published)", VersionExists),
+    _CRASH,
+)
+_BAD_NAME = _Words(r"\b(name|version)\b.*(invalid|not valid|too long|must )", Rejected)
+
+
+def _by_words(run: Run, text: str, said: str) -> FeedError | None:
+    rule = next((rule for rule in _WORDS if rule.found_in(said)), None)
+    if rule is None:
+        return None
+    role = "Feed Publisher (Contributor)" if run.commits else "Feed Reader"
+    return rule.kind(text, hint=rule.hint.format(identity=run.identity, role=role))
+
+
+def _by_code(run: Run, text: str, outcome: Outcome) -> FeedError:
+    if outcome.code == EXISTS:
+        return VersionExists(text)
+    if outcome.code == NO_FEED:
+        return FeedAbsent(text, hint=_ADDRESS_HINT)
+    if outcome.code == BAD_VERSION or _BAD_NAME.found_in(text):
+        return Rejected(text)
+    if any(_CRASH.found_in(line) for line in outcome.log):
+        return Unauthorized(text, hint=CRASH_HINT)
+    return _unknown(run, f"failed: {text}")
+
+
+def _unknown(run: Run, why: str) -> FeedError:
+    message = f"{run.what} {why}"
+    return OutcomeUnknown(message) if run.commits else Unavailable(message)
