@@ -16,6 +16,10 @@ from matrix.status import FailureClass
 from workers.errors import BuildFailed, Cancelled
 from workers.store import GcReport, Store
 
+LOW_WATER = 0.9
+"""Eviction goes a little further than it must, so that not every cell has to evict."""
+LOOKS = 256
+"""Others may use the store too: it is measured at least every so many reservations."""
 POLL = 0.2
 """Seconds between two looks at cancel while waiting for room."""
 
@@ -39,6 +43,9 @@ class DiskBudget:
         self._free = free or (lambda path: shutil.disk_usage(path).free)
         self._evicted = evicted
         self._reserved = 0
+        self._measured: int | None = None
+        self._added_before = 0
+        self._looks = 0
         self._changed = threading.Condition()
 
     @property
@@ -71,34 +78,45 @@ class DiskBudget:
 
     def trim(self) -> GcReport | None:
         """Evict what is over the budget now that nothing more is coming; None: nothing was."""
-        if not self.limit or self._store.usage().size <= self.limit:
+        if not self.limit or self._held(afresh=True) <= self.limit:
             return None
         return self._evict(self.limit)
 
     def _lacks(self, size: int) -> str | None:
         """Why `size` bytes more do not fit, after having made room where possible."""
         if self.limit:
-            held = self._store.usage().size
             room = self.limit - self._reserved - size
-            if held > max(room, 0):
-                held = self._evict(max(room, 0)).kept
+            held = self._held()
             if held > room:
+                held = self._held(afresh=True)
+            if held > room:
+                held = self._evict(int(max(room, 0) * LOW_WATER)).kept
+            if held > max(room, 0) or room < 0:
                 return (
                     f"needs {_gb(size)}, but of the disk budget of {_gb(self.limit)} "
                     f"{_gb(held)} are in use and {_gb(self._reserved)} reserved"
                 )
         wanted = size + self._reserved + self._keep_free
         if self._free(self._store.root) < wanted:
-            held = self._store.usage().size
             lacking = wanted - self._free(self._store.root)
-            self._evict(max(held - lacking, 0))
+            self._evict(max(self._held(afresh=True) - lacking, 0))
             left = self._free(self._store.root)
             if left < wanted:
                 return f"needs {_gb(size)}, but the volume of the store has {_gb(left)} free"
         return None
 
+    def _held(self, *, afresh: bool = False) -> int:
+        """Bytes in the store: measured now and then, in between what this process has added."""
+        added = self._store.taken_in - self._added_before
+        self._looks += 1
+        if afresh or self._measured is None or self._looks % LOOKS == 0:
+            self._added_before, added = self._store.taken_in, 0
+            self._measured = self._store.size()
+        return self._measured + added
+
     def _evict(self, budget: int) -> GcReport:
         report = self._store.gc(budget)
+        self._measured, self._added_before = report.kept, self._store.taken_in
         if report.evicted:
             self._evicted(report)
         return report

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from matrix.digest import FileEntry, value_digest
 from matrix.model import Cell, PlannedModel
@@ -74,6 +75,7 @@ class Builder:
         sweep_dead(work_root)
         self._scratch = Scratch(work_root)
         self._plans: dict[str, BuildPlan] = {}
+        self._planned_model: Mapping[str, Any] = {}
         self._tools: dict[str, str] | None = None
 
     def build(
@@ -274,7 +276,10 @@ class Builder:
         return request_for(cell, remote_code=options.remote_code, pickle=options.pickle)
 
     def _plan(self, request: Request, context: Context) -> BuildPlan:
-        """The engine's plan, asked for once per distinct request."""
+        """The engine's plan, asked for once per distinct request (of the model at hand)."""
+        if request.model != self._planned_model:
+            self._planned_model = request.model
+            self._plans.clear()
         key = value_digest(codec.request_to_json(request))
         if key not in self._plans:
             plan = self.host.plan(request, log=context.log, cancel=context.cancel)

@@ -111,9 +111,9 @@ class Runner:
         out.mkdir()
         inputs = {}
         for name, files in task.inputs.items():
-            inputs[name] = folder / "in" / name
-            inputs[name].mkdir(parents=True)
-            self.store.materialize(files, inputs[name])
+            inputs[name] = folder / f"in-{name}"
+            inputs[name].mkdir()
+            self.store.materialize(files, inputs[name], alone=True)
         source = self.request.model["source"]
         if SOURCE in task.spec.inputs and source["kind"] == "folder":
             inputs[SOURCE] = Path(source["ref"])

@@ -72,11 +72,14 @@ class Actions:
             os.utime(self.path(key))
 
     def write(self, action: Action) -> None:
-        """Record a run; its bytes must be in place."""
+        """Record a run; its bytes must be in place.
+
+        Not synced: a power cut may cost the record, and one that it leaves half is no record.
+        """
         path = self.path(action.key)
         path.parent.mkdir(exist_ok=True)
         value = {"schema": SCHEMA, **asdict(action)}
-        write_whole(path, json.dumps(value, sort_keys=True).encode(), sync=True)
+        write_whole(path, json.dumps(value, sort_keys=True).encode())
 
     def remove(self, key: str) -> None:
         """Forget a run."""

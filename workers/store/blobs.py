@@ -6,14 +6,13 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob
 from workers.scratch import remove_tree
-from workers.store.folder import sync_folder
 from workers.store.links import place
 
 CHUNK = 1 << 20
@@ -53,18 +52,18 @@ class Blobs:
         except OSError:
             return False
 
-    def read_in(self, folder: Path, spare: Path) -> list[Hashed]:
+    def read_in(self, folder: Path, spare: Callable[[], Path]) -> list[Hashed]:
         """Hash every file below `folder`, synced and ready to be moved in.
 
-        A file with other links to it is somebody else's too: it is copied into `spare` while it
-        is hashed. So is one on another volume, which could not be moved.
+        A file with other links to it is somebody else's too: it is copied into `spare()` while
+        it is hashed. So is one on another volume, which could not be moved.
         """
         device = self._root.stat().st_dev
         hashed = []
         for number, path in enumerate(_files_below(folder)):
             status = path.stat()
             shared = status.st_nlink > 1 or status.st_dev != device
-            copy = spare / str(number) if shared else None
+            copy = spare() / str(number) if shared else None
             sha256, size = hash_file(path, copy)
             if copy is None:
                 _sync(path)
@@ -83,14 +82,13 @@ class Blobs:
             self.put_aside(hashed.entry.sha256)
         hashed.path.chmod(READ_ONLY)
         hashed.path.replace(target)
-        sync_folder(target.parent)
         self._remember(hashed.entry.sha256, target.stat())
         return hashed.entry.size
 
-    def give_out(self, entry: FileEntry, dest: Path) -> None:
+    def give_out(self, entry: FileEntry, dest: Path, *, alone: bool = False) -> None:
         """Link or copy a blob to `dest`, checked. Raises `CorruptBlob`."""
         self.check(entry)
-        place(self.path(entry.sha256), dest)
+        place(self.path(entry.sha256), dest, alone=alone)
 
     def check(self, entry: FileEntry, *, afresh: bool = False) -> None:
         """Hash a blob unless this process has done so since it was last touched.

@@ -68,14 +68,3 @@ def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder last, where the system lets a folder be synced (not Windows)."""
-    if os.name == "nt":
-        return
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -11,9 +11,21 @@ FICLONE = 0x40049409
 """Linux: share the blocks of a file (btrfs, XFS)."""
 
 
-def place(source: Path, dest: Path) -> None:
-    """Hard link, else reflink, else copy. Too many links or another volume end in a copy."""
+NEVER_EXTERNAL = (".onnx", ".npz")
+"""Large files that nothing reads as the external data of a model."""
+SMALL = 1 << 20
+
+
+def place(source: Path, dest: Path, *, alone: bool = False) -> None:
+    """Hard link, else reflink, else copy. Too many links or another volume end in a copy.
+
+    `alone`: for a folder that tools will open. ONNX refuses external data with a second hard link
+    (it takes that for an attack), so whatever may be such a file gets an inode of its own.
+    """
     dest.parent.mkdir(parents=True, exist_ok=True)
+    if alone and (source.stat().st_size < SMALL or dest.suffix not in NEVER_EXTERNAL):
+        _copy(source, dest)
+        return
     try:
         os.link(source, dest)
     except FileExistsError:
@@ -21,8 +33,12 @@ def place(source: Path, dest: Path) -> None:
     except OSError:
         if not source.exists():
             raise
-        if not _reflink(source, dest):
-            shutil.copyfile(source, dest)
+        _copy(source, dest)
+
+
+def _copy(source: Path, dest: Path) -> None:
+    if source.stat().st_size < SMALL or not _reflink(source, dest):
+        shutil.copyfile(source, dest)
 
 
 def _reflink(source: Path, dest: Path) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,6 +41,8 @@ class Store:
         sweep_dead(root / "tmp")
         self.scratch = Scratch(root / "tmp")
         """Working folders on the store's volume, so that outputs can be moved in."""
+        self.taken_in = 0
+        """New bytes that came in through this object."""
         self.notes = Notes(root / "notes")
         self._quarantine = root / "quarantine"
         self._blobs = Blobs(root / "blobs", self._quarantine)
@@ -61,26 +63,25 @@ class Store:
 
         `action.files` is filled in here. A file that cannot be read is an error: no record.
         """
-        with self.scratch.borrow("ingest") as spare:
-            hashed = self._blobs.read_in(folder, spare)
+        with ExitStack() as stack:
+            hashed = self._blobs.read_in(
+                folder, lambda: stack.enter_context(self.scratch.borrow("ingest"))
+            )
             record = replace(action, files=tuple(file.entry for file in hashed))
             with self._locks.gate():
                 for file in hashed:
-                    self._blobs.move_in(file)
+                    self.taken_in += self._blobs.move_in(file)
                 self._actions.write(record)
         return record
 
-    def materialize(
-        self, files: Iterable[FileEntry], dest: Path, *, names: Mapping[str, str] | None = None
-    ) -> None:
-        """Place files below `dest` (`names`: under another path), every blob checked.
+    def materialize(self, files: Iterable[FileEntry], dest: Path, *, alone: bool = False) -> None:
+        """Place files below `dest`, every blob checked; `alone` as in `links.place`.
 
         Raises `CorruptBlob` after the blob has been put aside and what names it dropped.
         """
         for file in files:
-            path = names.get(file.path, file.path) if names else file.path
             try:
-                self._blobs.give_out(file, dest / path)
+                self._blobs.give_out(file, dest / file.path, alone=alone)
             except CorruptBlob:
                 self.drop_blob(file.sha256)
                 raise
@@ -135,6 +136,10 @@ class Store:
         self._blobs.clear_quarantine()
         remove_tree(self.root / "notes")
         return report
+
+    def size(self) -> int:
+        """Bytes of all blobs; looks at every one of them."""
+        return sum(size for _sha, size in self._blobs.all())
 
     def usage(self) -> Usage:
         """Counts and bytes."""
