@@ -17,11 +17,7 @@ COMMANDS = (
     "resume",
     "retry",
     "status",
-    "explain",
-    "feed",
     "store",
-    "engine",
-    "doctor",
 )
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from flows.stop import Stop
-from state.leases import Lease
 from state.ledger import State
+from state.records import Lease
 
 LEASE_SECONDS = 60.0
 

@@ -6,27 +6,30 @@ another model can be built while this one's last packages are still on their way
 
 from __future__ import annotations
 
-import queue
-import shutil
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+import threading
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
-from feed.errors import Conflict, Corrupt, FeedError, Unauthorized
-from feed.interface import LocalFile
-from flows.exports import export_id
+from feed.publisher import Publisher
+from flows.building import Workpiece, build
 from flows.leasing import Held
-from flows.retrying import retrying
-from flows.shop import Bench, Shop
-from matrix.model import Cell, PlannedModel
-from matrix.status import FailureClass, Status
+from flows.publishing import publish_parcel
+from flows.shop import Bench, Parcel, Shop
+from matrix.model import PlannedModel
 from state.errors import LeaseLost
-from state.records import Facts
-from workers.builder import Built
-from workers.errors import BuildFailed, Cancelled
 
 MOST_UNPUBLISHED = 2
 """Built packages that may wait for the feed before the building waits too: they take disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResult:
+    """How a model fared under one lease."""
+
+    total: int
+    failed: int
+    done: bool
+    """Nothing is left to do for it in this sweep."""
 
 
 @dataclass(slots=True)
@@ -41,3 +44,71 @@ class Turn:
         bench, self.bench = self.bench, None
         if bench is not None:
             self.shop.benches.put(bench)
+
+
+@dataclass(slots=True)
+class ModelRun:
+    """The work on one model under one lease."""
+
+    shop: Shop
+    held: Held
+    model: PlannedModel
+    turn: Turn
+    _sent: dict[Workpiece, Future[bool]] = field(default_factory=dict)
+    _room: threading.Semaphore = field(
+        default_factory=lambda: threading.Semaphore(MOST_UNPUBLISHED)
+    )
+
+    def run(self) -> ModelResult:
+        """Build and publish what is open; build again, once, what had gone bad locally."""
+        pieces = list(Workpiece.all_of(self.shop.plan, self.model))
+        try:
+            bad = self._pass(pieces, again=False)
+            if bad and not self.held.gone.is_set():
+                self.turn.bench = self.shop.benches.get()
+                self._pass(bad, again=True)
+        except LeaseLost:
+            self.held.gone.set()
+        return self._result(pieces)
+
+    def _pass(self, pieces: list[Workpiece], *, again: bool) -> list[Workpiece]:
+        """Build and publish; returns the pieces whose bytes were bad."""
+        self._sent.clear()
+        try:
+            self._build(pieces, again=again)
+        finally:
+            self.turn.end()
+            wait(self._sent.values())
+        return [piece for piece, sent in self._sent.items() if not sent.result()]
+
+    def _build(self, pieces: list[Workpiece], *, again: bool) -> None:
+        bench = self.turn.bench
+        assert bench is not None
+        still_open = self._open()
+        for piece in pieces:
+            if self.held.gone.is_set():
+                return
+            if piece.id not in still_open:
+                continue
+            parcel = build(self.shop, self.held, bench, piece, again=again)
+            if parcel is not None and self.shop.publisher is not None:
+                self._send(piece, self.shop.publisher, parcel)
+
+    def _send(self, piece: Workpiece, publisher: Publisher, parcel: Parcel) -> None:
+        while not self._room.acquire(timeout=0.2):
+            if self.held.gone.is_set():
+                return
+        sent = self.shop.lane.submit(publish_parcel, self.shop, publisher, self.held, parcel)
+        sent.add_done_callback(lambda _sent: self._room.release())
+        self._sent[piece] = sent
+
+    def _open(self) -> frozenset[str]:
+        outcomes = self.shop.state.outcomes(self.shop.sweep_id, model=self.model.name)
+        return frozenset(one.cell for one in outcomes if self.shop.is_open(one.status))
+
+    def _result(self, pieces: list[Workpiece]) -> ModelResult:
+        outcomes = list(self.shop.state.outcomes(self.shop.sweep_id, model=self.model.name))
+        wanted = {piece.id for piece in pieces}
+        left = any(one.cell in wanted and self.shop.is_open(one.status) for one in outcomes)
+        failed = sum(one.status.failed for one in outcomes)
+        return ModelResult(len(outcomes), failed, done=not left)

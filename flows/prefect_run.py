@@ -14,7 +14,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -41,33 +42,28 @@ from prefect.settings import (
 )
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
+from flows.local import Workshop
+from flows.model_run import ModelResult
 from flows.names import artifact_key
+from flows.slot import run_slots
 from flows.stop import Stop
+from flows.tally import Tally
+from state.owner import started
+from state.records import Outcome
 
 FLOW_NAME = "modelmill-sweep"
 _RECORDER_LIMIT = 30.0
+_BAR_INTERVAL = 5.0
+_MOST_ROWS = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class ModelResult:
-    """How a model fared, for its task run."""
-
-    failed: int
-    total: int
-    cancelled: bool = False
-
-    def state(self) -> State[Any]:
-        """As Prefect says it; returned, not raised: a raised failure prints a traceback."""
-        if self.cancelled:
-            return Cancelled(message="stopped; a resume takes it up")
-        if self.failed:
-            return Failed(message=f"{self.failed} of {self.total} cells failed")
-        return Completed(message=f"{self.total} cells")
-
-
-Work = Callable[[], ModelResult]
-RunModel = Callable[[str, int, Work], None]
-"""Called with the model's name, the attempt and the work: shows the work while it runs."""
+def _state_of(result: ModelResult, stop: Stop) -> State[Any]:
+    """Returned by the task, not raised: a raised failure prints a traceback."""
+    if stop and not result.done:
+        return Cancelled(message="stopped; a resume takes it up")
+    if result.failed:
+        return Failed(message=f"{result.failed} of {result.total} failed")
+    return Completed(message=f"{result.total} done")
 
 
 @dataclass(slots=True)
@@ -75,10 +71,32 @@ class Board:
     """The artifacts of the run: a progress bar while it goes, a table when it is over."""
 
     stamp: str
+    tally: Tally
     _progress: UUID | None = field(default=None)
 
-    def progress(self, percent: float, text: str) -> None:
-        """Create or move the bar."""
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Move the bar from a thread of its own while the block runs."""
+        over = threading.Event()
+
+        def move() -> None:
+            while not over.wait(_BAR_INTERVAL):
+                self._move()
+
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(move,))
+        self._move()
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            self._move()
+
+    def _move(self) -> None:
+        tally = self.tally
+        percent = 100.0 * tally.ended / tally.total if tally.total else 100.0
+        text = f"{tally.ended} of {tally.total} cells, {tally.failed} failed"
         if self._progress is None:
             self._progress = create_progress_artifact(  # type: ignore[assignment]
                 progress=percent, key=artifact_key(self.stamp, "progress"), description=text
@@ -86,28 +104,37 @@ class Board:
         else:
             update_progress_artifact(self._progress, progress=percent, description=text)
 
-    def table(self, rows: Sequence[dict[str, Any]], text: str) -> None:
-        """The outcomes."""
+    def outcomes(self, rows: Iterator[Outcome]) -> None:
+        """The table; failures come first and say why."""
+        table = [
+            {
+                "cell": one.cell,
+                "status": str(one.status),
+                "version": one.version,
+                "class": str(one.failure or ""),
+                "message": (one.message or "")[:200],
+            }
+            for one in sorted(rows, key=lambda one: (not one.status.failed, one.cell))
+        ]
         create_table_artifact(
-            table=list(rows), key=artifact_key(self.stamp, "outcomes"), description=text
+            table=table[:_MOST_ROWS],
+            key=artifact_key(self.stamp, "outcomes"),
+            description=f"{len(table)} cells and exports of sweep {self.stamp}",
         )
 
 
-Body = Callable[[RunModel, Board], None]
-
-
-def run_flow(url: str, stamp: str, run_tags: Sequence[str], body: Body, stop: Stop) -> None:
-    """Run `body` as a flow run on the server at `url`; returns when it has ended."""
+def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -> None:
+    """Run the slots as a flow run on the server at `url`; returns when it has ended."""
     _quiet()
     failure: list[BaseException] = []
 
     @task(persist_result=False, cache_policy=NO_CACHE, task_run_name="{model}#{attempt}")
     def build_model(model: str, attempt: int) -> State[Any]:  # noqa: ARG001 - names the run
-        return pending[model]().state()
+        return _state_of(pending[model](), stop)
 
-    pending: dict[str, Work] = {}
+    pending: dict[str, Callable[[], ModelResult]] = {}
 
-    def run_model(model: str, attempt: int, work: Work) -> None:
+    def run_model(model: str, attempt: int, work: Callable[[], ModelResult]) -> None:
         pending[model] = work
         # Every tag of a task is a concurrency limit to be asked for over the API: 0.3 s a model.
         with TagsContext(current_tags=set()):
@@ -117,7 +144,10 @@ def run_flow(url: str, stamp: str, run_tags: Sequence[str], body: Body, stop: St
     @flow(name=FLOW_NAME, flow_run_name=f"{stamp}", persist_result=False)
     def sweep() -> State[Any]:
         try:
-            body(run_model, Board(stamp))
+            board = Board(stamp, tally)
+            with board.kept():
+                run_slots(opened.shop, opened.benches, run_model)
+            board.outcomes(opened.shop.state.outcomes(opened.shop.sweep_id))
         except BaseException as error:  # noqa: BLE001 - handed to the caller, who raises it
             failure.append(error)
             return Failed(message=f"{type(error).__name__}: {error}"[:500])
@@ -126,7 +156,7 @@ def run_flow(url: str, stamp: str, run_tags: Sequence[str], body: Body, stop: St
         return Completed()
 
     def target() -> None:
-        with tags(f"stamp:{stamp}", f"pid:{os.getpid()}", *run_tags):
+        with tags(f"stamp:{stamp}", _process_tag()):
             sweep(return_state=True)
 
     with temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
@@ -169,7 +199,7 @@ def _task_counts(client: SyncPrefectClient) -> tuple[int, int]:
     return count({}), count(running)
 
 
-def bury_dead_runs(url: str, alive: Callable[[int], bool]) -> int:
+def bury_dead_runs(url: str) -> int:
     """Mark runs of killed sweeps Crashed: the server would show them running for ever."""
     buried = 0
     with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
@@ -181,12 +211,18 @@ def bury_dead_runs(url: str, alive: Callable[[int], bool]) -> int:
             limit=50,
         )
         for run in runs:
-            pids = [
-                int(tag[4:]) for tag in run.tags if tag.startswith("pid:") and tag[4:].isdigit()
-            ]
-            if pids and not alive(pids[0]):
-                client.set_flow_run_state(
-                    run.id, Crashed(message="its process is gone"), force=True
-                )
+            if any(_is_dead(tag) for tag in run.tags):
+                state: State[Any] = Crashed(message="its process is gone")
+                client.set_flow_run_state(run.id, state, force=True)
                 buried += 1
     return buried
+
+
+def _process_tag() -> str:
+    return f"process:{os.getpid()}:{started(os.getpid())}"
+
+
+def _is_dead(tag: str) -> bool:
+    kind, _, process = tag.partition(":")
+    pid, _, when = process.partition(":")
+    return kind == "process" and pid.isdigit() and started(int(pid)) != when

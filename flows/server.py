@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -59,19 +60,19 @@ class Server:
         """Whether we started it."""
         return self._process is not None
 
-    def wait(self) -> None:
-        """Until it answers; a dead or silent server is an error that names its log."""
+    def wait(self, cancel: threading.Event) -> None:
+        """Until it answers or `cancel`; a dead or silent server is an error that names its log."""
         if self._process is None:
             return
         deadline = time.monotonic() + START_LIMIT
         try:
-            while not _healthy(self.url):
+            while not cancel.is_set() and not _healthy(self.url):
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     self.stop()
                     raise ServerFailed(
                         "the embedded Prefect server did not start", hint=f"its log: {self.log}"
                     )
-                time.sleep(0.05)
+                cancel.wait(0.05)
         finally:
             self._release()
 

@@ -13,24 +13,44 @@ from feed.publisher import Publisher
 from flows.leasing import LeaseKeeper
 from flows.stop import Stop
 from matrix.model import Plan, PlannedModel
+from matrix.status import Status
 from state.ledger import State
-from state.records import Owner
-from workers.builder import Builder
+from state.owner import Owner
+from workers.builder import Builder, Built
+from workers.verify import Verifier
 
 
 @dataclass(slots=True, eq=False)
 class Bench:
-    """A worker slot: a builder with its warm engine host, and the name it goes by."""
+    """A worker slot: a builder with its warm engine host, its verifier, and its name."""
 
     owner: Owner
     builder: Builder
+    verifier: Verifier
+
+    def close(self) -> None:
+        """End the host processes and remove what was not published."""
+        self.verifier.close()
+        self.builder.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A built package on its way to the feed."""
+
+    cell: str
+    package: str
+    version: str
+    built: Built
+    timeout: float
+    again: bool
+    """Built a second time, because the first one's bytes had gone bad."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What the settings say about how cells are treated."""
 
-    publish: bool = True
     if_changed: bool = False
     keep_local: Path | None = None
     tries: int = 4
@@ -47,12 +67,23 @@ class Shop:
     stop: Stop
     rules: Rules
     logs: Path
-    benches: queue.Queue[Bench]
+    kept: Path
+    """Where packages go that are not published and not to be lost: conflicts."""
     lane: ThreadPoolExecutor
     publisher: Publisher | None = None
+    """None: this sweep does not publish."""
     newest: Mapping[str, Published] = field(default_factory=dict)
-    """For each cell its newest version of other stamps; only filled with `--if-changed`."""
+    """For each cell its newest version of any stamp; only filled with `--if-changed`."""
+    among: frozenset[str] | None = None
+    """The models to lease, where the sweep has more than this run selected."""
+    benches: queue.Queue[Bench] = field(default_factory=queue.Queue)
     models: Mapping[str, PlannedModel] = field(init=False)
 
     def __post_init__(self) -> None:
         self.models = {model.name: model for model in self.plan.models}
+
+    def is_open(self, status: Status) -> bool:
+        """Whether there is something to do for a cell of this status."""
+        if status is Status.VERIFIED:
+            return self.publisher is not None
+        return status.open

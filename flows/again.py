@@ -1,0 +1,39 @@
+"""Running a recorded sweep again: resume and retry."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from flows.lookup import find_sweep
+from flows.memory import recall
+from flows.planning import plan_of
+from flows.run import Run
+from flows.settings import Settings
+from flows.workspace import Workspace
+from matrix.errors import Exit, NothingSelected
+from matrix.status import FailureClass
+
+
+def go_again(
+    settings: Settings,
+    stamp: str | None,
+    *,
+    retry: tuple[FailureClass, ...] | None = None,
+    as_json: bool = False,
+) -> Exit:
+    """Resume a sweep; with `retry`, first plan its failed cells of these classes again.
+
+    No classes: all of them. `--only` narrows a retry to some cells; the run itself goes over
+    everything that is open.
+    """
+    only = settings["only"]
+    with Workspace(settings).open_state(must_exist=True) as state:
+        info = find_sweep(state, stamp)
+        recalled, catalog = recall(settings, info.stamp, info.settings)
+        plan = plan_of(recalled, catalog, date.today())  # noqa: DTZ011 - the user's date
+        if retry is not None and not state.retry(info.id, retry, only):
+            raise NothingSelected(
+                f"no failed cell of sweep {info.stamp} matches",
+                hint=f"see modelmill status {info.stamp} --failed",
+            )
+    return Run(plan, recalled, info.settings, as_json=as_json).go()

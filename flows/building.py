@@ -1,0 +1,157 @@
+"""Build one cell (or export) on a bench, verify it, and tell the state."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential_jitter
+
+from flows.exports import EXPORT, export_id
+from flows.leasing import Held
+from flows.recording import evidence_of, record, record_failure, stage_rows
+from flows.shop import Bench, Parcel, Shop
+from matrix.model import Cell, Plan, PlannedModel
+from matrix.status import Status
+from state.records import Facts
+from workers.builder import Built
+from workers.errors import BuildFailed, Cancelled
+from workers.verify import VerifyFailed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workpiece:
+    """What a model's run goes through: its export, then its cells. `cell` None: the export."""
+
+    id: str
+    model: PlannedModel
+    cell: Cell | None
+    package: str
+    version: str
+
+    @classmethod
+    def all_of(cls, plan: Plan, model: PlannedModel) -> Iterator[Workpiece]:
+        """In the order of work: what the others are made of comes first."""
+        if not plan.self_contained:
+            yield cls(export_id(model), model, None, model.export_package, model.export_version)
+        for cell in model.cells:
+            yield cls(cell.id, model, cell, cell.package, cell.version)
+
+    @property
+    def target(self) -> str:
+        """The target's label."""
+        return self.cell.target.label if self.cell else EXPORT
+
+    @property
+    def exported_as(self) -> Cell:
+        """The cell whose settings an export is made with: the first that is built at all."""
+        return next((cell for cell in self.model.cells if not cell.skip), self.model.cells[0])
+
+    @property
+    def publish_timeout(self) -> float:
+        """The limit for publishing it."""
+        return (self.cell or self.exported_as).publish_timeout
+
+
+def build(shop: Shop, held: Held, bench: Bench, piece: Workpiece, *, again: bool) -> Parcel | None:
+    """Build and verify; None when there is nothing to publish. A failure costs this piece only."""
+    log = shop.logs / shop.plan.stamp / f"{log_name(piece.id)}.log"
+    if piece.cell is not None and _unchanged(shop, held, bench, piece.cell):
+        return None
+    record(shop, held, piece.id, Status.BUILDING)
+    try:
+        built = _retrying(shop, held)(lambda: _build(bench, held, piece, log))
+        verified = _verify(shop, held, bench, piece, built, log)
+    except Cancelled:
+        return None
+    except BuildFailed as error:
+        if held.gone.is_set():
+            return None
+        record_failure(shop, held, piece.id, error, log)
+        return None
+    if verified is None:
+        return None
+    return Parcel(piece.id, piece.package, piece.version, verified, piece.publish_timeout, again)
+
+
+def _build(bench: Bench, held: Held, piece: Workpiece, log: Path) -> Built:
+    attempt = held.lease.attempt
+    if piece.cell is None:
+        return bench.builder.export_package(
+            piece.model, piece.exported_as, cancel=held.gone, log=log
+        )
+    return bench.builder.build(piece.cell, cancel=held.gone, log=log, attempt=attempt)
+
+
+def _verify(
+    shop: Shop, held: Held, bench: Bench, piece: Workpiece, built: Built, log: Path
+) -> Built | None:
+    facts = Facts(tree=built.tree, bytes=built.bytes, seconds=round(built.seconds, 3))
+    rows = stage_rows(piece.id, piece.target, built.stages)
+    record(shop, held, piece.id, Status.BUILT, facts, rows)
+    if _same_as_newest(shop, held, piece.id, built.tree):
+        built.release()
+        return None
+    if piece.cell is None:
+        # What an export is worth shows in the cells that are made of it and verified.
+        record(shop, held, piece.id, Status.VERIFIED)
+        return built
+    record(shop, held, piece.id, Status.VERIFYING)
+    try:
+        proven = bench.verifier.verify(built, timeout=piece.cell.timeout, cancel=held.gone, log=log)
+    except VerifyFailed as error:
+        kept = error.built.move_to(shop.kept / piece.package / piece.version)
+        record_failure(shop, held, piece.id, error, log, evidence_of(error.built, kept))
+        return None
+    except BaseException:
+        built.release()
+        raise
+    record(shop, held, piece.id, Status.VERIFIED, Facts(evidence=evidence_of(proven)))
+    return proven
+
+
+def _unchanged(shop: Shop, held: Held, bench: Bench, cell: Cell) -> bool:
+    """With `--if-changed`: whether the newest version has what a build would only make again."""
+    if cell.id not in shop.newest:
+        return False
+    try:
+        tree = bench.builder.predict(cell, cancel=held.gone)
+    except (BuildFailed, Cancelled):
+        return False  # the build itself will say what is wrong
+    return tree is not None and _same_as_newest(shop, held, cell.id, tree)
+
+
+def _same_as_newest(shop: Shop, held: Held, cell_id: str, tree: str) -> bool:
+    newest = shop.newest.get(cell_id)
+    if newest is None or newest.tree != tree:
+        return False
+    facts = Facts(tree=tree, detail={"same_as": newest.version})
+    record(shop, held, cell_id, Status.UNCHANGED, facts)
+    return True
+
+
+def _retrying(shop: Shop, held: Held) -> Retrying:
+    """Only what infrastructure broke is tried again, with growing delay."""
+
+    def nap(seconds: float) -> None:
+        held.gone.wait(seconds)
+
+    def over(state: RetryCallState) -> bool:
+        return held.gone.is_set() or state.attempt_number >= shop.rules.tries
+
+    return Retrying(
+        sleep=nap,
+        stop=over,
+        wait=wait_exponential_jitter(initial=1, max=60),
+        retry=retry_if_exception(lambda error: isinstance(error, BuildFailed) and error.retryable),
+        reraise=True,
+    )
+
+
+def log_name(cell_id: str) -> str:
+    """A file name for a cell's log: readable, safe on every file system, and its own."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", cell_id)[:120]
+    return f"{readable}-{hashlib.sha256(cell_id.encode()).hexdigest()[:8]}"

@@ -1,0 +1,26 @@
+"""`modelmill resume`: go on with an interrupted sweep."""
+
+from __future__ import annotations
+
+import argparse
+
+from flows.arguments import Parser, add_settings, settings_of
+from flows.options import PLACES, SELECTION, SWEEP
+from matrix.errors import Exit
+
+
+def add(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Register the command."""
+    parser = commands.add_parser("resume", help="go on with an interrupted sweep")
+    parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
+    parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
+    names = [name for name in (*SELECTION, *SWEEP, *PLACES) if name != "stamp"]
+    add_settings(parser, names)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Find the sweep in the state, then run it with its own settings."""
+    from flows.again import go_again
+
+    return go_again(settings_of(arguments), arguments.batch, as_json=arguments.json)

@@ -1,0 +1,38 @@
+"""`modelmill retry`: take failed cells up again."""
+
+from __future__ import annotations
+
+import argparse
+
+from flows.arguments import Parser, add_settings, settings_of
+from flows.options import PLACES, SWEEP
+from matrix.errors import Exit
+from matrix.status import FailureClass
+
+
+def add(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Register the command."""
+    parser = commands.add_parser("retry", help="take failed cells of a sweep up again")
+    parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
+    parser.add_argument(
+        "--class",
+        dest="classes",
+        action="append",
+        default=[],
+        type=str.upper,
+        choices=[str(one) for one in FailureClass],
+        help="only cells that failed for this class of reason (repeat for more)",
+    )
+    parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
+    names = [name for name in ("only", *SWEEP, *PLACES) if name != "stamp"]
+    add_settings(parser, names)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Plan the failed cells again, then resume."""
+    from flows.again import go_again
+
+    classes = tuple(FailureClass(name) for name in arguments.classes)
+    settings = settings_of(arguments)
+    return go_again(settings, arguments.batch, retry=classes, as_json=arguments.json)

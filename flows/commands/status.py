@@ -1,0 +1,132 @@
+"""`modelmill status`: how every cell of a sweep fares, from the state alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+from flows.arguments import Parser, add_settings, settings_of
+from flows.exports import is_export
+from flows.lookup import find_sweep
+from flows.quantity import show_duration, show_size
+from flows.summary import Summary, summarize
+from flows.table import render
+from flows.workspace import Workspace
+from matrix.errors import Exit
+from matrix.status import Status
+from state.ledger import State
+from state.records import Outcome, SweepInfo
+
+
+def add(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Register the command."""
+    parser = commands.add_parser("status", help="how every cell fares, with the next step")
+    parser.add_argument("stamp", nargs="?", help="the batch; default: the one begun last")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--failed", action="store_true", help="only what failed, with its log")
+    parser.add_argument("--sweeps", action="store_true", help="list all batches instead")
+    add_settings(parser, ("home", "state", "only"))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Read and print; never writes, so it can run beside a sweep."""
+    settings = settings_of(arguments)
+    with Workspace(settings).open_state(must_exist=True) as state:
+        if arguments.sweeps:
+            return _list(state, as_json=arguments.json)
+        info = find_sweep(state, arguments.stamp)
+        outcomes = [
+            one
+            for one in state.outcomes(info.id)
+            if not settings["only"] or any(fnmatchcase(one.cell, g) for g in settings["only"])
+        ]
+        summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
+        if arguments.json:
+            print(json.dumps(_document(info, summary, outcomes), indent=1))
+        else:
+            _print(state, info, summary, outcomes, failed_only=arguments.failed)
+    return Exit.OK
+
+
+def _list(state: State, *, as_json: bool) -> Exit:
+    sweeps = state.sweeps()
+    if as_json:
+        print(json.dumps([asdict(one) for one in sweeps], indent=1))
+        return Exit.OK
+    rows = [
+        (
+            one.stamp,
+            one.feed,
+            _when(one.begun_at),
+            "running or interrupted" if one.exit_code is None else f"exit {one.exit_code}",
+        )
+        for one in sweeps
+    ]
+    print(render(("stamp", "feed", "begun", "ended"), rows))
+    return Exit.OK
+
+
+def _document(info: SweepInfo, summary: Summary, outcomes: list[Outcome]) -> dict[str, Any]:
+    return {
+        **summary.to_json(),
+        "begun_at": info.begun_at,
+        "ended_at": info.ended_at,
+        "exit_code": info.exit_code,
+        "outcomes": [asdict(one) for one in outcomes],
+    }
+
+
+def _print(
+    state: State,
+    info: SweepInfo,
+    summary: Summary,
+    outcomes: list[Outcome],
+    *,
+    failed_only: bool,
+) -> None:
+    rows = [
+        (one.cell, one.status, _facts(one))
+        for one in outcomes
+        if one.status.failed or not failed_only
+    ]
+    if rows:
+        print(render(("cell", "status", ""), rows))
+    if failed_only:
+        _logs(outcomes)
+    print(f"\nfeed {info.feed}, begun {_when(info.begun_at)}")
+    print("\n".join(summary.lines()))
+    holders = state.leases(info.id)
+    for holder in holders:
+        print(f"  in work: {holder.model} by {holder.owner} since {_when(holder.taken_at)}")
+    if summary.open and not holders:
+        print(f"  {summary.open} open, nobody at work: modelmill resume {info.stamp}")
+
+
+def _logs(outcomes: list[Outcome]) -> None:
+    for one in outcomes:
+        if one.status.failed and one.log_tail:
+            tail = "\n".join(f"    {line}" for line in one.log_tail.splitlines())
+            print(f"\n{one.cell}: the end of its log\n{tail}")
+
+
+def _facts(one: Outcome) -> str:
+    if one.status.failed:
+        return f"{one.failure}: {one.message or ''}"
+    if one.status is Status.SKIPPED:
+        return one.message or ""
+    parts = []
+    if one.bytes:
+        parts.append(show_size(one.bytes))
+    if one.seconds:
+        parts.append(show_duration(one.seconds))
+    parts.append("export" if is_export(one.cell) else one.precision)
+    return " ".join(parts)
+
+
+def _when(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

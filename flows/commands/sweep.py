@@ -1,0 +1,39 @@
+"""`modelmill sweep`: build, verify and publish every selected cell."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import date
+
+from flows.arguments import Parser, add_settings, settings_of
+from flows.options import PLACES, SELECTION, SWEEP
+from flows.planning import catalog_reference, plan_of
+from matrix.errors import Exit
+
+
+def add(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Register the command."""
+    parser = commands.add_parser("sweep", help="build, verify and publish every selected cell")
+    parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog (demo, winml)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be built, and touch nothing"
+    )
+    parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
+    add_settings(parser, (*SELECTION, *SWEEP, *PLACES))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Plan, then run."""
+    settings = settings_of(arguments)
+    # The stamp's default is the user's date, not Greenwich's.
+    plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
+    if arguments.dry_run:
+        from flows.rehearsal import rehearse
+
+        return rehearse(plan, settings, as_json=arguments.json)
+    from flows.memory import remember
+    from flows.run import Run
+
+    recorded = remember(settings, catalog_reference(settings, arguments.catalog))
+    return Run(plan, settings, recorded, as_json=arguments.json).go()

@@ -1,0 +1,52 @@
+"""Reading the event table of a running sweep and handing it to a view, from one thread."""
+
+from __future__ import annotations
+
+import threading
+from typing import Self
+
+from flows.tally import Tally
+from flows.views import View
+from state.ledger import State
+
+INTERVAL = 0.2
+_PAGE = 1000
+
+
+class Follower:
+    """Shows a sweep while the block runs; local and fleet mode read the same table."""
+
+    def __init__(
+        self, state: State, sweep_id: int, view: View, tally: Tally, after: int = 0
+    ) -> None:
+        self._state = state
+        self._sweep_id = sweep_id
+        self._view = view
+        self.tally = tally
+        self._after = after
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.wait(INTERVAL):
+                self._read()
+            self._read()
+        finally:
+            self._view.close()
+
+    def _read(self) -> None:
+        while page := self._state.events(self._sweep_id, after_id=self._after, limit=_PAGE):
+            for event in page:
+                self._after = event.id
+                self.tally.apply(event)
+                self._view.event(event, self.tally)
+        self._view.tick(self.tally)

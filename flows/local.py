@@ -1,0 +1,140 @@
+"""A sweep on this machine: slots are threads of this process, each with its own engine host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from feed.publisher import Publisher
+from flows.leasing import LeaseKeeper
+from flows.settings import Settings
+from flows.shop import Bench, Rules, Shop
+from flows.stop import Stop
+from flows.sweep import Begun, among
+from flows.workspace import Workspace
+from matrix.model import Cell, Plan
+from state.ledger import State
+from state.owner import Owner, this_host
+from state.records import Kind
+from workers.budget import DiskBudget
+from workers.builder import Builder, BuildOptions
+from workers.engines import find_engine
+from workers.host.client import EngineHost, EngineSpec, Host
+from workers.host.watch import HostLimits
+from workers.store import GcReport, Store
+from workers.verify import CHECKER, Verifier
+
+
+def slot_count(settings: Settings) -> int:
+    """An engine host keeps about two cores busy."""
+    return int(settings["jobs"] or max(1, (os.cpu_count() or 2) // 2))
+
+
+@dataclass(slots=True)
+class Workshop:
+    """Everything a sweep opens on this machine, closed together."""
+
+    shop: Shop
+    benches: list[Bench]
+
+
+@contextmanager
+def workshop(
+    plan: Plan,
+    begun: Begun,
+    state: State,
+    settings: Settings,
+    publisher: Publisher | None,
+    stop: Stop,
+) -> Iterator[Workshop]:
+    """Open store, lane, leases and benches; close them in reverse whatever happens."""
+    work = Workspace(settings)
+    slots = slot_count(settings)
+    spec = engine_spec(settings)
+    with ExitStack() as opened:
+        store = Store(work.store)
+        opened.callback(store.close)
+        keeper = opened.enter_context(LeaseKeeper(state, stop))
+        lane = opened.enter_context(ThreadPoolExecutor(2 * slots, thread_name_prefix="publish"))
+        budget = DiskBudget(
+            store,
+            settings["disk_budget"] or 0,
+            evicted=lambda report: _note_evictions(state, begun.info.id, report),
+        )
+        shop = Shop(
+            plan=plan,
+            sweep_id=begun.info.id,
+            state=state,
+            keeper=keeper,
+            stop=stop,
+            rules=Rules(settings["if_changed"], work.packages, settings["tries"]),
+            logs=work.logs,
+            kept=work.kept,
+            lane=lane,
+            publisher=publisher,
+            newest=begun.newest,
+            among=among(plan, state, begun.info),
+        )
+        options = BuildOptions(
+            stamp=plan.stamp,
+            self_contained=plan.self_contained,
+            remote_code=settings["allow_remote_code"],
+            pickle=settings["allow_pickle"],
+            estimate=_disk_history(state),
+        )
+        benches = [
+            _bench(number, slots, spec, work, store, budget, options, settings)
+            for number in range(1, slots + 1)
+        ]
+        for bench in benches:
+            opened.callback(bench.close)
+        yield Workshop(shop, benches)
+
+
+def engine_spec(settings: Settings) -> EngineSpec:
+    """The engine of the settings, in its own interpreter where one is named."""
+    name = settings["engine"]
+    python = settings.engine_pythons.get(name)
+    return find_engine(name, settings.cwd / python if python else None)
+
+
+def _bench(
+    number: int,
+    slots: int,
+    spec: EngineSpec,
+    work: Workspace,
+    store: Store,
+    budget: DiskBudget,
+    options: BuildOptions,
+    settings: Settings,
+) -> Bench:
+    limits = HostLimits(
+        memory=settings["memory"] or 0,
+        # Slots that each take all cores are slower than slots that share them.
+        threads=max(1, (os.cpu_count() or 1) // slots),
+    )
+    host = EngineHost(spec, limits=limits, log_dir=work.logs)
+    owner = Owner.here(f"{this_host().partition('/')[0]}/{os.getpid()}/slot-{number}")
+    builder = Builder(store, host, work.home / "work", options, budget=budget)
+    checker = Host(CHECKER, limits=limits, log_dir=work.logs)
+    return Bench(owner, builder, Verifier(checker))
+
+
+def _note_evictions(state: State, sweep_id: int, report: GcReport) -> None:
+    """Local bytes that went without being published can be made again; the record says so."""
+    subjects = [one.subject for one in report.evicted]
+    state.note(sweep_id, Kind.NOTICE, {"evicted": subjects[:100], "freed": report.freed})
+
+
+def _disk_history(state: State) -> Callable[[Cell], int]:
+    sizes: dict[str, int] = {}
+    for cost in state.history():
+        sizes[cost.model] = sizes.get(cost.model, 0) + cost.bytes
+
+    def estimate(cell: Cell) -> int:
+        return sizes.get(cell.model.name, 0)
+
+    return estimate

@@ -1,0 +1,106 @@
+"""Publish one built package and tell the state; local bytes go only when the feed agrees."""
+
+from __future__ import annotations
+
+import time
+
+from feed.errors import Cancelled, Conflict, Corrupt, FeedError, Unauthorized
+from feed.interface import LocalFile
+from feed.publisher import Publisher, Receipt
+from flows.leasing import Held
+from flows.recording import record
+from flows.shop import Parcel, Shop
+from matrix.status import FailureClass, Status
+from state.records import Facts
+
+
+def publish_parcel(shop: Shop, publisher: Publisher, held: Held, parcel: Parcel) -> bool:
+    """Publish, read back, record, release. False: the local bytes were bad, build it again.
+
+    Whatever goes wrong with the feed is recorded. A cell that is interrupted is recorded as
+    nothing: it is handed back with its lease, and a resume asks the feed what became of it.
+    """
+    if held.gone.is_set():
+        return True
+    record(shop, held, parcel.cell, Status.PUBLISHING)
+    started = time.monotonic()
+    try:
+        receipt = _publish(publisher, held, parcel)
+    except Cancelled:
+        return True
+    except Unauthorized as error:
+        shop.stop.ask(error)
+    except Corrupt as error:
+        if parcel.again or not parcel.built.distrust():
+            _failed(shop, held, parcel, error, FailureClass.DISK, retryable=True)
+            return True
+        record(shop, held, parcel.cell, Status.BUILDING)
+        return False
+    except Conflict as error:
+        _conflict(shop, held, parcel, error)
+    except FeedError as error:
+        _failed(shop, held, parcel, error, FailureClass.PUBLISH, retryable=True)
+    else:
+        _published(shop, held, parcel, receipt, time.monotonic() - started)
+    return True
+
+
+def _publish(publisher: Publisher, held: Held, parcel: Parcel) -> Receipt:
+    return publisher.publish(
+        parcel.package,
+        parcel.version,
+        [LocalFile(file.entry, file.source) for file in parcel.built.files],
+        description_text=parcel.cell,
+        tree=parcel.built.tree,
+        timeout=parcel.timeout,
+        cancel=held.gone,
+    )
+
+
+def _published(shop: Shop, held: Held, parcel: Parcel, receipt: Receipt, seconds: float) -> None:
+    facts = Facts(
+        tree=parcel.built.tree,
+        bytes=parcel.built.bytes,
+        published_at=receipt.published.published_at,
+        detail={
+            "publish_attempts": receipt.attempts,
+            "publish_seconds": round(seconds, 3),
+            "already_there": receipt.already_there,
+        },
+    )
+    record(shop, held, parcel.cell, Status.PUBLISHED, facts)
+    if shop.rules.keep_local is not None:
+        parcel.built.move_to(shop.rules.keep_local / parcel.package / parcel.version)
+    parcel.built.release()
+
+
+def _conflict(shop: Shop, held: Held, parcel: Parcel, error: Conflict) -> None:
+    kept = parcel.built.move_to(shop.kept / parcel.package / parcel.version)
+    facts = Facts(
+        failure=FailureClass.PUBLISH,
+        stage="publish",
+        message=error.message,
+        hint=f"{error.hint}; the local package is kept in {kept}",
+        retryable=False,
+    )
+    record(shop, held, parcel.cell, Status.CONFLICT, facts)
+
+
+def _failed(
+    shop: Shop,
+    held: Held,
+    parcel: Parcel,
+    error: FeedError,
+    failure: FailureClass,
+    *,
+    retryable: bool,
+) -> None:
+    facts = Facts(
+        failure=failure,
+        stage="publish",
+        message=error.message,
+        hint=error.hint or "modelmill retry publishes it again; the build is in the store",
+        retryable=retryable,
+    )
+    record(shop, held, parcel.cell, Status.PUBLISH_FAILED, facts)
+    parcel.built.release()

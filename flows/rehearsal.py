@@ -1,0 +1,40 @@
+"""A dry run: plan and look into the feed, build nothing, write nothing."""
+
+from __future__ import annotations
+
+import json
+
+from flows.settings import Settings
+from flows.survey import survey
+from flows.table import render
+from flows.workspace import Workspace
+from matrix.errors import Exit
+from matrix.model import Plan
+
+
+def rehearse(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
+    """Say what a sweep would do with every cell."""
+    feed = Workspace(settings).open_feed()
+    found = survey(feed, plan, every_stamp=False)
+    there = {one.cell for one in found.seen}
+    taken = {item.id for item in found.deleted}
+    rows = []
+    for cell in plan.cells():
+        what = "build"
+        if cell.skip:
+            what = f"skip: {cell.skip}"
+        elif cell.id in there:
+            what = "nothing: the feed has it"
+        elif cell.id in taken:
+            what = "conflict: this version was deleted from the feed"
+        rows.append((cell.id, what, cell.version))
+    if as_json:
+        print(
+            json.dumps([dict(zip(("cell", "would", "version"), row, strict=True)) for row in rows])
+        )
+    else:
+        print(render(("cell", "would", "version"), rows))
+        for notice in plan.notices:
+            print(f"note: {notice}")
+        print(f"\n{sum(row[1] == 'build' for row in rows)} of {len(rows)} cells to build")
+    return Exit.OK

@@ -1,0 +1,146 @@
+"""One run of a sweep on this machine, from opened rooms to the last line on the console."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from feed.interface import Feed
+from feed.publisher import Publisher
+from flows.follower import Follower
+from flows.local import slot_count, workshop
+from flows.planning import selection_of
+from flows.server import start_server
+from flows.settings import Settings
+from flows.stop import Stop, stopped_by_signals
+from flows.summary import Summary
+from flows.sweep import Begun, begin, finish, has_work
+from flows.tally import Tally
+from flows.views import choose_view
+from flows.workspace import Workspace
+from matrix.errors import Exit
+from matrix.model import Plan
+from state.ledger import State
+from state.records import Kind
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_HISTORY_LIMIT = 30.0
+_STOP_LIMIT = 1.5
+"""Seconds for each of Prefect's two farewells when somebody waits for the prompt."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What one call of sweep, resume or retry does."""
+
+    plan: Plan
+    settings: Settings
+    recorded: Mapping[str, Any]
+    """What a resume needs to know; see `flows.memory`."""
+    as_json: bool = False
+
+    def go(self, state: State | None = None) -> Exit:
+        """Begin, build what is open, finish."""
+        work = Workspace(self.settings)
+        work.prepare()
+        stop = Stop()
+        with stopped_by_signals(stop), state or work.open_state() as opened:
+            feed = work.open_feed()
+            begun = begin(
+                self.plan,
+                opened,
+                feed,
+                self.settings,
+                recorded={**self.recorded, "feed": feed.name},
+                selection=selection_of(self.settings).to_json(),
+            )
+            publisher = (
+                Publisher(feed, tries=self.settings["tries"]) if begun.info.publish else None
+            )
+            self._say_begun(feed, begun)
+            if not stop and has_work(opened, begun.info):
+                self._build(work, opened, begun, publisher, stop)
+            summary, index = finish(
+                self.plan,
+                opened,
+                feed,
+                publisher,
+                begun.info,
+                stop,
+                self.settings["package"],
+            )
+        self._say_ended(summary, index, stop)
+        return summary.exit_code(stop)
+
+    def _build(
+        self,
+        work: Workspace,
+        state: State,
+        begun: Begun,
+        publisher: Publisher | None,
+        stop: Stop,
+    ) -> None:
+        tally = Tally(
+            state.statuses(begun.info.id),
+            publish=begun.info.publish,
+            slots=slot_count(self.settings),
+        )
+        after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
+        server = start_server(work.home, os.environ)
+        try:
+            prefect_run = _import_prefect(work)
+            server.wait(stop.event)
+            if stop:
+                return
+            if server.own:
+                prefect_run.bury_dead_runs(server.url)
+            view = choose_view(as_json=self.as_json)
+            with (
+                workshop(self.plan, begun, state, self.settings, publisher, stop) as opened,
+                Follower(state, begun.info.id, view, tally, after),
+            ):
+                prefect_run.run_flow(server.url, self.plan.stamp, opened, tally, stop)
+            prefect_run.settle_history(server.url, _STOP_LIMIT if stop else _HISTORY_LIMIT)
+        finally:
+            server.stop(_STOP_LIMIT if stop else 5.0)
+
+    def _say_begun(self, feed: Feed, begun: Begun) -> None:
+        if self.as_json:
+            return
+        cells = sum(len(model.cells) for model in self.plan.models)
+        models = len(self.plan.models)
+        print(f"sweep {self.plan.stamp}: {cells} cells of {models} models -> {feed.name}")
+        for notice in self.plan.notices:
+            print(f"note: {notice}")
+        if begun.seeded:
+            print(f"{begun.seeded} packages are in the feed already")
+        sys.stdout.flush()
+
+    def _say_ended(self, summary: Summary, index: str | None, stop: Stop) -> None:
+        code = summary.exit_code(stop)
+        if self.as_json:
+            document = {**summary.to_json(), "index": index, "exit_code": int(code)}
+            print(json.dumps({"type": "summary", **document}), flush=True)
+            return
+        print("\n".join(summary.lines()))
+        if index is not None:
+            print(f"index: {self.plan.index_package} {index}")
+        if stop.error is not None:
+            print(f"stopped: {stop.error}", file=sys.stderr)
+        if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
+            print(f"what is built is kept: modelmill resume {self.plan.stamp}", file=sys.stderr)
+
+
+def _import_prefect(work: Workspace) -> ModuleType:
+    """Most of a second, so only now; its home is ours unless the user has one."""
+    if not os.environ.get("PREFECT_API_URL"):
+        os.environ.setdefault("PREFECT_HOME", str((work.home / "prefect").absolute()))
+    from flows import prefect_run
+
+    return prefect_run

@@ -1,0 +1,102 @@
+"""The loop of a worker slot: lease a model, work on it, release it, take the next.
+
+There are more loops than benches. A loop needs a bench to build and none to wait for the feed,
+so every bench is busy building while other loops see their last packages out.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from flows.leasing import Held
+from flows.model_run import ModelResult, ModelRun, Turn
+from flows.shop import Bench, Shop
+from state.records import Lease
+
+RunModel = Callable[[str, int, Callable[[], ModelResult]], None]
+"""Called with a model's name, the attempt and the work; runs the work (and may show it)."""
+
+LOOPS_PER_BENCH = 2
+_IDLE = 1.0
+"""Seconds between two looks for work while others hold all that is left."""
+
+
+def run_plainly(_name: str, _attempt: int, work: Callable[[], ModelResult]) -> None:
+    """A `RunModel` that shows nothing."""
+    work()
+
+
+def run_slots(shop: Shop, benches: Sequence[Bench], run_model: RunModel) -> None:
+    """Work until nothing is left or everything stops. Raises what a loop could not handle."""
+    for bench in benches:
+        shop.benches.put(bench)
+    failures: list[BaseException] = []
+
+    def loop() -> None:
+        try:
+            _loop(shop, run_model)
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+            failures.append(error)
+            shop.stop.ask()
+
+    threads = [
+        # The context carries Prefect's flow run to the task runs of this thread.
+        threading.Thread(target=contextvars.copy_context().run, args=(loop,), name=f"loop-{number}")
+        for number in range(LOOPS_PER_BENCH * len(benches))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _loop(shop: Shop, run_model: RunModel) -> None:
+    while not shop.stop:
+        bench = _take(shop)
+        if bench is None:
+            continue
+        turn = Turn(shop, bench)
+        try:
+            lease = shop.state.lease(shop.sweep_id, bench.owner, shop.keeper.ttl, shop.among)
+            if lease is not None:
+                _work(shop, run_model, turn, lease)
+        finally:
+            turn.end()
+        if lease is None:
+            if not shop.state.remaining(shop.sweep_id, shop.among).open:
+                return
+            shop.stop.wait(_IDLE)
+
+
+def _take(shop: Shop) -> Bench | None:
+    try:
+        return shop.benches.get(timeout=0.2)
+    except queue.Empty:
+        return None
+
+
+def _work(shop: Shop, run_model: RunModel, turn: Turn, lease: Lease) -> None:
+    with shop.keeper.keep(lease) as held:
+        done = False
+        try:
+            result = _show(shop, run_model, turn, held)
+            done = result is not None and result.done
+        finally:
+            # A lost lease is not ours to release; the state knows and says no.
+            shop.state.release(lease, done=done)
+
+
+def _show(shop: Shop, run_model: RunModel, turn: Turn, held: Held) -> ModelResult | None:
+    results: list[ModelResult] = []
+
+    def work() -> ModelResult:
+        results.append(ModelRun(shop, held, shop.models[held.lease.model], turn).run())
+        return results[0]
+
+    run_model(held.lease.model, held.lease.attempt, work)
+    return results[0] if results else None

@@ -1,0 +1,169 @@
+"""A sweep from its plan to its exit code, as plain functions that know nothing of Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from feed.errors import FeedError
+from feed.interface import Feed, Published
+from feed.publisher import Publisher
+from flows.exports import EXPORT, export_id
+from flows.indexing import index_of, publish_index
+from flows.settings import Settings
+from flows.stop import Stop
+from flows.summary import Summary, summarize
+from flows.survey import Item, items, survey
+from matrix.model import Plan
+from matrix.status import FailureClass, Status
+from state.ledger import State
+from state.records import CellRow, Facts, Kind, ModelRow, SweepInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A sweep that is recorded and seeded: what is open in it is what is left to do."""
+
+    info: SweepInfo
+    newest: Mapping[str, Published]
+    seeded: int
+
+
+def begin(
+    plan: Plan,
+    state: State,
+    feed: Feed,
+    settings: Settings,
+    *,
+    recorded: Mapping[str, object],
+    selection: Mapping[str, object],
+) -> Begun:
+    """Check the feed, record the sweep, and learn from the feed what is done."""
+    publish = not settings["no_publish"]
+    if publish:
+        feed.preflight([(item.package, item.version) for item in items(plan)])
+    info = state.begin(
+        plan.stamp,
+        feed.name,
+        cell_rows(plan),
+        model_rows(plan, state),
+        dict(recorded),
+        dict(selection),
+        publish=publish,
+    )
+    if not publish:
+        return Begun(info, {}, 0)
+    try:
+        return _seed(plan, state, feed, info, every_stamp=settings["if_changed"])
+    except FeedError as error:
+        if not settings["trust_state"]:
+            raise
+        state.note(info.id, Kind.NOTICE, {"unlisted": str(error)})
+        return Begun(info, {}, 0)
+
+
+def _seed(plan: Plan, state: State, feed: Feed, info: SweepInfo, *, every_stamp: bool) -> Begun:
+    listed_at = state.now()
+    found = survey(feed, plan, every_stamp=every_stamp)
+    seeded = state.seed(info.id, found.seen)
+    there = {one.cell for one in found.seen}
+    gone = [item.id for item in items(plan) if item.id not in there]
+    state.unseed(info.id, gone, listed_at)
+    for item in found.deleted:
+        _taken(state, info.id, item)
+    return Begun(info, found.newest, seeded)
+
+
+def _taken(state: State, sweep_id: int, item: Item) -> None:
+    outcome = state.outcome(sweep_id, item.id)
+    if outcome is None or outcome.status is not Status.PLANNED:
+        return
+    facts = Facts(
+        failure=FailureClass.PUBLISH,
+        stage="publish",
+        message=f"{item.package} {item.version} was deleted from the feed and stays taken",
+        hint="sweep again under another --stamp",
+        retryable=False,
+    )
+    state.record(None, sweep_id, item.id, Status.CONFLICT, facts)
+
+
+def cell_rows(plan: Plan) -> list[CellRow]:
+    """Every cell, and every export that a cell needs, as the state keeps them."""
+    rows = []
+    for model in plan.models:
+        if not plan.self_contained and any(cell.skip is None for cell in model.cells):
+            rows.append(
+                CellRow(
+                    cell=export_id(model),
+                    model=model.name,
+                    target=EXPORT,
+                    precision="",
+                    package=model.export_package,
+                    version=model.export_version,
+                )
+            )
+        rows += [
+            CellRow(
+                cell=cell.id,
+                model=model.name,
+                target=cell.target.label,
+                precision=cell.policy.precision,
+                package=cell.package,
+                version=cell.version,
+                skip=cell.skip,
+            )
+            for cell in model.cells
+        ]
+    return rows
+
+
+def model_rows(plan: Plan, state: State) -> list[ModelRow]:
+    """The models with what they cost before, so that the longest goes first."""
+    seconds: dict[str, float] = {}
+    for cost in state.history():
+        seconds[cost.model] = seconds.get(cost.model, 0.0) + cost.seconds
+    return [
+        ModelRow(model.name, position, seconds.get(model.name, 0.0))
+        for position, model in enumerate(plan.models)
+    ]
+
+
+def has_work(state: State, info: SweepInfo) -> bool:
+    """Whether any model is to be built or waited for."""
+    return state.remaining(info.id).open > 0
+
+
+def among(plan: Plan, state: State, info: SweepInfo) -> frozenset[str] | None:
+    """The models to lease, when this run selects fewer than the sweep has; None: all of them."""
+    remaining = state.remaining(info.id)
+    known = remaining.open + remaining.done + remaining.poison
+    return None if known == len(plan.models) else frozenset(model.name for model in plan.models)
+
+
+def finish(
+    plan: Plan,
+    state: State,
+    feed: Feed,
+    publisher: Publisher | None,
+    info: SweepInfo,
+    stop: Stop,
+    template: str,
+) -> tuple[Summary, str | None]:
+    """Publish the index if the batch is complete; returns the summary and the index's version."""
+    index = None
+    publish = publisher is not None
+    outcomes = list(state.outcomes(info.id))
+    # The sweep may hold more than this run selected; only the index tells of all of it.
+    wanted = {row.cell for row in cell_rows(plan)}
+    ours = [one for one in outcomes if one.cell in wanted]
+    summary = summarize(plan.stamp, feed.name, ours, publish=publish)
+    if publisher is not None and not stop and not summary.open and summary.has_content:
+        try:
+            index = publish_index(feed, publisher, plan, template, index_of(plan.stamp, outcomes))
+        except FeedError as error:
+            stop.ask(error)
+        else:
+            state.note(info.id, Kind.INDEX, {"package": plan.index_package, "version": index})
+    state.end(info.id, summary.exit_code(stop))
+    return summary, index

@@ -1,0 +1,135 @@
+"""Three ways to show a running sweep: live on a terminal, plain lines, JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from typing import Any, Protocol, TextIO
+
+from flows.exports import is_export
+from flows.quantity import show_duration, show_size
+from flows.tally import Tally
+from state.records import Event
+
+
+class View(Protocol):
+    """Gets every event of the sweep in order, and a tick several times a second."""
+
+    def event(self, event: Event, tally: Tally) -> None:
+        """Something happened."""
+
+    def tick(self, tally: Tally) -> None:
+        """Time has passed."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+def one_line(event: Event, tally: Tally) -> str | None:
+    """What a finished cell (or export) is worth saying; None for steps on the way."""
+    if event.cell is None or event.status is None or not tally.final(event.status):
+        return None
+    if event.kind == "planned":
+        return None
+    data: dict[str, Any] = dict(event.data or {})
+    width = len(str(tally.total))
+    place = (
+        " " * (2 * width + 1) if is_export(event.cell) else f"{tally.ended:>{width}}/{tally.total}"
+    )
+    facts = [event.cell]
+    if data.get("seconds"):
+        facts.append(show_duration(data["seconds"]))
+    if data.get("bytes"):
+        facts.append(show_size(data["bytes"]))
+    if event.status.failed:
+        facts.append(f"{data.get('failure', '')} {data.get('message') or ''}".strip())
+    return f"[{place}] {event.status:<14} {'  '.join(facts)}"
+
+
+class PlainView:
+    """A line per finished cell; what CI and files get."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def event(self, event: Event, tally: Tally) -> None:
+        """A line, if there is something to say."""
+        line = one_line(event, tally)
+        if line:
+            print(line, file=self._out, flush=True)
+
+    def tick(self, tally: Tally) -> None:
+        """Nothing: lines do not move."""
+
+    def close(self) -> None:
+        """Nothing to tidy."""
+
+
+class JsonView:
+    """Every event as a JSON line."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def event(self, event: Event, tally: Tally) -> None:  # noqa: ARG002 - the view's interface
+        """As it is in the state."""
+        print(json.dumps({"type": "event", **asdict(event)}), file=self._out, flush=True)
+
+    def tick(self, tally: Tally) -> None:
+        """Nothing between events."""
+
+    def close(self) -> None:
+        """Nothing to tidy."""
+
+
+class LiveView:
+    """Finished cells scroll by; below them a bar and a line per busy slot."""
+
+    def __init__(self, out: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=out, highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._live.start()
+
+    def event(self, event: Event, tally: Tally) -> None:
+        """Scroll a finished cell by."""
+        line = one_line(event, tally)
+        if line and event.status is not None:
+            style = "red" if event.status.failed else "dim" if is_export(event.cell or "") else ""
+            self._console.print(line, style=style, markup=False, soft_wrap=True)
+
+    def tick(self, tally: Tally) -> None:
+        """Redraw the bar and the slots."""
+        from rich.text import Text
+
+        total, ended = tally.total, tally.ended
+        width = max(10, min(40, self._console.width - 50))
+        full = width * ended // total if total else width
+        left = tally.seconds_left()
+        eta = "" if left is None or ended == total else f"  about {show_duration(left)} left"
+        bar = ("#" if self._console.legacy_windows else "━") * full + " " * (width - full)
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(f" {bar}", style="green")
+        text.append(f" {ended}/{total}{eta}")
+        if tally.failed:
+            text.append(f"  {tally.failed} failed", style="red")
+        for owner, (cell, status, since) in sorted(tally.busy.items()):
+            text.append(f"\n  {owner.rpartition('/')[2]}: ", style="dim")
+            text.append(f"{cell} {status} {show_duration(max(0.0, time.time() - since))}")
+        self._live.update(text, refresh=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._live.stop()
+
+
+def choose_view(*, as_json: bool, out: TextIO | None = None) -> View:
+    """JSON lines when asked for, live on a real terminal, plain lines elsewhere."""
+    out = out or sys.stdout
+    if as_json:
+        return JsonView(out)
+    return LiveView(out) if out.isatty() else PlainView(out)

@@ -1,0 +1,87 @@
+"""Where a run keeps its things, and how the rooms are opened from the settings."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from feed.interface import Feed
+from feed.open import open_feed
+from flows.settings import Settings
+from matrix.errors import Exit, MillError
+from matrix.targets import Targets, load_targets
+from state.ledger import State, open_state
+
+
+class Unwritable(MillError):
+    """The home folder cannot be used."""
+
+    exit_code = Exit.UNUSABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Places, all derived from the settings; nothing is created before it is needed."""
+
+    settings: Settings
+
+    @property
+    def home(self) -> Path:
+        """Everything of ours is below it unless told otherwise."""
+        return self.settings.home
+
+    @property
+    def store(self) -> Path:
+        """The content store."""
+        return self.settings.path("store") if self.settings["store"] else self.home / "store"
+
+    @property
+    def logs(self) -> Path:
+        """Logs of cells and engine hosts."""
+        return self.home / "logs"
+
+    @property
+    def kept(self) -> Path:
+        """Package folders that stay: conflicts, failed verification."""
+        return self.home / "kept"
+
+    @property
+    def packages(self) -> Path | None:
+        """Where `--keep-local` puts published packages."""
+        return self.home / "packages" if self.settings["keep_local"] else None
+
+    def prepare(self) -> None:
+        """Make the home folder, or say why not."""
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unwritable(
+                f"cannot make the folder {self.home}: {error.strerror}",
+                hint="choose one with --home",
+            ) from None
+        if not os.access(self.home, os.W_OK):
+            raise Unwritable(f"the folder {self.home} is read-only", hint="choose one with --home")
+
+    def open_state(self, *, must_exist: bool = False) -> State:
+        """The state database, migrated; `must_exist`: only reading, so nothing is created."""
+        where = self.settings["state"]
+        if where and "://" in where:
+            return open_state(where)
+        path = self.settings.path("state") if where else self.home / "state.db"
+        if must_exist and not path.exists():
+            raise Unwritable(
+                f"there is no state at {path}", hint="run a sweep first, or name it with --state"
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open_state(path)
+
+    def open_feed(self) -> Feed:
+        """The feed."""
+        spec = self.settings["feed"] or str(self.home / "feed")
+        return open_feed(spec, base=self.settings.cwd)
+
+    def targets(self) -> Targets:
+        """The target table with the user's own rows."""
+        extra = self.settings["targets_file"]
+        return load_targets(self.settings.path("targets_file") if extra else None)
