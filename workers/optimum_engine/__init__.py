@@ -8,8 +8,9 @@
 
 `inputs.npz` holds one array per graph input with the samples along a first axis; calibration
 and verification use the same. Weights beyond `model_file.EXTERNAL_THRESHOLD` go to one file
-`model.onnx.data`. Every stage after the export hands on the small text files that a user needs
-to run the model (config, tokenizer, preprocessor), so the last stage's files are the package.
+`model.onnx.data`. The export keeps the small files that a user needs to run the model (config,
+tokenizer, preprocessor) at its top; the stages of a single model hand them on, those of a
+component have none to see, and the pipeline adds them to the package.
 
 Importing this package costs nothing: torch, optimum and onnx are imported inside functions.
 """

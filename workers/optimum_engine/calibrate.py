@@ -94,7 +94,7 @@ def _bounds(array: Any, depth: float) -> tuple[float, float]:
     import numpy as np
 
     low, high = float(array.min()), float(array.max())
-    if -ENDLESS <= low and high <= ENDLESS:
+    if math.isnan(low) or (low >= -ENDLESS and high <= ENDLESS):
         return low, high
     finite = array[np.abs(array) <= ENDLESS]
     inner = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)

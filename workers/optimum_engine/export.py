@@ -43,12 +43,9 @@ def run(job: StageJob) -> Mapping[str, Any]:
             facts[name or "."] = model_file.facts(graph)
             _remove(raw)
             model_file.save(graph, job.out / name)
-            if name:
-                model_file.copy_side_files(job.out, job.out / name)
         if towers.splits(model.config, task):
             text = json.dumps(towers.joint(model), indent=1, sort_keys=True) + "\n"
-            for name in ("", *components):
-                (job.out / name / towers.FILE).write_text(text, encoding="ascii", newline="\n")
+            (job.out / towers.FILE).write_text(text, encoding="ascii", newline="\n")
     return {
         "components": components,
         "precision": "fp32",

@@ -60,13 +60,12 @@ def _quantizable(
             _WEIGHTS.get(node.op_type) == index and node.op_type not in blocked
             for node, index in users[name]
         ):
-            yield name, _axis(users[name][0][0], len(tensor.dims))
+            node = users[name][0][0]
+            yield name, len(tensor.dims) - 1 if node.op_type == "MatMul" else output_axis(node)
 
 
-def _axis(node: Any, rank: int) -> int:
-    """The axis of a weight along which outputs lie."""
-    if node.op_type == "MatMul":
-        return rank - 1
+def output_axis(node: Any) -> int:
+    """The axis of an operator's weight along which its outputs lie (rows of a table: Gather)."""
     if node.op_type == "Gemm":
         transposed = any(item.name == "transB" and item.i for item in node.attribute)
         return 0 if transposed else 1
