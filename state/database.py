@@ -28,12 +28,13 @@ BUSY_SECONDS = 60
 
 RACES = 50
 _TRANSIENT = ("database is locked", "database is busy")
+_LASTING = ("authentication", "does not exist", "no pg_hba.conf entry")
 _BACK_OFF = {"40001", "40P01"}
 """PostgreSQL: serialization failure, deadlock. The same transaction again will do."""
 
 
-class Raced(Exception):
-    """Another process was faster; the transaction is rolled back and tried again."""
+class Raced(StateUnavailable):
+    """Another process was faster; the transaction was rolled back and can be tried again."""
 
 
 class now(FunctionElement[float]):  # noqa: N801 - reads as the SQL function it is
@@ -123,7 +124,7 @@ class Database:
             raise  # a constraint stopped a bug of ours: the traceback is wanted
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) in _BACK_OFF:
-                raise Raced from error
+                raise Raced(f"two writers of {self.label} met", hint="try again") from error
             raise self._in_our_words(error) from error
 
     def _in_our_words(self, error: DBAPIError) -> StateError:
@@ -139,7 +140,9 @@ class Database:
             if "malformed" in reason or "not a database" in reason:
                 hint = "it was left as it is; restore a backup or choose another with --state"
             return StateError(message, hint=hint)
-        kind = StateUnavailable if isinstance(error, OperationalError) else StateError
+        lasting = any(text in reason for text in _LASTING)
+        passing = isinstance(error, OperationalError) and not lasting
+        kind = StateUnavailable if passing else StateError
         return kind(message, hint="check that the server runs and the URL is right")
 
 

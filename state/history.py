@@ -17,26 +17,27 @@ class History(Part):
     """The part of `State` that remembers over all sweeps."""
 
     def history(self, models: Collection[str] | None = None, *, latest: int = 5) -> list[StageCost]:
-        """Medians of the latest real runs of each stage of each model."""
+        """Medians of the latest real runs of each stage (and component) of each model."""
         columns = stage_run.c
         recent = func.row_number().over(
-            partition_by=(columns.model, columns.stage), order_by=columns.id.desc()
+            partition_by=(columns.model, columns.stage, columns.component),
+            order_by=columns.id.desc(),
         )
         ranked = select(stage_run, recent.label("age")).where(~columns.reused)
         if models is not None:
             ranked = ranked.where(columns.model.in_(models))
         kept = ranked.subquery()
-        query = select(kept).where(kept.c.age <= latest).order_by(kept.c.model, kept.c.stage)
+        names = (kept.c.model, kept.c.stage, kept.c.component)
+        query = select(kept).where(kept.c.age <= latest).order_by(*names)
         with self._db.read() as connection:
             rows = connection.execute(query).all()
         costs = []
-        for (model, stage), group in groupby(rows, key=lambda row: (row.model, row.stage)):
+        for name, group in groupby(rows, key=lambda row: (row.model, row.stage, row.component)):
             runs = list(group)
             costs.append(
                 StageCost(
-                    model,
-                    stage,
-                    len(runs),
+                    *name,
+                    runs=len(runs),
                     seconds=float(median(run.seconds for run in runs)),
                     bytes=int(median(run.bytes for run in runs)),
                     peak_memory=int(median(run.peak_memory for run in runs)),

@@ -9,11 +9,10 @@ from sqlalchemy import Connection, Row, delete, func, or_, select, update
 
 from matrix.status import FailureClass, Status
 from state.database import Database, Raced, now
-from state.errors import StateError
-from state.moves import Part, add_event, hand_back, shift
+from state.moves import Part, add_event, hand_back, publishes, shift
 from state.owner import Owner, is_dead, this_host
-from state.records import Holder, Lease, Remaining
-from state.schema import lease, outcome, sweep, work
+from state.records import Holder, Kind, Lease, Remaining
+from state.schema import lease, outcome, work
 from state.transitions import WAITING, unfinished
 
 MAX_LOST = 3
@@ -55,13 +54,13 @@ class Leases(Part):
         with self._db.write() as connection:
             if not _drop(connection, held.model, held.token):
                 return False
-            publish = _publishes(connection, held.sweep_id)
+            publish = publishes(connection, held.sweep_id)
             hand_back(connection, held.sweep_id, held.model, publish=publish)
             _set_work(connection, held.sweep_id, held.model, state="done" if done else "todo")
             add_event(
                 connection,
                 held.sweep_id,
-                "released",
+                Kind.RELEASED,
                 model=held.model,
                 token=held.token,
                 owner=held.owner,
@@ -147,7 +146,7 @@ def _next(
         return None
     attempt = found.attempts + 1
     token = add_event(
-        connection, sweep_id, "leased", model=found.model, owner=owner.name, data={"n": attempt}
+        connection, sweep_id, Kind.LEASED, model=found.model, owner=owner.name, data={"n": attempt}
     )
     taken = connection.execute(
         database.insert(lease)
@@ -166,7 +165,7 @@ def _next(
         },
     )
     if taken.first() is None:
-        raise Raced
+        raise Raced(f"{found.model} was leased by somebody else", hint="try again")
     _set_work(connection, sweep_id, found.model, state="leased", attempts=attempt)
     return Lease(sweep_id, found.model, token, owner.name, attempt)
 
@@ -174,7 +173,7 @@ def _next(
 def _lose(connection: Connection, holder: Row[Any], why: str, count: bool) -> None:
     if not _drop(connection, holder.model, holder.token):
         return  # another process was faster
-    publish = _publishes(connection, holder.sweep_id)
+    publish = publishes(connection, holder.sweep_id)
     evidence = {
         "why": why,
         "owner": holder.owner,
@@ -188,7 +187,7 @@ def _lose(connection: Connection, holder: Row[Any], why: str, count: bool) -> No
     add_event(
         connection,
         holder.sweep_id,
-        "lost",
+        Kind.LOST,
         model=holder.model,
         token=holder.token,
         owner=holder.owner,
@@ -225,7 +224,7 @@ def _poison(
             "ended_at": now(),
         },
     )
-    add_event(connection, sweep_id, "poison", model=model, data={"lost_leases": evidence})
+    add_event(connection, sweep_id, Kind.POISON, model=model, data={"lost_leases": evidence})
 
 
 def _drop(connection: Connection, model: str, token: int) -> bool:
@@ -239,10 +238,3 @@ def _set_work(connection: Connection, sweep_id: int, model: str, **values: Any) 
     connection.execute(
         update(work).where(work.c.sweep_id == sweep_id, work.c.model == model).values(**values)
     )
-
-
-def _publishes(connection: Connection, sweep_id: int) -> bool:
-    found = connection.execute(select(sweep.c.publish).where(sweep.c.id == sweep_id)).scalar()
-    if found is None:
-        raise StateError(f"there is no sweep {sweep_id} in this state")
-    return bool(found)

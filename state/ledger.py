@@ -48,13 +48,17 @@ class State(Sweeps, Seeding, Leases, Recording, Queries, History):
         self.close()
 
 
-def open_state(where: str | Path) -> State:
+def open_state(where: str | Path, *, create: bool = True) -> State:
     """Open, and where needed create or migrate, a SQLite file or a PostgreSQL database by URL.
 
     Raises `StateError` for anything that is not a state of this or an older modelmill, and
-    leaves it as it is.
+    leaves it as it is. `create=False`: a missing file is an error too.
     """
     url = _url(where)
+    if not create and url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        raise StateError(
+            f"there is no state at {url.database}", hint="run a sweep first, or check --state"
+        )
     try:
         database = Database(url)
     except ModuleNotFoundError as error:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 _MAGIC = b"SQLite format 3\0"
-_CHECKED_BYTES = 64 * 2**20
+_CHECKED_BYTES = 16 * 2**20
 """Larger files take too long for a `status`; their damage shows when it is read."""
 _ADVISORY_KEY = 0x6D6D696C  # any number, the same for every modelmill
 

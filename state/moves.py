@@ -9,7 +9,9 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, insert, select, 
 
 from matrix.status import Status
 from state.database import Database, now
-from state.schema import event, lease, outcome, work
+from state.errors import StateError
+from state.records import Kind
+from state.schema import event, lease, outcome, sweep, work
 from state.transitions import unfinished
 
 
@@ -37,7 +39,7 @@ def shift(
     where: ColumnElement[bool],
     values: Mapping[str, Any],
     *,
-    kind: str = "status",
+    kind: Kind = Kind.STATUS,
     data: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Give every matching cell of a sweep `values` and write the events; returns the cells."""
@@ -49,7 +51,7 @@ def shift(
     ).all()
     if moved:
         status = str(values["status"])
-        row = {"sweep_id": sweep_id, "kind": kind, "status": status, "data": data}
+        row = {"sweep_id": sweep_id, "kind": kind.value, "status": status, "data": data}
         connection.execute(
             insert(event).values(at=now()),
             [{**row, "cell": cell, "model": model} for cell, model in moved],
@@ -62,7 +64,7 @@ def plan_again(
     sweep_id: int,
     where: ColumnElement[bool],
     *,
-    kind: str,
+    kind: Kind,
     data: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Back to `planned`, with nothing left of what happened but the attempts and the events."""
@@ -75,7 +77,7 @@ def hand_back(connection: Connection, sweep_id: int, model: str, *, publish: boo
     half_done = and_(
         outcome.c.model == model, outcome.c.status.in_(_values(unfinished(publish=publish)))
     )
-    plan_again(connection, sweep_id, half_done, kind="handed_back")
+    plan_again(connection, sweep_id, half_done, kind=Kind.HANDED_BACK)
 
 
 def open_cell(sweep_id: int, *, publish: bool) -> ColumnElement[bool]:
@@ -91,14 +93,16 @@ def open_cell(sweep_id: int, *, publish: bool) -> ColumnElement[bool]:
 
 
 def settle_work(connection: Connection, sweep_id: int, *, publish: bool) -> None:
-    """Work is `todo` exactly where a cell is open; what is leased or poison stays as it is."""
+    """Work is `todo` exactly where a cell is open; what is leased stays as it is."""
     has_open = open_cell(sweep_id, publish=publish)
     mine = work.c.sweep_id == sweep_id
     connection.execute(
         update(work).where(mine, work.c.state == "todo", ~has_open).values(state="done")
     )
     connection.execute(
-        update(work).where(mine, work.c.state == "done", has_open).values(state="todo")
+        update(work)
+        .where(mine, work.c.state.in_(("done", "poison")), has_open)
+        .values(state="todo", lost=0)
     )
 
 
@@ -106,9 +110,17 @@ def add_event(connection: Connection, sweep_id: int, kind: str, **columns: Any) 
     """Append one event; returns its id."""
     added = connection.execute(
         insert(event).values(at=now()).returning(event.c.id),
-        {"sweep_id": sweep_id, "kind": kind, **columns},
+        {"sweep_id": sweep_id, "kind": str(kind), **columns},
     )
     return int(added.scalar_one())
+
+
+def publishes(connection: Connection, sweep_id: int) -> bool:
+    """Whether a sweep publishes: only where it does not, `verified` is an end."""
+    found = connection.execute(select(sweep.c.publish).where(sweep.c.id == sweep_id)).scalar()
+    if found is None:
+        raise StateError(f"there is no sweep {sweep_id} in this state")
+    return bool(found)
 
 
 def _values(statuses: Sequence[Status]) -> list[str]:

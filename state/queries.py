@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, Select, func, select, text
 from matrix.status import FailureClass, Status
 from state.database import Database, now
 from state.moves import Part
-from state.records import Event, Outcome, StageRun
+from state.records import Event, Kind, Outcome, StageRun
 from state.schema import event, outcome, stage_run
 
 _PAGE = 2_000
@@ -82,14 +82,14 @@ class Queries(Part):
         limit: int = 1_000,
         *,
         cell: str | None = None,
-        kind: str | None = None,
+        kind: Kind | None = None,
     ) -> list[Event]:
         """The next events after an id; going on from the last one misses none."""
         query = select(event).where(event.c.sweep_id == sweep_id, event.c.id > after_id)
         if cell is not None:
             query = query.where(event.c.cell == cell)
         if kind is not None:
-            query = query.where(event.c.kind == kind)
+            query = query.where(event.c.kind == kind.value)
         if not self._db.sqlite:
             query = query.where(_SETTLED)
         rows = _fetch(self._db, query.order_by(event.c.id).limit(limit))
@@ -127,4 +127,5 @@ def _outcome(row: Row[Any]) -> Outcome:
 def _event(row: Row[Any]) -> Event:
     values = dict(row._mapping)
     values["status"] = Status(values["status"]) if values["status"] else None
+    values["kind"] = Kind(values["kind"])
     return Event(**values)

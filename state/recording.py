@@ -25,7 +25,7 @@ from matrix.status import FailureClass, Status
 from state.database import now
 from state.errors import BadTransition, LeaseLost, StateError
 from state.moves import FORGET, Part, add_event
-from state.records import Facts, Json, Lease, StageRow
+from state.records import Facts, Json, Kind, Lease, StageRow
 from state.schema import event, lease, outcome, stage_key, stage_run
 from state.text import clean, clean_tail
 from state.transitions import DEFAULT_CLASS, RUNNING, SOURCES
@@ -70,7 +70,7 @@ class Recording(Part):
                     "sweep_id": sweep_id,
                     "cell": cell,
                     "model": moved[0] if moved else None,
-                    "kind": "status",
+                    "kind": Kind.STATUS.value,
                     "status": status.value,
                     "token": held.token if held else None,
                     "owner": held.owner if held else None,
@@ -86,7 +86,7 @@ class Recording(Part):
             _check_token(connection, held)
             self._add_stages(connection, held.sweep_id, held.model, stages)
 
-    def note(self, sweep_id: int, kind: str, data: Json | None = None) -> int:
+    def note(self, sweep_id: int, kind: Kind, data: Json | None = None) -> int:
         """Append an event about the sweep as a whole; returns its id."""
         with self._db.write() as connection:
             return add_event(connection, sweep_id, kind, data=data)
@@ -107,6 +107,7 @@ class Recording(Part):
                     "sweep_id": sweep_id,
                     "model": model,
                     **{name: getattr(row, name) for name in StageRow.__slots__ if name != "parts"},
+                    "seconds": max(row.seconds, 0.0),  # the clock may have been set back
                 }
                 for row in stages
             ],
@@ -126,7 +127,7 @@ def _columns(status: Status, facts: Facts) -> dict[str, Any]:
     return {
         "tree": facts.tree,
         "failure": failure.value if failed else None,
-        "stage": facts.stage,
+        "stage": clean(facts.stage),
         "exit_code": facts.exit_code,
         "message": clean(message),
         "hint": clean(facts.hint),

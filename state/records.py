@@ -8,11 +8,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from matrix.status import FailureClass, Status
 
 Json = Mapping[str, Any]
+
+
+class Kind(StrEnum):
+    """What an event is about. The first group belongs to cells, the second to models."""
+
+    STATUS = "status"
+    SEEDED = "seeded"
+    UNSEEDED = "unseeded"
+    RESUMED = "resumed"
+    RETRY = "retry"
+    HANDED_BACK = "handed_back"
+
+    LEASED = "leased"
+    RELEASED = "released"
+    LOST = "lost"
+    POISON = "poison"
+
+    BEGUN = "begun"
+    STARTED = "started"
+    NOTICE = "notice"
+    INTERRUPTED = "interrupted"
+    INDEX = "index"
+    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +207,7 @@ class Event:
     sweep_id: int
     cell: str | None
     model: str | None
-    kind: str
+    kind: Kind
     status: Status | None
     token: int | None
     owner: str | None
@@ -225,6 +249,7 @@ class StageCost:
 
     model: str
     stage: str
+    component: str
     runs: int
     seconds: float
     bytes: int

@@ -25,6 +25,7 @@ from sqlalchemy import Index as Idx
 from sqlmodel import Field, SQLModel
 
 from matrix.status import FAILED, FailureClass, Status
+from state.records import Kind
 from state.transitions import RUNNING
 
 HEAD = "0001"
@@ -116,7 +117,7 @@ class OutcomeTable(Base, table=True):
     tree: str | None = None
     failure: str | None = None
     stage: str | None = None
-    exit_code: int | None = None
+    exit_code: int | None = Field(default=None, sa_type=_big)  # Windows: 0xC0000005 and the like
     message: str | None = Field(default=None, sa_type=Text)
     hint: str | None = Field(default=None, sa_type=Text)
     log_tail: str | None = Field(default=None, sa_type=Text)
@@ -138,6 +139,7 @@ class EventTable(Base, table=True):
     __tablename__ = "event"
     __table_args__ = (
         Idx("ix_event_sweep", "sweep_id", "id"),
+        _check("kind", _in("kind", Kind)),
         _check("status", _in("status", Status)),
         # AUTOINCREMENT: SQLite would otherwise give the id of a deleted last row again.
         {"sqlite_autoincrement": True},

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import and_, func, insert, literal, or_, select, update
+from sqlalchemy import and_, func, select
 
 from matrix.status import FAILED, Status
 from state import incoming
 from state.database import now
-from state.moves import FORGET, Part, is_leased, plan_again, settle_work
-from state.records import Seen
-from state.schema import event, outcome, sweep
+from state.moves import FORGET, Part, is_leased, plan_again, publishes, settle_work, shift
+from state.records import Kind, Seen
+from state.schema import outcome
 from state.transitions import WAITING
 
 _seen = incoming.seen.c
@@ -30,7 +30,8 @@ class Seeding(Part):
 
         Cells of a model that somebody holds are left to the holder.
         """
-        rows = (
+        # All of it before the transaction: a listing may come slowly.
+        rows = [
             {
                 "cell": one.cell,
                 "tree": one.tree,
@@ -38,43 +39,24 @@ class Seeding(Part):
                 "published_at": one.published_at.timestamp() if one.published_at else None,
             }
             for one in versions
-        )
+        ]
+        values = {
+            **FORGET,
+            "status": Status.PUBLISHED.value,
+            "tree": _seen.tree,
+            "published_at": func.coalesce(_seen.published_at, now()),
+            "ended_at": now(),
+        }
         with self._db.write() as connection, incoming.loaded(connection, incoming.seen, rows):
-            wanted = and_(
-                outcome.c.sweep_id == sweep_id,
+            in_feed = and_(
                 outcome.c.cell == _seen.cell,
                 outcome.c.version == _seen.version,
                 outcome.c.status.in_(_SEEDABLE),
                 ~is_leased,
             )
-            connection.execute(
-                insert(event).from_select(
-                    ["sweep_id", "at", "cell", "model", "kind", "status"],
-                    select(
-                        outcome.c.sweep_id,
-                        now(),
-                        outcome.c.cell,
-                        outcome.c.model,
-                        literal("seeded"),
-                        literal(Status.PUBLISHED.value),
-                    ).where(wanted),
-                )
-            )
-            seeded = connection.execute(
-                update(outcome)
-                .where(wanted)
-                .values(
-                    {
-                        **FORGET,
-                        "status": Status.PUBLISHED.value,
-                        "tree": _seen.tree,
-                        "published_at": func.coalesce(_seen.published_at, now()),
-                        "ended_at": now(),
-                    }
-                )
-            ).rowcount
-            settle_work(connection, sweep_id, publish=True)
-        return seeded
+            seeded = shift(connection, sweep_id, in_feed, values, kind=Kind.SEEDED)
+            settle_work(connection, sweep_id, publish=publishes(connection, sweep_id))
+        return len(seeded)
 
     def unseed(self, sweep_id: int, missing: Iterable[str], listed_at: float) -> list[str]:
         """Plan published cells again that a complete listing of the feed did not have.
@@ -82,18 +64,15 @@ class Seeding(Part):
         `listed_at`: `now()` from before the listing began. What was published since then could
         not be in it and is left alone, as are cells of models that somebody holds.
         """
-        rows = ({"cell": cell} for cell in missing)
+        rows = [{"cell": cell} for cell in missing]
         with self._db.write() as connection, incoming.loaded(connection, incoming.names, rows):
             gone = and_(
                 outcome.c.status == Status.PUBLISHED.value,
                 outcome.c.cell.in_(select(incoming.names.c.cell)),
-                or_(outcome.c.ended_at.is_(None), outcome.c.ended_at < listed_at),
+                outcome.c.ended_at < listed_at,
                 ~is_leased,
             )
             data = {"why": "the feed does not have this version"}
-            planned = plan_again(connection, sweep_id, gone, kind="unseeded", data=data)
-            publish = connection.execute(
-                select(sweep.c.publish).where(sweep.c.id == sweep_id)
-            ).scalar()
-            settle_work(connection, sweep_id, publish=bool(publish))
+            planned = plan_again(connection, sweep_id, gone, kind=Kind.UNSEEDED, data=data)
+            settle_work(connection, sweep_id, publish=publishes(connection, sweep_id))
         return planned

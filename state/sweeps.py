@@ -15,7 +15,7 @@ from state.database import Database, now
 from state.errors import StateError
 from state.leases import dead_here, drop_dead
 from state.moves import Part, add_event, is_leased, plan_again, settle_work, shift
-from state.records import CellRow, Json, ModelRow, SweepInfo
+from state.records import CellRow, Json, Kind, ModelRow, SweepInfo
 from state.schema import outcome, sweep, work
 from state.transitions import FINAL, RUNNING, unfinished
 
@@ -62,7 +62,7 @@ class Sweeps(Part):
             _set_models(self._db, connection, sweep_id, models)
             settle_work(connection, sweep_id, publish=publish)
             data = {"cells": len(cells), "models": len(models), "added": added, "resumed": resumed}
-            add_event(connection, sweep_id, "begun", data=data)
+            add_event(connection, sweep_id, Kind.BEGUN, data=data)
             return _info(connection, sweep_id, created=created)
 
         return self._db.attempt(work_)
@@ -75,7 +75,7 @@ class Sweeps(Part):
                 .where(sweep.c.id == sweep_id)
                 .values(ended_at=now(), exit_code=int(exit_code))
             )
-            add_event(connection, sweep_id, "ended", data={"exit_code": int(exit_code)})
+            add_event(connection, sweep_id, Kind.ENDED, data={"exit_code": int(exit_code)})
 
     def retry(
         self,
@@ -92,28 +92,15 @@ class Sweeps(Part):
             failed.append(outcome.c.failure.in_([kind.value for kind in classes]))
         with self._db.write() as connection:
             publish = _info(connection, sweep_id).publish
-            found = connection.execute(select(outcome.c.cell, outcome.c.model).where(*failed)).all()
-            chosen = [
-                row
-                for row in found
-                if not patterns or any(fnmatchcase(row.cell, pattern) for pattern in patterns)
+            found = connection.execute(select(outcome.c.cell).where(*failed)).scalars().all()
+            rows = [
+                {"cell": cell}
+                for cell in found
+                if not patterns or any(fnmatchcase(cell, pattern) for pattern in patterns)
             ]
-            if not chosen:
-                return []
-            rows = [{"cell": row.cell} for row in chosen]
             with incoming.loaded(connection, incoming.names, rows):
                 named = outcome.c.cell.in_(select(incoming.names.c.cell))
-                planned = plan_again(connection, sweep_id, and_(*failed, named), kind="retry")
-            connection.execute(
-                update(work)
-                .where(
-                    work.c.sweep_id == sweep_id,
-                    work.c.model == bindparam("b_model"),
-                    work.c.state == "poison",
-                )
-                .values(state="todo", lost=0),
-                [{"b_model": model} for model in sorted({row.model for row in chosen})],
-            )
+                planned = plan_again(connection, sweep_id, and_(*failed, named), kind=Kind.RETRY)
             settle_work(connection, sweep_id, publish=publish)
             return planned
 
@@ -183,7 +170,7 @@ def _take_up(connection: Connection, sweep_id: int, *, publish: bool) -> int:
         outcome.c.status == Status.CANCELLED.value, outcome.c.cell.in_(select(_new.cell))
     )
     free = and_(or_(half_done, cancelled), ~is_leased)
-    return len(plan_again(connection, sweep_id, free, kind="resumed"))
+    return len(plan_again(connection, sweep_id, free, kind=Kind.RESUMED))
 
 
 def _merge(connection: Connection, sweep_id: int) -> int:
@@ -231,7 +218,9 @@ def _merge_skips(connection: Connection, sweep_id: int) -> None:
     reason = select(_new.skip).where(_same_cell).scalar_subquery()
     status = outcome.c.status
     wanted = exists(select(_new.cell).where(_same_cell, _new.skip.is_(None)))
-    plan_again(connection, sweep_id, and_(status == Status.SKIPPED.value, wanted), kind="resumed")
+    plan_again(
+        connection, sweep_id, and_(status == Status.SKIPPED.value, wanted), kind=Kind.RESUMED
+    )
     unwanted = exists(select(_new.cell).where(_same_cell, _new.skip.is_not(None)))
     shift(
         connection,

@@ -24,6 +24,10 @@ FAILED = (
 )
 RUNNING = "'building', 'built', 'verifying', 'verified', 'publishing'"
 UNENDED = "'planned', 'building', 'built', 'verifying', 'publishing'"
+KINDS = (
+    "'status', 'seeded', 'unseeded', 'resumed', 'retry', 'handed_back', 'leased', 'released', "
+    "'lost', 'poison', 'begun', 'started', 'notice', 'interrupted', 'index', 'ended'"
+)
 CLASSES = (
     "'EXPORT', 'OPTIMIZE', 'QUANTIZE', 'COMPILE', 'VERIFY', 'PUBLISH', 'TIMEOUT', 'MEMORY', "
     "'DISK', 'NETWORK', 'AUTH', 'CRASH', 'UNSUPPORTED', 'UNKNOWN'"
@@ -78,7 +82,7 @@ def _outcome() -> None:
         sa.Column("tree", sa.String(), nullable=True),
         sa.Column("failure", sa.String(), nullable=True),
         sa.Column("stage", sa.String(), nullable=True),
-        sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.Column("exit_code", BIG, nullable=True),
         sa.Column("message", sa.Text(), nullable=True),
         sa.Column("hint", sa.Text(), nullable=True),
         sa.Column("log_tail", sa.Text(), nullable=True),
@@ -138,6 +142,7 @@ def _event() -> None:
         sa.Column("token", BIG, nullable=True),
         sa.Column("owner", sa.String(), nullable=True),
         sa.Column("data", JSON, nullable=True),
+        sa.CheckConstraint(f"kind IN ({KINDS})", name=op.f("ck_event_kind")),
         sa.CheckConstraint(f"status IN ({STATUSES})", name=op.f("ck_event_status")),
         sa.ForeignKeyConstraint(["sweep_id"], ["sweep.id"], name=op.f("fk_event_sweep")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_event")),
