@@ -1,0 +1,44 @@
+"""Models, catalogs and plans for the tests of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matrix.catalog import Catalog, load_catalog
+from matrix.model import Model, Plan, Source, SourceKind
+from matrix.plan import PlanOptions, make_plan
+from matrix.selector import Selection
+from matrix.targets import Targets, load_targets
+
+TARGETS = load_targets()
+EVERYTHING = Selection(priorities=("P0", "P1", "P2", "P3"))
+STAMP = "20260609"
+
+
+def a_model(name: str = "microsoft/resnet-50", task: str = "image-classification") -> Model:
+    return Model(id=name, task=task, source=Source(SourceKind.HUB, name), where=f"test ({name})")
+
+
+def catalog_of(*models: Model) -> Catalog:
+    return Catalog("test", models, Path("test.toml"))
+
+
+def plan_of(
+    models: Sequence[Model],
+    *,
+    selection: Selection = EVERYTHING,
+    options: PlanOptions | None = None,
+    targets: Targets = TARGETS,
+) -> Plan:
+    return make_plan(catalog_of(*models), targets, selection, options or PlanOptions(STAMP))
+
+
+def write(folder: Path, text: str, name: str = "catalog.toml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def load(folder: Path, text: str, name: str = "catalog.toml") -> Catalog:
+    return load_catalog(write(folder, text, name), base=folder, targets=TARGETS)

@@ -1,0 +1,267 @@
+"""Our TOML catalogs: what every key becomes, and every fault told once, all at the same time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from matrix.catalog import load_catalog, packaged
+from matrix.errors import PlanError, UsageError
+from matrix.model import Overrides, SourceKind
+from matrix.targets import load_targets
+from tests.unit.matrix.build import TARGETS, load, write
+
+ONE = '[[model]]\nid = "a/b"\ntask = "fill-mask"\n'
+
+
+def faults(folder: Path, text: str) -> list[str]:
+    with pytest.raises(PlanError) as caught:
+        load(folder, text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_every_key_of_a_model(tmp_path: Path) -> None:
+    (tmp_path / "calib.jsonl").touch()
+    text = """
+[[model]]
+id = "microsoft/resnet-50"
+task = "image-classification"
+model_type = "resnet"
+group = "Vision"
+priority = "P0"
+revision = "v1.0"
+precision = ["w8a8", "INT8"]
+opset = 18
+shapes = { batch_size = 1, width = 64 }
+timeout = 900
+publish_timeout = 60.5
+skip = "known to fail"
+remote_code = true
+pickle = true
+dataset = { path = "calib.jsonl", split = "test" }
+tags = ["x"]
+[model.target.qnn_npu]
+precision = "w8a16"
+[model.target."OV-NPU"]
+opset = 20
+"""
+    (model,) = load(tmp_path, text).models
+    assert (model.id, model.task, model.name) == (
+        "microsoft/resnet-50",
+        "image-classification",
+        "microsoft/resnet-50:image-classification",
+    )
+    assert (model.model_type, model.group, model.priority) == ("resnet", "Vision", "P0")
+    assert model.source.kind is SourceKind.HUB
+    assert (model.source.ref, model.source.revision) == ("microsoft/resnet-50", "v1.0")
+    assert model.overrides == Overrides(
+        ("w8a8", "w8"), 18, {"batch_size": 1, "width": 64}, 900.0, 60.5, "known to fail"
+    )
+    assert model.per_target == {
+        "qnn_npu": Overrides(precision=("w8a16",)),
+        "ov_npu": Overrides(opset=20),
+    }
+    assert (model.remote_code, model.pickle) == (True, True)
+    assert model.dataset == {"path": str(tmp_path / "calib.jsonl"), "split": "test"}
+    assert model.extra == {"tags": ["x"]}
+    assert model.where == "catalog.toml: model 1 (microsoft/resnet-50)"
+
+
+def test_a_model_of_two_keys_has_plain_defaults(tmp_path: Path) -> None:
+    (model,) = load(tmp_path, ONE).models
+    assert (model.model_type, model.group, model.priority) == ("unknown", "", "P2")
+    assert model.overrides == Overrides()
+    assert not model.remote_code
+    assert not model.pickle
+
+
+def test_the_three_other_sources(tmp_path: Path) -> None:
+    (tmp_path / "models" / "x").mkdir(parents=True)
+    text = """
+[[model]]
+id = "mine"
+task = ""
+folder = "models/x"
+[[model]]
+id = "alias"
+task = "fill-mask"
+hub = "other/id"
+[[model]]
+id = "tiny"
+task = "fill-mask"
+random = { architecture = "bert", seed = 7, config = { hidden_size = 32, layers = [1, 2] } }
+"""
+    folder, hub, random = load(tmp_path, text).models
+    assert (folder.source.kind, folder.source.ref) == (
+        SourceKind.FOLDER,
+        str(tmp_path / "models" / "x"),
+    )
+    assert Path(folder.source.ref).is_absolute()
+    assert (hub.id, hub.source.ref) == ("alias", "other/id")
+    assert (random.source.ref, random.source.seed, random.model_type) == ("bert", 7, "bert")
+    assert random.source.config == {"hidden_size": 32, "layers": [1, 2]}
+
+
+def test_defaults_are_inherited_and_the_models_own_is_stronger(tmp_path: Path) -> None:
+    text = """
+[defaults]
+task = "fill-mask"
+group = "G"
+revision = "v1"
+shapes = { batch_size = 1, width = 8 }
+[defaults.target."*_npu"]
+skip = "not yet"
+[[model]]
+id = "a/b"
+shapes = { batch_size = 4 }
+[model.target.qnn_npu]
+opset = 19
+[[model]]
+id = "tiny"
+group = "H"
+random = { architecture = "bert" }
+"""
+    one, two = load(tmp_path, text).models
+    assert (one.group, one.task, one.source.revision) == ("G", "fill-mask", "v1")
+    assert one.overrides.shapes == {"batch_size": 4, "width": 8}
+    assert list(one.per_target) == ["qnn_npu", "*_npu"]  # the first match wins: the model's own
+    assert (two.group, two.source.revision) == ("H", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[model]\n", "catalog.toml: is not valid TOML"),
+        ("", "catalog.toml: holds no model"),
+        ("[[models]]\n", "unknown key 'models' (did you mean model?)"),
+        ("model = 3\n", "catalog.toml: model: must be a list of tables, not 3"),
+        ("model = [3]\n", "catalog.toml: model 1: must be a table, not 3"),
+        ("defaults = 3\n" + ONE, "defaults must be a table, not 3"),
+        ('[defaults]\nid = "x"\n' + ONE, "catalog.toml: defaults: id cannot be a default"),
+        ('[defaults]\nhub = "x"\n' + ONE, "catalog.toml: defaults: hub cannot be a default"),
+        ('[[model]]\nid = "a/b"\n', "catalog.toml: model 1 (a/b): task is missing"),
+        ('[[model]]\ntask = "t"\n', "catalog.toml: model 1: id is missing"),
+        ('[[model]]\nid = ""\ntask = "t"\n', "the model id is empty"),
+        ('[[model]]\nid = "a b"\ntask = "t"\n', "a blank or a control character"),
+        ('[[model]]\nid = "a@b"\ntask = "t"\n', "holds '@', which cannot stand in a cell id"),
+        ('[[model]]\nid = "a:b"\ntask = "t"\n', "holds ':', which cannot stand in a cell id"),
+        ('[[model]]\nid = "a\\u0007"\ntask = "t"\n', "a blank or a control character"),
+        ('[[model]]\nid = "a/b/c"\ntask = "t"\n', "is not a Hub id"),
+        ('[[model]]\nid = 3\ntask = "t"\n', "id must be a string, not 3"),
+        ('[[model]]\nid = "a"\ntask = "a b"\n', "the task 'a b' may hold only"),
+        (ONE + 'priority = "P9"\n', "unknown priority 'P9' (valid: P0, P1, P2, P3)"),
+        (ONE + 'priority = "p1"\n', "unknown priority 'p1' (did you mean P1"),
+        (ONE + 'precision = "w8a61"\n', "unknown precision 'w8a61' (did you mean w8a16"),
+        (ONE + "precision = []\n", "precision is an empty list"),
+        (ONE + "precision = [8]\n", "precision must be a list of strings"),
+        (ONE + "opset = 99\n", "opset must be between 7 and 30, not 99"),
+        (ONE + "opset = true\n", "opset must be a whole number, not True"),
+        (ONE + 'opset = "17"\n', "opset must be a whole number, not '17'"),
+        (ONE + "timeout = 0\n", "timeout must be more than 0 seconds"),
+        (ONE + "timeout = inf\n", "timeout holds a value that cannot be stored"),
+        (ONE + "timeout = nan\n", "timeout holds a value that cannot be stored"),
+        (ONE + 'skip = " "\n', "skip needs its reason"),
+        (ONE + "skip = true\n", "skip must be a string, not True"),
+        (ONE + "remote_code = 1\n", "remote_code must be true or false, not 1"),
+        (ONE + "prioritty = 1\n", "unknown key 'prioritty' (did you mean priority?)"),
+        (ONE + "shapes = { batch_size = 0 }\n", "batch_size must be between 1 and"),
+        (ONE + 'shapes = { "a b" = 1 }\n', "cannot be the name of a dimension"),
+        (ONE + "dataset = { at = 2020-01-01 }\n", "dataset holds a value that cannot be stored"),
+        (ONE + 'dataset = { path = "no.jsonl" }\n', "dataset 'no.jsonl' does not exist"),
+        (ONE + 'folder = "nowhere"\n', "folder 'nowhere' does not exist"),
+        (ONE + 'folder = "a\\u0000"\n', "does not exist"),
+        (ONE + f'folder = "{"x" * 5000}"\n', "does not exist"),
+        (ONE + 'hub = "not a hub id"\n', "is not a Hub id"),
+        (ONE + 'hub = "x/y"\nrandom = { architecture = "bert" }\n', "hub and random exclude"),
+        (ONE + 'random = { architecture = "bert" }\nrevision = "x"\n', "revision does not go with"),
+        (ONE + "random = { seed = 1 }\n", "random: architecture is missing"),
+        (ONE + 'random = { architecture = "x", seed = -1 }\n', "seed must be between 0"),
+        (ONE + 'random = { architecture = "x", sed = 1 }\n', "'sed' (did you mean seed?)"),
+        (ONE + "[model.target.qnn_nup]\nopset = 17\n", "target qnn_nup: unknown target 'qnn_nup'"),
+        (ONE + '[model.target."zz*"]\nopset = 17\n', "no target is called like 'zz*'"),
+        (ONE + "[model.target.qnn_npu]\nopst = 17\n", "unknown key 'opst' (did you mean opset?)"),
+        (ONE + "[model.target]\nqnn_npu = 3\n", "must be a table, not 3"),
+        (ONE + ONE, "model 2 (a/b): a/b:fill-mask is there already as model 1 (a/b)"),
+        (ONE + f"opset = 0x{'f' * 20000}\n", "cannot be stored"),
+        (ONE + f"task2 = {'[' * 3000}\n", "nested too deeply"),
+    ],
+)
+def test_faults(tmp_path: Path, text: str, says: str) -> None:
+    found = faults(tmp_path, text)
+    assert any(says in item for item in found), found
+    assert all(item.startswith("catalog.toml: ") and item.isprintable() for item in found)
+
+
+def test_all_faults_of_all_models_come_together(tmp_path: Path) -> None:
+    text = ONE + 'opset = 99\npriorty = "P1"\n' + '[[model]]\nid = "c d"\n' + ONE
+    found = faults(tmp_path, text)
+    assert len(found) == 5
+    assert [item.split(":")[1].strip() for item in found] == [
+        "model 1 (a/b)",
+        "model 1 (a/b)",
+        "model 2 (c d)",
+        "model 2 (c d)",
+        "model 3 (a/b)",
+    ]
+
+
+def test_a_fault_in_the_defaults_is_told_once(tmp_path: Path) -> None:
+    models = "".join(f'[[model]]\nid = "a/{n}"\n' for n in range(50))
+    found = faults(tmp_path, f'[defaults]\ntask = "t"\npriority = "P7"\nopst = 3\n{models}')
+    assert len(found) == 2
+    assert all(item.startswith("catalog.toml: defaults: ") for item in found)
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (ONE.encode("utf-16"), "UTF-16"),
+        (ONE.encode("utf-16-le"), "UTF-16"),
+        (b"\xff\xfe\xfd", "UTF-16"),
+        (b'id = "\xe4"', "is not UTF-8 (byte 6)"),
+        (b"\x00\x01\x02", "binary"),
+    ],
+)
+def test_files_that_are_not_utf8(tmp_path: Path, raw: bytes, says: str) -> None:
+    for name in ("c.toml", "c.json"):
+        (tmp_path / name).write_bytes(raw)
+        with pytest.raises(PlanError) as caught:
+            load_catalog(name, base=tmp_path)
+        assert says in str(caught.value)
+
+
+def test_a_byte_order_mark_as_windows_editors_write_it_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_bytes(b"\xef\xbb\xbf" + ONE.replace("\n", "\r\n").encode())
+    assert load_catalog("c.toml", base=tmp_path).models[0].id == "a/b"
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "dir.toml").mkdir()
+    with pytest.raises(PlanError, match=r"dir\.toml: cannot be read"):
+        load_catalog("dir.toml", base=tmp_path)
+    with pytest.raises(PlanError, match=r"none\.toml: no such file"):
+        load_catalog("none.toml", base=tmp_path)
+    with pytest.raises(PlanError, match="cannot be read"):
+        load_catalog("a\0b.toml", base=tmp_path)
+    with pytest.raises(UsageError, match="did you mean winml"):
+        load_catalog("wniml", base=tmp_path)
+    with pytest.raises(UsageError, match=r"or give a \.toml or \.json file"):
+        load_catalog("catalog.yaml", base=tmp_path)
+
+
+def test_a_packaged_name_is_found_from_anywhere(tmp_path: Path) -> None:
+    assert "winml" in packaged()
+    assert "targets" not in packaged()
+    assert load_catalog("winml", base=tmp_path / "gone").name == "winml"
+
+
+def test_a_catalog_may_speak_of_targets_that_the_user_adds(tmp_path: Path) -> None:
+    extra = write(
+        tmp_path, '[[target]]\nlabel = "cuda_gpu"\nep = "cuda"\ndevice = "gpu"\n', "t.toml"
+    )
+    path = write(tmp_path, ONE + "[model.target.cuda_gpu]\nopset = 18\n")
+    with pytest.raises(PlanError, match="unknown target 'cuda_gpu'"):
+        load_catalog(path, base=tmp_path, targets=TARGETS)
+    catalog = load_catalog(path, base=tmp_path, targets=load_targets(extra))
+    assert list(catalog.models[0].per_target) == ["cuda_gpu"]

@@ -1,0 +1,114 @@
+"""The precision policy: explicit wins, NPU gets w8a16, and no EP gets a graph that kills it."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrix.model import Overrides
+from matrix.policy import COMMON_OPSET, Flags, opset_of, overrides_of, policies
+from matrix.precision import PRECISIONS, canonical, choices, choose, quantized
+from tests.unit.matrix.build import TARGETS, a_model
+
+QUANTIZED = [name for name in PRECISIONS if quantized(name)]
+
+
+@pytest.mark.parametrize(
+    ("label", "precision"),
+    [
+        ("qnn_npu", "w8a16"),
+        ("qnn_gpu", "fp32"),
+        ("ov_cpu", "fp32"),
+        ("ov_npu", "w8a16"),
+        ("ov_gpu", "fp32"),
+        ("mlas_cpu", "fp32"),
+        ("dml_gpu", "fp32"),
+        ("vitisai_npu", "fp32"),
+    ],
+)
+def test_defaults(label: str, precision: str) -> None:
+    for asked in (None, "auto"):
+        choice = choose(asked, TARGETS.get(label))
+        assert (choice.precision, choice.default, choice.notice) == (precision, True, "")
+
+
+@pytest.mark.parametrize("label", ["qnn_gpu", "vitisai_npu"])
+@pytest.mark.parametrize("asked", QUANTIZED)
+def test_a_quantized_precision_is_dropped_visibly(label: str, asked: str) -> None:
+    target = TARGETS.get(label)
+    choice = choose(asked, target)
+    assert (choice.precision, choice.default, choice.asked) == ("fp32", True, asked)
+    assert asked in choice.notice
+    assert target.provider in choice.notice
+
+
+@pytest.mark.parametrize("label", ["qnn_gpu", "vitisai_npu"])
+def test_float_precisions_are_never_dropped(label: str) -> None:
+    choice = choose("fp16", TARGETS.get(label))
+    assert (choice.precision, choice.default, choice.notice) == ("fp16", False, "")
+
+
+def test_an_explicit_default_is_the_default() -> None:
+    assert choose("w8a16", TARGETS.get("qnn_npu")).default
+    assert choose("fp32", TARGETS.get("mlas_cpu")).default
+    assert not choose("fp32", TARGETS.get("qnn_npu")).default
+
+
+def test_precisions_that_fall_together_are_one_cell_with_the_notice() -> None:
+    for asked in (("fp32", "w8a16"), ("w8a16", "fp32"), ("w8a16", "w8a8", "auto")):
+        found = choices(asked, TARGETS.get("vitisai_npu"))
+        assert [choice.precision for choice in found] == ["fp32"]
+        assert found[0].notice
+
+
+def test_several_precisions_are_several_cells_in_order() -> None:
+    found = choices(("fp16", "w8a16", "w8"), TARGETS.get("qnn_npu"))
+    assert [(c.precision, c.default) for c in found] == [
+        ("fp16", False),
+        ("w8a16", True),
+        ("w8", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("INT8", "w8"), (" w8a8 ", "w8a8"), ("Auto", "auto"), ("float16", "fp16"), ("w4a16", None),
+     ("", None)],
+)  # fmt: skip
+def test_names(name: str, found: str | None) -> None:
+    assert canonical(name) == found
+
+
+def test_who_wins() -> None:
+    target = TARGETS.get("mlas_cpu")
+    flags = Flags(precision=("w8a8",), opset=18)
+    (policy,) = policies(Overrides(), target, flags)
+    assert (policy.precision, policy.opset, policy.quantizer) == ("w8a8", 18, "qnn")
+    (policy,) = policies(Overrides(precision=("fp16",), opset=19), target, flags)
+    assert (policy.precision, policy.opset, policy.quantizer) == ("fp16", 19, None)
+
+
+def test_an_auto_in_the_catalog_is_stronger_than_the_flag() -> None:
+    (policy,) = policies(Overrides(precision=("auto",)), TARGETS.get("qnn_npu"), Flags(("fp16",)))
+    assert (policy.precision, policy.default) == ("w8a16", True)
+
+
+def test_all_targets_share_one_export() -> None:
+    assert {opset_of(Overrides(), target, Flags()) for target in TARGETS} == {COMMON_OPSET}
+
+
+def test_a_targets_entry_is_laid_over_the_models() -> None:
+    from dataclasses import replace
+
+    model = replace(
+        a_model(),
+        overrides=Overrides(
+            precision=("fp16",), opset=15, shapes={"batch_size": 2, "width": 64}, timeout=10
+        ),
+        per_target={
+            "*_npu": Overrides(precision=("w8a8",), shapes={"batch_size": 1}, skip="no"),
+            "qnn_npu": Overrides(opset=20),
+        },
+    )
+    found = overrides_of(model, TARGETS.get("qnn_npu"))
+    assert found == Overrides(("w8a8",), 15, {"batch_size": 1, "width": 64}, 10, None, "no")
+    assert overrides_of(model, TARGETS.get("mlas_cpu")) == model.overrides

@@ -1,0 +1,168 @@
+"""The default matrix row by row, and adding to it as data only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from matrix.errors import MillError, PlanError, UsageError
+from matrix.targets import Targets, load_targets
+from tests.unit.matrix.build import TARGETS, a_model, plan_of, write
+
+CUDA = '[[target]]\nlabel = "cuda_gpu"\nep = "cuda"\ndevice = "gpu"\nauto = "fp16"\n'
+
+
+def test_the_default_matrix_is_the_references_in_its_order() -> None:
+    assert [(row.label, row.ep, row.device, row.provider) for row in TARGETS] == [
+        ("qnn_npu", "qnn", "npu", "QNNExecutionProvider"),
+        ("qnn_gpu", "qnn", "gpu", "QNNExecutionProvider"),
+        ("ov_cpu", "openvino", "cpu", "OpenVINOExecutionProvider"),
+        ("ov_npu", "openvino", "npu", "OpenVINOExecutionProvider"),
+        ("ov_gpu", "openvino", "gpu", "OpenVINOExecutionProvider"),
+        ("mlas_cpu", "cpu", "cpu", "CPUExecutionProvider"),
+        ("dml_gpu", "dml", "gpu", "DmlExecutionProvider"),
+        ("vitisai_npu", "vitisai", "npu", "VitisAIExecutionProvider"),
+    ]
+
+
+def test_their_policies() -> None:
+    rows = {row.label: row for row in TARGETS}
+    assert [label for label, row in rows.items() if row.internal_quantization] == ["vitisai_npu"]
+    assert [label for label, row in rows.items() if not row.qdq] == ["qnn_gpu"]
+    assert [label for label, row in rows.items() if row.optimization != "basic"] == ["mlas_cpu"]
+    assert rows["mlas_cpu"].optimization == "extended"
+    assert [label for label, row in rows.items() if row.static_shapes] == [
+        "qnn_npu",
+        "ov_npu",
+        "vitisai_npu",
+    ]
+    assert all(row.why for row in TARGETS)
+
+
+def test_the_npus_that_quantize_share_everything_that_goes_into_a_stage() -> None:
+    one, two = TARGETS.get("qnn_npu"), TARGETS.get("ov_npu")
+    names = {"label": "", "ep": "", "provider": "", "why": "", "aliases": ()}
+    assert replace(one, **names) == replace(two, **names)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("qnn", "qnn"), ("QNN", "qnn"), ("openvino", "openvino"), ("ov", "openvino"),
+     ("vitisai", "vitisai"), ("cpu", "cpu"), ("MLAS", "cpu"), ("cuda", "cuda"), ("dml", "dml"),
+     ("nvtensorrtrtx", "nvtensorrtrtx"), ("nv_tensorrt_rtx", "nvtensorrtrtx"),
+     ("migraphx", "migraphx"), ("tensorrt", "tensorrt"), ("winmlcg", "winmlcg"),
+     ("QNNExecutionProvider", "qnn"), ("dmlexecutionprovider", "dml")],
+)  # fmt: skip
+def test_ep_aliases(alias: str, name: str) -> None:
+    assert TARGETS.ep(alias) == name
+
+
+@pytest.mark.parametrize(
+    ("call", "near"),
+    [
+        (lambda: TARGETS.ep("opnvino"), "did you mean openvino?"),
+        (lambda: TARGETS.ep(""), "valid: qnn, openvino"),
+        (lambda: TARGETS.device("nqu"), "did you mean npu"),
+        (lambda: TARGETS.get("qnn_nup"), "did you mean qnn_npu"),
+        (lambda: TARGETS.match("zz_*"), "valid: qnn_npu"),
+        (lambda: TARGETS.get("\x1b[31m"), "unknown target"),
+    ],
+)
+def test_a_malformed_name_is_an_error_with_the_nearest_valid_one(call: object, near: str) -> None:
+    assert callable(call)
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert near in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_lookup_by_label_alias_and_glob() -> None:
+    assert TARGETS.get("QNN-NPU").label == "qnn_npu"
+    assert TARGETS.get("cpu").label == "mlas_cpu"
+    assert [row.label for row in TARGETS.match("*_npu")] == ["qnn_npu", "ov_npu", "vitisai_npu"]
+    assert [row.label for row in TARGETS.match("dml")] == ["dml_gpu"]
+
+
+def test_adding_a_target_is_adding_data(tmp_path: Path) -> None:
+    targets = load_targets(write(tmp_path, CUDA))
+    assert targets.labels == (*TARGETS.labels, "cuda_gpu")
+    plan = plan_of([a_model()], targets=targets)
+    cell = list(plan.cells())[-1]
+    assert cell.id == "microsoft/resnet-50:image-classification@cuda_gpu"
+    assert cell.version.startswith("0.0.0-20260609-cuda-gpu-microsoft-resnet-50-")
+    assert cell.policy.precision == "fp16"
+    assert cell.target.provider == "CUDAExecutionProvider"
+
+
+def test_a_new_ep_is_data_too_and_a_known_label_is_replaced_in_place(tmp_path: Path) -> None:
+    text = (
+        '[[ep]]\nname = "acme"\nprovider = "AcmeExecutionProvider"\ndevices = ["xpu"]\n'
+        "internal_quantization = true\n"
+        '[[target]]\nlabel = "acme_xpu"\nep = "Acme"\ndevice = "xpu"\n'
+        '[[target]]\nlabel = "dml_gpu"\nep = "dml"\ndevice = "gpu"\nauto = "fp16"\n'
+        'blocked_passes = ["ConvActivationFusion"]\nblocked_ops = ["Gelu"]\n'
+    )
+    targets = load_targets(write(tmp_path, text))
+    assert targets.labels == (*TARGETS.labels, "acme_xpu")
+    assert targets.get("acme_xpu").internal_quantization
+    assert targets.device("xpu") == "xpu"
+    row = targets.get("dml_gpu")
+    assert (row.auto, row.blocked_passes, row.blocked_ops) == (
+        "fp16",
+        ("ConvActivationFusion",),
+        ("Gelu",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[target]]\n", "label is missing"),
+        ("[[targets]]\n", "unknown key 'targets' (did you mean target?)"),
+        ("target = 3\n", "must be a list of tables"),
+        ("target = [3]\n", "must be a table"),
+        (CUDA.replace('"cuda"', '"cudda"'), "did you mean cuda"),
+        (CUDA.replace('"gpu"', '"npu"'), "CUDAExecutionProvider has no device 'npu'"),
+        (CUDA.replace("fp16", "fp61"), "auto 'fp61' is no precision (did you mean fp16"),
+        (CUDA.replace("fp16", "auto"), "auto 'auto' is no precision"),
+        (CUDA + 'precsion = "fp16"\n', "unknown key 'precsion' (did you mean precision?)"),
+        (CUDA + "opset = [21, 13]\n", "opset must be"),
+        (CUDA + "opset = [13, true]\n", "opset must be"),
+        (CUDA + "opset = 17\n", "opset must be"),
+        (CUDA + 'optimization = "all"\n', "unknown optimization 'all'"),
+        (CUDA + "qdq = 1\n", "qdq must be true or false, not 1"),
+        (CUDA + 'qdq = false\nprecision = "w8a16"\n', "quantized, which this target cannot take"),
+        (CUDA + 'aliases = ["qnn_npu"]\n', "'qnn_npu' also names"),
+        (CUDA.replace("cuda_gpu", "export_gpu"), "begins with a reserved word"),
+        (CUDA.replace("cuda_gpu", "Cuda GPU"), "may hold only a-z"),
+        (CUDA.replace("cuda_gpu", "x" * 33), "32 characters at most"),
+        ('[[ep]]\nname = "x"\n', "provider is missing"),
+        ('[[ep]]\nname = "x y"\nprovider = "X"\ndevices = ["gpu"]\n', "may hold only a-z"),
+        ('[[ep]]\nname = "x"\nprovider = "cpu"\ndevices = ["gpu"]\n', "'cpu' also names cpu"),
+        ("label =\n", "is not valid TOML"),
+    ],
+)
+def test_faults_in_a_targets_file(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        load_targets(write(tmp_path, text, "mine.toml"))
+    assert says in str(caught.value)
+
+
+def test_all_faults_come_at_once(tmp_path: Path) -> None:
+    text = CUDA.replace('"cuda"', '"cudda"') + "qdq = 1\n" + '[[target]]\nlabel = "a"\n'
+    with pytest.raises(PlanError) as caught:
+        load_targets(write(tmp_path, text, "mine.toml"))
+    assert len(caught.value.problems) >= 4
+    assert any("mine.toml: target 2 (a)" in problem.where for problem in caught.value.problems)
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(MillError, match=r"none\.toml: no such file"):
+        load_targets(tmp_path / "none.toml")
+
+
+def test_targets_is_a_plain_collection() -> None:
+    assert len(TARGETS) == 8
+    assert isinstance(TARGETS, Targets)
