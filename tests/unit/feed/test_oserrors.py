@@ -34,8 +34,8 @@ def windows(code: int, number: int) -> OSError:
 )
 def test_the_feeds_disk(error: OSError, kind: type[Exception]) -> None:
     with (
-        pytest.raises(MillError, match="feed/here") as caught,
-        feed_errors("no", Path("feed/here")),
+        pytest.raises(MillError, match="here") as caught,
+        feed_errors("no", Path("here")),
     ):
         raise error
     assert type(caught.value) is kind
