@@ -17,7 +17,10 @@ COMMANDS = (
     "resume",
     "retry",
     "status",
+    "explain",
+    "feed",
     "store",
+    "engine",
 )
 
 
@@ -54,5 +57,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def entry() -> None:
+    """The installed command. Once Prefect is loaded nothing is left to its exit handlers: they
+    wait for a server that is gone by then, seven seconds for every event."""
+    code = main()
+    if "prefect" in sys.modules:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feed.publisher import Publisher
 from flows.leasing import LeaseKeeper
@@ -78,13 +78,7 @@ def workshop(
             newest=begun.newest,
             among=among(plan, state, begun.info),
         )
-        options = BuildOptions(
-            stamp=plan.stamp,
-            self_contained=plan.self_contained,
-            remote_code=settings["allow_remote_code"],
-            pickle=settings["allow_pickle"],
-            estimate=_disk_history(state),
-        )
+        options = replace(_options(plan, settings), estimate=_disk_history(state))
         benches = [
             _bench(number, slots, spec, work, store, budget, options, settings)
             for number in range(1, slots + 1)
@@ -92,6 +86,30 @@ def workshop(
         for bench in benches:
             opened.callback(bench.close)
         yield Workshop(shop, benches)
+
+
+@contextmanager
+def bare_builder(plan: Plan, settings: Settings) -> Iterator[Builder]:
+    """A builder for one question, with nothing around it."""
+    work = Workspace(settings)
+    work.prepare()
+    store = Store(work.store)
+    host = EngineHost(engine_spec(settings), log_dir=work.logs)
+    builder = Builder(store, host, work.home / "work", _options(plan, settings))
+    try:
+        yield builder
+    finally:
+        builder.close()
+        store.close()
+
+
+def _options(plan: Plan, settings: Settings) -> BuildOptions:
+    return BuildOptions(
+        stamp=plan.stamp,
+        self_contained=plan.self_contained,
+        remote_code=settings["allow_remote_code"],
+        pickle=settings["allow_pickle"],
+    )
 
 
 def engine_spec(settings: Settings) -> EngineSpec:

@@ -61,6 +61,7 @@ def _published(shop: Shop, held: Held, parcel: Parcel, receipt: Receipt, seconds
     facts = Facts(
         tree=parcel.built.tree,
         bytes=parcel.built.bytes,
+        seconds=round(parcel.built.seconds, 3),
         published_at=receipt.published.published_at,
         detail={
             "publish_attempts": receipt.attempts,

@@ -51,3 +51,9 @@ def show_duration(seconds: float) -> str:
         return f"{minutes}m{rest:02d}s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02d}m"
+
+
+def brief(text: str, limit: int = 240) -> str:
+    """A message of any tool as one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"

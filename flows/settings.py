@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.options import OPTIONS, Option
+from flows.options import OPTIONS, SELECTION, Option
 from matrix.errors import UsageError
 
 CONFIG_NAME = "modelmill.toml"
@@ -51,9 +51,14 @@ class Settings:
                 merged[name] = Value(_tupled(OPTIONS[name], value), origin)
         return Settings(merged, self.engine_pythons, self.cwd)
 
-    def recorded(self) -> dict[str, Any]:
-        """What a resume needs to know: every value that is set."""
-        return {name: item.value for name, item in self._values.items() if item.value is not None}
+    def narrowed(self, cell_id: str) -> Settings:
+        """The same for one cell, whatever was selected."""
+        merged = dict(self._values)
+        for name in SELECTION:
+            merged[name] = Value((), "default")
+        merged["priority"] = Value(("P0", "P1", "P2", "P3"), "default")
+        merged["only"] = Value((cell_id,), "the cell asked for")
+        return Settings(merged, self.engine_pythons, self.cwd)
 
     def path(self, name: str) -> Path:
         """A setting that names a file or folder, taken from the current folder of the run."""

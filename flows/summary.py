@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.exports import is_export
+from flows.quantity import brief
 from flows.stop import Stop
 from matrix.errors import Exit
 from matrix.status import Status
@@ -70,7 +71,7 @@ class Summary:
         parts = [f"{count} {status.replace('_', ' ')}" for status, count in self.counts.items()]
         lines = [f"sweep {self.stamp}: {total} cells: {', '.join(parts) or 'none'}"]
         for one in self.failures[:_MOST_SHOWN]:
-            lines.append(f"  {one.status} {one.cell}: {one.failure} {one.message}".rstrip())
+            lines.append(f"  {one.status} {one.cell}: {brief(f'{one.failure} {one.message}')}")
             if one.hint:
                 lines.append(f"    next: {one.hint}")
         if len(self.failures) > _MOST_SHOWN:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, Protocol, TextIO
 
 from flows.exports import is_export
-from flows.quantity import show_duration, show_size
+from flows.quantity import brief, show_duration, show_size
 from flows.tally import Tally
 from state.records import Event
 
@@ -44,7 +44,7 @@ def one_line(event: Event, tally: Tally) -> str | None:
     if data.get("bytes"):
         facts.append(show_size(data["bytes"]))
     if event.status.failed:
-        facts.append(f"{data.get('failure', '')} {data.get('message') or ''}".strip())
+        facts.append(brief(f"{data.get('failure', '')} {data.get('message') or ''}"))
     return f"[{place}] {event.status:<14} {'  '.join(facts)}"
 
 

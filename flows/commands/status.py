@@ -12,7 +12,7 @@ from typing import Any
 from flows.arguments import Parser, add_settings, settings_of
 from flows.exports import is_export
 from flows.lookup import find_sweep
-from flows.quantity import show_duration, show_size
+from flows.quantity import brief, show_duration, show_size
 from flows.summary import Summary, summarize
 from flows.table import render
 from flows.workspace import Workspace
@@ -116,7 +116,7 @@ def _logs(outcomes: list[Outcome]) -> None:
 
 def _facts(one: Outcome) -> str:
     if one.status.failed:
-        return f"{one.failure}: {one.message or ''}"
+        return brief(f"{one.failure}: {one.message or ''}")
     if one.status is Status.SKIPPED:
         return one.message or ""
     parts = []

@@ -1,0 +1,195 @@
+"""`modelmill feed`: look into a feed, download packages, promote versions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from feed.index import IndexCell
+from feed.interface import Feed, Progress, Published
+from feed.listing import list_packages, list_versions, show
+from feed.reader import Pulled, pull
+from feed.selection import pull_selection
+from flows.arguments import Parser, add_settings, settings_of
+from flows.quantity import show_size
+from flows.settings import Settings
+from flows.table import render
+from flows.transfer import meter
+from flows.workspace import Workspace
+from matrix.errors import Exit, UsageError
+from matrix.naming import index_name
+
+
+def add(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Register the command and its four verbs."""
+    parser = commands.add_parser("feed", help="look into a feed, pull packages, promote versions")
+    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+    _add_ls(_verb(verbs, "ls", "packages, or the versions of a package", _ls))
+    _add_version(_verb(verbs, "show", "one version with its files", _show))
+    _add_pull(_verb(verbs, "pull", "download versions, every file checked", _pull))
+    promote = _verb(verbs, "promote", "make a version part of a view; cannot be undone", _promote)
+    _add_version(promote)
+    promote.add_argument("--view", required=True, help="for example release")
+
+
+def _verb(
+    verbs: argparse._SubParsersAction[Parser],
+    name: str,
+    text: str,
+    run: Callable[[argparse.Namespace], Exit],
+) -> Parser:
+    parser = verbs.add_parser(name, help=text, description=text)
+    parser.add_argument("--json", action="store_true", help="for machines")
+    add_settings(parser, ("home", "feed", "package"))
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_ls(parser: Parser) -> None:
+    parser.add_argument("name", nargs="?", help="a package, globs allowed; default: all packages")
+    parser.add_argument("version", nargs="?", default="*", help="a glob, e.g. '0.0.0-20260609-*'")
+    parser.add_argument("--deleted", action="store_true", help="deleted versions too")
+
+
+def _add_version(parser: Parser) -> None:
+    parser.add_argument("name", help="the package")
+    parser.add_argument("version", help="the version")
+
+
+def _add_pull(parser: Parser) -> None:
+    parser.add_argument("name", nargs="?", help="the package; or select with --stamp")
+    parser.add_argument("version", nargs="?", help="the version")
+    parser.add_argument("--stamp", help="a whole batch, by its index")
+    parser.add_argument("--target", action="append", metavar="GLOB", help="with --stamp")
+    parser.add_argument("--model", action="append", metavar="GLOB", help="with --stamp")
+    parser.add_argument("--dest", type=Path, default=Path(), help="folder; default: here")
+    parser.add_argument("--files", action="append", metavar="GLOB", help="only matching files")
+    parser.add_argument("--force", action="store_true", help="replace files of the same name")
+
+
+def _open(arguments: argparse.Namespace) -> tuple[Settings, Feed]:
+    settings = settings_of(arguments)
+    return settings, Workspace(settings).open_feed()
+
+
+def _ls(arguments: argparse.Namespace) -> Exit:
+    _settings, feed = _open(arguments)
+    if arguments.name is None:
+        packages = list(list_packages(feed))
+        if arguments.json:
+            _print_json([asdict(one) for one in packages])
+        else:
+            rows = [(one.package, one.versions, _when(one.newest)) for one in packages]
+            print(render(("package", "versions", "newest"), rows))
+        return Exit.OK
+    versions = list(
+        list_versions(feed, arguments.name, arguments.version, deleted=arguments.deleted)
+    )
+    if arguments.json:
+        _print_json([asdict(one) for one in versions])
+    else:
+        headers = ("package", "version", "published", "tree", "views")
+        print(render(headers, [_version_row(one) for one in versions]))
+    return Exit.OK
+
+
+def _show(arguments: argparse.Namespace) -> Exit:
+    _settings, feed = _open(arguments)
+    found = show(feed, arguments.name, arguments.version)
+    if arguments.json:
+        _print_json({**asdict(found), "size": found.size})
+        return Exit.OK
+    one = found.published
+    print(f"{one.package} {one.version}" + (" (deleted)" if one.deleted else ""))
+    print(f"  {one.description}\n  published {_when(one.published_at)}")
+    if one.views:
+        print(f"  views: {', '.join(one.views)}")
+    rows = [(file.path, show_size(file.size), file.sha256) for file in found.files]
+    print(render(("file", "size", "sha256"), rows))
+    return Exit.OK
+
+
+def _pull(arguments: argparse.Namespace) -> Exit:
+    settings, feed = _open(arguments)
+    patterns = tuple(arguments.files or ("*",))
+    dest: Path = arguments.dest
+    if arguments.stamp and not arguments.name:
+        return _pull_stamp(arguments, settings, feed, patterns)
+    if not (arguments.name and arguments.version) or arguments.stamp:
+        raise UsageError("pull wants a package and a version, or --stamp alone")
+    if arguments.target or arguments.model:
+        raise UsageError("--target and --model go with --stamp")
+    folder = dest if dest != Path() else Path(arguments.name)
+    with meter(f"{arguments.name} {arguments.version}") as progress:
+        pulled = pull(
+            feed,
+            arguments.name,
+            arguments.version,
+            folder,
+            patterns,
+            progress=progress,
+            force=arguments.force,
+        )
+    _tell([pulled], as_json=arguments.json)
+    return Exit.OK
+
+
+def _pull_stamp(
+    arguments: argparse.Namespace, settings: Settings, feed: Feed, patterns: tuple[str, ...]
+) -> Exit:
+    index_package = index_name(settings["package"], arguments.stamp)[0]
+
+    def started(_cell: IndexCell) -> Progress | None:
+        return None
+
+    pulled = pull_selection(
+        feed,
+        index_package,
+        arguments.stamp,
+        arguments.dest,
+        targets=tuple(arguments.target or ("*",)),
+        models=tuple(arguments.model or ("*",)),
+        patterns=patterns,
+        force=arguments.force,
+        started=started,
+    )
+    _tell([one.pulled for one in pulled], as_json=arguments.json)
+    return Exit.OK
+
+
+def _tell(pulled: list[Pulled], *, as_json: bool) -> None:
+    if as_json:
+        _print_json([asdict(one) for one in pulled])
+        return
+    for one in pulled:
+        size = show_size(sum(file.size for file in one.files))
+        what = "is there already" if one.unchanged else f"{len(one.files)} files, {size}"
+        print(f"{one.package} {one.version} -> {one.dest}: {what}")
+
+
+def _promote(arguments: argparse.Namespace) -> Exit:
+    _settings, feed = _open(arguments)
+    feed.promote(arguments.name, arguments.version, arguments.view)
+    if arguments.json:
+        _print_json(asdict(show(feed, arguments.name, arguments.version).published))
+    else:
+        print(f"{arguments.name} {arguments.version} is in view {arguments.view}")
+    return Exit.OK
+
+
+def _version_row(one: Published) -> tuple[object, ...]:
+    state = "deleted" if one.deleted else ",".join(one.views)
+    return (one.package, one.version, _when(one.published_at), (one.tree or "-")[:16], state)
+
+
+def _when(at: datetime | None) -> str:
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else "-"
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, default=str))
