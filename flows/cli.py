@@ -21,6 +21,7 @@ COMMANDS = (
     "feed",
     "store",
     "engine",
+    "doctor",
 )
 
 

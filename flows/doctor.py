@@ -1,0 +1,138 @@
+"""What of this machine works for modelmill: one finding per question, with the way to mend it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+
+from flows.quantity import show_size
+from flows.settings import Settings
+from flows.workspace import Workspace
+from matrix.errors import MillError
+from workers.engines import find_engine, installed_engines
+from workers.host.client import EngineHost
+from workers.host.watch import HostLimits
+
+_BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors")
+_LEAST_FREE = 10 * 10**9
+_START_LIMIT = 120.0
+
+
+class Health(StrEnum):
+    """How bad it is."""
+
+    GOOD = "ok"
+    NOTE = "note"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One answer."""
+
+    what: str
+    health: Health
+    detail: str
+    mend: str = ""
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Every question in turn; none of them changes anything but the home and feed folders."""
+    yield _python()
+    yield from _packages()
+    yield from _engines(settings)
+    work = Workspace(settings)
+    yield _asked("home", lambda: _home(work))
+    yield _disk(work)
+    yield _asked("state", lambda: _state(work))
+    yield _asked("feed", lambda: _feed(work))
+    yield _prefect()
+
+
+def _python() -> Finding:
+    text = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    good = (3, 11) <= sys.version_info[:2] < (3, 13)
+    return Finding("python", Health.GOOD if good else Health.BAD, text, "" if good else "use 3.11")
+
+
+def _packages() -> Iterator[Finding]:
+    missing = [name for name in _BUILD if not _version(name)]
+    runtime = "onnxruntime-windowsml" if sys.platform == "win32" else "onnxruntime"
+    if not _version(runtime):
+        missing.append(runtime)
+    if missing:
+        mend = "pip install -c constraints.txt 'modelmill[build]' to build on this machine"
+        yield Finding("build extra", Health.NOTE, f"missing: {', '.join(missing)}", mend)
+    else:
+        shown = ", ".join(f"{name} {_version(name)}" for name in (*_BUILD, runtime))
+        yield Finding("build extra", Health.GOOD, shown)
+
+
+def _engines(settings: Settings) -> Iterator[Finding]:
+    for name in installed_engines():
+        yield _asked(f"engine {name}", lambda name=name: _engine(settings, name))  # type: ignore[misc]
+
+
+def _engine(settings: Settings, name: str) -> str:
+    python = settings.engine_pythons.get(name)
+    spec = find_engine(name, settings.cwd / python if python else None)
+    limits = HostLimits(start_timeout=_START_LIMIT, plan_timeout=_START_LIMIT)
+    host = EngineHost(spec, limits=limits, log_dir=Workspace(settings).logs)
+    try:
+        tools = host.tools()
+    finally:
+        host.close()
+    return ", ".join(f"{tool} {found}" for tool, found in sorted(tools.items()))
+
+
+def _disk(work: Workspace) -> Finding:
+    try:
+        free = shutil.disk_usage(work.home if work.home.exists() else work.settings.cwd).free
+    except OSError as error:
+        return Finding("disk", Health.BAD, f"cannot be read: {error.strerror}")
+    text = f"{show_size(free)} free where {work.home} is"
+    if free < _LEAST_FREE:
+        return Finding("disk", Health.NOTE, text, "large models need more; set --disk-budget")
+    return Finding("disk", Health.GOOD, text)
+
+
+def _home(work: Workspace) -> str:
+    work.prepare()
+    return str(work.home)
+
+
+def _state(work: Workspace) -> str:
+    with work.open_state() as state:
+        return f"{state.label}, {len(state.sweeps())} sweeps"
+
+
+def _feed(work: Workspace) -> str:
+    feed = work.open_feed()
+    feed.preflight()
+    return f"{feed.name} can be published to"
+
+
+def _prefect() -> Finding:
+    url = os.environ.get("PREFECT_API_URL")
+    text = f"runs are shown on {url}" if url else "an own server is started for each sweep"
+    return Finding("prefect", Health.GOOD, f"prefect {_version('prefect')}, {text}")
+
+
+def _asked(what: str, ask: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, Health.GOOD, ask())
+    except MillError as error:
+        return Finding(what, Health.BAD, error.message, error.hint)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
