@@ -13,7 +13,7 @@ from matrix.model import Model, Overrides, Source, SourceKind
 from matrix.nearest import hint, quote
 from matrix.precision import NAMES, canonical
 from matrix.reader import Entry
-from matrix.targets import OPSETS, Targets
+from matrix.targets import OPSETS, Targets, label_glob
 
 PRIORITIES = ("P0", "P1", "P2", "P3")
 SOURCE_KEYS = ("hub", "folder", "random")
@@ -203,8 +203,9 @@ def _per_target(entry: Entry, targets: Targets) -> dict[str, Overrides]:
         except UsageError as err:
             inner.bad(err.message, err.hint)
             continue
-        # An alias is spelt out here, so that the plan only ever compares labels.
-        found[pattern if len(rows) != 1 else rows[0].label] = overrides
+        # Aliases and case are settled here, so that the plan only ever compares labels. A target
+        # named twice keeps its first table, as with globs: a model's own stands before a default.
+        found.setdefault(rows[0].label if len(rows) == 1 else label_glob(pattern), overrides)
     return found
 
 

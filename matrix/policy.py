@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
+from matrix.globs import compiled
 from matrix.model import Model, Overrides, Policy, Target
 from matrix.precision import Choice, choices, quantized
 
@@ -27,7 +27,7 @@ def overrides_of(model: Model, target: Target) -> Overrides:
         (
             found
             for pattern, found in model.per_target.items()
-            if pattern == target.label or fnmatchcase(target.label, pattern)
+            if pattern == target.label or compiled(pattern).match(target.label)
         ),
         None,
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from matrix.cellid import LABEL
 from matrix.errors import PlanError, Problem, UsageError
+from matrix.globs import compiled
 from matrix.model import Target
 from matrix.nearest import hint, quote, tag
 from matrix.precision import AUTO, NAMES, canonical, default_of, quantized, takes_qdq
@@ -73,9 +73,10 @@ class Targets:
 
     def match(self, pattern: str) -> tuple[Target, ...]:
         """The targets that a label, an alias or a glob over labels names; at least one."""
-        if not any(char in pattern for char in "*?["):
+        if not any(char in pattern for char in "*?[{}"):
             return (self.get(pattern),)
-        found = tuple(row for row in self.rows if fnmatchcase(row.label, _fold(pattern)))
+        match = compiled(label_glob(pattern)).match
+        found = tuple(row for row in self.rows if match(row.label))
         if not found:
             raise UsageError(
                 f"no target is called like {quote(pattern)}", hint=hint(pattern, self.labels)
@@ -98,6 +99,11 @@ class Targets:
         if folded not in self.devices:
             raise UsageError(f"unknown device {quote(name)}", hint=hint(name, self.devices))
         return folded
+
+
+def label_glob(pattern: str) -> str:
+    """A glob over labels in their case; dashes stay, they may be part of a `[...]`."""
+    return pattern.strip().casefold()
 
 
 def _fold(name: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 from matrix.catalog import load_catalog, packaged
 from matrix.errors import PlanError, UsageError
 from matrix.model import Overrides, SourceKind
+from matrix.policy import overrides_of
 from matrix.targets import load_targets
 from tests.unit.matrix.build import TARGETS, load, write
 
@@ -129,6 +130,31 @@ random = { architecture = "bert" }
     assert (two.group, two.source.revision) == ("H", None)
 
 
+def test_targets_of_a_model_by_any_spelling(tmp_path: Path) -> None:
+    text = """
+[defaults]
+task = "fill-mask"
+target.openvino_npu = { opset = 14 }
+[[model]]
+id = "a/b"
+target.OV-NPU = { opset = 15 }
+target."*_NPU" = { opset = 16 }
+target."{qnn,ov}_gpu" = { opset = 18 }
+"""
+    (model,) = load(tmp_path, text).models
+    found = {row.label: overrides_of(model, row).opset for row in TARGETS}
+    assert found == {
+        "qnn_npu": 16,
+        "qnn_gpu": 18,
+        "ov_cpu": None,
+        "ov_npu": 15,
+        "ov_gpu": 18,
+        "mlas_cpu": None,
+        "dml_gpu": None,
+        "vitisai_npu": 16,
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -181,6 +207,7 @@ random = { architecture = "bert" }
         (ONE + "[model.target.qnn_nup]\nopset = 17\n", "target qnn_nup: unknown target 'qnn_nup'"),
         (ONE + '[model.target."zz*"]\nopset = 17\n', "no target is called like 'zz*'"),
         (ONE + "[model.target.qnn_npu]\nopst = 17\n", "unknown key 'opst' (did you mean opset?)"),
+        (ONE + '[model.target."{a"]\nopset = 17\n', "brace without its partner"),
         (ONE + "[model.target]\nqnn_npu = 3\n", "must be a table, not 3"),
         (ONE + ONE, "model 2 (a/b): a/b:fill-mask is there already as model 1 (a/b)"),
         (ONE + f"opset = 0x{'f' * 20000}\n", "cannot be stored"),

@@ -42,7 +42,7 @@ values = st.recursive(
 )
 NAMES = ["hf_id", "task", "model_type", "group", "priority", "precision", "composite_onnx", "x"]
 quick = settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

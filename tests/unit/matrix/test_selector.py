@@ -61,6 +61,11 @@ def test_filters_on_models(filters: dict[str, tuple[str, ...]], ids: set[str]) -
         ({"targets": ("qnn_npu",)}, ["qnn_npu"]),
         ({"targets": ("dml", "QNN-NPU")}, ["qnn_npu", "dml_gpu"]),
         ({"targets": ("*_npu",)}, ["qnn_npu", "ov_npu", "vitisai_npu"]),
+        ({"targets": ("{qnn,OV}_npu",)}, ["qnn_npu", "ov_npu"]),
+        (
+            {"targets": ("[m-q]*_?pu",)},
+            ["qnn_npu", "qnn_gpu", "ov_cpu", "ov_npu", "ov_gpu", "mlas_cpu"],
+        ),
         ({"eps": ("OV",)}, ["ov_cpu", "ov_npu", "ov_gpu"]),
         ({"devices": ("GPU",)}, ["qnn_gpu", "ov_gpu", "dml_gpu"]),
         ({"eps": ("qnn", "openvino"), "devices": ("npu",)}, ["qnn_npu", "ov_npu"]),
