@@ -20,7 +20,7 @@ from workers.graph import EXPORT, INPUTS, StageTask, Walked, walk
 from workers.host import codec
 from workers.host.client import EngineHost
 from workers.package import Json, Maker, Sealed, assemble
-from workers.pipeline import Runner
+from workers.pipeline import Runner, os_failure
 from workers.record import Clock, build_record
 from workers.request import request_for
 from workers.scratch import Scratch, sweep_dead
@@ -139,12 +139,15 @@ class Builder:
 
     def _anew(self, cell_id: str, build: Callable[[], Built]) -> Built:
         """Build; bytes of the store that turn out wrong are made again from their inputs."""
-        with self.store.in_use():
-            for _try in range(TRIES):
-                try:
-                    return build()
-                except CorruptBlob as error:
-                    found = error
+        try:
+            with self.store.in_use():
+                for _try in range(TRIES):
+                    try:
+                        return build()
+                    except CorruptBlob as error:
+                        found = error
+        except OSError as error:
+            raise os_failure("store", error) from error
         raise BuildFailed(
             FailureClass.DISK,
             "store",
@@ -205,10 +208,6 @@ class Builder:
         folder = self._scratch.new_folder("package")
         try:
             placed = assemble(self.store, folder, sealed, record)
-        except OSError as error:
-            self._scratch.drop(folder)
-            text = f"the package cannot be put together: {error.strerror or error}"
-            raise BuildFailed(FailureClass.DISK, "package", text) from error
         except BaseException:
             self._scratch.drop(folder)
             raise

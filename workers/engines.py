@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+from matrix.nearest import hint, quote
 from workers.errors import EngineNotFound
 from workers.host.client import EngineSpec
 
@@ -23,10 +23,7 @@ def find_engine(name: str, python: Path | None = None) -> EngineSpec:
     engines = installed_engines()
     point = engines.get(name)
     if point is None:
-        near = difflib.get_close_matches(name, engines, n=1, cutoff=0.5)
-        known = ", ".join(engines) or "none"
-        hint = f"did you mean {near[0]}?" if near else f"installed: {known}"
-        raise EngineNotFound(f"there is no engine {name!r}", hint=hint)
+        raise EngineNotFound(f"there is no engine {quote(name)}", hint=hint(name, engines))
     if python is not None and not python.exists():
         raise EngineNotFound(
             f"engine {name}: there is no interpreter {python}",

@@ -125,8 +125,8 @@ def _seal(manifest: Json, files: Sequence[FileEntry]) -> Sealed:
             text = f"a stage made a file {reserved}, which is ours"
             raise BuildFailed(FailureClass.UNKNOWN, "package", text)
     ordered = tuple(sorted(files, key=lambda file: file.path))
-    whole = {"schema": SCHEMA, **manifest, "files": [asdict(file) for file in ordered]}
-    return Sealed(ordered, whole, json_bytes(whole))
+    data = json_bytes({"schema": SCHEMA, **manifest, "files": [asdict(file) for file in ordered]})
+    return Sealed(ordered, json.loads(data), data)
 
 
 def assemble(store: Store, folder: Path, sealed: Sealed, record: Json) -> list[PackageFile]:

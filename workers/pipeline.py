@@ -13,16 +13,29 @@ from pathlib import Path
 
 from matrix.status import FailureClass
 from workers.engine import SOURCE, Request, StageJob
-from workers.errors import BuildFailed
+from workers.errors import BuildFailed, failure_of
 from workers.graph import StageTask
 from workers.host.client import EngineHost
 from workers.stages import Observer, StageRun
 from workers.store import Action, Store
+from workers.store.blobs import NotAFile
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 NO_SPACE = ("no space left on device", "disk quota exceeded", "not enough space on the disk")
+MAKE_ROOM = "free some space or set --disk-budget"
 LEAST_FREE = 4 * 1024 * 1024
 """A stage that fails with less than this left on the volume has most likely failed of that."""
+
+
+def os_failure(stage: str, error: OSError) -> BuildFailed:
+    """What the system refused us while we handled files, as the failure of one cell."""
+    if error.errno in FULL:
+        return BuildFailed(FailureClass.DISK, stage, "the disk is full", hint=MAKE_ROOM)
+    if isinstance(error, NotAFile):
+        return BuildFailed(failure_of(stage), stage, str(error), hint="a fault of the engine")
+    name = f" {error.filename}" if error.filename else ""
+    text = f"{error.strerror or error}{name}"
+    return BuildFailed(FailureClass.DISK, stage, text, hint="can the store be read and written?")
 
 
 def _no_budget() -> AbstractContextManager[object]:
@@ -89,11 +102,7 @@ class Runner:
             with self.store.scratch.borrow(stage) as folder:
                 return self._run_in(folder, task)
         except OSError as error:
-            full = error.errno in FULL
-            text = "the disk is full" if full else f"{error.strerror or error}"
-            failure = FailureClass.DISK if full else FailureClass.UNKNOWN
-            hint = "free some space or set --disk-budget" if full else ""
-            raise BuildFailed(failure, stage, text, hint=hint) from error
+            raise os_failure(stage, error) from error
         except BuildFailed as error:
             if error.failure is FailureClass.DISK or not self._looks_full(error):
                 raise
@@ -101,7 +110,7 @@ class Runner:
                 FailureClass.DISK,
                 stage,
                 f"the disk is full ({error.reason})",
-                hint="free some space or set --disk-budget",
+                hint=MAKE_ROOM,
                 exit_code=error.process_exit,
                 log_tail=error.log_tail,
             ) from error

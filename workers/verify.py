@@ -17,7 +17,7 @@ from typing import Any
 from matrix.digest import BUILD_RECORD, MANIFEST, tree_digest, value_digest
 from matrix.status import FailureClass
 from workers.built import Built
-from workers.errors import BuildFailed
+from workers.errors import BuildFailed, CorruptBlob
 from workers.host.client import EngineSpec, Host
 from workers.package import json_bytes, write_record
 from workers.stages import Rung
@@ -68,7 +68,8 @@ class Verifier:
         rungs = self._remembered(built, key)
         if rungs is None:
             rungs = self._climb(built, timeout, cancel, log)
-            built.store.notes.write(VERIFIED, key, [asdict(rung) for rung in rungs])
+            if all(rung.passed for rung in rungs):  # a failure may be the machine's: look again
+                built.store.notes.write(VERIFIED, key, [asdict(rung) for rung in rungs])
         proven = with_evidence(built, rungs, runtimes)
         if failed := [rung for rung in rungs if rung.passed is False]:
             raise VerifyFailed(proven, failed)
@@ -118,7 +119,11 @@ class Verifier:
         if not models:
             return (Rung("integrity", False, "the package has no .onnx file"),)
         with built.store.scratch.borrow(STAGE) as inputs:
-            built.store.materialize(built.inputs, inputs)
+            try:
+                built.store.materialize(built.inputs, inputs)
+            except (CorruptBlob, OSError) as error:
+                text = f"the input values cannot be had: {error}"
+                raise BuildFailed(FailureClass.DISK, STAGE, text) from error
             args = {
                 "folder": str(built.folder.absolute()),
                 "models": models,

@@ -1,0 +1,58 @@
+"""An engine host without a process, for tests of what surrounds it."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from pathlib import Path
+
+from tests.fakes.engine import fake_spec, install
+from workers.engine import BuildPlan, Engine, Request, StageError, StageJob, StageReport
+from workers.errors import BuildFailed, failure_of
+from workers.host import codec
+from workers.host.client import EngineHost
+
+
+class InProcessHost(EngineHost):
+    """Calls the engine directly; keeps count of what was asked."""
+
+    def __init__(self, log_dir: Path, engine: str = "FakeEngine") -> None:
+        super().__init__(fake_spec(), log_dir=log_dir)
+        install()
+        made: Engine = getattr(importlib.import_module("modelmill_fakes"), engine)()
+        self.engine = made
+        self.plans = 0
+        self.ran: list[str] = []
+
+    def tools(self) -> dict[str, str]:
+        return dict(self.engine.tools())
+
+    def plan(
+        self, request: Request, *, log: Path | None = None, cancel: threading.Event | None = None
+    ) -> BuildPlan:
+        self.plans += 1
+        try:
+            plan = self.engine.plan(request)
+        except StageError as error:
+            raise BuildFailed(failure_of(error.failure), "plan", str(error)) from error
+        return codec.plan_from_json(codec.plan_to_json(plan))
+
+    def run(
+        self,
+        job: StageJob,
+        *,
+        timeout: float | None = None,
+        memory: int | None = None,
+        log: Path | None = None,
+        cancel: threading.Event | None = None,
+    ) -> StageReport:
+        self.ran.append(f"{job.stage} {job.component}".strip())
+        try:
+            report = self.engine.run(job)
+        except StageError as error:
+            failure = failure_of(error.failure or job.stage)
+            raise BuildFailed(
+                failure, job.stage, str(error), hint=error.hint, retryable=error.retryable
+            ) from error
+        info = {**report.info, "peak_memory": 0, "seconds": 0.0}
+        return StageReport(report.facts, info)

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from matrix.status import FailureClass
+from workers.budget import DiskBudget
+from workers.errors import BuildFailed, Cancelled
+from workers.store import Action, GcReport, Store
+
+PLENTY = 1 << 50
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "store")
+    for digit in "123":
+        fill(store, digit)
+    return store
+
+
+def fill(store: Store, digit: str, size: int = 100) -> None:
+    out = store.scratch.new_folder()
+    (out / "a").write_bytes(digit.encode() * size)
+    store.ingest(out, Action(digit * 64, {}, (), {}, {}, 0, 0, f"model {digit}"))
+
+
+def budget(store: Store, limit: int, **more: object) -> DiskBudget:
+    reports = more.get("reports")
+    evicted = reports.append if isinstance(reports, list) else lambda _report: None
+    return DiskBudget(store, limit, free=lambda _path: PLENTY, evicted=evicted)
+
+
+def test_what_fits_is_reserved_and_given_back(store: Store) -> None:
+    disk = budget(store, 1000)
+    with disk.reserve(600), disk.reserve(100):
+        assert disk.reserved == 700
+    assert disk.reserved == 0
+    assert store.usage().actions == 3
+
+
+def test_room_is_made_by_evicting_and_that_is_reported(store: Store) -> None:
+    reports: list[GcReport] = []
+    disk = budget(store, 400, reports=reports)
+    with disk.reserve(280):
+        assert store.usage().size <= 120
+    assert [item.subject for item in reports[0].evicted] == ["model 1", "model 2"]
+
+
+def test_what_can_never_fit_fails_one_cell_with_the_numbers(store: Store) -> None:
+    disk = budget(store, 20_000_000)
+    words = r"needs 0.03 GB, but of the disk budget of 0.02 GB"
+    with pytest.raises(BuildFailed, match=words) as e, disk.reserve(30_000_000):
+        pass
+    assert e.value.failure is FailureClass.DISK
+    assert e.value.retryable
+    assert disk.reserved == 0
+
+
+def test_what_is_in_use_is_not_evicted_for_room(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    disk = budget(store, 250)
+    with store.in_use():
+        fill(store, "1")
+        fill(store, "2")
+        with pytest.raises(BuildFailed, match="in use"), disk.reserve(100):
+            pass
+    with disk.reserve(100):
+        assert store.usage().size <= 150
+
+
+def test_a_cell_waits_for_others_to_finish(store: Store) -> None:
+    disk = budget(store, 1000)
+    got, release = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with disk.reserve(600):
+            got.set()
+            assert release.wait(10)
+
+    def waiting() -> None:
+        with disk.reserve(600):
+            order.append("waited")
+
+    order: list[str] = []
+    first, second = threading.Thread(target=other), threading.Thread(target=waiting)
+    first.start()
+    assert got.wait(10)
+    second.start()
+    second.join(0.05)
+    assert order == []
+    release.set()
+    second.join(10)
+    first.join(10)
+    assert order == ["waited"]
+
+
+def test_waiting_can_be_cancelled(store: Store) -> None:
+    disk, cancel = budget(store, 1000), threading.Event()
+    cancel.set()
+    with disk.reserve(600), pytest.raises(Cancelled), disk.reserve(600, cancel):
+        pass
+
+
+def test_the_volume_itself_counts_without_any_limit(store: Store) -> None:
+    left = [50]
+    disk = DiskBudget(store, keep_free=0, free=lambda _path: left[0] + 300 - store.usage().size)
+    with disk.reserve(120):
+        assert store.usage().size <= 200
+    with pytest.raises(BuildFailed, match="free"), disk.reserve(10_000):
+        pass
+    assert store.usage().size == 0
+
+
+def test_what_others_put_into_the_store_is_noticed(store: Store) -> None:
+    disk = budget(store, 1000)
+    with disk.reserve(10):
+        pass
+    other = Store(store.root)
+    for digit in "456789":
+        fill(other, digit)
+    for _ in range(300):
+        with disk.reserve(200):
+            pass
+    assert store.usage().size <= 800
+
+
+def test_trimming_brings_a_store_back_to_its_budget(store: Store) -> None:
+    assert budget(store, 1000).trim() is None
+    report = budget(store, 150).trim()
+    assert report is not None
+    assert store.usage().size == 100

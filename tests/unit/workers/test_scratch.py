@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workers.scratch import Scratch, remove_tree, sweep_dead
+
+
+def test_borrowed_folders_are_gone_afterwards_even_after_a_failure(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+
+    def fail() -> None:
+        with scratch.borrow() as folder:
+            (folder / "deep" / "er").mkdir(parents=True)
+            (folder / "deep" / "file").write_text("x")
+            raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list(scratch.folder.iterdir()) == []
+
+
+def test_the_living_are_spared_and_the_dead_swept(tmp_path: Path) -> None:
+    alive = Scratch(tmp_path)
+    kept = alive.new_folder()
+    dead = tmp_path / "4711-dead"
+    (dead / "work").mkdir(parents=True)
+    (dead / "work" / "big.bin").write_bytes(b"x")
+    (tmp_path / "4711-dead.lock").touch()
+    assert sweep_dead(tmp_path) == [dead]
+    assert not dead.exists()
+    assert not (tmp_path / "4711-dead.lock").exists()
+    assert kept.is_dir()
+    alive.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gate.lock"]
+
+
+def test_sweeping_where_nothing_is_does_nothing(tmp_path: Path) -> None:
+    assert sweep_dead(tmp_path / "absent") == []
+    remove_tree(tmp_path / "absent")
+
+
+def test_read_only_files_and_folders_are_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    (folder / "b").mkdir(parents=True)
+    (folder / "b" / "c").write_text("x")
+    (folder / "b" / "c").chmod(0o444)
+    (folder / "b").chmod(0o555)
+    remove_tree(folder)
+    assert not folder.exists()
+
+
+def test_a_link_to_elsewhere_is_removed_and_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("x")
+    folder = tmp_path / "a"
+    folder.mkdir()
+    (folder / "link").symlink_to(precious, target_is_directory=True)
+    remove_tree(folder)
+    assert (precious / "file").read_text() == "x"
