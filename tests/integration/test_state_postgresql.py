@@ -1,0 +1,285 @@
+"""The same state on a real PostgreSQL server: the unit tests of it again, and what only it has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matrix.status import Status
+from state.errors import StateError, StateUnavailable
+from state.ledger import State, open_state
+from state.records import Facts, Kind
+from tests.integration.test_state_processes import DRAIN, Child
+from tests.unit.state import (
+    test_leases,
+    test_queries,
+    test_recording,
+    test_schema,
+    test_seeding,
+    test_sweeps,
+)
+from tests.unit.state.samples import ALIVE, TREE, begin, cell, model, rows, sql, status, take
+
+psycopg = pytest.importorskip("psycopg")
+
+PASSWORD = "s3cr3t"
+_names = count()
+
+
+def _binary(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        candidates = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+        if not candidates:
+            pytest.skip(f"PostgreSQL's {name} is not on this machine")
+        found = str(candidates[-1])
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """A private server on loopback; PostgreSQL refuses to run as root."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = _free_port()
+        self.user: dict[str, Any] = {}
+        if sys.platform != "win32" and os.geteuid() == 0:
+            shutil.chown(folder, "nobody")
+            self.user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+        password = folder / "password"
+        password.write_text(PASSWORD)
+        data = str(folder / "data")
+        options = ["--no-sync", "-U", "mill", "-A", "scram-sha-256", f"--pwfile={password}"]
+        self.run("initdb", "-D", data, *options, "-E", "UTF8", "--locale=C")
+        self.start()
+
+    def run(self, name: str, *arguments: str) -> None:
+        with (self.folder / "tools.log").open("ab") as log:
+            subprocess.run(
+                [_binary(name), *arguments],
+                check=True,
+                timeout=60,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                **self.user,
+            )
+
+    def start(self) -> None:
+        options = f"-h 127.0.0.1 -p {self.port} -k {self.folder} -c fsync=off"
+        log = str(self.folder / "log")
+        self.run("pg_ctl", "-w", "-D", str(self.folder / "data"), "-l", log, "-o", options, "start")
+
+    def stop(self) -> None:
+        self.run("pg_ctl", "-w", "-D", str(self.folder / "data"), "-m", "immediate", "stop")
+
+    def url(self, database: str, password: str = PASSWORD) -> str:
+        return f"postgresql://mill:{password}@127.0.0.1:{self.port}/{database}"
+
+    def execute(self, statement: str) -> None:
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(statement)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    # Not below pytest's own folder, which only its owner may enter.
+    folder = Path(tempfile.mkdtemp(prefix="mill-pg-"))
+    try:
+        made = Server(folder)
+        yield made
+        made.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def template(server: Server) -> str:
+    server.execute("CREATE DATABASE template")
+    open_state(server.url("template")).close()
+    return "template"
+
+
+@pytest.fixture
+def url(server: Server, template: str) -> str:
+    name = f"mill_{next(_names)}"
+    server.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+    return server.url(name)
+
+
+@pytest.fixture
+def state(url: str) -> Iterator[State]:
+    with open_state(url) as opened:
+        yield opened
+
+
+class TestLeases(test_leases.TestLeases):
+    """On PostgreSQL."""
+
+
+class TestRecording(test_recording.TestRecording):
+    """On PostgreSQL."""
+
+
+class TestSweeps(test_sweeps.TestSweeps):
+    """On PostgreSQL."""
+
+
+class TestSeeding(test_seeding.TestSeeding):
+    """On PostgreSQL."""
+
+
+class TestQueries(test_queries.TestQueries):
+    """On PostgreSQL."""
+
+
+class TestSchema(test_schema.TestSchema):
+    """On PostgreSQL."""
+
+
+def test_many_open_an_empty_database_at_once(server: Server) -> None:
+    server.execute("CREATE DATABASE fresh")
+    start = threading.Barrier(5)
+
+    def run() -> int:
+        start.wait()
+        with open_state(server.url("fresh")) as state:
+            return begin(state).id
+
+    with ThreadPoolExecutor(5) as pool:
+        ids = {one.result() for one in [pool.submit(run) for _ in range(5)]}
+    assert len(ids) == 1
+
+
+def test_a_newer_schema_is_refused(url: str) -> None:
+    with open_state(url) as state:
+        sql(state, "UPDATE modelmill_schema SET version_num = '9999'")
+    with pytest.raises(StateError, match="newer modelmill"):
+        open_state(url)
+
+
+@pytest.mark.parametrize("database", ["postgres", "nowhere"])
+def test_a_refused_login_says_so_without_the_password(server: Server, database: str) -> None:
+    wrong = "wr0ng" if database == "postgres" else PASSWORD
+    with pytest.raises(StateError, match=r"authentication|does not exist") as caught:
+        open_state(server.url(database, wrong))
+    assert not isinstance(caught.value, StateUnavailable)
+    assert wrong not in str(caught.value)
+
+
+def test_nobody_at_home_is_transient() -> None:
+    with pytest.raises(StateUnavailable, match="refused"):
+        open_state(f"postgresql://mill:{PASSWORD}@127.0.0.1:{_free_port()}/x")
+
+
+def test_processes_drain_one_sweep_without_overlap(state: State, url: str) -> None:
+    sweep = begin(state, rows(60))
+    drains = [Child(DRAIN, url, sweep.id, f"slot-{number}") for number in range(3)]
+    try:
+        for drain in drains:
+            assert drain.hear() == "ready"
+        for drain in drains:
+            drain.say()
+        taken = [name for drain in drains for name in drain.rest()]
+    finally:
+        for drain in drains:
+            drain.end()
+    assert sorted(taken) == sorted(model(number) for number in range(60))
+    assert state.counts(sweep.id) == {Status.PUBLISHED: 120}
+
+
+def test_two_sweeps_fight_for_the_same_models(state: State) -> None:
+    """Every model is in both sweeps; deadlocks and lost races must not show."""
+    first = begin(state, rows(20))
+    second = begin(state, rows(20, stamp="b"), stamp="b")
+    held: set[str] = set()
+    guard = threading.Lock()
+
+    def drain(sweep_id: int) -> int:
+        done = 0
+        while state.remaining(sweep_id).open:
+            lease = state.lease(sweep_id, ALIVE, 60)
+            if lease is None:
+                continue
+            with guard:
+                assert lease.model not in held
+                held.add(lease.model)
+            state.record(lease, sweep_id, f"{lease.model}@qnn_npu", Status.BUILDING)
+            with guard:
+                held.remove(lease.model)
+            done += state.release(lease, done=True)
+        return done
+
+    with ThreadPoolExecutor(6) as pool:
+        drains = [pool.submit(drain, one.id) for one in (first, second) * 3]
+    assert sum(one.result() for one in drains) == 40
+
+
+def test_take_over_waits_for_a_record_in_flight(state: State) -> None:
+    """Between the check of a token and the commit nobody can take the model over."""
+    sweep = begin(state, rows(1))
+    late = take(state, sweep, ALIVE, ttl=0)
+    with state._db.write() as connection:
+        connection.exec_driver_sql(f"SELECT * FROM lease WHERE token = {late.token} FOR SHARE")
+        with ThreadPoolExecutor(1) as pool:
+            taking = pool.submit(take, state, sweep)
+            _wait_for_lock(state)
+            assert not taking.done()
+            connection.rollback()
+            assert taking.result(timeout=30).token > late.token
+
+
+def _wait_for_lock(state: State) -> None:
+    while True:
+        with state._db.read() as connection:
+            waiting = connection.exec_driver_sql(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                "AND datname = current_database()"
+            ).scalar()
+        if waiting:
+            return
+
+
+def test_a_reader_of_events_misses_none_that_commits_late(state: State) -> None:
+    sweep = begin(state)
+    start = state.events(sweep.id)[-1].id
+    with state._db.write() as connection:
+        connection.exec_driver_sql(
+            f"INSERT INTO event (at, sweep_id, kind) VALUES (4e9, {sweep.id}, 'notice')"
+        )
+        state.note(sweep.id, Kind.INTERRUPTED)  # a higher id, committed first
+        assert state.events(sweep.id, start) == []
+    kinds = [one.kind for one in state.events(sweep.id, start)]
+    assert kinds == [Kind.NOTICE, Kind.INTERRUPTED]
+
+
+def test_the_server_may_restart(server: Server, state: State) -> None:
+    sweep = begin(state, rows(1))
+    lease = take(state, sweep)
+    state.record(lease, sweep.id, cell(), Status.BUILDING)
+    server.stop()
+    with pytest.raises(StateUnavailable) as caught:
+        state.record(lease, sweep.id, cell(), Status.BUILT)
+    assert PASSWORD not in str(caught.value)
+    server.start()
+    assert state.renew(lease, 60)
+    state.record(lease, sweep.id, cell(), Status.PUBLISHED, Facts(tree=TREE))
+    assert status(state, sweep) is Status.PUBLISHED

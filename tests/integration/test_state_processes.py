@@ -1,0 +1,282 @@
+"""The state on one machine, used by real processes that are killed, stopped and raced."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+import psutil
+import pytest
+
+from matrix.status import Status
+from state.errors import LeaseLost
+from state.ledger import State, open_state
+from state.owner import Owner
+from state.records import Facts, Lease, Remaining
+from tests.unit.state.samples import ALIVE, TREE, begin, cell, model, rows, status, take
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_PRELUDE = """
+import sys
+from matrix.status import Status
+from state.ledger import open_state
+from state.owner import Owner
+from state.records import Facts
+state = open_state(sys.argv[1])
+sweep = int(sys.argv[2])
+me = Owner.here(sys.argv[3])
+def say(*words): print(*words, flush=True)
+def hear(): return sys.stdin.readline().strip()
+"""
+
+HOLDER = """
+lease = state.lease(sweep, me, float(hear()))
+state.record(lease, sweep, lease.model + "@qnn_npu", Status.BUILDING)
+say(lease.model, lease.token)
+hear()
+try:
+    facts = Facts(tree="b" * 64)
+    state.record(lease, sweep, lease.model + "@qnn_npu", Status.PUBLISHED, facts)
+    say("recorded")
+except Exception as error:
+    say(type(error).__name__)
+hear()
+"""
+
+DRAIN = """
+say("ready")
+hear()
+while (lease := state.lease(sweep, me, 60)) is not None:
+    for one in state.outcomes(sweep, model=lease.model):
+        if one.status.open:
+            state.record(lease, sweep, one.cell, Status.BUILDING)
+            state.record(lease, sweep, one.cell, Status.PUBLISHED, Facts(tree="a" * 64))
+    assert state.release(lease, done=True)
+    say(lease.model)
+"""
+
+IN_TRANSACTION = """
+with state._db.write() as connection:
+    connection.exec_driver_sql("UPDATE outcome SET status = 'cancelled', ended_at = 1")
+    connection.exec_driver_sql("DELETE FROM event")
+    say("written")
+    hear()
+"""
+
+
+class Child:
+    """A Python process that talks line by line."""
+
+    def __init__(self, script: str, where: Path | str, sweep: int, name: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", _PRELUDE + script, str(where), str(sweep), name],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def say(self, line: object = "") -> None:
+        print(line, file=cast("IO[str]", self.process.stdin), flush=True)
+
+    def hear(self) -> str:
+        return cast("IO[str]", self.process.stdout).readline().strip()
+
+    def rest(self) -> list[str]:
+        output, _ = self.process.communicate(timeout=120)
+        assert self.process.returncode == 0
+        return output.split()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@contextmanager
+def child(script: str, where: Path | str, sweep: int, name: str = "child") -> Iterator[Child]:
+    started = Child(script, where, sweep, name)
+    try:
+        yield started
+    finally:
+        started.end()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def state(path: Path) -> Iterator[State]:
+    with open_state(path) as opened:
+        yield opened
+
+
+def test_processes_drain_one_sweep_without_overlap(state: State, path: Path) -> None:
+    sweep = begin(state, rows(60))
+    drains = [Child(DRAIN, path, sweep.id, f"slot-{number}") for number in range(3)]
+    try:
+        for drain in drains:
+            assert drain.hear() == "ready"
+        for drain in drains:
+            drain.say()
+        taken = [name for drain in drains for name in drain.rest()]
+    finally:
+        for drain in drains:
+            drain.end()
+    assert sorted(taken) == sorted(model(number) for number in range(60))
+    assert state.counts(sweep.id) == {Status.PUBLISHED: 120}
+    assert state.remaining(sweep.id) == Remaining(done=60)
+
+
+def test_a_killed_holder_is_taken_over_at_once(state: State, path: Path) -> None:
+    sweep = begin(state, rows(1))
+    with child(HOLDER, path, sweep.id) as holder:
+        holder.say(3600)
+        name, token = holder.hear().split()
+        assert state.lease(sweep.id, ALIVE, 60) is None, "it lives"
+        holder.process.kill()
+        holder.process.wait()
+        taken = take(state, sweep)
+    assert taken.model == name
+    assert taken.token > int(token)
+    assert status(state, sweep) is Status.PLANNED
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no zombies")
+def test_a_killed_holder_that_nobody_waited_for_is_dead_all_the_same(
+    state: State, path: Path
+) -> None:
+    sweep = begin(state, rows(1))
+    with child(HOLDER, path, sweep.id) as holder:
+        holder.say(3600)
+        holder.hear()
+        # Killed, but not waited for: a zombie still has a pid and a start time.
+        os.kill(holder.process.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, holder.process.pid, os.WEXITED | os.WNOWAIT)
+        assert psutil.Process(holder.process.pid).status() == psutil.STATUS_ZOMBIE
+        take(state, sweep)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
+def test_a_stopped_holder_wakes_up_too_late(state: State, path: Path) -> None:
+    sweep = begin(state, rows(1))
+    with child(HOLDER, path, sweep.id) as holder:
+        holder.say(0)
+        holder.hear()
+        os.kill(holder.process.pid, signal.SIGSTOP)
+        current = take(state, sweep)
+        os.kill(holder.process.pid, signal.SIGCONT)
+        holder.say()
+        assert holder.hear() == LeaseLost.__name__
+    assert status(state, sweep) is Status.PLANNED
+    state.record(current, sweep.id, cell(), Status.PUBLISHED, Facts(tree=TREE))
+
+
+def test_a_kill_inside_a_transaction_leaves_all_as_it_was(state: State, path: Path) -> None:
+    sweep = begin(state)
+    before = state.events(sweep.id)
+    with child(IN_TRANSACTION, path, sweep.id) as writer:
+        assert writer.hear() == "written"
+        assert state.counts(sweep.id) == {Status.PLANNED: 4}, "readers are not disturbed"
+        writer.process.kill()
+        writer.process.wait()
+    assert state.events(sweep.id) == before
+    state.record(take(state, sweep), sweep.id, cell(), Status.BUILDING)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_killed_again_and_again_the_drain_comes_to_the_same_end(state: State, path: Path) -> None:
+    """Every life of the process publishes something and dies at the next report."""
+    sweep = begin(state, rows(30))
+    for life in range(12):
+        with child(DRAIN, path, sweep.id) as drain:
+            assert drain.hear() == "ready"
+            drain.say()
+            for _ in range(life % 3 + 1):
+                drain.hear()
+            drain.process.kill()
+        begin(state, rows(30))
+    with child(DRAIN, path, sweep.id) as drain:
+        drain.say()
+        drain.rest()
+    assert state.counts(sweep.id) == {Status.PUBLISHED: 60}
+    said = [one.cell for one in state.events(sweep.id, limit=9_999) if one.status == "published"]
+    assert len(said) == len(set(said)) == 60, "nothing was published twice"
+    assert state.leases() == []
+
+
+def test_killed_while_it_makes_the_file(tmp_path: Path) -> None:
+    """Whenever a first start dies, the next one finds no file or a whole one."""
+    script = "import sys\nfrom state.ledger import open_state\nprint(flush=True)\n"
+    script += "open_state(sys.argv[1]).close()\nprint('open', flush=True)\nsys.stdin.read()"
+    for attempt in range(8):
+        path = tmp_path / f"{attempt}.db"
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(path)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        output = cast("IO[bytes]", process.stdout)
+        output.readline()
+        while not path.exists() and process.poll() is None:
+            pass
+        for _ in range(attempt * 300):  # a little later each time
+            path.exists()
+        process.kill()
+        process.communicate()
+        with open_state(path) as state:
+            begin(state)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folder modes mean nothing on Windows")
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_read_only_folder_is_refused(existing: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if existing:
+            with open_state(folder / "state.db") as state:
+                begin(state)
+            (folder / "state.db").chmod(0o444)
+        folder.chmod(0o555)
+        script = (
+            "import os, sys\n"
+            "from state.errors import StateError\n"
+            "from state.ledger import open_state\n"
+            "from state.records import Kind\n"
+            "if os.geteuid() == 0: os.setuid(65534)\n"
+            "try:\n"
+            "    with open_state(sys.argv[1]) as state: state.note(1, Kind.NOTICE)\n"
+            "except StateError as error: print(error)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(folder / "state.db")],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "state.db cannot be" in done.stdout
+        folder.chmod(0o755)
+
+
+def test_a_recycled_pid_is_another_process(state: State) -> None:
+    sweep = begin(state, rows(1))
+    here = Owner.here("slot")
+    earlier = Owner("slot", here.host, here.pid, "1")
+    stale = state.lease(sweep.id, earlier, 3600)
+    assert isinstance(stale, Lease)
+    assert take(state, sweep).token > stale.token

@@ -1,0 +1,91 @@
+"""Small sweeps for the tests of the state, on whichever database they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import text
+
+from matrix.status import Status
+from state.ledger import State
+from state.owner import Owner, this_host
+from state.records import CellRow, Lease, ModelRow, StageRow, SweepInfo
+
+TARGETS = ("qnn_npu", "mlas_cpu")
+TREE = "a" * 64
+NO_SUCH_PID = 2**22 + 7
+ALIVE = Owner.here("slot-1")
+FOREIGN = Owner("slot-2", "elsewhere", 1, "1")
+DEAD = Owner("slot-3", this_host(), NO_SUCH_PID, "1")
+HOUR = 3600.0
+
+
+def model(number: int) -> str:
+    return f"org/model-{number}:task"
+
+
+def cell(number: int = 0, target: str = TARGETS[0]) -> str:
+    return f"{model(number)}@{target}"
+
+
+def rows(
+    models: int = 2,
+    *,
+    stamp: str = "20260609",
+    targets: Sequence[str] = TARGETS,
+    skip: dict[str, str] | None = None,
+) -> list[CellRow]:
+    skip = skip or {}
+    return [
+        CellRow(
+            cell=cell(number, target),
+            model=model(number),
+            target=target,
+            precision="fp32",
+            package=f"modelmill-org-model-{number}",
+            version=f"0.0.0-{stamp}-{target.replace('_', '-')}-org-model-{number}",
+            skip=skip.get(cell(number, target)),
+        )
+        for number in range(models)
+        for target in targets
+    ]
+
+
+def begin(
+    state: State,
+    cells: Sequence[CellRow] | None = None,
+    *,
+    stamp: str = "20260609",
+    estimates: Sequence[float] = (),
+    publish: bool = True,
+) -> SweepInfo:
+    cells = rows(stamp=stamp) if cells is None else cells
+    names = list(dict.fromkeys(row.model for row in cells))
+    models = [
+        ModelRow(name, position, estimates[position] if estimates else 0.0)
+        for position, name in enumerate(names)
+    ]
+    return state.begin(stamp, "feed", cells, models, {"jobs": 2}, {"only": []}, publish=publish)
+
+
+def take(state: State, sweep: SweepInfo, owner: Owner = ALIVE, ttl: float = 60.0) -> Lease:
+    lease = state.lease(sweep.id, owner, ttl)
+    assert lease is not None
+    return lease
+
+
+def status(state: State, sweep: SweepInfo, name: str | None = None) -> Status:
+    found = state.outcome(sweep.id, name or cell())
+    assert found is not None
+    return found.status
+
+
+def stage(name: str, key: str, **facts: float | str | bool) -> StageRow:
+    row = {"cell": cell(), "target": TARGETS[0], "stage": name, "key": key, "parts": {"is": key}}
+    return StageRow(**{**row, **facts})  # type: ignore[arg-type]  # mixed values by name
+
+
+def sql(state: State, statement: str, **values: object) -> None:
+    """Behind the back of the state, as another program or another clock would."""
+    with state._db.write() as connection:
+        connection.execute(text(statement), values)

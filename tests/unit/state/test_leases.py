@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from matrix.status import FailureClass, Status
+from state.ledger import State
+from state.records import Facts, Kind, Remaining
+from tests.unit.state.samples import (
+    ALIVE,
+    DEAD,
+    FOREIGN,
+    HOUR,
+    TREE,
+    begin,
+    cell,
+    model,
+    rows,
+    sql,
+    status,
+    take,
+)
+
+
+class TestLeases:
+    def test_longest_first_then_by_position(self, state: State) -> None:
+        sweep = begin(state, rows(4), estimates=[1.0, 9.0, 1.0, 5.0])
+        order = [take(state, sweep).model for _ in range(4)]
+        assert order == [model(1), model(3), model(0), model(2)]
+        assert state.lease(sweep.id, ALIVE, 60) is None
+        assert state.remaining(sweep.id) == Remaining(leased=4)
+
+    def test_tokens_only_grow(self, state: State) -> None:
+        sweep = begin(state)
+        tokens = []
+        for _ in range(5):
+            lease = take(state, sweep)
+            tokens.append(lease.token)
+            state.release(lease, done=False)
+        assert tokens == sorted(set(tokens))
+
+    def test_no_model_twice_at_once_over_all_sweeps(self, state: State) -> None:
+        first = begin(state, rows(1))
+        second = begin(state, rows(1, stamp="20260610"), stamp="20260610")
+        lease = take(state, first)
+        assert state.lease(second.id, ALIVE, 60) is None
+        assert state.remaining(second.id).open == 1
+        state.release(lease, done=True)
+        assert take(state, second).model == lease.model
+
+    def test_threads_share_the_work_without_overlap(self, state: State) -> None:
+        sweep = begin(state, rows(40))
+        start = threading.Barrier(8)
+
+        def drain() -> list[str]:
+            start.wait()
+            taken = []
+            while (lease := state.lease(sweep.id, ALIVE, 60)) is not None:
+                taken.append(lease.model)
+                state.record(lease, sweep.id, f"{lease.model}@qnn_npu", Status.BUILDING)
+            return taken
+
+        with ThreadPoolExecutor(8) as pool:
+            drains = [pool.submit(drain) for _ in range(8)]
+        taken = [name for one in drains for name in one.result()]
+        assert sorted(taken) == sorted(model(number) for number in range(40))
+
+    def test_only_the_models_asked_for(self, state: State) -> None:
+        sweep = begin(state, rows(3))
+        lease = state.lease(sweep.id, ALIVE, 60, among=[model(2)])
+        assert lease is not None
+        assert lease.model == model(2)
+        assert state.lease(sweep.id, ALIVE, 60, among=[model(2)]) is None
+        assert state.lease(sweep.id, ALIVE, 60, among=[]) is None
+        assert state.remaining(sweep.id, among=[model(2)]) == Remaining(leased=1)
+
+    def test_a_heartbeat_keeps_and_silence_loses(self, state: State) -> None:
+        sweep = begin(state, rows(1))
+        lease = take(state, sweep, FOREIGN, ttl=0)
+        assert state.renew(lease, 60), "late, but nobody was faster"
+        assert state.lease(sweep.id, ALIVE, 60) is None
+        assert state.renew(lease, 0)
+        taken = take(state, sweep)
+        assert taken.model == lease.model
+        assert taken.attempt == 2
+        assert not state.renew(lease, 60)
+        assert not state.release(lease, done=True)
+        assert state.renew(taken, 60)
+
+    def test_a_dead_process_here_loses_at_once(self, state: State) -> None:
+        sweep = begin(state, rows(1))
+        dead = take(state, sweep, DEAD, ttl=HOUR)
+        state.record(dead, sweep.id, cell(), Status.BUILDING)
+        taken = take(state, sweep)
+        assert taken.model == dead.model
+        assert status(state, sweep) is Status.PLANNED
+        lost = state.events(sweep.id, kind=Kind.LOST)
+        assert len(lost) == 1
+        assert lost[0].data is not None
+        assert lost[0].data["why"] == "process gone"
+
+    def test_a_live_process_keeps_its_lease(self, state: State) -> None:
+        sweep = begin(state, rows(1))
+        take(state, sweep, ALIVE)
+        assert state.lease(sweep.id, FOREIGN, 60) is None
+
+    def test_published_cells_survive_a_take_over(self, state: State) -> None:
+        sweep = begin(state, rows(1))
+        dead = take(state, sweep, DEAD)
+        state.record(dead, sweep.id, cell(), Status.PUBLISHED, Facts(tree=TREE))
+        state.record(dead, sweep.id, cell(target="mlas_cpu"), Status.PUBLISHING)
+        take(state, sweep)
+        assert status(state, sweep) is Status.PUBLISHED
+        assert status(state, sweep, cell(target="mlas_cpu")) is Status.PLANNED
+
+    def test_a_clock_set_back_makes_no_lease_immortal(self, state: State) -> None:
+        sweep = begin(state, rows(1))
+        lost = take(state, sweep, FOREIGN, ttl=60)
+        sql(
+            state,
+            "UPDATE lease SET renewed_at = renewed_at + :h, expires_at = expires_at + :h",
+            h=HOUR,
+        )
+        assert state.lease(sweep.id, ALIVE, 60) is None, "its holder may live: one more ttl"
+        (holder,) = state.leases(sweep.id)
+        assert holder.expires_at - state.now() <= 60
+        assert state.renew(lost, 60)
+        sql(state, "UPDATE lease SET renewed_at = renewed_at - 61, expires_at = expires_at - 61")
+        assert take(state, sweep).token > lost.token
+
+    def test_a_clock_set_forward_costs_the_lease_not_the_cell(self, state: State) -> None:
+        sweep = begin(state, rows(1))
+        late = take(state, sweep, FOREIGN)
+        sql(
+            state,
+            "UPDATE lease SET renewed_at = renewed_at - :h, expires_at = expires_at - :h",
+            h=HOUR,
+        )
+        (holder,) = state.leases(sweep.id)
+        assert holder.expired
+        assert take(state, sweep).token > late.token
+
+    def test_a_model_that_kills_three_slots_is_poison(self, state: State) -> None:
+        sweep = begin(state, rows(2))
+        first = take(state, sweep, DEAD)
+        state.record(first, sweep.id, cell(), Status.PUBLISHED, Facts(tree=TREE))
+        for _ in range(2):
+            assert take(state, sweep, DEAD).model == model(0)
+        assert take(state, sweep).model == model(1)
+        assert state.remaining(sweep.id) == Remaining(leased=1, poison=1)
+        assert status(state, sweep) is Status.PUBLISHED
+        found = state.outcome(sweep.id, cell(target="mlas_cpu"))
+        assert found is not None
+        assert found.status is Status.BUILD_FAILED
+        assert found.failure is FailureClass.CRASH
+        assert found.detail is not None
+        assert len(found.detail["lost_leases"]) == 3
+        assert state.events(sweep.id, kind=Kind.POISON)
+
+    def test_poison_can_be_retried(self, state: State) -> None:
+        sweep = begin(state, rows(1))
+        for _ in range(3):
+            take(state, sweep, DEAD)
+        assert state.lease(sweep.id, ALIVE, 60) is None
+        assert begin(state, rows(1)).id == sweep.id
+        assert state.remaining(sweep.id).poison == 1, "beginning again is not asking for it"
+        assert len(state.retry(sweep.id, [FailureClass.CRASH])) == 2
+        assert state.remaining(sweep.id).todo == 1
+        take(state, sweep, DEAD)
+        assert take(state, sweep).model == model(0), "it may kill three slots again"
+
+    def test_releases_are_no_deaths(self, state: State) -> None:
+        sweep = begin(state, rows(1))
+        for attempt in range(1, 6):
+            lease = take(state, sweep)
+            assert lease.attempt == attempt
+            state.record(lease, sweep.id, cell(), Status.BUILDING)
+            assert state.release(lease, done=False)
+            assert status(state, sweep) is Status.PLANNED
+        assert state.remaining(sweep.id) == Remaining(todo=1)
+
+    def test_done_is_handed_out_no_more(self, state: State) -> None:
+        sweep = begin(state, rows(1))
+        lease = take(state, sweep)
+        assert state.release(lease, done=True)
+        assert state.lease(sweep.id, ALIVE, 60) is None
+        assert state.remaining(sweep.id) == Remaining(done=1)
+        assert not state.release(lease, done=True)
+
+    def test_the_holders_can_be_seen(self, state: State) -> None:
+        sweep = begin(state)
+        lease = take(state, sweep)
+        (holder,) = state.leases()
+        assert (holder.model, holder.token, holder.owner) == (lease.model, lease.token, "slot-1")
+        assert not holder.expired
+        assert state.leases(sweep.id + 1) == []
+
+    @pytest.mark.parametrize("publish", [True, False])
+    def test_verified_is_an_end_only_without_publishing(self, state: State, publish: bool) -> None:
+        sweep = begin(state, rows(1), publish=publish)
+        lease = take(state, sweep)
+        state.record(lease, sweep.id, cell(), Status.VERIFIED, Facts(tree=TREE))
+        state.release(lease, done=False)
+        assert status(state, sweep) is (Status.PLANNED if publish else Status.VERIFIED)

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from matrix.errors import Exit
+from state import ledger
+from state.database import Database
+from state.errors import StateError
+from state.ledger import open_state
+from state.records import Kind
+from tests.unit.state.samples import begin, rows, sql
+
+
+def refused(path: Path | str, match: str) -> StateError:
+    """Opening fails clearly, and the file is as it was before."""
+    before = path.read_bytes() if isinstance(path, Path) and path.is_file() else None
+    with pytest.raises(StateError, match=match) as caught:
+        open_state(path)
+    assert caught.value.exit_code is Exit.UNUSABLE
+    assert caught.value.hint
+    assert "\n" not in str(caught.value)
+    if isinstance(path, Path) and before is not None:
+        assert path.read_bytes() == before
+    return caught.value
+
+
+def test_a_new_file_is_made_with_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "new folder" / "ümlaut %41?mode=ro.db"
+    with open_state(path) as state:
+        begin(state)
+        assert state.label == str(path)
+    with open_state(str(path), create=False) as state:
+        assert state.find_sweep() is not None
+        with state._db.raw() as raw:
+            assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+            assert raw.execute("PRAGMA foreign_keys").fetchone() == (1,)
+            assert raw.execute("PRAGMA synchronous").fetchone() == (1,)
+
+
+def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.touch()
+    open_state(path).close()
+
+
+def test_a_missing_file_is_not_made_unasked(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="no state at"):
+        open_state(tmp_path / "none.db", create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with open_state(path) as state:
+        sql(state, "UPDATE modelmill_schema SET version_num = '9999'")
+    error = refused(path, "newer modelmill")
+    assert "upgrade" in error.hint
+
+
+@pytest.mark.parametrize("content", [b"x", b"not a database" * 1000, b"SQLite format 3\0" * 500])
+def test_rubbish_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(content)
+    refused(path, "not a modelmill state|cannot be used")
+
+
+def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE recipes (id)")
+    refused(path, "another program.*recipes")
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with open_state(path) as state:
+        begin(state, rows(200))
+    content = bytearray(path.read_bytes())
+    for page in range(10, len(content) // 4096, 2):
+        content[page * 4096 : page * 4096 + 2048] = b"\xde\xad" * 1024
+    path.write_bytes(content)
+    refused(path, "damaged|malformed")
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with open_state(path) as state:
+        begin(state, rows(200))
+    path.write_bytes(path.read_bytes()[: 4096 * 5])
+    refused(path, "damaged|malformed")
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    refused(tmp_path, "cannot be opened")
+    (tmp_path / "file").touch()
+    refused(tmp_path / "file" / "state.db", "cannot be opened")
+
+
+@pytest.mark.parametrize("url", ["mysql://user:secret@host/db", "https://host/db"])
+def test_other_databases_are_refused(url: str) -> None:
+    assert "secret" not in str(refused(url, "no place for the state"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:s3cr3t@localhost:port/x",
+        "postgresql+psycopg://me:s3cr3t@[::1/x",
+    ],
+)
+def test_a_bad_url_keeps_its_password(url: str) -> None:
+    with pytest.raises(StateError) as caught:
+        open_state(url)
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_errors_of_the_server_keep_the_password() -> None:
+    url = ledger._url("postgres://me:s3cr3t@db.example/mill?password=s3cr3t")
+    database = Database(url)
+    error = OperationalError("x", {}, Exception("cannot log in as me with s3cr3t\nand more"))
+    said = str(database._in_our_words(error))
+    assert "s3cr3t" not in said
+    assert "s3cr3t" not in database.label
+    assert "db.example/mill" in database.label
+    assert "and more" not in said
+    database.close()
+
+
+def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    start = threading.Barrier(6)
+
+    def run() -> int:
+        start.wait()
+        with open_state(path) as state:
+            return begin(state).id
+
+    with ThreadPoolExecutor(6) as pool:
+        ids = [pool.submit(run) for _ in range(6)]
+    assert {one.result() for one in ids} == {1}
+
+
+def test_a_failed_block_leaves_nothing(tmp_path: Path) -> None:
+    with open_state(tmp_path / "state.db") as state:
+        sweep = begin(state)
+        before = state.events(sweep.id)
+
+        def interrupted() -> None:
+            with state._db.write() as connection:
+                connection.exec_driver_sql("DELETE FROM event")
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert state.events(sweep.id) == before
+        state.note(sweep.id, Kind.NOTICE)
+
+
+def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
+    with open_state(tmp_path / "state.db") as state:
+        sweep = begin(state)
+        with state._db.raw() as raw:
+            pages = raw.execute("PRAGMA page_count").fetchone()[0]
+            raw.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(StateError, match="full"):
+            begin(state, rows(500))
+        assert len(state.statuses(sweep.id)) == 4, "what was there is there"

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+
+from matrix.status import FailureClass, Status
+from state import queries
+from state.ledger import State
+from state.records import Facts, Kind
+from tests.unit.state.samples import TREE, begin, cell, model, rows, stage, take
+
+
+class TestQueries:
+    def test_outcomes_page_by_page(self, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(queries, "_PAGE", 3)
+        for models in (4, 6):  # ending on a page and inside of one
+            sweep = begin(state, rows(models, targets=["a", "b", "c"]))
+            cells = [one.cell for one in state.outcomes(sweep.id)]
+            assert sorted(cells) == sorted(row.cell for row in rows(models, targets="abc"))
+
+    def test_outcomes_can_be_written_while_they_are_read(self, state: State) -> None:
+        sweep = begin(state)
+        for one in state.outcomes(sweep.id):
+            state.record(None, sweep.id, one.cell, Status.SKIPPED)
+        assert state.counts(sweep.id) == {Status.SKIPPED: 4}
+
+    def test_outcomes_by_what_they_are(self, state: State) -> None:
+        sweep = begin(state)
+        state.record(None, sweep.id, cell(), Status.PUBLISHED, Facts(tree=TREE))
+        facts = Facts(failure=FailureClass.DISK)
+        state.record(None, sweep.id, cell(1), Status.BUILD_FAILED, facts)
+        chosen = state.outcomes(sweep.id, statuses=[Status.PUBLISHED, Status.BUILD_FAILED])
+        assert {one.cell for one in chosen} == {cell(), cell(1)}
+        (disk,) = state.outcomes(sweep.id, failures=[FailureClass.DISK])
+        assert disk.cell == cell(1)
+        assert len(list(state.outcomes(sweep.id, model=model(1)))) == 2
+        assert list(state.outcomes(sweep.id, statuses=[])) == []
+        assert state.statuses(sweep.id)[cell()] is Status.PUBLISHED
+        assert state.outcome(sweep.id, "nobody") is None
+
+    def test_events_go_on_where_they_ended(self, state: State) -> None:
+        sweep = begin(state)
+        other = begin(state, rows(1, stamp="b"), stamp="b")
+        for number in range(5):
+            state.note(sweep.id, Kind.NOTICE, {"n": number})
+            state.note(other.id, Kind.NOTICE)
+        read = []
+        last = 0
+        while page := state.events(sweep.id, last, limit=2):
+            read += page
+            last = page[-1].id
+        notes = [one.data["n"] for one in read if one.kind is Kind.NOTICE and one.data]
+        assert notes == list(range(5))
+        assert {one.sweep_id for one in read} == {sweep.id}
+
+    def test_what_stages_cost_before(self, state: State) -> None:
+        sweep = begin(state)
+        lease = take(state, sweep)
+        for seconds in (100.0, 1.0, 2.0, 30.0):
+            state.stage(lease, stage("export", "k", seconds=seconds, bytes=8, peak_memory=9))
+        state.stage(
+            lease,
+            stage("export", "k", seconds=0.0, reused=True),
+            stage("export", "k", seconds=7.0, component="decoder"),
+        )
+        whole, decoder = state.history()
+        assert (whole.stage, whole.component, whole.runs) == ("export", "", 4)
+        assert whole.seconds == 16.0
+        assert (whole.bytes, whole.peak_memory) == (8, 9)
+        assert (decoder.component, decoder.seconds) == ("decoder", 7.0)
+        assert state.history(latest=3)[0].seconds == 2.0, "only the latest runs"
+        assert state.history([model(1)]) == []
+        assert len(state.history([model(0)])) == 2
+
+    def test_why_a_stage_ran(self, state: State) -> None:
+        sweep = begin(state)
+        lease = take(state, sweep)
+        for key in ("old", "new", "new"):
+            state.stage(lease, stage("quantize", key))
+        state.stage(lease, stage("quantize", "else", target="mlas_cpu"))
+        last = state.last_key(model(0), "quantize", target="qnn_npu")
+        assert last is not None
+        assert (last.key, last.parts) == ("new", {"is": "new"})
+        before = state.last_key(model(0), "quantize", target="qnn_npu", unlike="new")
+        assert before is not None
+        assert before.key == "old"
+        anywhere = state.last_key(model(0), "quantize")
+        assert anywhere is not None
+        assert anywhere.key == "else"
+        assert state.last_key(model(0), "quantize", "encoder") is None
+        assert state.last_key(model(1), "quantize") is None

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from matrix.status import FAILED, Status
+from state.ledger import State
+from state.records import Facts, Kind, Remaining, Seen
+from tests.unit.state.samples import (
+    FOREIGN,
+    TREE,
+    begin,
+    cell,
+    rows,
+    status,
+    take,
+)
+
+AT = datetime(2026, 6, 9, 12, tzinfo=UTC)
+
+
+def seen(models: int = 1) -> list[Seen]:
+    return [Seen(row.cell, TREE, row.version, AT) for row in rows(models)]
+
+
+class TestSeeding:
+    def test_what_the_feed_has_is_published(self, state: State) -> None:
+        sweep = begin(state, rows(2))
+        assert state.seed(sweep.id, seen()) == 2
+        assert state.counts(sweep.id) == {Status.PUBLISHED: 2, Status.PLANNED: 2}
+        assert state.remaining(sweep.id) == Remaining(todo=1, done=1)
+        found = state.outcome(sweep.id, cell())
+        assert found is not None
+        assert (found.tree, found.published_at) == (TREE, AT.timestamp())
+        events = state.events(sweep.id, kind=Kind.SEEDED)
+        assert {one.cell for one in events} == {row.cell for row in rows(1)}
+        assert {one.status for one in events} == {Status.PUBLISHED}
+
+    def test_seeding_twice_says_it_once(self, state: State) -> None:
+        sweep = begin(state)
+        state.seed(sweep.id, seen())
+        assert state.seed(sweep.id, seen()) == 0
+        assert len(state.events(sweep.id, kind=Kind.SEEDED)) == 2
+
+    def test_other_cells_and_versions_are_nothing_to_us(self, state: State) -> None:
+        sweep = begin(state)
+        strangers = [Seen("nobody@nowhere", TREE, "1.0.0"), Seen(cell(), TREE, "0.0.0-older")]
+        assert state.seed(sweep.id, strangers) == 0
+        assert state.seed(sweep.id, []) == 0
+        assert state.counts(sweep.id) == {Status.PLANNED: 4}
+
+    def test_a_listing_may_read_the_state_while_it_goes_on(self, state: State) -> None:
+        sweep = begin(state)
+
+        def listing() -> Iterator[Seen]:
+            for one in seen():
+                state.note(sweep.id, Kind.NOTICE)
+                yield one
+
+        assert state.seed(sweep.id, listing()) == 2
+
+    def test_what_somebody_works_on_is_theirs(self, state: State) -> None:
+        sweep = begin(state)
+        lease = take(state, sweep, FOREIGN)
+        assert state.seed(sweep.id, seen(2)) == 2
+        state.record(lease, sweep.id, cell(), Status.BUILDING)
+        assert status(state, sweep, cell(1)) is Status.PUBLISHED
+
+    @pytest.mark.parametrize("failed", sorted(FAILED))
+    def test_the_feed_knows_better_than_a_failure(self, state: State, failed: Status) -> None:
+        sweep = begin(state)
+        state.record(None, sweep.id, cell(), failed)
+        state.seed(sweep.id, seen())
+        expected = failed if failed is Status.CONFLICT else Status.PUBLISHED
+        found = state.outcome(sweep.id, cell())
+        assert found is not None
+        assert found.status is expected
+        assert (found.failure is None) == (expected is Status.PUBLISHED)
+
+    def test_what_the_feed_lost_is_planned_again(self, state: State) -> None:
+        sweep = begin(state)
+        state.seed(sweep.id, seen(2))
+        before = state.now() + 60
+        assert state.unseed(sweep.id, [cell(), "nobody@nowhere"], before) == [cell()]
+        assert status(state, sweep) is Status.PLANNED
+        assert state.remaining(sweep.id) == Remaining(todo=1, done=1)
+        (event,) = state.events(sweep.id, kind=Kind.UNSEEDED)
+        assert event.data is not None
+        assert "feed" in event.data["why"]
+
+    def test_what_was_published_after_the_listing_began_stays(self, state: State) -> None:
+        sweep = begin(state)
+        before = state.now()
+        lease = take(state, sweep)
+        state.record(lease, sweep.id, cell(), Status.PUBLISHED, Facts(tree=TREE))
+        state.release(lease, done=True)
+        assert state.unseed(sweep.id, [cell()], before - 1) == []
+        assert status(state, sweep) is Status.PUBLISHED
+
+    def test_only_published_cells_can_be_lost(self, state: State) -> None:
+        sweep = begin(state)
+        state.record(None, sweep.id, cell(), Status.VERIFY_FAILED)
+        assert state.unseed(sweep.id, [row.cell for row in rows()], state.now() + 60) == []
