@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,6 +122,7 @@ class Committer:
         temp.replace(self._note)
 
     def _undo(self) -> None:
+        self._note.with_suffix(".new").unlink(missing_ok=True)
         try:
             note = json.loads(self._note.read_bytes())
         except FileNotFoundError:
@@ -134,6 +135,8 @@ class Committer:
                 raise Unavailable(f"file locks do not hold in {self._layout.root}")
             for digest in note["blobs"]:
                 self._layout.blob(digest).unlink(missing_ok=True)
+            with suppress(OSError):  # it holds other versions, or was never made
+                final.parent.rmdir()
         self._note.unlink(missing_ok=True)
 
     def _check_headroom(self, folder: Path, package: str) -> None:

@@ -112,4 +112,4 @@ class Layout:
 
 
 STAGE = "publish-"
-"""How the folders below `tmp` begin in which a publish gathers its files."""
+"""How everything below `tmp` begins that only its owner needs: gone with it."""

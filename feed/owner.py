@@ -71,7 +71,7 @@ def _children(path: Path) -> list[Path]:
 def _scope() -> str:
     parts = [socket.gethostname(), str(Path("/proc/self/ns/pid").readlink()) if _linux() else ""]
     boot = Path("/proc/sys/kernel/random/boot_id")
-    parts.append(boot.read_text("ascii").strip() if boot.is_file() else "")
+    parts.append(boot.read_bytes().decode().strip() if boot.is_file() else "")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from feed.errors import Rejected
-from feed.layout import Layout
+from feed.layout import STAGE, Layout
 from feed.oserrors import feed_errors
 from feed.owner import claim
 from feed.shelves import Shelves
@@ -19,7 +19,7 @@ def check_writable(layout: Layout) -> None:
     """Make the feed if it is new, and prove that this user can write to it."""
     with feed_errors("cannot write", layout.root):
         layout.create()
-        probe = layout.tmp / f"probe-{claim()}"
+        probe = layout.tmp / f"{STAGE}{claim()}"
         probe.touch()
         probe.unlink()
         for folder in (layout.packages, layout.root / "blobs" / "sha256"):
