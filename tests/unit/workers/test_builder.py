@@ -166,9 +166,8 @@ def test_a_store_that_is_always_wrong_ends_as_one_failed_cell(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.store.blobs.Blobs._remember", lambda *_: None)
-    monkeypatch.setattr(
-        "workers.store.blobs.hash_file", lambda path, copy=None: (os.urandom(32).hex(), 1)
-    )
+    other = iter(range(1000))
+    monkeypatch.setattr("workers.store.blobs.hash_file", lambda *_: (f"{next(other):064x}", 1))
     with pytest.raises(BuildFailed, match="3 times in a row") as failed:
         bench.builder.build(make_cell())
     assert failed.value.failure is FailureClass.DISK
