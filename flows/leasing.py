@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from flows.stop import Stop
+from state.errors import StateUnavailable
 from state.ledger import State
 from state.records import Lease
 
@@ -37,45 +38,41 @@ class LeaseKeeper:
         self._held: set[Held] = set()
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._renew, name="lease-keeper", daemon=True),
-            threading.Thread(target=self._watch, name="lease-stopper", daemon=True),
-        ]
+        self._thread = threading.Thread(target=self._renew, name="lease-keeper", daemon=True)
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._closed.set()
-        self._threads[0].join()
+        self._thread.join()
 
     @contextmanager
     def keep(self, lease: Lease) -> Iterator[Held]:
         """Renew this lease while the block runs."""
         held = Held(lease)
-        with self._lock:
-            self._held.add(held)
-        if self._stop:
-            held.gone.set()
-        try:
-            yield held
-        finally:
+        with self._stop.followed(held.gone):
             with self._lock:
-                self._held.discard(held)
+                self._held.add(held)
+            try:
+                yield held
+            finally:
+                with self._lock:
+                    self._held.discard(held)
 
     def _renew(self) -> None:
         while not self._closed.wait(self.ttl / 4):
-            for held in self._all():
-                if not self._state.renew(held.lease, self.ttl):
+            with self._lock:
+                held_now = tuple(self._held)
+            for held in held_now:
+                if not self._renewed(held):
                     held.gone.set()
 
-    def _watch(self) -> None:
-        self._stop.event.wait()
-        for held in self._all():
-            held.gone.set()
-
-    def _all(self) -> tuple[Held, ...]:
-        with self._lock:
-            return tuple(self._held)
+    def _renewed(self, held: Held) -> bool:
+        try:
+            return self._state.renew(held.lease, self.ttl)
+        except StateUnavailable:
+            # The database is away for a moment: three more heartbeats fit into the lease, and a
+            # lease that is really lost is refused at the next record.
+            return True

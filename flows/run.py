@@ -59,6 +59,7 @@ class Run:
                 self.settings,
                 recorded={**self.recorded, "feed": feed.name},
                 selection=selection_of(self.settings).to_json(),
+                stop=stop,
             )
             publisher = (
                 Publisher(feed, tries=self.settings["tries"]) if begun.info.publish else None

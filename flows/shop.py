@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import queue
+import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -78,6 +80,8 @@ class Shop:
     """The models to lease, where the sweep has more than this run selected."""
     benches: queue.Queue[Bench] = field(default_factory=queue.Queue)
     models: Mapping[str, PlannedModel] = field(init=False)
+    _release: threading.Condition = field(default_factory=threading.Condition)
+    _releases: int = 0
 
     def __post_init__(self) -> None:
         self.models = {model.name: model for model in self.plan.models}
@@ -87,3 +91,17 @@ class Shop:
         if status is Status.VERIFIED:
             return self.publisher is not None
         return status.open
+
+    def released(self) -> None:
+        """A model was given back: loops that found nothing look again."""
+        with self._release:
+            self._releases += 1
+            self._release.notify_all()
+
+    def wait_for_release(self, seconds: float) -> None:
+        """Until a model is given back here, or so long, or a stop."""
+        with self._release:
+            before = self._releases
+            deadline = time.monotonic() + seconds
+            while self._releases == before and not self.stop and time.monotonic() < deadline:
+                self._release.wait(0.2)

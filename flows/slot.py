@@ -21,7 +21,7 @@ RunModel = Callable[[str, int, Callable[[], ModelResult]], None]
 
 LOOPS_PER_BENCH = 2
 _IDLE = 1.0
-"""Seconds between two looks for work while others hold all that is left."""
+"""Seconds between two looks for work while other processes hold all that is left."""
 
 
 def run_plainly(_name: str, _attempt: int, work: Callable[[], ModelResult]) -> None:
@@ -70,7 +70,7 @@ def _loop(shop: Shop, run_model: RunModel) -> None:
         if lease is None:
             if not shop.state.remaining(shop.sweep_id, shop.among).open:
                 return
-            shop.stop.wait(_IDLE)
+            shop.wait_for_release(_IDLE)
 
 
 def _take(shop: Shop) -> Bench | None:
@@ -89,6 +89,7 @@ def _work(shop: Shop, run_model: RunModel, turn: Turn, lease: Lease) -> None:
         finally:
             # A lost lease is not ours to release; the state knows and says no.
             shop.state.release(lease, done=done)
+            shop.released()
 
 
 def _show(shop: Shop, run_model: RunModel, turn: Turn, held: Held) -> ModelResult | None:

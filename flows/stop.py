@@ -18,7 +18,9 @@ class Stop:
         self.event = threading.Event()
         self.error: MillError | None = None
         """What made going on pointless; None: a person or the system asked."""
-        self._lock = threading.Lock()
+        self._followers: set[threading.Event] = set()
+        # Reentrant: a signal handler runs in the middle of whatever the main thread is at.
+        self._lock = threading.RLock()
 
     def __bool__(self) -> bool:
         return self.event.is_set()
@@ -29,6 +31,21 @@ class Stop:
             if not self.event.is_set():
                 self.error = error
                 self.event.set()
+                for follower in tuple(self._followers):
+                    follower.set()
+
+    @contextmanager
+    def followed(self, event: threading.Event) -> Iterator[None]:
+        """While the block runs, a stop sets this event too."""
+        with self._lock:
+            self._followers.add(event)
+            if self.event.is_set():
+                event.set()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._followers.discard(event)
 
     def wait(self, seconds: float) -> bool:
         """Sleep, but not through a stop."""

@@ -10,11 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from feed.errors import Unavailable
 from feed.interface import Feed, Published
 from flows.exports import export_id
+from flows.stop import Stop
 from matrix.model import Plan
 from state.records import Seen
 
+TRIES = 4
 _AT_ONCE = 8
 
 
@@ -48,15 +58,24 @@ def items(plan: Plan) -> Iterator[Item]:
             yield Item(cell.id, cell.package, cell.version)
 
 
-def survey(feed: Feed, plan: Plan, *, every_stamp: bool) -> Survey:
-    """List the packages of the plan, several at once."""
+def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = None) -> Survey:
+    """List the packages of the plan, several at once; a feed that is away is asked again."""
     wanted: dict[str, list[Item]] = defaultdict(list)
     for item in items(plan):
         wanted[item.package].append(item)
     stamp_prefix = f"0.0.0-{plan.stamp}-"
 
+    prefix = "0.0.0-" if every_stamp else stamp_prefix
+
     def listed(package: str) -> list[Published]:
-        return list(feed.versions(package, "0.0.0-" if every_stamp else stamp_prefix))
+        patient = Retrying(
+            sleep=(stop or Stop()).wait,
+            stop=stop_after_attempt(TRIES),
+            wait=wait_random_exponential(max=30),
+            retry=retry_if_exception_type(Unavailable),
+            reraise=True,
+        )
+        return patient(lambda: list(feed.versions(package, prefix)))
 
     seen: list[Seen] = []
     deleted: list[Item] = []

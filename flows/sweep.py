@@ -13,7 +13,7 @@ from flows.indexing import index_of, publish_index
 from flows.settings import Settings
 from flows.stop import Stop
 from flows.summary import Summary, summarize
-from flows.survey import Item, items, survey
+from flows.survey import Item, Survey, items, survey
 from matrix.model import Plan
 from matrix.status import FailureClass, Status
 from state.ledger import State
@@ -37,6 +37,7 @@ def begin(
     *,
     recorded: Mapping[str, object],
     selection: Mapping[str, object],
+    stop: Stop,
 ) -> Begun:
     """Check the feed, record the sweep, and learn from the feed what is done."""
     publish = not settings["no_publish"]
@@ -53,25 +54,26 @@ def begin(
     )
     if not publish:
         return Begun(info, {}, 0)
+    listed_at = state.now()
     try:
-        return _seed(plan, state, feed, info, every_stamp=settings["if_changed"])
+        found = survey(feed, plan, every_stamp=settings["if_changed"], stop=stop)
     except FeedError as error:
         if not settings["trust_state"]:
             raise
         state.note(info.id, Kind.NOTICE, {"unlisted": str(error)})
         return Begun(info, {}, 0)
+    return Begun(info, found.newest, _learn(plan, state, info.id, found, listed_at))
 
 
-def _seed(plan: Plan, state: State, feed: Feed, info: SweepInfo, *, every_stamp: bool) -> Begun:
-    listed_at = state.now()
-    found = survey(feed, plan, every_stamp=every_stamp)
-    seeded = state.seed(info.id, found.seen)
+def _learn(plan: Plan, state: State, sweep_id: int, found: Survey, listed_at: float) -> int:
+    """Bring the state in line with the feed; returns how many cells that finished."""
+    seeded = state.seed(sweep_id, found.seen)
     there = {one.cell for one in found.seen}
     gone = [item.id for item in items(plan) if item.id not in there]
-    state.unseed(info.id, gone, listed_at)
+    state.unseed(sweep_id, gone, listed_at)
     for item in found.deleted:
-        _taken(state, info.id, item)
-    return Begun(info, found.newest, seeded)
+        _taken(state, sweep_id, item)
+    return seeded
 
 
 def _taken(state: State, sweep_id: int, item: Item) -> None:

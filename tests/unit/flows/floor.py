@@ -1,0 +1,157 @@
+"""A whole sweep without a child process: real state, store and loop, feed in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from feed.interface import Feed
+from feed.publisher import Publisher
+from flows.leasing import LeaseKeeper
+from flows.settings import Settings, resolve
+from flows.shop import Bench, Rules, Shop
+from flows.slot import run_plainly, run_slots
+from flows.stop import Stop
+from flows.summary import Summary
+from flows.sweep import Begun, among, begin, finish
+from matrix.model import Plan, PlannedModel
+from matrix.status import Status
+from state.ledger import State, open_state
+from state.owner import Owner
+from state.records import Outcome
+from tests.fakes.cells import plan_model
+from tests.fakes.feed import MemoryFeed
+from tests.fakes.in_process import InProcessHost
+from workers.builder import Builder, BuildOptions, Built
+from workers.stages import Rung
+from workers.store import Store
+from workers.verify import VerifyFailed
+
+TEMPLATE = "modelmill-{model}"
+
+
+class Passing:
+    """A verifier that believes everything but what it is told not to."""
+
+    def __init__(self) -> None:
+        self.doubts: set[str] = set()
+
+    def verify(self, built: Built, **_how: object) -> Built:
+        if built.cell_id in self.doubts:
+            raise VerifyFailed(built, [Rung("loads", False, "does not load")])
+        return built
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def make_plan(*models: PlannedModel, stamp: str = "20260609") -> Plan:
+    def dated(text: str) -> str:
+        return text.replace("20260609", stamp)
+
+    moved = tuple(
+        replace(
+            model,
+            cells=tuple(replace(cell, version=dated(cell.version)) for cell in model.cells),
+            export_version=dated(model.export_version),
+        )
+        for model in models
+    )
+    return Plan(stamp, moved, "modelmill-index", f"0.0.0-{stamp}", "fake")
+
+
+def small_model(name: str = "tiny/model", cells: int = 3, **config: Any) -> PlannedModel:
+    model = plan_model(name, **{"salt": name, **config})
+    return replace(model, cells=model.cells[-cells:])
+
+
+@dataclass
+class Floor:
+    """What tests turn and look at."""
+
+    root: Path
+    feed: Feed = field(default_factory=MemoryFeed)
+    verifier: Passing = field(default_factory=Passing)
+    stop: Stop = field(default_factory=Stop)
+    hosts: list[InProcessHost] = field(default_factory=list)
+    begun: Begun | None = None
+
+    def __post_init__(self) -> None:
+        self.state: State = open_state(self.root / "state.db")
+        self.store = Store(self.root / "store")
+
+    def close(self) -> None:
+        self.store.close()
+        self.state.close()
+
+    def settings(self, **flags: Any) -> Settings:
+        return resolve(flags, {}, self.root)
+
+    def sweep(self, plan: Plan, *, slots: int = 1, **flags: Any) -> Summary:
+        """Begin, run and finish; what `flows.run` does without console, signals and Prefect."""
+        settings = self.settings(**flags)
+        self.begun = begin(
+            plan, self.state, self.feed, settings, recorded={}, selection={}, stop=self.stop
+        )
+        publisher = Publisher(self.feed, tries=3, sleep=lambda event, _s: event.is_set())
+        used = publisher if self.begun.info.publish else None
+        with self._shop(plan, self.begun, settings, used) as shop:
+            run_slots(shop, self._benches(slots, plan), run_plainly)
+        return finish(plan, self.state, self.feed, used, self.begun.info, self.stop, TEMPLATE)[0]
+
+    @contextmanager
+    def _shop(
+        self, plan: Plan, begun: Begun, settings: Settings, publisher: Publisher | None
+    ) -> Iterator[Shop]:
+        with (
+            LeaseKeeper(self.state, self.stop) as keeper,
+            ThreadPoolExecutor(2) as lane,
+        ):
+            yield Shop(
+                plan=plan,
+                sweep_id=begun.info.id,
+                state=self.state,
+                keeper=keeper,
+                stop=self.stop,
+                rules=Rules(settings["if_changed"], None, tries=2),
+                logs=self.root / "logs",
+                kept=self.root / "kept",
+                lane=lane,
+                publisher=publisher,
+                newest=begun.newest,
+                among=among(plan, self.state, begun.info),
+            )
+
+    def _benches(self, slots: int, plan: Plan) -> list[Bench]:
+        benches = []
+        for number in range(slots):
+            host = InProcessHost(self.root / "logs")
+            self.hosts.append(host)
+            options = BuildOptions(stamp=plan.stamp, self_contained=plan.self_contained)
+            builder = Builder(self.store, host, self.root / "work", options)
+            benches.append(Bench(Owner.here(f"slot-{number}"), builder, self.verifier))  # type: ignore[arg-type]
+        return benches
+
+    def outcomes(self) -> dict[str, Outcome]:
+        assert self.begun is not None
+        return {one.cell: one for one in self.state.outcomes(self.begun.info.id)}
+
+    def statuses(self) -> dict[str, Status]:
+        return {cell: one.status for cell, one in self.outcomes().items()}
+
+    def versions(self, packages: Sequence[str] = ()) -> dict[tuple[str, str], str | None]:
+        """Everything in the feed with its tree."""
+        return {
+            (one.package, one.version): one.tree
+            for package in (packages or list(self.feed.packages()))
+            for one in self.feed.versions(package)
+        }
+
+    @property
+    def ran(self) -> list[str]:
+        """Stages that really ran, over all hosts so far."""
+        return [stage for host in self.hosts for stage in host.ran]
