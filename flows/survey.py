@@ -67,9 +67,14 @@ def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = Non
 
     prefix = "0.0.0-" if every_stamp else stamp_prefix
 
+    waiting = stop or Stop()
+
+    def nap(seconds: float) -> None:
+        waiting.wait(seconds)
+
     def listed(package: str) -> list[Published]:
         patient = Retrying(
-            sleep=(stop or Stop()).wait,
+            sleep=nap,
             stop=stop_after_attempt(TRIES),
             wait=wait_random_exponential(max=30),
             retry=retry_if_exception_type(Unavailable),

@@ -234,7 +234,7 @@ def test_a_stop_in_the_middle_leaves_a_resumable_sweep(floor: Floor) -> None:
     published: list[str] = []
 
     class Stopping(FlakyFeed):
-        def publish(self, package: str, version: str, *args: object, **more: object):  # type: ignore[no-untyped-def,override]
+        def publish(self, package: str, version: str, *args: object, **more: object):  # type: ignore[no-untyped-def]
             published.append(version)
             if len(published) == 5:
                 floor.stop.ask()
