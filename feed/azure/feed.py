@@ -19,10 +19,9 @@ from feed.azure.service import Service
 from feed.azure.staging import Stage, scratch
 from feed.azure.toolbox import Toolbox
 from feed.description import parse_tree
-from feed.disk import read_blocks
 from feed.errors import Corrupt, NotFound, Rejected
 from feed.interface import LocalFile, Progress, Published
-from feed.landing import Landing
+from feed.landing import PART, Landing
 from feed.rules import publish_problems
 from matrix.digest import FileEntry
 
@@ -118,16 +117,21 @@ class AzureFeed:
         if not chosen:
             return ()
         wanted = () if len(chosen) == len(entries) else chosen
-        with scratch(self._work) as folder:
+        # On the disk of the destination: each file is checked here and then only renamed.
+        with scratch(dest, PART) as folder:
             root = folder / "package"
-            self._contents.download(package, version, root, wanted, progress=progress)
+            came = {
+                entry.path: entry
+                for entry in self._contents.download(
+                    package, version, root, wanted, progress=progress
+                )
+            }
             landing = Landing(dest, chosen)
             for entry in chosen:
-                path = root / entry.path
-                if not path.is_file():
-                    raise Corrupt(f"{package} {version}: {entry.path} did not come down")
-                landing.receive(entry, read_blocks(path, entry.path))
-                path.unlink()
+                if came.get(entry.path) != entry:
+                    raise Corrupt(f"{package} {version}: {entry.path} came down different")
+            for entry in chosen:
+                landing.adopt(entry, root / entry.path)
         return chosen
 
     def promote(self, package: str, version: str, view: str) -> None:

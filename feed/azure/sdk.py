@@ -7,11 +7,14 @@ page; `.netrc` passwords in place of our token. Every reply passes `Watch` first
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -90,7 +93,6 @@ def load() -> SimpleNamespace:
     """The classes and models we use; the first call costs a third of a second."""
     with _importing:
         _import_without_cache()
-    from azure.devops import exceptions
     from azure.devops.client import Client
     from azure.devops.v7_1.feed.feed_client import FeedClient
     from azure.devops.v7_1.location.location_client import LocationClient
@@ -106,14 +108,15 @@ def load() -> SimpleNamespace:
         UPackPackagingClient=UPackPackagingClient,
         JsonPatchOperation=models.JsonPatchOperation,
         PackageVersionDetails=models.PackageVersionDetails,
-        ServiceError=exceptions.AzureDevOpsServiceError,
     )
 
 
 def forget_locations() -> None:
     """Drop what the SDK remembers of routes: a broken answer would stay for the process."""
-    client = load().Client
-    client._locations_cache.clear()
+    import azure.devops.client as client_module
+
+    client_module.Client._locations_cache.clear()
+    client_module.OPTIONS_FILE_CACHE.clear()
 
 
 def _import_without_cache() -> None:
@@ -122,23 +125,27 @@ def _import_without_cache() -> None:
     Importing it makes its cache folder, in the user's home unless a variable says otherwise;
     a throw-away folder serves for that moment, and the cache is kept in memory afterwards.
     """
-    import sys
-
     if "azure.devops.client" not in sys.modules:
-        before = os.environ.get(_CACHE_VARIABLE)
-        with tempfile.TemporaryDirectory(prefix="modelmill-sdk-") as folder:
-            os.environ[_CACHE_VARIABLE] = folder
-            try:
-                pass
-            finally:
-                if before is None:
-                    del os.environ[_CACHE_VARIABLE]
-                else:
-                    os.environ[_CACHE_VARIABLE] = before
+        throw_away = tempfile.TemporaryDirectory(prefix="modelmill-sdk-")
+        with throw_away as folder, _variable(_CACHE_VARIABLE, folder):
+            importlib.import_module("azure.devops.client")
     import azure.devops.client as client_module
 
     if not isinstance(client_module.OPTIONS_FILE_CACHE, defaultdict):
         client_module.OPTIONS_FILE_CACHE = defaultdict(dict)
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 class _Signer:

@@ -87,22 +87,28 @@ class Service:
         except (ClientException, requests.RequestException, OSError) as error:
             raise Unavailable(self._explain(error)) from error
         except _BROKEN as error:
-            sdk.forget_locations()
+            self._forget()
             raise Unavailable(
                 f"an answer that is not understood: {self._explain(error)}"
             ) from error
 
     def _connected(self) -> sdk.Clients:
         with self._connecting:
-            if self._clients is None:
+            clients = self._clients
+            if clients is None:
                 wiring = sdk.Wiring(
                     sign=self._sign,
                     watch=self._watch,
                     connect_timeout=self._options.connect_timeout,
                     read_timeout=self._options.read_timeout,
                 )
-                self._clients = sdk.connect(self.address.service, wiring)
-            return self._clients
+                clients = self._clients = sdk.connect(self.address.service, wiring)
+            return clients
+
+    def _forget(self) -> None:
+        """Look the hosts and their routes up anew: what the SDK remembers may be broken."""
+        sdk.forget_locations()
+        self._clients = None
 
     def _sign(self) -> tuple[str, str]:
         self._used.token = self.credentials.token()
@@ -114,6 +120,8 @@ class Service:
         error = judge(reply)
         if error is None:
             return
+        if reply.method == "OPTIONS":
+            self._forget()
         error.args = (self._clean(error.message),)
         error.message = error.args[0]
         if isinstance(error, Unauthorized) and not isinstance(error, TokenRefused):

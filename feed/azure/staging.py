@@ -16,18 +16,17 @@ from feed.errors import Corrupt
 from feed.interface import LocalFile
 from feed.owner import abandoned, claim, remove
 
-_PREFIX = "run-"
 Stamp = tuple[int, int, int]
 
 
 @contextlib.contextmanager
-def scratch(work: Path) -> Iterator[Path]:
+def scratch(work: Path, prefix: str = "run-") -> Iterator[Path]:
     """A private folder below `work` that is gone afterwards; kill -9 leaves it to the next one."""
     work.mkdir(parents=True, exist_ok=True)
-    for left in work.glob(f"{_PREFIX}*"):
+    for left in work.glob(f"{prefix}*"):
         if abandoned(left):
             remove(left)
-    folder = long_path(work / f"{_PREFIX}{claim()}")
+    folder = long_path(work / f"{prefix}{claim()}")
     folder.mkdir()
     try:
         yield folder

@@ -98,7 +98,7 @@ def _judge_missing(reply: Reply) -> FeedError:
 
 
 def _judge_success(reply: Reply) -> FeedError | None:
-    if reply.method == "OPTIONS" or reply.status == 204 or not reply.body:
+    if reply.status == 204 or (not reply.body and reply.method != "OPTIONS"):
         return None
     if reply.is_page:
         return Unavailable(f"{_place(reply)} answers with a page instead of data")
@@ -112,6 +112,9 @@ def _judge_success(reply: Reply) -> FeedError | None:
             return Unavailable(
                 f"{_place(reply)} lists {listed} items and says it has {data['count']}"
             )
+    if reply.method == "OPTIONS" and not (isinstance(data, dict) and data.get("value")):
+        # The SDK would remember that for as long as the process lives.
+        return Unavailable(f"{_place(reply)} names no routes")
     return None
 
 

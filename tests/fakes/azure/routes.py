@@ -7,10 +7,11 @@ import re
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
-from tests.fakes.azure.model import EPOCH, Feed, Organization, Package, Problem, Version, absent
+from tests.fakes.azure.locations import LOCATIONS
+from tests.fakes.azure.model import Feed, Organization, Problem, absent
+from tests.fakes.azure.render import feed_json, iso_date, package_json, version_json, view_json
 from tests.fakes.azure.toolkit import Releases
 
 PAGE = 1000
@@ -48,6 +49,9 @@ class Answer:
         return cls.of({"count": len(items), "value": items})
 
 
+Handler = Callable[[Asked], Answer]
+
+
 class Routes:
     """What the service answers when nothing is wrong."""
 
@@ -55,74 +59,30 @@ class Routes:
         self._org = organization
         self._releases = releases
         self.page = PAGE
-        scope, packages = r"(?:/(?P<project>[^/]+))?", r"/upack/packages/(?P<name>[^/]+)/versions"
-        table: list[tuple[str, str, str, Callable[[Asked], Answer]]] = [
+        feeds = r"/feeds/ORG(?:/(?P<project>[^/]+))?/_apis/Packaging/Feeds"
+        feed = rf"{feeds}/(?P<feed>[^/]+)"
+        named = r"/upack/packages/(?P<name>[^/]+)/versions"
+        pkgs = r"/pkgs/ORG(?:/(?P<project>[^/]+))?"
+        api = rf"{pkgs}/_apis/packaging/feeds/(?P<feed>[^/]+){named}/(?P<version>[^/]+)"
+        names = rf"{pkgs}/_packaging/(?P<feed>[^/]+){named}"
+        tools = r"/vsblob/ORG/_apis/clienttools/ArtifactTool/release"
+        table: list[tuple[str, str, str, Handler]] = [
             ("areas", "GET", r"/ORG/_apis/ResourceAreas", self._areas),
             ("connection", "GET", r"/ORG/_apis/connectionData", self._connection),
             ("locations", "OPTIONS", r"/(?P<host>feeds/|pkgs/|vsblob/|)ORG/_apis", self._options),
-            ("feeds", "GET", rf"/feeds/ORG{scope}/_apis/Packaging/Feeds", self._feeds),
-            (
-                "feed",
-                "GET",
-                rf"/feeds/ORG{scope}/_apis/Packaging/Feeds/(?P<feed>[^/]+)",
-                self._feed,
-            ),
-            (
-                "packages",
-                "GET",
-                rf"/feeds/ORG{scope}/_apis/Packaging/Feeds/(?P<feed>[^/]+)/Packages",
-                self._packages,
-            ),
-            (
-                "versions",
-                "GET",
-                rf"/feeds/ORG{scope}/_apis/Packaging/Feeds/(?P<feed>[^/]+)/Packages/(?P<id>[^/]+)/Versions",
-                self._versions,
-            ),
-            (
-                "views",
-                "GET",
-                rf"/feeds/ORG{scope}/_apis/Packaging/Feeds/(?P<feed>[^/]+)/Views",
-                self._views,
-            ),
-            (
-                "version",
-                "GET",
-                rf"/pkgs/ORG{scope}/_apis/packaging/feeds/(?P<feed>[^/]+){packages}/(?P<version>[^/]+)",
-                self._version,
-            ),
-            (
-                "promote",
-                "PATCH",
-                rf"/pkgs/ORG{scope}/_apis/packaging/feeds/(?P<feed>[^/]+){packages}/(?P<version>[^/]+)",
-                self._promote,
-            ),
-            (
-                "names",
-                "GET",
-                rf"/pkgs/ORG{scope}/_packaging/(?P<feed>[^/]+){packages}",
-                self._names,
-            ),
-            (
-                "metadata",
-                "GET",
-                rf"/pkgs/ORG{scope}/_packaging/(?P<feed>[^/]+){packages}/(?P<version>[^/]+)",
-                self._metadata,
-            ),
-            (
-                "register",
-                "PUT",
-                rf"/pkgs/ORG{scope}/_packaging/(?P<feed>[^/]+){packages}/(?P<version>[^/]+)",
-                self._register,
-            ),
+            ("feeds", "GET", feeds, self._feeds),
+            ("feed", "GET", feed, self._feed),
+            ("packages", "GET", rf"{feed}/Packages", self._packages),
+            ("versions", "GET", rf"{feed}/Packages/(?P<id>[^/]+)/Versions", self._versions),
+            ("views", "GET", rf"{feed}/Views", self._views),
+            ("version", "GET", api, self._version),
+            ("promote", "PATCH", api, self._promote),
+            ("names", "GET", names, self._names),
+            ("metadata", "GET", rf"{names}/(?P<version>[^/]+)", self._metadata),
+            ("register", "PUT", rf"{names}/(?P<version>[^/]+)", self._register),
             ("blob-put", "PUT", r"/vsblob/ORG/blobs/(?P<id>\w+)", self._put_blob),
             ("blob-get", "GET", r"/vsblob/ORG/blobs/(?P<id>\w+)", self._get_blob),
-            (
-                "release",
-                "GET",
-                r"/vsblob/ORG/_apis/clienttools/ArtifactTool/release",
-                self._release,
-            ),
+            ("release", "GET", tools, self._release),
             ("archive", "GET", r"/signed/(?P<version>[^/]+)\.zip", self._archive),
         ]
         self._table = [
@@ -130,7 +90,7 @@ class Routes:
             for name, method, pattern, handler in table
         ]
 
-    def find(self, asked: Asked) -> tuple[str, Mapping[str, str], Callable[[Asked], Answer]]:
+    def find(self, asked: Asked) -> tuple[str, Mapping[str, str], Handler]:
         """The route of a request."""
         for name, method, pattern, handler in self._table:
             match = pattern.fullmatch(asked.path)
@@ -181,14 +141,14 @@ class Routes:
         project = asked.part.get("project")
         allowed = self._org.allows(asked.token, role)
         scoped = [f for f in self._org.feeds if allowed and (f.project or None) == project]
-        return Answer.collection([_feed_json(feed) for feed in scoped])
+        return Answer.collection([feed_json(feed) for feed in scoped])
 
     def _feed(self, asked: Asked) -> Answer:
-        return Answer.of(_feed_json(self._feed_of(asked)))
+        return Answer.of(feed_json(self._feed_of(asked)))
 
     def _views(self, asked: Asked) -> Answer:
         views = self._feed_of(asked).views
-        return Answer.collection([_view_json(view) for view in views])
+        return Answer.collection([view_json(view) for view in views])
 
     def _packages(self, asked: Asked) -> Answer:
         feed, query = self._feed_of(asked), asked.query
@@ -203,14 +163,14 @@ class Routes:
             and any(v.indexed and (deleted or not v.deleted) for v in package.versions.values())
         ]
         skip, top = int(query.get("$skip", 0)), min(int(query.get("$top", PAGE)), self.page)
-        return Answer.collection([_package_json(package) for package in found[skip : skip + top]])
+        return Answer.collection([package_json(package) for package in found[skip : skip + top]])
 
     def _versions(self, asked: Asked) -> Answer:
         feed = self._feed_of(asked)
         for package in feed.packages.values():
             if package.id == asked.part["id"]:
                 versions = [v for v in package.versions.values() if v.indexed]
-                return Answer.collection([_version_json(version) for version in versions])
+                return Answer.collection([version_json(version) for version in versions])
         raise Problem(
             404,
             "PackageNotFoundException",
@@ -226,7 +186,7 @@ class Routes:
         shown = asked.query.get("showDeleted", "").lower() == "true"
         if found is None or (found.deleted and not shown):
             raise absent(feed, name, version)
-        gone = {"deletedDate": _date(found.deleted)} if found.deleted else {}
+        gone = {"deletedDate": iso_date(found.deleted)} if found.deleted else {}
         return Answer.of({"id": found.id, "name": name, "version": version, **gone})
 
     def _promote(self, asked: Asked) -> Answer:
@@ -312,103 +272,3 @@ class Routes:
 
 def _nothing(asked: Asked) -> Answer:
     return Answer(404, b"The resource cannot be found.", "text/html")
-
-
-def _feed_json(feed: Feed) -> dict[str, Any]:
-    project = {"project": {"id": feed.id[::-1], "name": feed.project}} if feed.project else {}
-    return {"id": feed.id, "name": feed.name, "isReadOnly": feed.read_only, **project}
-
-
-def _view_json(view: str) -> dict[str, Any]:
-    return {"id": f"id-{view}", "name": view, "type": "implicit" if view == "Local" else "release"}
-
-
-def _package_json(package: Package) -> dict[str, Any]:
-    return {
-        "id": package.id,
-        "normalizedName": package.name,
-        "name": package.name,
-        "protocolType": package.protocol,
-        "versions": [],
-    }
-
-
-def _version_json(version: Version) -> dict[str, Any]:
-    gone = {"isDeleted": True, "deletedDate": _date(version.deleted)} if version.deleted else {}
-    return {
-        "id": version.id,
-        "version": version.version,
-        "normalizedVersion": version.version,
-        "isLatest": False,
-        "isListed": True,
-        "publishDate": _date(version.published),
-        "views": [_view_json(view) for view in ["Local", *version.views]],
-        "description": version.description,
-        "author": "6d1c",
-        "storageId": version.manifest_id,
-        "protocolMetadata": {"schemaVersion": 1, "data": {}},
-        **gone,
-    }
-
-
-def _date(moment: datetime | None) -> str:
-    """Seven digits after the dot, as the service writes them."""
-    return (moment or EPOCH).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "7Z"
-
-
-_FEED = "{project}/_apis/{area}/Feeds/{feedId}"
-_UPACK = "{project}/_apis/packaging/feeds/{feedId}/{area}/packages/{packageName}"
-LOCATIONS = {
-    "": [
-        ("e81700f7-3be2-46de-8624-2eb35882fcaa", "Location", "ResourceAreas", "_apis/{resource}"),
-        ("00d9565f-ed9c-4a06-9a50-00e7896ccab4", "Location", "connectionData", "_apis/{resource}"),
-    ],
-    "feeds/": [
-        (
-            "c65009a7-474a-4ad1-8b42-7d852107ef8c",
-            "Packaging",
-            "Feeds",
-            "{project}/_apis/{area}/{resource}/{feedId}",
-        ),
-        (
-            "7a20d846-c929-4acc-9ea2-0d5a7df1b197",
-            "Packaging",
-            "Packages",
-            f"{_FEED}/{{resource}}/{{packageId}}",
-        ),
-        (
-            "3b331909-6a86-44cc-b9ec-c1834c35498f",
-            "Packaging",
-            "Versions",
-            f"{_FEED}/Packages/{{packageId}}/{{resource}}/{{packageVersionId}}",
-        ),
-        (
-            "42a8502a-6785-41bc-8c16-89477d930877",
-            "Packaging",
-            "Views",
-            f"{_FEED}/{{resource}}/{{viewId}}",
-        ),
-    ],
-    "pkgs/": [
-        (
-            "72f61ca4-e07c-4eca-be75-6c0b2f3f4051",
-            "upack",
-            "versions",
-            f"{_UPACK}/versions/{{packageVersion}}",
-        ),
-        (
-            "4cdb2ced-0758-4651-8032-010f070dd7e5",
-            "upack",
-            "packages",
-            "{project}/_packaging/{feedId}/{area}/{resource}/{packageName}/versions/{packageVersion}",
-        ),
-    ],
-    "vsblob/": [
-        (
-            "187ec90d-dd1e-4ec6-8c57-937d979261e5",
-            "clienttools",
-            "release",
-            "_apis/{area}/{toolName}/{resource}",
-        ),
-    ],
-}

@@ -9,6 +9,7 @@ import struct
 import threading
 import urllib.parse
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -46,6 +47,8 @@ class AzureStandIn:
         self.faults = Faults()
         self.behaviour: deque[dict[str, Any]] = deque()
         """How the next runs of the tool misbehave; {} is a good run."""
+        self.on_request: Callable[[str], None] = lambda _route: None
+        """Called with the route before a request is handled: a test acts in between."""
         self.seen: list[Seen] = []
         self.lock = threading.RLock()
         self.feed = Feed("models", "Lab")
@@ -53,7 +56,9 @@ class AzureStandIn:
         self.organization.feeds += [self.feed, self.shared]
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.standin = self
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
 
     @property
     def base(self) -> str:
@@ -147,6 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(standin.behave())
             return
         route, parts_of_path, handler = standin.routes.find(asked)
+        standin.on_request(route)
         asked = replace(asked, part=parts_of_path)
         fault = standin.faults.take(route)
         if fault is None:

@@ -131,7 +131,8 @@ def publish(client: Client, options: Options, behaviour: Behaviour) -> str:
         raise Refused(EXISTS, "The package already exists in the feed")
     if status != 404 or b"PackageNotFoundException" not in content:
         client.good("GET", path + "?intent=FetchMetadataOnly")
-    files = list(published_files(Path(options["path"])))
+    dropped = behaviour.get("drop")
+    files = [(n, p) for n, p in published_files(Path(options["path"])) if n != dropped]
     total = sum(source.stat().st_size for _, source in files)
     done, items = 0, []
     for number, (name, source) in enumerate(files, 1):
@@ -205,6 +206,9 @@ def run(argv: list[str]) -> int:
     client = Client(options["service"], token)
     behaviour: Behaviour = json.loads(client.good("GET", "/behaviour"))
     log("ArtifactTool starts", source="ArtifactTool.Program")
+    if "record" in behaviour:
+        record = {"argv": argv, "env": dict(os.environ)}
+        Path(behaviour["record"]).write_text(json.dumps(record))
     if behaviour.get("show"):
         raise Refused(FAILED, f"the token is {token}, the header {client.auth}")
     client.good("GET", f"/{client.organization}/_apis/connectionData")

@@ -53,8 +53,7 @@ class FakeEngine:
     def plan(self, request: Request) -> BuildPlan:
         config = config_of(request)
         act(_action(config, "plan", request), Path())
-        source = request.model["source"]
-        identity = [source["kind"], source["ref"], source["seed"], config.get("salt")]
+        source, identity = request.model["source"], _identity(request)
         size, many = config.get("size", 1024), bool(config.get("components"))
         export = {"opset": request.policy["opset"], "size": size, "files": config.get("files", {})}
         stages = [
@@ -71,7 +70,7 @@ class FakeEngine:
         if request.policy["precision"] != "fp32":
             params = {"precision": request.policy["precision"], "size": size}
             stages.append(StageSpec("quantize", params, ["optimize", "inputs"], ["fake"], many))
-        digest = hashlib.sha256(repr(identity).encode()).hexdigest()
+        digest = hashlib.sha256(identity).hexdigest()
         return BuildPlan(
             source={"digest": digest, "kind": source["kind"], "ref": source["ref"]},
             stages=stages,
@@ -85,6 +84,8 @@ class FakeEngine:
         job.progress(f"{job.stage} begins")
         act(_action(config, job.stage, job.request), job.out)
         marks = sorted(path.read_bytes() for folder in job.inputs.values() for path in _all(folder))
+        if job.stage == "export":
+            marks.append(_identity(job.request))
         seed = hashlib.sha256(b"".join(marks) + repr(sorted(job.params.items())).encode()).digest()
         weights = random.Random(seed).randbytes(int(job.params.get("size", 64)))
         names = list(config.get("components", [])) if job.stage == "export" else []
@@ -124,6 +125,13 @@ class NothingEngine:
         text = f"{job.request.model['id']} {dict(job.params)}"
         (job.out / "model.onnx").write_bytes(tiny_onnx(text.encode()))
         return StageReport({}, {})
+
+
+def _identity(request: Request) -> bytes:
+    """What the source is: the bytes of an export depend on it and on nothing else of a model."""
+    source = request.model["source"]
+    salt = config_of(request).get("salt")
+    return repr([source["kind"], source["ref"], source["seed"], salt]).encode()
 
 
 def _all(folder: Path) -> list[Path]:

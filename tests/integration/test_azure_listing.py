@@ -1,0 +1,299 @@
+"""Listing over the real SDK: complete or an error, whatever the service does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from feed.errors import FeedError, NotFound, Unauthorized, Unavailable
+from tests.fakes.azure.faults import THROTTLED, Effect, Fault, When, sign_in_page
+from tests.fakes.azure.lab import Lab
+from tests.fakes.azure.model import Package
+from tests.fakes.azure.server import wrapped
+
+TREE = "ab" * 32
+OURS = f"tree=sha256:{TREE} bert@qnn_npu"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    with Lab(tmp_path) as made:
+        yield made
+
+
+def numbered(count: int) -> dict[str, str]:
+    return {f"0.0.0-20260609-{number}": OURS for number in range(count)}
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000, 5000])
+def test_any_number_of_versions_costs_three_requests(lab: Lab, count: int) -> None:
+    if count:
+        lab.standin.organization.seed(lab.standin.feed, "bert", numbered(count))
+    feed = lab.feed()
+    # The hosts and their routes are looked up once for a process.
+    assert feed.find("none", "0.0.0-none") is None
+    assert list(feed.versions("none")) == []
+    lab.standin.forget()
+    found = list(feed.versions("bert"))
+    assert {entry.version for entry in found} == set(numbered(count))
+    assert all(entry.tree == TREE for entry in found)
+    assert lab.standin.counts().total() <= 3
+    lab.standin.forget()
+    assert len(list(feed.versions("bert", "0.0.0-20260609-7"))) == sum(
+        version.startswith("0.0.0-20260609-7") for version in numbered(count)
+    )
+    assert lab.standin.counts().total() <= (2 if count else 3)
+
+
+def test_similar_names_and_other_kinds_of_packages_are_not_mixed_up(lab: Lab) -> None:
+    org, models = lab.standin.organization, lab.standin.feed
+    org.seed(models, "distilbert-base", {"0.0.0-a": OURS})
+    org.seed(models, "bert", {"0.0.0-b": OURS})
+    org.seed(models, "bert-large", {"0.0.0-c": OURS})
+    models.add(Package("bert", "NuGet"))
+    models.add(Package("other", "NuGet"))
+    feed = lab.feed()
+    assert [entry.version for entry in feed.versions("bert")] == ["0.0.0-b"]
+    assert list(feed.packages()) == ["bert", "bert-large", "distilbert-base"]
+    assert list(feed.versions("ber")) == []
+
+
+def test_deleted_versions_stay_taken(lab: Lab) -> None:
+    org, models = lab.standin.organization, lab.standin.feed
+    org.seed(models, "bert", numbered(3))
+    org.delete(models, "bert", "0.0.0-20260609-1")
+    feed = lab.feed()
+    deleted = {entry.version for entry in feed.versions("bert") if entry.deleted}
+    assert deleted == {"0.0.0-20260609-1"}
+    gone = feed.find("bert", "0.0.0-20260609-1")
+    assert gone is not None
+    assert gone.deleted
+    for version in ("0.0.0-20260609-0", "0.0.0-20260609-2"):
+        org.delete(models, "bert", version)
+    assert all(entry.deleted for entry in feed.versions("bert"))
+    assert list(feed.packages()) == ["bert"]
+
+
+def test_dates_and_views_come_along(lab: Lab) -> None:
+    seeded = lab.standin.organization.seed(lab.standin.feed, "bert", {"0.0.0-a": "by hand"})
+    seeded.versions["0.0.0-a"].views.append("Release")
+    (entry,) = lab.feed().versions("bert")
+    assert entry.views == ("Release",)
+    assert entry.tree is None
+    assert entry.published_at is not None
+    assert entry.published_at.isoformat() == "2026-06-09T12:00:00.123456+00:00"
+
+
+@pytest.mark.parametrize("cut", [1000, 401, 2])
+def test_thousands_of_packages_are_listed_wherever_the_service_cuts(lab: Lab, cut: int) -> None:
+    names = {f"modelmill-{number:04}" for number in range(3000 if cut > 2 else 9)}
+    for name in names:
+        lab.standin.organization.seed(lab.standin.feed, name, {"0.0.0-a": OURS})
+    lab.standin.routes.page = cut
+    assert set(lab.feed().packages()) == names
+
+
+def test_pages_that_shift_while_they_are_read_lose_nothing(lab: Lab) -> None:
+    org, models = lab.standin.organization, lab.standin.feed
+    for name in "bcdefgh":
+        org.seed(models, name, {"0.0.0-a": OURS})
+    lab.standin.routes.page = 3
+    asked: list[str] = []
+
+    def publish_in_between(route: str) -> None:
+        asked.append(route)
+        if asked.count("packages") == 2:
+            org.seed(models, "a", {"0.0.0-a": OURS})
+
+    lab.standin.on_request = publish_in_between
+    assert list(lab.feed().packages()) == list("abcdefgh")
+
+
+def test_a_feed_that_never_holds_still_is_an_error(lab: Lab) -> None:
+    org, models = lab.standin.organization, lab.standin.feed
+    for name in "pqrstuvwxyz":
+        org.seed(models, name, {"0.0.0-a": OURS})
+    lab.standin.routes.page = 3
+    count = iter(range(10_000))
+
+    def shift(route: str) -> None:
+        if route == "packages":
+            org.seed(models, f"a{10_000 - next(count)}", {"0.0.0-a": OURS})
+
+    lab.standin.on_request = shift
+    with pytest.raises(Unavailable, match="faster than they can be listed"):
+        list(lab.feed().packages())
+
+
+def test_what_was_just_published_is_listed_although_the_index_lags(lab: Lab) -> None:
+    org, models = lab.standin.organization, lab.standin.feed
+    seeded = org.seed(models, "bert", numbered(2))
+    seeded.versions["0.0.0-20260609-1"].indexed = False
+    assert len(list(lab.feed().versions("bert"))) == 2
+
+
+def test_what_was_just_deleted_is_not_listed_as_live(lab: Lab) -> None:
+    org, models = lab.standin.organization, lab.standin.feed
+    org.seed(models, "bert", numbered(3))
+
+    def delete_in_between(route: str) -> None:
+        if route == "names":
+            org.delete(models, "bert", "0.0.0-20260609-1")
+            lab.standin.on_request = lambda _route: None
+
+    lab.standin.on_request = delete_in_between
+    found = {entry.version: entry.deleted for entry in lab.feed().versions("bert")}
+    assert found == dict.fromkeys(numbered(3), False) | {"0.0.0-20260609-1": True}
+
+
+def test_a_listing_by_name_that_is_short_does_not_make_versions_vanish(lab: Lab) -> None:
+    lab.standin.organization.seed(lab.standin.feed, "bert", numbered(100))
+    lab.standin.organization.listed_by_name = 10
+    assert sum(not entry.deleted for entry in lab.feed().versions("bert")) == 100
+
+
+TRANSIENT = [
+    pytest.param({"status": 429, "headers": {"Retry-After": "7"}}, id="429"),
+    pytest.param({"status": 429}, id="429-bare"),
+    pytest.param({"status": 500, "body": wrapped(500, "RequestBlocked", THROTTLED)}, id="500"),
+    pytest.param({"status": 503, "content_type": "text/html", "body": b"<html>"}, id="503"),
+    pytest.param({"effect": Effect.RESET}, id="reset"),
+    pytest.param({"effect": Effect.RESET, "when": When.AFTER}, id="reset-after"),
+    pytest.param({"effect": Effect.TRUNCATE}, id="truncated"),
+    pytest.param({"status": 200, "body": b'{"count": 5, "value": []}'}, id="short-list"),
+    pytest.param({"status": 200, "body": b'{"count": 5, "val'}, id="broken-json"),
+    pytest.param(
+        {"status": 200, "body": b"<html>captive portal", "content_type": "text/html"}, id="portal"
+    ),
+    pytest.param({"status": 404, "body": b"<html>The resource cannot be found."}, id="404-page"),
+    pytest.param({"status": 404, "body": b""}, id="404-bare"),
+]
+ROUTES = ["names", "packages", "versions", "areas", "locations"]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("fault", TRANSIENT)
+def test_a_fault_that_passes_costs_only_time(
+    lab: Lab, route: str, fault: dict[str, object]
+) -> None:
+    lab.standin.organization.seed(lab.standin.feed, "bert", numbered(5))
+    lab.standin.plan(Fault(route, **fault))  # type: ignore[arg-type]  # one of the rows above
+    assert len(list(lab.feed().versions("bert"))) == 5
+    assert lab.standin.faults.struck[route] == 1
+    if "headers" in fault:
+        assert lab.pauses == [7.0]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("fault", TRANSIENT)
+def test_a_fault_that_stays_is_an_error_and_never_an_empty_feed(
+    lab: Lab, route: str, fault: dict[str, object]
+) -> None:
+    lab.standin.organization.seed(lab.standin.feed, "bert", numbered(5))
+    lab.standin.plan(Fault(route, times=1000, **fault))  # type: ignore[arg-type]  # see above
+    feed = lab.feed()
+    with pytest.raises(Unavailable):
+        list(feed.versions("bert"))
+    if route in {"packages", "areas"}:
+        with pytest.raises(Unavailable):
+            list(feed.packages())
+    assert lab.standin.counts()[route] <= 10
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Fault("names", status=401, body=b"", times=9),
+        Fault("names", status=302, headers={"Location": "https://login.invalid/"}, times=9),
+    ],
+)
+def test_a_sign_in_page_is_a_matter_of_credentials(lab: Lab, refusal: Fault) -> None:
+    lab.standin.plan(refusal)
+    with pytest.raises(Unauthorized, match="AZURE_DEVOPS_EXT_PAT") as caught:
+        list(lab.feed().versions("bert"))
+    assert "az login" in caught.value.hint
+    assert "resume" in caught.value.hint
+    assert lab.standin.counts()["names"] == 2
+
+
+def test_routes_that_are_missing_are_asked_for_again(lab: Lab) -> None:
+    lab.standin.organization.seed(lab.standin.feed, "bert", numbered(5))
+    none = b'{"count": 0, "value": []}'
+    other = b'{"count": 1, "value": [{"id": "other", "area": "a", "resourceName": "b"}]}'
+    for body in (none, other):
+        lab.standin.plan(Fault("locations", status=200, body=body, every=2))
+        assert len(list(lab.feed().versions("bert"))) == 5
+
+
+def test_one_refusal_is_asked_about_once_more(lab: Lab) -> None:
+    lab.standin.organization.seed(lab.standin.feed, "bert", numbered(5))
+    lab.standin.plan(sign_in_page("names"))
+    assert len(list(lab.feed().versions("bert"))) == 5
+
+
+def test_a_service_that_asks_for_an_absurd_pause_is_an_error(lab: Lab) -> None:
+    lab.standin.plan(Fault("names", status=429, headers={"Retry-After": "21600"}))
+    with pytest.raises(Unavailable) as caught:
+        list(lab.feed().versions("bert"))
+    assert caught.value.retry_after == 21600
+    assert lab.pauses == []
+
+
+def test_retry_after_on_a_good_reply_slows_the_next_request(lab: Lab) -> None:
+    lab.standin.organization.seed(lab.standin.feed, "bert", numbered(5))
+    lab.standin.plan(Fault("names", Effect.HEADERS, headers={"Retry-After": "9"}))
+    assert len(list(lab.feed().versions("bert"))) == 5
+    assert lab.pauses
+    assert lab.pauses[0] == pytest.approx(9, abs=1)
+
+
+def test_a_missing_feed_is_not_an_empty_one(lab: Lab) -> None:
+    base = lab.standin.base
+    for address in ("acme/Lab/nothing", "acme/Other/models", "acme/_artifacts/feed/models"):
+        feed = lab.feed(f"{base}/{address}")
+        for call in (feed.packages, lambda feed=feed: feed.versions("bert")):
+            with pytest.raises(NotFound, match="doesn't exist"):
+                list(call())
+        with pytest.raises(NotFound):
+            feed.find("bert", "0.0.0-a")
+
+
+def test_a_feed_of_the_organization(lab: Lab) -> None:
+    lab.standin.organization.seed(lab.standin.shared, "bert", numbered(2))
+    feed = lab.feed(f"{lab.standin.base}/acme/_artifacts/feed/Shared")
+    assert len(list(feed.versions("bert"))) == 2
+    assert feed.name == f"azure:{lab.standin.base}/acme/_artifacts/feed/shared"
+
+
+def test_an_unreachable_service_is_an_error(lab: Lab) -> None:
+    feed = lab.feed("http://127.0.0.1:9/acme/Lab/models")
+    with pytest.raises(FeedError) as caught:
+        list(feed.packages())
+    assert isinstance(caught.value, Unavailable)
+    assert "127.0.0.1:9" in caught.value.message
+
+
+def test_an_organization_that_names_an_unsafe_host_gets_no_token(lab: Lab) -> None:
+    areas = [
+        {"id": area, "name": "x", "locationUrl": "http://evil.invalid/acme"}
+        for area in (
+            "7ab4e64e-c4d8-4f50-ae73-5ef2e21642a5",
+            "d397749b-f115-4027-b6dd-77a65dd10d21",
+        )
+    ]
+    body = b'{"count": 2, "value": ' + repr(areas).replace("'", '"').encode() + b"}"
+    lab.standin.plan(Fault("areas", status=200, body=body, times=99))
+    with pytest.raises(Unavailable, match="not https"):
+        list(lab.feed().packages())
+
+
+def test_the_token_shows_in_no_error(lab: Lab) -> None:
+    text = "the header Basic Omdvb2QtdG9rZW4= with good-token is bad"
+    lab.standin.plan(Fault("names", status=400, body=wrapped(400, "BadRequest", text)))
+    with pytest.raises(FeedError) as caught:
+        list(lab.feed().versions("bert"))
+    assert "good-token" not in str(caught.value)
+    assert "Omdvb2Q" not in str(caught.value)
+    assert "is bad" in str(caught.value)

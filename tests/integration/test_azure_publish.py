@@ -1,0 +1,351 @@
+"""Publishing through the tool: once, whole, read back, and settled where a reply was lost."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feed.azure.secret import Secret
+from feed.errors import Conflict, Corrupt, FeedError, OutcomeUnknown, Rejected, Unauthorized
+from feed.interface import LocalFile
+from feed.publisher import Publisher, Receipt
+from feed.reader import pull
+from matrix.digest import FileEntry
+from tests.fakes.azure.faults import Effect, Fault, When, sign_in_page
+from tests.fakes.azure.lab import Lab, tree
+from tests.fakes.azure.server import wrapped
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
+
+NAME, VERSION = "modelmill-bert", "0.0.0-20260609-qnn-npu-bert"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    with Lab(tmp_path) as made:
+        yield made
+        assert made.leftovers() == []
+
+
+def never_asleep(event: threading.Event, _seconds: float) -> bool:
+    return event.is_set()
+
+
+def publish(lab: Lab, files: list[LocalFile], version: str = VERSION, **more: Any) -> Receipt:
+    feed = more.pop("feed", None) or lab.feed()
+    return Publisher(feed, sleep=never_asleep).publish(
+        NAME, version, files, tree=tree(files), **more
+    )
+
+
+def test_a_version_is_published_and_read_back(lab: Lab, tmp_path: Path) -> None:
+    files = lab.package("a")
+    feed, steps = lab.feed(), []
+    receipt = publish(lab, files, feed=feed, progress=lambda *step: steps.append(step))
+    assert not receipt.already_there
+    assert receipt.published.tree == tree(files)
+    assert feed.files(NAME, VERSION) == tuple(file.entry for file in files)
+    assert lab.standin.organization.registrations == [(NAME, VERSION)]
+    assert all(0 <= done <= total for done, total in steps)
+    pulled = pull(lab.feed(), NAME, VERSION, tmp_path / "out")
+    assert pulled.tree == tree(files)
+    assert (tmp_path / "out" / "sub" / "vocab.txt").read_bytes() == b"words"
+
+
+def test_publishing_again_sends_nothing(lab: Lab) -> None:
+    files = lab.package("a")
+    publish(lab, files)
+    lab.standin.forget()
+    assert publish(lab, files).already_there
+    assert not lab.standin.counts()["blob-put"]
+
+
+def test_a_fresh_process_proves_the_content_without_downloading_it(lab: Lab) -> None:
+    files = lab.package("a", {"model.onnx": b"x" * 200_000})
+    publish(lab, files)
+    lab.standin.forget()
+    assert lab.feed().files(NAME, VERSION) == tuple(file.entry for file in files)
+    assert lab.standin.counts()["blob-get"] == 3  # the manifest's blob, and two small files
+
+
+def test_only_what_is_asked_for_is_downloaded(lab: Lab, tmp_path: Path) -> None:
+    publish(lab, lab.package("a"))
+    got = lab.feed().fetch(NAME, VERSION, tmp_path / "out", ["sub/*"])
+    assert [entry.path for entry in got] == ["sub/vocab.txt"]
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["sub", "vocab.txt"]
+
+
+def test_names_a_filter_cannot_say_are_fetched_all_the_same(lab: Lab, tmp_path: Path) -> None:
+    files = {"a[1].onnx": b"one", "b{2}.onnx": b"two", "c(3)+@!.onnx": b"three"}
+    publish(lab, lab.package("a", files))
+    pull(lab.feed(), NAME, VERSION, tmp_path / "out", ["a*"])
+    assert (tmp_path / "out" / "a[1].onnx").read_bytes() == b"one"
+
+
+def test_a_feed_of_the_organization_is_published_to(lab: Lab) -> None:
+    feed = lab.feed(f"{lab.standin.base}/acme/_artifacts/feed/shared")
+    publish(lab, lab.package("a"), feed=feed)
+    assert lab.standin.shared.upack(NAME) is not None
+    assert lab.standin.feed.upack(NAME) is None
+
+
+# -- what must never be sent
+
+
+def test_a_file_that_would_filter_others_is_refused(lab: Lab) -> None:
+    for name in (".artifactignore", "sub/.ArtifactIgnore", ".git/config"):
+        files = lab.package(f"with-{name.replace('/', '-')}", {name: b"*.onnx", "model.onnx": b"x"})
+        with pytest.raises(Rejected, match="forbidden"):
+            publish(lab, files)
+    assert not lab.standin.counts()["register"]
+
+
+def test_bytes_that_are_not_what_they_should_be_are_not_sent(lab: Lab) -> None:
+    files = lab.package("a")
+    (lab.root / "packages" / "a" / "model.onnx").write_bytes(b"flipped")
+    with pytest.raises(Corrupt, match=r"model\.onnx"):
+        publish(lab, files)
+    (lab.root / "packages" / "a" / "model.onnx").unlink()
+    with pytest.raises(Corrupt, match="missing"):
+        publish(lab, files)
+    assert not lab.standin.counts()["connection"]
+
+
+def test_bytes_that_change_under_the_tool_are_noticed(lab: Lab) -> None:
+    files = lab.package("a")
+
+    def overwrite(route: str) -> None:
+        if route == "register":
+            with (lab.root / "packages" / "a" / "model.onnx").open("r+b") as file:
+                file.write(b"flipped")
+
+    lab.standin.on_request = overwrite
+    with pytest.raises(Corrupt, match="changed while it was published"):
+        publish(lab, files)
+
+
+def test_a_file_that_the_tool_leaves_out_is_noticed(lab: Lab) -> None:
+    lab.standin.behaviour.append({"drop": "sub/vocab.txt"})
+    with pytest.raises(Corrupt):
+        publish(lab, lab.package("a"))
+    lab.standin.behaviour.append({"drop": "build.json"})
+    with pytest.raises(Corrupt, match=r"missing: build\.json"):
+        publish(lab, lab.package("b"), version="0.0.0-other")
+
+
+# -- faults at every step of a publish
+
+
+BEFORE = [
+    pytest.param(Fault("connection", status=503), id="start-503"),
+    pytest.param(Fault("metadata", effect=Effect.RESET, every=2), id="look-reset"),
+    pytest.param(Fault("blob-put", status=503, body=b"busy"), id="upload-503"),
+    pytest.param(Fault("blob-put", effect=Effect.RESET), id="upload-reset"),
+    pytest.param(Fault("blob-put", effect=Effect.RESET, every=5), id="manifest-reset"),
+    pytest.param(Fault("register", status=429), id="commit-429"),
+    pytest.param(Fault("register", effect=Effect.RESET), id="commit-reset"),
+    pytest.param(sign_in_page("register"), id="commit-sign-in"),
+]
+AFTER = [
+    pytest.param(Fault("register", effect=Effect.RESET, when=When.AFTER), id="reply-reset"),
+    pytest.param(Fault("register", status=503, when=When.AFTER), id="reply-503"),
+    pytest.param(Fault("register", status=500, when=When.AFTER), id="reply-500"),
+]
+
+
+@pytest.mark.parametrize("fault", [*BEFORE, *AFTER])
+def test_a_fault_ends_with_the_version_published_once(lab: Lab, fault: Fault) -> None:
+    lab.standin.plan(fault)
+    files = lab.package("a")
+    receipt = publish(lab, files)
+    assert receipt.published.tree == tree(files)
+    assert lab.standin.faults.struck[fault.route] == 1
+    assert lab.standin.organization.registrations == [(NAME, VERSION)]
+    assert all(file.source.is_file() for file in files)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        {"crash": "Unhandled exception. System.OutOfMemoryException"},
+        {"error": "Something nobody has seen before"},
+        {"flood": 3000},
+        {"silent": True},
+    ],
+    ids=lambda value: next(iter(value)),
+)
+def test_a_run_that_ends_badly_is_settled(lab: Lab, behaviour: dict[str, Any], moment: str) -> None:
+    lab.standin.behaviour.append({**behaviour, "moment": moment})
+    files = lab.package("a")
+    assert publish(lab, files).published.tree == tree(files)
+    assert lab.standin.organization.registrations == [(NAME, VERSION)]
+
+
+def test_a_lost_reply_of_other_content_is_a_conflict(lab: Lab) -> None:
+    publish(lab, lab.package("theirs"))
+    files = lab.package("ours")
+    with pytest.raises(Conflict, match="other content"):
+        publish(lab, files)
+    assert all(file.source.is_file() for file in files)
+
+
+def test_a_rival_with_the_same_content_is_success(lab: Lab) -> None:
+    files = lab.package("a")
+
+    def rival(route: str) -> None:
+        if route == "connection":
+            lab.standin.on_request = lambda _route: None
+            publish(lab, files)
+
+    lab.standin.on_request = rival
+    assert publish(lab, files).already_there
+    assert lab.standin.organization.registrations == [(NAME, VERSION)]
+
+
+def test_a_deleted_version_never_comes_back(lab: Lab) -> None:
+    files = lab.package("a")
+    publish(lab, files)
+    lab.standin.organization.delete(lab.standin.feed, NAME, VERSION)
+    with pytest.raises(Conflict, match="deleted"):
+        publish(lab, files)
+    with pytest.raises(Rejected, match="cannot be republished") as caught:
+        lab.feed().publish(NAME, VERSION, files, "tree")
+    assert "another stamp" in caught.value.hint
+
+
+def test_a_description_that_lies_is_not_believed(lab: Lab) -> None:
+    files = lab.package("a")
+    lab.feed().publish(NAME, VERSION, files, "tree=sha256:" + "0" * 64)
+    with pytest.raises(Corrupt, match="says tree"):
+        publish(lab, files)
+
+
+# -- credentials
+
+
+class Renewable:
+    """Tokens that are refused until they are renewed often enough."""
+
+    def __init__(self, *tokens: str) -> None:
+        self.tokens = list(tokens)
+        self.identity = "release-bot@example.com"
+
+    def token(self, *, fresh: bool = False) -> Secret:
+        return Secret(self.tokens[0])
+
+    def renew(self, refused: Secret) -> Secret:
+        if len(self.tokens) > 1 and refused == Secret(self.tokens[0]):
+            self.tokens.pop(0)
+        return Secret(self.tokens[0])
+
+
+def test_an_expired_token_is_renewed_and_the_publish_goes_on(lab: Lab) -> None:
+    files = lab.package("a")
+    feed = lab.feed(credentials=Renewable("stale-token", "good-token"))
+    assert publish(lab, files, feed=feed).published.tree == tree(files)
+
+
+def test_a_token_that_expires_under_the_tool_is_renewed(lab: Lab) -> None:
+    tokens = lab.standin.organization.tokens
+    tokens["short-token"] = "contributor"
+
+    def expire(route: str) -> None:
+        if route == "blob-put":
+            tokens.pop("short-token", None)
+
+    lab.standin.on_request = expire
+    files = lab.package("a")
+    feed = lab.feed(credentials=Renewable("short-token", "good-token"))
+    assert publish(lab, files, feed=feed).attempts == 1
+    assert lab.standin.counts()["blob-put"] == 6
+
+
+def test_a_token_nobody_accepts_stops_the_sweep_and_keeps_the_bytes(lab: Lab) -> None:
+    files = lab.package("a")
+    feed = lab.feed(credentials=Renewable("stale-token", "staler-token"))
+    with pytest.raises(Unauthorized, match=r"release-bot@example\.com") as caught:
+        publish(lab, files, feed=feed)
+    assert caught.value.exit_code == 3
+    assert "resume" in caught.value.hint
+    assert all(file.source.is_file() for file in files)
+
+
+def test_a_role_that_is_missing_is_named(lab: Lab) -> None:
+    lab.standin.organization.tokens["reader-token"] = "reader"
+    feed = lab.feed(AZURE_DEVOPS_EXT_PAT="reader-token")
+    with pytest.raises(Unauthorized, match="AddPackage") as caught:
+        publish(lab, lab.package("a"), feed=feed)
+    assert "Contributor" in caught.value.hint
+    assert not lab.standin.organization.registrations
+
+
+def test_no_token_in_arguments_errors_or_foreign_variables(lab: Lab, tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    lab.standin.behaviour.append({"record": str(record), "show": True})
+    feed = lab.feed(AZURE_CLIENT_SECRET="other-secret", LD_LIBRARY_PATH="/kept")
+    with pytest.raises(FeedError) as caught:
+        feed.publish(NAME, VERSION, lab.package("a"), "d")
+    assert "good-token" not in str(caught.value)
+    assert "Omdvb2Q" not in str(caught.value)
+    assert "the token is ***" in str(caught.value)
+    seen = json.loads(record.read_text())
+    assert not any("good-token" in argument for argument in seen["argv"])
+    held = {name: value for name, value in seen["env"].items() if "good-token" in value}
+    assert held == {"MODELMILL_ARTIFACTTOOL_TOKEN": "good-token"}
+    assert "other-secret" not in seen["env"].values()
+    assert seen["env"]["LD_LIBRARY_PATH"] == "/kept"
+
+
+# -- many at once
+
+
+def test_two_sweeps_with_one_stamp_publish_each_version_once(lab: Lab) -> None:
+    packages = {f"0.0.0-20260609-{number}": lab.package(str(number)) for number in range(12)}
+    receipts: list[Receipt] = []
+
+    def sweep(versions: list[str]) -> None:
+        feed = lab.feed()
+        receipts.extend(publish(lab, packages[v], v, feed=feed) for v in versions)
+
+    sweeps = [threading.Thread(target=sweep, args=(list(packages),)) for _ in range(2)]
+    for thread in sweeps:
+        thread.start()
+    for thread in sweeps:
+        thread.join()
+    assert len(receipts) == 24
+    assert sorted(v for _, v in lab.standin.organization.registrations) == sorted(packages)
+
+
+def test_a_sweep_with_a_fault_on_every_third_publish_ends_complete(lab: Lab) -> None:
+    count = 45
+    effects = [
+        Fault("register", effect=Effect.RESET, every=9, times=count),
+        Fault("register", effect=Effect.RESET, when=When.AFTER, every=9, times=count, seen=3),
+        Fault("register", status=503, when=When.AFTER, every=9, times=count, seen=6),
+    ]
+    lab.standin.plan(*effects)
+    feed = lab.feed()
+    kept: list[FileEntry] = []
+    for number in range(count):
+        files = lab.package(str(number))
+        receipt = publish(lab, files, f"0.0.0-20260609-{number}", feed=feed)
+        assert receipt.published.tree == tree(files)
+        kept += [file.entry for file in files if file.source.stat().st_size == file.entry.size]
+    registrations = lab.standin.organization.registrations
+    assert len(registrations) == len(set(registrations)) == count
+    assert lab.standin.faults.struck["register"] >= count // 3
+    assert len(kept) == 4 * count
+
+
+def test_what_a_wrapped_error_says_reaches_the_user(lab: Lab) -> None:
+    body = wrapped(400, "InvalidPackageName", "The package name provided is invalid")
+    lab.standin.plan(Fault("register", status=400, body=body))
+    with pytest.raises((Rejected, OutcomeUnknown), match="name provided is invalid"):
+        lab.feed().publish(NAME, VERSION, lab.package("a"), "d")
