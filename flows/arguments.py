@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -44,6 +45,12 @@ def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
 
 def _add(group: argparse._ArgumentGroup, option: Option) -> None:
     text = option.help.replace("%", "%%")
+    if option.name.startswith("no_"):
+        # BooleanOptionalAction takes any flag that begins with "--no-" for a negation.
+        add = partial(group.add_argument, dest=option.name, default=None)
+        add(option.flag, action="store_true", help=text)
+        add(option.flag.replace("--no-", "--", 1), action="store_false", help=f"not {option.flag}")
+        return
     if option.switch:
         group.add_argument(
             option.flag, dest=option.name, action=argparse.BooleanOptionalAction, help=text

@@ -1,0 +1,39 @@
+"""What the integration tests share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from flows.server import start_server
+from tests.integration.sweeping import Mill
+
+
+@pytest.fixture(scope="session")
+def prefect_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated Prefect database: making one takes a server three seconds."""
+    home = tmp_path_factory.mktemp("prefect-template")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    server = start_server(home, kept)
+    server.wait(threading.Event())
+    server.stop(15.0)
+    return home / "prefect"
+
+
+@pytest.fixture
+def mill(tmp_path: Path) -> Mill:
+    """A folder to sweep in, for sweeps without Prefect."""
+    folder = tmp_path / "mill"
+    folder.mkdir()
+    return Mill(folder)
+
+
+@pytest.fixture
+def full_mill(mill: Mill, prefect_template: Path) -> Mill:
+    """A folder to sweep in, for the whole command."""
+    shutil.copytree(prefect_template, mill.home / "prefect")
+    return mill
