@@ -10,5 +10,13 @@ a token that is no longer the model's is refused (`LeaseLost`), so a late result
 changes nothing. The clock of a lease is the database's; a local owner that is provably dead
 (process gone on this host) loses its lease at once.
 
+    open_state(path | url) --> State --+-- sweeps, seeding    what is to be done, what the feed has
+      (ledger; migrate, database)      +-- leases, owner      who does it
+                                       +-- recording          what came of it
+                                       +-- queries, history   status, reports, estimates, explain
+
+`schema` holds the tables, `records` what goes in and out, `transitions` which status may follow
+which. A token is the id of the event that records its lease: ids are never given out twice.
+
 The room imports `matrix` and nothing else of ours.
 """

@@ -52,7 +52,10 @@ class Leases(Part):
         Cells left half-way are planned again. False: it was not ours any more; nothing changed.
         """
         with self._db.write() as connection:
-            if not _drop(connection, held.model, held.token):
+            ended = connection.execute(
+                delete(lease).where(lease.c.model == held.model, lease.c.token == held.token)
+            )
+            if ended.rowcount != 1:
                 return False
             publish = publishes(connection, held.sweep_id)
             hand_back(connection, held.sweep_id, held.model, publish=publish)
@@ -111,10 +114,10 @@ def drop_dead(connection: Connection, tokens: Collection[int], *, count: bool) -
         .values(renewed_at=now(), expires_at=now() + lease.c.ttl)
     )
     gone = connection.execute(
-        select(lease).where(or_(_expired, lease.c.token.in_(list(tokens)))).order_by(lease.c.model)
+        delete(lease).where(or_(_expired, lease.c.token.in_(list(tokens)))).returning(*lease.c)
     ).all()
     for holder in gone:
-        _lose(connection, holder, "process gone" if holder.token in tokens else "expired", count)
+        _lost(connection, holder, "process gone" if holder.token in tokens else "expired", count)
 
 
 def _next(
@@ -170,9 +173,7 @@ def _next(
     return Lease(sweep_id, found.model, token, owner.name, attempt)
 
 
-def _lose(connection: Connection, holder: Row[Any], why: str, count: bool) -> None:
-    if not _drop(connection, holder.model, holder.token):
-        return  # another process was faster
+def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> None:
     publish = publishes(connection, holder.sweep_id)
     evidence = {
         "why": why,
@@ -225,13 +226,6 @@ def _poison(
         },
     )
     add_event(connection, sweep_id, Kind.POISON, model=model, data={"lost_leases": evidence})
-
-
-def _drop(connection: Connection, model: str, token: int) -> bool:
-    dropped = connection.execute(
-        delete(lease).where(lease.c.model == model, lease.c.token == token)
-    )
-    return dropped.rowcount == 1
 
 
 def _set_work(connection: Connection, sweep_id: int, model: str, **values: Any) -> None:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from tests.unit.state import (
     test_seeding,
     test_sweeps,
 )
-from tests.unit.state.samples import ALIVE, TREE, begin, cell, model, rows, sql, status, take
+from tests.unit.state.samples import ALIVE, TREE, begin, cell, model, rows, sql, stage, status, take
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -237,25 +237,32 @@ def test_take_over_waits_for_a_record_in_flight(state: State) -> None:
     """Between the check of a token and the commit nobody can take the model over."""
     sweep = begin(state, rows(1))
     late = take(state, sweep, ALIVE, ttl=0)
-    with state._db.write() as connection:
-        connection.exec_driver_sql(f"SELECT * FROM lease WHERE token = {late.token} FOR SHARE")
-        with ThreadPoolExecutor(1) as pool:
-            taking = pool.submit(take, state, sweep)
-            _wait_for_lock(state)
-            assert not taking.done()
-            connection.rollback()
-            assert taking.result(timeout=30).token > late.token
+    facts = Facts(tree=TREE)
+    with state._db.write() as blocker, ThreadPoolExecutor(2) as pool:
+        # The record gets as far as its stage key, which this transaction holds.
+        blocker.exec_driver_sql("INSERT INTO stage_key (key, parts) VALUES ('k', '{}')")
+        stages = [stage("export", "k")]
+        recording = pool.submit(
+            state.record, late, sweep.id, cell(), Status.PUBLISHED, facts, stages
+        )
+        _wait_for_locks(state, 1, recording)
+        taking = pool.submit(take, state, sweep)
+        _wait_for_locks(state, 2, taking)
+        assert not taking.done()
+        blocker.rollback()
+        recording.result(timeout=60)
+        assert taking.result(timeout=60).token > late.token
+    assert status(state, sweep) is Status.PUBLISHED
 
 
-def _wait_for_lock(state: State) -> None:
-    while True:
+def _wait_for_locks(state: State, number: int, working: Future[Any]) -> None:
+    waiting = 0
+    while waiting < number and not working.done():
         with state._db.read() as connection:
             waiting = connection.exec_driver_sql(
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
                 "AND datname = current_database()"
-            ).scalar()
-        if waiting:
-            return
+            ).scalar_one()
 
 
 def test_a_reader_of_events_misses_none_that_commits_late(state: State) -> None:
