@@ -8,6 +8,7 @@ from importlib import metadata
 
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport
 from workers.optimum_engine import layout, source
+from workers.optimum_engine.scratch import scratch
 
 REVISION = "1"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
@@ -63,7 +64,8 @@ class OptimumEngine:
         if step is None:
             raise StageError(f"the optimum engine has no stage '{job.stage}'")
         started = time.monotonic()
-        facts = step(job)
+        with scratch(job.out) as temp:
+            facts = step(job, temp)
         return StageReport(facts=facts, info={"seconds": round(time.monotonic() - started, 3)})
 
 

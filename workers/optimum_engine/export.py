@@ -13,13 +13,13 @@ from workers.engine import StageError, StageJob
 from workers.optimum_engine import load, model_file, source, towers
 from workers.optimum_engine.errors import export_error, one_line
 from workers.optimum_engine.parts import parts
-from workers.optimum_engine.scratch import scratch, seed_everything
+from workers.optimum_engine.scratch import seed_everything
 
 MAX_OPSET = 20
 """Where the TorchScript exporter that Optimum uses ends."""
 
 
-def run(job: StageJob) -> Mapping[str, Any]:
+def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """Export every graph of the model."""
     opset = int(job.params["opset"])
     if opset > MAX_OPSET:
@@ -27,25 +27,24 @@ def run(job: StageJob) -> Mapping[str, Any]:
             f"the exporter writes opsets up to {MAX_OPSET}, not {opset}", "lower the opset"
         )
     task = load.exporter_task(job.params["task"])
-    with scratch(job.out) as temp:
-        folder = _folder(job, temp)
-        job.progress("loading the model")
-        model = load.load(job.request, folder, task)
-        _side_files(model, folder, job.out)
-        graphs = parts(model, task, folder)
-        components = [name for name in graphs if name]
-        facts: dict[str, Any] = {}
-        for name, (module, config) in graphs.items():
-            job.progress(f"exporting {name or 'the model'}")
-            raw = temp / "raw"
-            _export_graph(module, config, raw / model_file.MODEL, opset)
-            graph = model_file.load(raw / model_file.MODEL)
-            facts[name or "."] = model_file.facts(graph)
-            _remove(raw)
-            model_file.save(graph, job.out / name)
-        if towers.splits(model.config, task):
-            text = json.dumps(towers.joint(model), indent=1, sort_keys=True) + "\n"
-            (job.out / towers.FILE).write_text(text, encoding="ascii", newline="\n")
+    folder = _folder(job, temp)
+    job.progress("loading the model")
+    model = load.load(job.request, folder, task)
+    _side_files(model, folder, job.out)
+    graphs = parts(model, task, folder)
+    components = [name for name in graphs if name]
+    facts: dict[str, Any] = {}
+    for name, (module, config) in graphs.items():
+        job.progress(f"exporting {name or 'the model'}")
+        raw = temp / "raw"
+        _export_graph(module, config, raw / model_file.MODEL, opset)
+        graph = model_file.load(raw / model_file.MODEL)
+        facts[name or "."] = model_file.facts(graph)
+        _remove(raw)
+        model_file.save(graph, job.out / name)
+    if towers.splits(model.config, task):
+        text = json.dumps(towers.joint(model), indent=1, sort_keys=True) + "\n"
+        (job.out / towers.FILE).write_text(text, encoding="ascii", newline="\n")
     return {
         "components": components,
         "precision": "fp32",

@@ -10,33 +10,32 @@ from workers.engine import StageError, StageJob
 from workers.optimum_engine import load, model_file, runtime, samples, shapes, towers
 from workers.optimum_engine.errors import listed, one_line, quantize_error
 from workers.optimum_engine.parts import Parts, parts
-from workers.optimum_engine.scratch import scratch, seed_everything
+from workers.optimum_engine.scratch import seed_everything
 
 _ONES = ("attention_mask", "pixel_mask")
 _DATASET_SAMPLES = 32
 
 
-def run(job: StageJob) -> Mapping[str, Any]:
+def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     """Make the samples of every component."""
     exported = job.inputs["export"]
     facts: dict[str, Any] = {}
-    with scratch(job.out):
-        task = load.exporter_task(job.params["task"])
-        config = load.read_config(exported)
-        padded = towers.splits(config, task)
-        sizes = shapes.base_shapes(config, exported, job.params.get("shapes", {}), padded=padded)
-        found: dict[str, list[dict[str, Any]]] = {}
-        for name, part in _parts(config, task, exported).items():
-            job.progress(f"making inputs {name}".rstrip())
-            folder = model_file.find(exported, name)
-            wanted = runtime.signature(folder / model_file.MODEL)
-            found[name] = _samples(job, name, part[1], wanted, sizes)
-            _chain(found, name, exported, wanted)
-            samples.save(found[name], job.out / name)
-            facts[name or "."] = {
-                key: {"dtype": str(array.dtype), "shape": list(array.shape)}
-                for key, array in sorted(found[name][0].items())
-            }
+    task = load.exporter_task(job.params["task"])
+    config = load.read_config(exported)
+    padded = towers.splits(config, task)
+    sizes = shapes.base_shapes(config, exported, job.params.get("shapes", {}), padded=padded)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, part in _parts(config, task, exported).items():
+        job.progress(f"making inputs {name}".rstrip())
+        folder = model_file.find(exported, name)
+        wanted = runtime.signature(folder / model_file.MODEL)
+        found[name] = _samples(job, name, part[1], wanted, sizes)
+        _chain(found, name, exported, wanted)
+        samples.save(found[name], job.out / name)
+        facts[name or "."] = {
+            key: {"dtype": str(array.dtype), "shape": list(array.shape)}
+            for key, array in sorted(found[name][0].items())
+        }
     return {
         "samples": min(len(sets) for sets in found.values()),
         "origin": "dataset" if "dataset" in job.params else "generated",

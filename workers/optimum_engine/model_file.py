@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections import Counter
 from collections.abc import Container, Iterator
@@ -30,10 +31,34 @@ def find(folder: Path, component: str) -> Path:
 
 
 def load(file: Path) -> Any:
-    """The model with all its weights in memory."""
+    """The model with all its weights in memory.
+
+    Not with onnx's own reader of external data: it refuses a file with several hard links, which
+    is what a stage's inputs are.
+    """
     import onnx
 
-    return onnx.load(str(file))
+    model = onnx.load(str(file), load_external_data=False)
+    for tensor in _tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            tensor.raw_data = _external(file.parent, tensor)
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+    return model
+
+
+def _external(folder: Path, tensor: Any) -> bytes:
+    info = {item.key: item.value for item in tensor.external_data}
+    location = info.get("location", "")
+    if Path(location).name != location or location in {"", ".."}:
+        raise export_error(f"the weights of '{tensor.name}' are outside the model's folder")
+    size = int(info.get("length") or _tensor_bytes(tensor))
+    with (folder / location).open("rb") as stream:
+        stream.seek(int(info.get("offset") or 0))
+        data = stream.read(size)
+    if len(data) != size or size != _tensor_bytes(tensor):
+        raise export_error(f"the weights of '{tensor.name}' in {location} are not whole")
+    return data
 
 
 def save(model: Any, folder: Path) -> None:
@@ -148,12 +173,25 @@ def graphs(model: Any) -> Iterator[Any]:
 
 def weight_bytes(model: Any) -> int:
     """Bytes of all initializers and constants, roughly what the file will take."""
-    size = sum(tensor.ByteSize() for graph in graphs(model) for tensor in graph.initializer)
+    return sum(map(_tensor_bytes, _tensors(model)))
+
+
+def _tensors(model: Any) -> Iterator[Any]:
     for graph in graphs(model):
+        yield from graph.initializer
         for node in graph.node:
-            if node.op_type == "Constant":
-                size += sum(item.t.ByteSize() for item in node.attribute if item.HasField("t"))
-    return int(size)
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                yield from attribute.tensors
+
+
+def _tensor_bytes(tensor: Any) -> int:
+    # Not ByteSize(): protobuf refuses to measure what is beyond its 2 GiB.
+    from onnx import helper
+
+    itemsize = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return math.prod(tensor.dims) * int(itemsize)
 
 
 def opset(model: Any) -> int:

@@ -9,36 +9,35 @@ from typing import Any
 from workers.engine import StageJob
 from workers.optimum_engine import model_file, runtime, samples, shapes
 from workers.optimum_engine.errors import optimize_error
-from workers.optimum_engine.scratch import link_or_copy, scratch
+from workers.optimum_engine.scratch import link_or_copy
 
 
-def run(job: StageJob) -> Mapping[str, Any]:
+def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """Optimize one component."""
     source = model_file.find(job.inputs["export"], job.component)
     level = job.params["level"]
     facts: dict[str, Any] = {"precision": "fp32", "level": level}
-    with scratch(job.out) as temp:
-        before = runtime.signature(source / model_file.MODEL)
-        file = model_file.link(source, temp, link_or_copy)
-        sets = []
-        if job.params["static_shapes"]:
-            sets = samples.load(job.inputs["inputs"], job.component)
-            file = _fixed(source, temp / "fixed", sets[0])
-        target = temp / "optimized" / model_file.MODEL
-        target.parent.mkdir()
-        runtime.optimize(file, target, level, job.params.get("blocked_passes", ()))
-        if sets:
-            facts["static"] = _settle_outputs(target, sets)
-        model = model_file.load(target)
-        model_file.set_apart(model, _names(source))
-        if not set(runtime.signature(target)) <= set(before):
-            raise optimize_error("the optimized graph has other inputs than the export")
-        if level == "basic" and (found := model_file.contrib(model)):
-            raise optimize_error(
-                f"the basic level put {found.most_common(1)[0][0]} into the graph, which other "
-                "runtimes do not know",
-                "block the pass that makes it in the target's blocked_passes",
-            )
+    before = runtime.signature(source / model_file.MODEL)
+    file = source / model_file.MODEL
+    sets = []
+    if job.params["static_shapes"]:
+        sets = samples.load(job.inputs["inputs"], job.component)
+        file = _fixed(source, temp / "fixed", sets[0])
+    target = temp / "optimized" / model_file.MODEL
+    target.parent.mkdir()
+    runtime.optimize(file, target, level, job.params.get("blocked_passes", ()))
+    if sets:
+        facts["static"] = _settle_outputs(target, sets)
+    model = model_file.load(target)
+    model_file.set_apart(model, _names(source))
+    if list(runtime.signature(target)) != list(before):
+        raise optimize_error("the optimized graph has other inputs than the export")
+    if level == "basic" and (found := model_file.contrib(model)):
+        raise optimize_error(
+            f"the basic level put {found.most_common(1)[0][0]} into the graph, which other "
+            "runtimes do not know",
+            "block the pass that makes it in the target's blocked_passes",
+        )
     model_file.save(model, job.out)
     model_file.copy_side_files(source, job.out)
     return facts | model_file.facts(model)

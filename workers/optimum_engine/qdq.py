@@ -82,11 +82,12 @@ def _quantize(
     types = sorted({node.op_type for node in model.graph.node} - {*_NOT_QUANTIZED, *blocked})
     logging.getLogger().setLevel(logging.ERROR)  # one warning per tensor it leaves alone
     config = get_qnn_qdq_config(
-        model,
+        str(ready / model_file.MODEL),  # as a file it is not measured, which fails beyond 2 GiB
         _NoReader(),
         activation_type=activation,
         weight_type=QuantType.QUInt8,
         init_overrides=_channels(model, types),
+        add_qtype_converts=False,  # for overridden activations; these are weights
         op_types_to_quantize=types,
     )
     quantizer = QDQQuantizer(

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
 from workers.optimum_engine import fp16, model_file, qdq, weight_only
-from workers.optimum_engine.scratch import scratch
 
 
-def run(job: StageJob) -> Mapping[str, Any]:
+def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """Lower the precision of one component."""
     name = next(name for name in job.inputs if name != "inputs")
     source = model_file.find(job.inputs[name], job.component)
     precision, blocked = job.params["precision"], tuple(job.params.get("blocked_ops", ()))
-    with scratch(job.out) as temp:
-        if precision == "fp16":
-            model, told = fp16.convert(source, temp, blocked)
-        elif precision == "w8":
-            model, told = weight_only.convert(source, blocked)
-        else:
-            model, told = qdq.convert(job, source, temp, precision, blocked)
+    if precision == "fp16":
+        model, told = fp16.convert(source, temp, blocked)
+    elif precision == "w8":
+        model, told = weight_only.convert(source, blocked)
+    else:
+        model, told = qdq.convert(job, source, temp, precision, blocked)
     model_file.save(model, job.out)
     model_file.copy_side_files(source, job.out)
     return {"precision": precision, **told, **model_file.facts(model)}

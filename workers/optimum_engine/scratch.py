@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 FOLDER = ".scratch"
@@ -22,17 +23,36 @@ def scratch(out: Path) -> Iterator[Path]:
     """
     folder = out / FOLDER
     folder.mkdir(parents=True)
-    before, env = tempfile.tempdir, os.environ.get("TMPDIR")
-    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
-        yield folder
+        with _environment(_settings(folder)):
+            yield folder
     finally:
         tempfile.tempdir = before
-        if env is None:
-            del os.environ["TMPDIR"]
-        else:
-            os.environ["TMPDIR"] = env
+        gc.collect()  # Windows cannot remove a file that a forgotten session has mapped
         shutil.rmtree(folder)
+
+
+def _settings(folder: Path) -> dict[str, str]:
+    return {
+        **{name: str(folder) for name in ("TMPDIR", "TMP", "TEMP", "TORCHINDUCTOR_CACHE_DIR")},
+        "ORT_DISABLE_TELEMETRY": "1",  # it keeps a database in the home folder
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+@contextlib.contextmanager
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def seed_everything(seed: int) -> None:
