@@ -61,7 +61,7 @@ class Shelves:
             return None
         views = tuple(
             view
-            for view in _listing(self._layout.views)
+            for view in self._view_names()
             if (self._layout.views / view / package / version).exists()
         )
         path = self._layout.manifest(package, version)
@@ -96,9 +96,14 @@ class Shelves:
             if name.startswith(prefix) and name.endswith(_SUFFIX)
         ]
 
+    def _view_names(self) -> list[str]:
+        # What a file manager drops there (.DS_Store, desktop.ini) is no view.
+        views = self._layout.views
+        return [view for view in _listing(views) if (views / view).is_dir()]
+
     def _views(self, package: str) -> Mapping[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
-        for view in _listing(self._layout.views):
+        for view in self._view_names():
             for version in _listing(self._layout.views / view / package):
                 found[version] = (*found.get(version, ()), view)
         return found

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import errno
 import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -313,6 +315,8 @@ def test_foreign_files_are_no_versions(
     (tmp_path / "feed" / "packages" / "pkg" / ".DS_Store").touch()
     (tmp_path / "feed" / "packages" / "Thumbs.db").touch()
     (tmp_path / "feed" / "packages" / "hollow").mkdir()
+    (tmp_path / "feed" / "views").mkdir()
+    (tmp_path / "feed" / "views" / "desktop.ini").touch()
     assert list(feed.packages()) == ["pkg"]
     assert [found.version for found in feed.versions("pkg")] == ["1.0.0"]
 
@@ -327,3 +331,24 @@ def test_a_hostile_manifest_writes_nothing_outside(
     with pytest.raises(UnsafePath, match="escaped"):
         feed.fetch("pkg", "1.0.0", tmp_path / "out")
     assert not (tmp_path / "escaped").exists()
+
+
+def test_threads_of_one_process_keep_apart(feed: DirectoryFeed, tmp_path: Path) -> None:
+    start = threading.Barrier(6)
+
+    def work(number: int) -> str:
+        files = write_files(tmp_path / f"src{number}", {"x": b"same", "build.json": b"%d" % number})
+        start.wait()
+        feed.publish("pkg", f"1.0.{number}", files, "")
+        try:
+            feed.publish("pkg", "2.0.0", files, "")
+        except VersionExists:
+            return "lost"
+        return "won"
+
+    with ThreadPoolExecutor(6) as pool:
+        outcomes = list(pool.map(work, range(6)))
+    assert sorted(outcomes) == ["lost"] * 5 + ["won"]
+    assert len(list(feed.versions("pkg"))) == 7
+    assert len(blobs(tmp_path / "feed")) == 7
+    assert unfinished(tmp_path / "feed") == []
