@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import queue
 import subprocess
@@ -62,18 +63,22 @@ class Child:
         self._env = dict(env)
         self._cwd = cwd
         self._stopped = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
         self._lines: queue.Queue[str | None] = queue.Queue(_LINES)
 
     def stop(self) -> None:
-        """Ask the run to end; it answers with `End.STOPPED`."""
+        """End the run at once; it answers with `End.STOPPED`."""
         self._stopped.set()
+        process = self._process
+        if process and process.poll() is None:
+            kill_tree(process)
 
     def run(self, on_line: Callable[[str | None], bool], limits: Limits) -> Outcome:
         """Run to the end. `on_line` gets each line of stderr and tells whether it is progress.
 
         While there is none it gets None every now and then; what it raises ends the run.
         """
-        process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -90,10 +95,12 @@ class Child:
         ]
         for reader in readers:
             reader.start()
+        _running.add(self)
         tail: deque[str] = deque(maxlen=TAIL)
         try:
             end = self._watch(process, on_line, tail, limits)
         finally:
+            _running.discard(self)
             # Also on Ctrl-C: nothing of the tree outlives this call.
             if process.poll() is None or any(reader.is_alive() for reader in readers):
                 kill_tree(process)
@@ -136,7 +143,7 @@ class Child:
         while not self._stopped.is_set():
             try:
                 process.wait(timeout=0.1)
-                return End.EXITED
+                return End.STOPPED if self._stopped.is_set() else End.EXITED
             except subprocess.TimeoutExpired:
                 if time.monotonic() > deadline:
                     return End.OVERDUE
@@ -156,6 +163,29 @@ class Child:
                 line = self._lines.get(timeout=0.05)
                 if line is not None:
                     tail.append(line)
+
+
+_running: set[Child] = set()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Daemon threads end without their `finally`: their children are ended here."""
+    for child in list(_running):
+        child.stop()
+
+
+def kill_users(folder: Path) -> None:
+    """Kill what a process that is gone has left running on one of its folders.
+
+    Such an orphan would go on publishing what is about to be removed under its feet.
+    """
+    for process in psutil.process_iter(["cmdline"]):
+        arguments = process.info["cmdline"] or []
+        if any(str(folder) in argument for argument in arguments):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+                process.wait(10)
 
 
 def kill_tree(process: subprocess.Popen[bytes]) -> None:

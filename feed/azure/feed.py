@@ -40,7 +40,7 @@ class AzureFeed:
     ) -> None:
         self._address = address
         self._work = options.work
-        service = service or Service(address, credentials, options)
+        self._service = service = service or Service(address, credentials, options)
         limits = Limits(options.idle_timeout, options.total_timeout)
         toolbox = Toolbox(service, options)
         self._tool = ArtifactTool(toolbox.executable, address, credentials, limits, environ)
@@ -139,5 +139,6 @@ class AzureFeed:
         self._promotion.promote(package, version, view)
 
     def stop(self) -> None:
-        """End all runs of the tool at once; what became of them is settled later."""
+        """End all runs of the tool and all waiting at once; a resume settles what became of it."""
+        self._service.stop()
         self._tool.stop()

@@ -67,6 +67,10 @@ class Listing:
                 )
         return iter([known[v] for v in sorted(known) if v.startswith(prefix)])
 
+    def taken(self, package: str) -> set[str]:
+        """The version names that are used up, in one request once the GUID is known."""
+        return {entry.version for entry in self._by_id(package)}
+
     def find(self, package: str, version: str) -> Published | None:
         """One version, from the side that knows it at once."""
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
 from feed.preflight import SHOWN
 from feed.rules import MAX_VERSIONS, package_problem, version_problem
 
+_AT_ONCE = 8
 _WRITERS = ("contributor", "administrator")
 _WORST = (Unauthorized, Unavailable)
 """Which class the one error gets, if any problem is of it; in this order."""
@@ -80,10 +82,11 @@ class Preflight:
             wanted.setdefault(package, set()).add(version)
         if not wanted:
             return
-        there = self._listing.packages()
+        known = sorted(wanted.keys() & self._listing.packages().keys())
+        with ThreadPoolExecutor(_AT_ONCE, "azure-preflight") as pool:
+            taken_of = dict(zip(known, pool.map(self._listing.taken, known), strict=True))
         full = []
-        for package in wanted.keys() & there.keys():
-            taken = {entry.version for entry in self._listing.versions(package)}
+        for package, taken in taken_of.items():
             new = wanted[package] - taken
             if new and len(taken) + len(new) > MAX_VERSIONS:
                 full.append(
@@ -91,7 +94,7 @@ class Preflight:
                     f"{len(taken)} of {MAX_VERSIONS} are taken"
                 )
         if full:
-            raise Rejected("; ".join(sorted(full)))
+            raise Rejected("; ".join(full))
 
     def _start_tool(self) -> None:
         with scratch(self._work) as folder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,7 +16,7 @@ from feed.azure.options import Options
 from feed.azure.pace import Pace
 from feed.azure.secret import Secret, redact
 from feed.azure.wire import Reply, TokenRefused, judge
-from feed.errors import FeedError, Unauthorized, Unavailable
+from feed.errors import Cancelled, FeedError, Unauthorized, Unavailable
 
 T = TypeVar("T")
 Call = Callable[[sdk.Clients], T]
@@ -35,13 +34,14 @@ class Service:
         credentials: Credentials,
         options: Options,
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
     ) -> None:
         self.address = address
         self.credentials = credentials
         self._options = options
-        self._sleep = sleep
-        self._pace = Pace(longest=options.longest_wait, sleep=sleep)
+        self._stopped = threading.Event()
+        self._sleep = sleep or self._nap
+        self._pace = Pace(longest=options.longest_wait, sleep=self._sleep)
         self._connecting = threading.Lock()
         self._clients: sdk.Clients | None = None
         self._used = threading.local()
@@ -74,6 +74,14 @@ class Service:
                 f"Azure DevOps does not accept {self.credentials.identity}: {refused.message}",
                 hint=RENEW,
             ) from refused
+
+    def stop(self) -> None:
+        """End all waiting: whoever waits for the service gets `Cancelled`."""
+        self._stopped.set()
+
+    def _nap(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise Cancelled(f"waiting for {self.address.service} was cancelled")
 
     def _try(self, call: Call[T]) -> T:
         import requests

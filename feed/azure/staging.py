@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from feed.azure.child import kill_users
 from feed.disk import hash_file, long_path, read_blocks, write_checked
 from feed.errors import Corrupt
 from feed.interface import LocalFile
@@ -25,6 +26,7 @@ def scratch(work: Path, prefix: str = "run-") -> Iterator[Path]:
     work.mkdir(parents=True, exist_ok=True)
     for left in work.glob(f"{prefix}*"):
         if abandoned(left):
+            kill_users(left)
             remove(left)
     folder = long_path(work / f"{prefix}{claim()}")
     folder.mkdir()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from feed.azure.secret import Secret
@@ -349,3 +352,40 @@ def test_what_a_wrapped_error_says_reaches_the_user(lab: Lab) -> None:
     lab.standin.plan(Fault("register", status=400, body=body))
     with pytest.raises((Rejected, OutcomeUnknown), match="name provided is invalid"):
         lab.feed().publish(NAME, VERSION, lab.package("a"), "d")
+
+
+ORPHAN = """
+import sys
+from pathlib import Path
+from tests.fakes.azure.lab import Lab
+from feed.azure import open_azure
+lab = Lab(Path(sys.argv[2]))
+open_azure(sys.argv[1]).publish("modelmill-bert", "0.0.0-orphan", lab.package("orphan"), "d")
+"""
+
+
+def test_a_run_that_outlived_its_sweep_is_ended_before_its_files_go(
+    lab: Lab, tmp_path: Path
+) -> None:
+    reached = threading.Event()
+
+    def watch(route: str) -> None:
+        if route == "blob-put":
+            reached.set()
+
+    lab.standin.on_request = watch
+    lab.standin.behaviour.append({"hang": True})
+    environ = {**os.environ, **lab.environ}
+    sweep = subprocess.Popen(
+        [sys.executable, "-c", ORPHAN, lab.standin.url, str(tmp_path)], env=environ
+    )
+    assert reached.wait(60)
+    (tool,) = psutil.Process(sweep.pid).children()
+    sweep.kill()
+    sweep.wait()
+    assert len(lab.leftovers()) == 1
+    assert tool.is_running()
+    publish(lab, lab.package("a"))
+    psutil.wait_procs([tool], timeout=10)
+    assert not tool.is_running() or tool.status() == psutil.STATUS_ZOMBIE
+    assert lab.standin.organization.registrations == [(NAME, VERSION)]
