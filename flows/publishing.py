@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from feed.errors import Cancelled, Conflict, Corrupt, FeedError, Unauthorized
+from feed.errors import Cancelled, Conflict, Corrupt, FeedError, NoSpace, Unauthorized
 from feed.interface import LocalFile
 from feed.publisher import Publisher, Receipt
 from flows.leasing import Held
@@ -39,7 +39,9 @@ def publish_parcel(shop: Shop, publisher: Publisher, held: Held, parcel: Parcel)
     except Conflict as error:
         _conflict(shop, held, parcel, error)
     except FeedError as error:
-        _failed(shop, held, parcel, error, FailureClass.PUBLISH, retryable=True)
+        full = isinstance(error, NoSpace)
+        failure = FailureClass.DISK if full else FailureClass.PUBLISH
+        _failed(shop, held, parcel, error, failure, retryable=True)
     else:
         _published(shop, held, parcel, receipt, time.monotonic() - started)
     return True
