@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import os
@@ -91,7 +92,8 @@ class Host:
         self._cwd: Path | None = None
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
-        self._number = next(_NUMBERS)
+        self._own_log = log_dir / f"host-{spec.name}-{os.getpid()}-{next(_NUMBERS)}.log"
+        """What is printed outside of any cell's request."""
         self.starts = 0
         """How often the child was started."""
 
@@ -109,8 +111,7 @@ class Host:
     ) -> Reply:
         """Send one request and watch over it. Raises `BuildFailed` or `Cancelled`."""
         with self._lock:
-            own_log = self._log_dir / f"host-{self.spec.name}-{os.getpid()}-{self._number}.log"
-            target = log or own_log
+            target = log or self._own_log
             call = Call(
                 stage=stage or op,
                 log=target,
@@ -122,13 +123,13 @@ class Host:
                 progress=progress,
                 secret=os.environ.get(NEEDED_CREDENTIAL),
             )
-            _check_log(own_log, call)
+            _check_log(self._own_log, call)
             _check_log(target, call)
             request = {"id": next(self._ids), "op": op, "args": args}
             request["log"] = str(target.absolute()) if log else None
             began = time.monotonic()
             try:
-                reply, peak = self._exchange(request, own_log, call)
+                reply, peak = self._exchange(request, call)
             finally:
                 if self._process is not None and not self._process.alive:
                     self._drop()
@@ -147,10 +148,13 @@ class Host:
             if self._own_scratch and self._scratch is not None:
                 self._scratch.close()
                 self._scratch = None
+            if log_size(self._own_log) == 0:
+                with contextlib.suppress(OSError):
+                    self._own_log.unlink()
 
-    def _exchange(self, request: Message, own_log: Path, call: Call) -> tuple[Message, int]:
+    def _exchange(self, request: Message, call: Call) -> tuple[Message, int]:
         for _attempt in range(2):
-            process = self._started(own_log, call)
+            process = self._started(call)
             # A child that died while idle has not seen the request: a new one gets it.
             if process.send(request):
                 break
@@ -161,10 +165,11 @@ class Host:
         reply = watch.wait(lambda message: message.get("id") == request["id"] and "ok" in message)
         return reply, watch.peak
 
-    def _started(self, own_log: Path, call: Call) -> HostProcess:
+    def _started(self, call: Call) -> HostProcess:
         if self._process is not None and self._process.alive:
             return self._process
         self._drop()
+        own_log = self._own_log
         call = replace(
             call, log=own_log, log_start=log_size(own_log), timeout=self.limits.start_timeout
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 FICLONE = 0x40049409
@@ -42,13 +43,11 @@ def _copy(source: Path, dest: Path) -> None:
 
 
 def _reflink(source: Path, dest: Path) -> bool:
-    if sys.platform != "linux":
-        return False
-    import fcntl
+    shared = False
+    if sys.platform == "linux":
+        import fcntl
 
-    with source.open("rb") as reader, dest.open("wb") as writer:
-        try:
+        with source.open("rb") as reader, dest.open("wb") as writer, suppress(OSError):
             fcntl.ioctl(writer.fileno(), FICLONE, reader.fileno())
-        except OSError:
-            return False
-    return True
+            shared = True
+    return shared
