@@ -84,7 +84,7 @@ def _scope(url: str, segments: list[str]) -> tuple[str | None, str]:
     """The project, if any, and the feed."""
     for marker in _MARKERS:
         for start in (0, 1):
-            if tuple(segments[start:-1]) == marker:
+            if tuple(segment.lower() for segment in segments[start:-1]) == marker:
                 return (segments[0] if start else None), segments[-1]
     if len(segments) != 2 or any(segment.startswith("_") for segment in segments):
         raise _wrong(url, "it does not name a project and a feed")

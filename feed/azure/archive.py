@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -56,17 +57,21 @@ def unpack(archive: Path, folder: Path) -> None:
             if sum(member.file_size for member in members) > _LARGEST:
                 raise Corrupt("the archive of ArtifactTool is absurdly large")
             for member in members:
-                parts = Path(member.filename.replace("\\", "/")).parts
-                if member.filename.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
+                if not _stays_inside(member.filename):
                     raise Corrupt(f"the archive of ArtifactTool holds {member.filename!r}")
             contents.extractall(folder)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise Unavailable(f"the archive of ArtifactTool is damaged: {error}") from error
     executable = folder / EXECUTABLE
     if not executable.is_file():
         raise Corrupt(f"the archive of ArtifactTool holds no {EXECUTABLE}")
     # Zip files of this tool carry no mode.
     executable.chmod(executable.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+
+
+def _stays_inside(name: str) -> bool:
+    parts = name.replace("\\", "/").rstrip("/").split("/")
+    return not any(part in {"", ".", ".."} or ":" in part for part in parts)
 
 
 def _save(blocks: Iterator[bytes], target: Path) -> None:
