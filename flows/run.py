@@ -50,34 +50,30 @@ class Run:
         work = Workspace(self.settings)
         work.prepare()
         stop = Stop()
-        with stopped_by_signals(stop), state or work.open_state() as opened:
-            feed = work.open_feed()
-            begun = begin(
-                self.plan,
-                opened,
-                feed,
-                self.settings,
-                recorded={**self.recorded, "feed": feed.name},
-                selection=selection_of(self.settings).to_json(),
-                stop=stop,
-            )
-            publisher = (
-                Publisher(feed, tries=self.settings["tries"]) if begun.info.publish else None
-            )
-            self._say_begun(feed, begun)
-            if not stop and has_work(opened, begun.info):
-                self._build(work, opened, begun, publisher, stop)
-            summary, index = finish(
-                self.plan,
-                opened,
-                feed,
-                publisher,
-                begun.info,
-                stop,
-                self.settings["package"],
-            )
-        self._say_ended(summary, index, stop)
+        # To the last line: a second Ctrl-C must not break off what tells how the first one ended.
+        with stopped_by_signals(stop):
+            with state or work.open_state() as opened:
+                summary, index = self._run(work, opened, stop)
+            self._say_ended(summary, index, stop)
         return summary.exit_code(stop)
+
+    def _run(self, work: Workspace, state: State, stop: Stop) -> tuple[Summary, str | None]:
+        feed = work.open_feed()
+        begun = begin(
+            self.plan,
+            state,
+            feed,
+            self.settings,
+            recorded={**self.recorded, "feed": feed.name},
+            selection=selection_of(self.settings).to_json(),
+            stop=stop,
+        )
+        publisher = Publisher(feed, tries=self.settings["tries"]) if begun.info.publish else None
+        self._say_begun(feed, begun)
+        if not stop and has_work(state, begun.info):
+            self._build(work, state, begun, publisher, stop)
+        template = self.settings["package"]
+        return finish(self.plan, state, feed, publisher, begun.info, stop, template)
 
     def _build(
         self,

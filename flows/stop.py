@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import socket
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
+
+import psutil
 
 from matrix.errors import Exit, MillError
+
+PATIENCE = 4.0
+"""Seconds that everything has to end by itself after a signal; all of it is to take five."""
 
 
 class Stop:
@@ -58,18 +69,58 @@ class Stop:
 
 
 @contextmanager
-def stopped_by_signals(stop: Stop) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and Windows' Ctrl-Break ask for the stop; main thread only."""
+def stopped_by_signals(stop: Stop, patience: float = PATIENCE) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and Windows' Ctrl-Break ask for the stop; main thread only.
+
+    A thread of its own listens: a handler in the main thread would wait for whatever that is
+    blocked in, and could meet itself in the middle of a lock. The same thread ends the process
+    when the block has not ended in time: a feed may never answer.
+    """
     names = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGBREAK"):
         names.append(signal.SIGBREAK)
-
-    def ask(_signum: int, _frame: FrameType | None) -> None:
-        stop.ask()
-
-    before = {name: signal.signal(name, ask) for name in names}
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    listener = threading.Thread(target=_listen, args=(theirs, stop, patience), daemon=True)
+    wakeup = signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
+    before = {name: signal.signal(name, _nothing) for name in names}
+    listener.start()
     try:
         yield
     finally:
+        signal.set_wakeup_fd(wakeup)
         for name, handler in before.items():
             signal.signal(name, handler)
+        ours.close()
+        listener.join()
+        theirs.close()
+
+
+def _nothing(_signum: int, _frame: FrameType | None) -> None:
+    """The wakeup socket has been written to already; that is all a signal does."""
+
+
+def _listen(signals: socket.socket, stop: Stop, patience: float) -> None:
+    if not signals.recv(1):
+        return
+    stop.ask()
+    deadline = time.monotonic() + patience
+    # Further signals change nothing: what can be done is being done.
+    while (left := deadline - time.monotonic()) > 0:
+        signals.settimeout(left)
+        with contextlib.suppress(TimeoutError):
+            if not signals.recv(64):
+                return
+    abandon()
+
+
+def abandon() -> NoReturn:
+    """End the process and all it has started, now. What is recorded is safe, leases of a process
+    that is gone are void, and the next run sweeps what lies about."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            child.kill()
+    if sys.stdout.isatty():
+        os.write(sys.stdout.fileno(), b"\x1b[?25h\n")  # the live view has hidden the cursor
+    os.write(2, b"modelmill: interrupted; what did not end in time was killed\n")
+    os._exit(Exit.INTERRUPTED)
