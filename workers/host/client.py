@@ -21,7 +21,7 @@ from workers.host.environment import NEEDED_CREDENTIAL, child_environment
 from workers.host.process import HostProcess, Message
 from workers.host.spec import EngineSpec
 from workers.host.watch import Call, HostLimits, Watch, log_size
-from workers.scratch import Scratch, remove_tree
+from workers.scratch import Scratch, remove_tree, sweep_dead
 
 __all__ = ["EngineHost", "EngineSpec", "Host", "HostLimits", "Reply"]
 
@@ -143,6 +143,7 @@ class Host:
             call, log=own_log, log_start=log_size(own_log), timeout=self.limits.start_timeout
         )
         if self._scratch is None:
+            sweep_dead(self._log_dir / "scratch")
             self._scratch = Scratch(self._log_dir / "scratch")
         self._cwd = self._scratch.new_folder(f"host-{self.spec.name}")
         temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(self._cwd.absolute()))
