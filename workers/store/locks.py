@@ -13,6 +13,8 @@ from filelock import FileLock, Timeout
 
 from workers.errors import Cancelled
 
+GATE_WAIT = 0.002
+"""Who holds the gate is done in about that time."""
 FIRST_WAIT = 0.01
 LONGEST_WAIT = 0.5
 
@@ -32,7 +34,7 @@ class Locks:
     @contextmanager
     def gate(self) -> Iterator[None]:
         """The lock for moments, never held while anything is computed."""
-        with FileLock(self._gate_file):
+        with FileLock(self._gate_file).acquire(poll_interval=GATE_WAIT):
             yield
 
     @contextmanager
