@@ -72,8 +72,10 @@ def sweep_dead(root: Path) -> list[Path]:
         return []
     removed = []
     with FileLock(root / GATE):
-        for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-            lock_file = root / f"{folder.name}.lock"
+        # An owner may have died when it had its lock and not yet, or no longer, its folder.
+        locks = {path.stem for path in root.glob("*.lock") if path.name != GATE}
+        for token in sorted(locks | {path.name for path in root.iterdir() if path.is_dir()}):
+            folder, lock_file = root / token, root / f"{token}.lock"
             lock = FileLock(lock_file, blocking=False)
             try:
                 with lock:

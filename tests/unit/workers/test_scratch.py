@@ -36,6 +36,13 @@ def test_the_living_are_spared_and_the_dead_swept(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gate.lock"]
 
 
+def test_the_lock_of_an_owner_that_died_without_a_folder_is_swept(tmp_path: Path) -> None:
+    (tmp_path / "4711-dead.lock").touch()
+    (tmp_path / "notes.txt").touch()
+    sweep_dead(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gate.lock", "notes.txt"]
+
+
 def test_sweeping_where_nothing_is_does_nothing(tmp_path: Path) -> None:
     assert sweep_dead(tmp_path / "absent") == []
     remove_tree(tmp_path / "absent")
