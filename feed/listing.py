@@ -75,5 +75,7 @@ def show(feed: Feed, package: str, version: str) -> VersionDetails:
         raise NotFound(
             f"{package} {version} is not in {feed.name}", hint=f"see: modelmill feed ls {package}"
         )
+    # The side of a feed that knows a version at once need not know its date and views.
+    listed = (one for one in feed.versions(package, version) if one.version == version)
     files = () if published.deleted else feed.files(package, version)
-    return VersionDetails(published, files)
+    return VersionDetails(next(listed, published), files)

@@ -1,0 +1,199 @@
+"""The whole command on Azure's stand-in: sweep, look, pull, promote, lose the token, resume."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.azure.faults import Effect, Fault, When
+from tests.fakes.azure.server import AzureStandIn
+from tests.fakes.azure.toolkit import install
+from tests.integration.sweeping import Mill, files_below, model
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
+
+VERSIONS = 10
+"""Of one model: 8 cells, the export, and the index of the sweep."""
+
+
+@pytest.fixture
+def azure() -> Iterator[AzureStandIn]:
+    with AzureStandIn() as made:
+        yield made
+
+
+def at(azure: AzureStandIn, mill: Mill, token: str = "good-token") -> Mill:
+    """Point a folder at the stand-in."""
+    mill.env |= {
+        "MODELMILL_FEED": azure.url,
+        "AZURE_DEVOPS_EXT_PAT": token,
+        "MODELMILL_AZURE_TOOL": str(install(mill.folder / "tool")),
+        "MODELMILL_AZURE_CACHE": str(mill.folder / "azure-cache"),
+    }
+    return mill
+
+
+def once(azure: AzureStandIn, count: int) -> bool:
+    """Whether so many versions are registered, none of them twice."""
+    registered = Counter(azure.organization.registrations)
+    return len(registered) == count and set(registered.values()) == {1}
+
+
+def test_sweep_look_pull_and_promote(azure: AzureStandIn, mill: Mill) -> None:
+    at(azure, mill)
+    catalog = mill.catalog(model("tiny/a"))
+    ran = mill.ok("sweep", catalog, "--stamp", "s1")
+    assert "8 cells: 8 published" in ran.out
+    assert once(azure, VERSIONS)
+    listed = mill.ok("feed", "ls", "modelmill-*", "--json").json()
+    assert {(one["package"], one["version"]) for one in listed} == set(
+        azure.organization.registrations
+    )
+    (qnn,) = [one for one in listed if "-qnn-npu-" in one["version"]]
+    shown = mill.ok("feed", "show", qnn["package"], qnn["version"], "--json").json()
+    assert shown["published"]["published_at"]
+    assert {file["path"] for file in shown["files"]} >= {"modelmill.json", "build.json"}
+
+    mill.ok("feed", "pull", "--stamp", "s1", "--target", "qnn_npu", "--dest", "out")
+    below = files_below(mill.folder / "out")
+    assert {Path(name).parts[1] for name in below} == {"qnn_npu"}
+    assert {Path(name).name for name in below} == {file["path"] for file in shown["files"]}
+
+    mill.ok("feed", "promote", qnn["package"], qnn["version"], "--view", "release")
+    package = azure.feed.upack(qnn["package"])
+    assert package is not None
+    assert package.versions[qnn["version"]].views == ["Release"]
+
+    azure.forget()
+    mill.ok("sweep", catalog, "--stamp", "s1")
+    assert not azure.counts()["register"]
+
+
+def test_a_fresh_machine_learns_from_the_feed_what_is_done(
+    azure: AzureStandIn, mill: Mill, tmp_path: Path
+) -> None:
+    at(azure, mill).ok("sweep", mill.catalog(model("tiny/a")), "--stamp", "s1")
+    (tmp_path / "other").mkdir()
+    other = at(azure, Mill(tmp_path / "other"))
+    journal = str(other.folder / "journal")
+    other.ok("sweep", other.catalog(model("tiny/a", journal=journal)), "--stamp", "s1")
+    assert other.journal() == []
+    assert once(azure, VERSIONS)
+
+
+def test_faults_cost_time_but_no_version(azure: AzureStandIn, mill: Mill) -> None:
+    azure.plan(
+        Fault("register", effect=Effect.RESET, when=When.AFTER, every=3, times=9),
+        Fault("blob-put", status=503, every=11, times=9),
+        Fault("names", status=429, times=2),
+        Fault("metadata", effect=Effect.TRUNCATE, every=5, times=5),
+    )
+    at(azure, mill).ok("sweep", mill.catalog(model("tiny/a")), "--stamp", "s1")
+    assert once(azure, VERSIONS)
+    assert azure.faults.struck["register"] >= 3
+
+
+def test_a_token_that_is_taken_away_stops_the_sweep_and_a_resume_finishes_it(
+    azure: AzureStandIn, mill: Mill
+) -> None:
+    at(azure, mill)
+
+    def revoke(route: str) -> None:
+        if route == "register" and len(azure.organization.registrations) == 4:
+            azure.organization.tokens.pop("good-token", None)
+
+    azure.on_request = revoke
+    journal = str(mill.folder / "journal")
+    ran = mill.run("sweep", mill.catalog(model("tiny/a", journal=journal)), "--stamp", "s1")
+    assert ran.code == 3
+    assert "AZURE_DEVOPS_EXT_PAT" in ran.err
+    assert "resume" in ran.err
+    azure.organization.tokens["new-token"] = "contributor"
+    mill.ok("resume", "s1", AZURE_DEVOPS_EXT_PAT="new-token")
+    assert once(azure, VERSIONS)
+    assert mill.statuses("s1") == {"published": 8}
+    assert set(mill.ran("s1").values()) == {1}
+
+
+def test_a_host_that_cannot_publish_is_told_before_anything_is_built(
+    azure: AzureStandIn, mill: Mill
+) -> None:
+    azure.organization.tokens["reader-token"] = "reader"
+    at(azure, mill, "reader-token")
+    journal = str(mill.folder / "journal")
+    catalog = mill.catalog(model("tiny/a", journal=journal))
+    ran = mill.run("sweep", catalog, "--stamp", "s1", MODELMILL_AZURE_TOOL="/nowhere")
+    assert ran.code == 3
+    assert "not publish to it" in ran.err
+    assert "there is no artifacttool" in ran.err
+    assert mill.journal() == []
+    assert mill.run("sweep", catalog, MODELMILL_FEED="azure:https://x/y").code == 2
+    missing = mill.run("sweep", catalog, MODELMILL_FEED=azure.url.replace("models", "other"))
+    assert missing.code == 5
+    assert "doesn't exist" in missing.err
+
+
+def test_two_machines_with_one_stamp_publish_each_version_once(
+    azure: AzureStandIn, tmp_path: Path
+) -> None:
+    mills = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        mills.append(at(azure, Mill(tmp_path / name)))
+    codes = []
+
+    def sweep(mill: Mill) -> None:
+        catalog = mill.catalog(model("tiny/a"), model("tiny/b"))
+        codes.append(mill.run("sweep", catalog, "--stamp", "s1"))
+
+    threads = [threading.Thread(target=sweep, args=(mill,)) for mill in mills]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [ran.code for ran in codes] == [0, 0], codes
+    registered = Counter(azure.organization.registrations)
+    assert set(registered.values()) == {1}
+    cells = [version for _, version in registered if "-tiny-" in version]
+    assert len(cells) == 18
+    assert all(mill.statuses("s1") == {"published": 16} for mill in mills)
+
+
+def test_a_sweep_that_is_killed_while_publishing_is_resumed(
+    azure: AzureStandIn, mill: Mill
+) -> None:
+    at(azure, mill)
+    reached = threading.Event()
+
+    def watch(route: str) -> None:
+        if route == "register" and len(azure.organization.registrations) >= 4:
+            reached.set()
+
+    azure.on_request = watch
+    catalog = mill.catalog(model("tiny/a"))
+    with mill.start("sweep", catalog, "--stamp", "s1", plain=True) as running:
+        assert reached.wait(100)
+        running.signal(signal.SIGKILL)
+        running.popen.wait()
+    mill.ok("resume", "s1")
+    assert once(azure, VERSIONS)
+    assert mill.statuses("s1") == {"published": 8}
+    assert not list((mill.folder / "azure-cache" / "work").iterdir())
+
+
+def test_the_token_is_written_nowhere(azure: AzureStandIn, mill: Mill) -> None:
+    at(azure, mill)
+    azure.behaviour.append({"show": True})
+    ran = mill.run("sweep", mill.catalog(model("tiny/a")), "--stamp", "s1", "--json")
+    assert "good-token" not in ran.out + ran.err
+    for path in mill.folder.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert b"good-token" not in content, path
+            assert b"Omdvb2QtdG9rZW4" not in content, path
