@@ -84,6 +84,7 @@ class ModelRun:
     def _build(self, pieces: list[Workpiece], *, again: bool) -> None:
         bench = self.turn.bench
         assert bench is not None
+        bench.builder.begin_model()
         still_open = self._open()
         for piece in pieces:
             if self.held.gone.is_set():

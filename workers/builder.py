@@ -16,6 +16,7 @@ from workers.budget import DiskBudget
 from workers.built import Built
 from workers.engine import BuildPlan, Request
 from workers.errors import BuildFailed, CorruptBlob
+from workers.failures import KnownFailures
 from workers.graph import EXPORT, INPUTS, StageTask, Walked, walk
 from workers.host import codec
 from workers.host.client import EngineHost
@@ -75,8 +76,13 @@ class Builder:
         sweep_dead(work_root)
         self._scratch = Scratch(work_root)
         self._plans: dict[str, BuildPlan] = {}
+        self._known = KnownFailures()
         self._planned_model: Mapping[str, Any] = {}
         self._tools: dict[str, str] | None = None
+
+    def begin_model(self) -> None:
+        """What was learned of another model, or in another attempt, does not count here."""
+        self._known.forget()
 
     def build(
         self,
@@ -252,6 +258,7 @@ class Builder:
             log=context.log,
             cancel=context.cancel,
             reserve=reserve,
+            known=self._known,
         )
         try:
             walked = self._walk(plan, runner.resolve, until=until)

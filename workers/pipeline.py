@@ -14,6 +14,7 @@ from pathlib import Path
 from matrix.status import FailureClass
 from workers.engine import SOURCE, Request, StageJob
 from workers.errors import BuildFailed, failure_of
+from workers.failures import KnownFailures
 from workers.graph import StageTask
 from workers.host.client import EngineHost
 from workers.stages import Observer, StageRun
@@ -56,6 +57,7 @@ class Runner:
     cancel: threading.Event | None = None
     reserve: Callable[[], AbstractContextManager[object]] = _no_budget
     """Called before the first stage that really has to run."""
+    known: KnownFailures = field(default_factory=KnownFailures)
     runs: list[StageRun] = field(default_factory=list)
     _reserved: ExitStack = field(default_factory=ExitStack)
     _has_reserved: bool = False
@@ -66,12 +68,13 @@ class Runner:
         action = self.store.lookup(key)
         reused = action is not None
         if action is None:
+            self.known.check(key)
             self._reserve()
             with self.store.lock(key, self.cancel):
                 action = self.store.lookup(key)
                 reused = action is not None
                 if action is None:
-                    action = self._run(task)
+                    action = self._run_noted(task)
         run = StageRun(
             stage=task.spec.name,
             component=task.component,
@@ -94,6 +97,13 @@ class Runner:
         if not self._has_reserved:
             self._reserved.enter_context(self.reserve())
             self._has_reserved = True
+
+    def _run_noted(self, task: StageTask) -> Action:
+        try:
+            return self._run(task)
+        except BuildFailed as error:
+            self.known.note(task.key.key, self.cell_id, error)
+            raise
 
     def _run(self, task: StageTask) -> Action:
         stage = task.spec.name

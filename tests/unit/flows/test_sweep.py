@@ -80,6 +80,16 @@ def test_one_bad_cell_costs_no_other(floor: Floor) -> None:
     assert len(summary.failures) == 1
 
 
+def test_a_broken_export_is_tried_once_and_fails_every_cell_of_the_model(floor: Floor) -> None:
+    bad = small_model("a/bad", act={"export": "fail:EXPORT"})
+    summary = floor.sweep(make_plan(bad, small_model("b/good")))
+    assert summary.counts == {"published": 3, "build_failed": 3}
+    assert floor.ran.count("export") == 2, "one failed try, and the good model's"
+    assert {one.failure for one in floor.outcomes().values() if one.status.failed} == {
+        FailureClass.EXPORT
+    }
+
+
 def test_a_failed_cell_stays_failed_until_it_is_asked_for(floor: Floor) -> None:
     marker = floor.root / "marker"
     act = {"quantize@vitisai_npu": f"once:{marker}:fail:QUANTIZE"}

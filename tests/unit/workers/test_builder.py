@@ -185,7 +185,7 @@ def test_distrusted_bytes_are_dropped_and_built_anew(bench: Bench) -> None:
     assert bench.builder.build(make_cell()).tree == built.tree
 
 
-def test_a_failed_stage_is_not_remembered_and_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
+def test_a_failed_stage_is_not_cached_and_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     cell = make_cell(act={"optimize": f"once:{marker}:fail"})
     with pytest.raises(BuildFailed, match="told to fail") as failed:
@@ -196,6 +196,9 @@ def test_a_failed_stage_is_not_remembered_and_leaves_nothing(bench: Bench, tmp_p
     )
     assert bench.packages() == []
     assert [path.name for path in bench.store.scratch.folder.iterdir()] == ["pins"]
+    with pytest.raises(BuildFailed, match="the same run failed for"):
+        bench.builder.build(cell)
+    bench.builder.begin_model()
     bench.builder.build(cell)
     assert bench.host.ran == ["export", "inputs", "optimize", "optimize"]
 
