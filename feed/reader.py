@@ -19,7 +19,7 @@ from feed.landing import Landing
 from feed.oserrors import local_errors
 from feed.owner import abandoned, claim, remove
 from feed.rules import path_problems
-from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, tree_digest
+from matrix.digest import MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 from matrix.errors import UsageError
 
 
@@ -159,7 +159,7 @@ def _check(
         raise Corrupt(f"{title}: other files came than the feed lists")
     if any(entry.path == MANIFEST for entry in wanted):
         own = _own_list((stage / MANIFEST).read_bytes(), title)
-        apart = {MANIFEST, BUILD_RECORD}
+        apart = {MANIFEST, *RUN_RECORDS}
         if own is not None and own != {entry for entry in listed if entry.path not in apart}:
             raise Corrupt(f"{title}: its {MANIFEST} lists other files than the feed")
 
@@ -172,7 +172,7 @@ def _own_list(data: bytes, title: str) -> set[FileEntry] | None:
         if "files" not in value:
             return None
         items = [FileEntry(item["path"], item["size"], item["sha256"]) for item in value["files"]]
-        return {item for item in items if item.path not in {MANIFEST, BUILD_RECORD}}
+        return {item for item in items if item.path not in {MANIFEST, *RUN_RECORDS}}
     except (ValueError, TypeError, KeyError) as error:
         raise Corrupt(f"{title}: its {MANIFEST} cannot be read: {error}") from error
 

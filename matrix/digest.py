@@ -8,10 +8,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-BUILD_RECORD = "build.json"
-"""The one file of a package that may differ from run to run; not part of its tree digest."""
-
 MANIFEST = "modelmill.json"
+
+BUILD_RECORD = "build.json"
+SBOM = "sbom.cdx.json"
+PROVENANCE = "provenance.json"
+SIGNATURE = "provenance.intoto.jsonl"
+
+RUN_RECORDS = frozenset({BUILD_RECORD, SBOM, PROVENANCE, SIGNATURE})
+"""The files of a package that may differ from run to run: they tell how, where and when its
+content came to be, so they are no part of its tree digest. Older packages have some of them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -25,10 +31,14 @@ class FileEntry:
 
 def tree_digest(files: Iterable[FileEntry]) -> str:
     """The identity of a package's content: the same whenever and wherever it was built."""
+    return files_digest(file for file in files if file.path not in RUN_RECORDS)
+
+
+def files_digest(files: Iterable[FileEntry]) -> str:
+    """The identity of any files (a source, a stage's outputs), whatever they are called."""
     digest = hashlib.sha256()
     for file in sorted(files, key=lambda entry: entry.path.encode()):
-        if file.path != BUILD_RECORD:
-            digest.update(f"{file.sha256} {file.size} {file.path}\n".encode())
+        digest.update(f"{file.sha256} {file.size} {file.path}\n".encode())
     return digest.hexdigest()
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from matrix.digest import FileEntry, tree_digest
+from matrix.digest import FileEntry, files_digest
 from matrix.status import FailureClass
 from workers.engine import SOURCE, BuildPlan, StageSpec
 from workers.errors import BuildFailed
@@ -137,7 +137,7 @@ def _task(
     outputs: Mapping[str, Output],
 ) -> StageTask:
     files = {name: outputs[name].seen_by(component) for name in spec.inputs if name != SOURCE}
-    digests = {name: tree_digest(entries) for name, entries in files.items()}
+    digests = {name: files_digest(entries) for name, entries in files.items()}
     if SOURCE in spec.inputs:
         digests[SOURCE] = str(plan.source["digest"])
     return StageTask(spec, component, stage_key(engine, tools, spec, component, digests), files)

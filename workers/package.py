@@ -1,4 +1,4 @@
-"""The two records of a package, and putting its folder together.
+"""The manifest of a package, and putting its folder together.
 
 `modelmill.json` (manifest) holds only what the inputs determine, `build.json` what may differ from
 run to run; a package's tree digest covers the first and not the second.
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, tree_digest
+from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 from matrix.model import Cell, Model
 from matrix.status import FailureClass
 from workers.built import PackageFile
@@ -120,7 +120,7 @@ def _model(model: Model) -> Json:
 
 
 def _seal(manifest: Json, files: Sequence[FileEntry]) -> Sealed:
-    for reserved in (MANIFEST, BUILD_RECORD):
+    for reserved in sorted({MANIFEST, *RUN_RECORDS}):
         if any(file.path == reserved for file in files):
             text = f"a stage made a file {reserved}, which is ours"
             raise BuildFailed(FailureClass.UNKNOWN, "package", text)
@@ -140,7 +140,7 @@ def assemble(store: Store, folder: Path, sealed: Sealed, record: Json) -> list[P
 
 
 def write_record(folder: Path, name: str, data: bytes) -> PackageFile:
-    """Write one of the two records."""
+    """Write the manifest or a record of the run."""
     path = folder / name
     path.write_bytes(data)
     return PackageFile(entry_of(name, data), path)

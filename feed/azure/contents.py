@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from feed.errors import Corrupt
 from feed.interface import Progress
 from feed.owner import remove
 from feed.rules import entry_problems
-from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, tree_digest
+from matrix.digest import MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 
 Entries = tuple[FileEntry, ...]
 
@@ -76,22 +76,27 @@ class Contents:
         package: str,
         version: str,
         folder: Path,
-        wanted: Sequence[FileEntry] = (),
+        wanted: Sequence[str] = (),
         *,
+        maybe: Collection[str] = (),
         progress: Progress | None = None,
     ) -> Entries:
-        """Download into a new folder: all, or what is wanted; answers what is really there."""
+        """Download into a new folder: all, or what is wanted; answers what is really there.
+
+        `maybe`: wanted too, but not every version has it.
+        """
+        paths = (*wanted, *maybe)
 
         def attempt() -> dict[str, Path]:
             remove(folder)
             folder.mkdir()
-            self._tool.download(package, version, folder, _filter(wanted), progress=progress)
+            self._tool.download(package, version, folder, _filter(paths), progress=progress)
             return dict(survey(folder))
 
         there = self._service.patiently(attempt)
-        if any(entry.path not in there for entry in wanted):
+        if any(path not in there for path in wanted):
             # The filter did not mean to the tool what it means to us.
-            wanted = ()
+            paths = ()
             there = self._service.patiently(attempt)
         return tuple(hash_file(path, name) for name, path in there.items())
 
@@ -112,11 +117,12 @@ class Contents:
         """The list in the version's own manifest, if the description's digest vouches for it."""
         if tree is None:
             return None
-        own = [FileEntry(MANIFEST, 0, ""), FileEntry(BUILD_RECORD, 0, "")]
         with scratch(self._work) as work:
             folder = work / "manifest"
             try:
-                got = self.download(package, version, folder, own)
+                got = self.download(
+                    package, version, folder, [MANIFEST], maybe=sorted(RUN_RECORDS)
+                )
                 listed = read_list((folder / MANIFEST).read_bytes())
             except (FileNotFoundError, ValueError):
                 # Not one of ours: the whole version is looked at instead.
@@ -169,9 +175,8 @@ def read_list(manifest: bytes) -> Entries:
         raise ValueError("no list of files") from error
 
 
-def _filter(wanted: Sequence[FileEntry]) -> tuple[str, ...]:
+def _filter(paths: tuple[str, ...]) -> tuple[str, ...]:
     """The filter for exactly these files; empty (everything) where a filter cannot say it."""
-    paths = tuple(entry.path for entry in wanted)
     if sum(map(len, paths)) + len(paths) > _FILTER_LIMIT or any(_WILD & set(p) for p in paths):
         return ()
     return paths

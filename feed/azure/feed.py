@@ -116,7 +116,7 @@ class AzureFeed:
         chosen = tuple(e for e in entries if any(fnmatchcase(e.path, p) for p in patterns))
         if not chosen:
             return ()
-        wanted = () if len(chosen) == len(entries) else chosen
+        wanted = () if len(chosen) == len(entries) else [entry.path for entry in chosen]
         # On the disk of the destination: each file is checked here and then only renamed.
         with scratch(dest, PART) as folder:
             root = folder / "package"

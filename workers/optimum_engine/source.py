@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from matrix.digest import FileEntry, tree_digest, value_digest
+from matrix.digest import FileEntry, files_digest, value_digest
 from matrix.model import SourceKind
 from workers.engine import Request
 from workers.optimum_engine import hub
@@ -79,7 +79,7 @@ def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:
     entries = [_entry(folder / name, name) for name in wanted]
     files = [{"path": e.path, "size": e.size, "sha256": e.sha256} for e in entries]
     weights = sum(entry.size for entry in entries if entry.path.endswith((".safetensors", ".bin")))
-    return Resolved(SourceKind.FOLDER, tree_digest(entries), {"files": files}, size=weights)
+    return Resolved(SourceKind.FOLDER, files_digest(entries), {"files": files}, size=weights)
 
 
 _hashed: dict[tuple[str, int, int, int], str] = {}

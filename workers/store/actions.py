@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from matrix.digest import FileEntry, tree_digest
+from matrix.digest import FileEntry, files_digest
 from workers.store.folder import write_whole
 
 SCHEMA = 1
@@ -34,7 +34,7 @@ class Action:
     @property
     def tree(self) -> str:
         """Identity of the outputs."""
-        return tree_digest(self.files)
+        return files_digest(self.files)
 
     @property
     def size(self) -> int:

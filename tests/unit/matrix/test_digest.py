@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrix.digest import BUILD_RECORD, FileEntry, canonical_json, tree_digest, value_digest
+from matrix.digest import (
+    BUILD_RECORD,
+    PROVENANCE,
+    RUN_RECORDS,
+    SBOM,
+    FileEntry,
+    canonical_json,
+    files_digest,
+    tree_digest,
+    value_digest,
+)
 
 HEX = hashlib.sha256(b"x").hexdigest()
 entries = st.lists(
@@ -45,3 +55,13 @@ def test_canonical_json_has_one_spelling() -> None:
     assert value_digest({"a": 1, "b": 2}) == value_digest({"b": 2, "a": 1})
     with pytest.raises(ValueError, match="JSON"):
         canonical_json(float("nan"))
+
+
+def test_what_tells_of_a_run_is_never_part_of_a_package_and_always_of_other_files() -> None:
+    model = FileEntry("model.onnx", 3, HEX)
+    for name in sorted(RUN_RECORDS):
+        record = FileEntry(name, 1, HEX)
+        assert tree_digest([model, record]) == tree_digest([model])
+        assert files_digest([model, record]) != files_digest([model])
+    assert files_digest([model]) == tree_digest([model])
+    assert {BUILD_RECORD, PROVENANCE, SBOM} < RUN_RECORDS
