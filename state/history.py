@@ -9,7 +9,7 @@ from statistics import median
 from sqlalchemy import func, select
 
 from state.moves import Part
-from state.records import KeyRecord, StageCost
+from state.records import Json, KeyRecord, StageCost
 from state.schema import stage_key, stage_run
 
 
@@ -70,3 +70,21 @@ class History(Part):
         with self._db.read() as connection:
             row = connection.execute(query).first()
         return None if row is None else KeyRecord(**row._mapping)
+
+    def key_parts(self, sweep_id: int) -> dict[str, Json]:
+        """What each key used in a sweep was made of."""
+        used = select(stage_run.c.key).where(stage_run.c.sweep_id == sweep_id)
+        query = select(stage_key.c.key, stage_key.c.parts).where(stage_key.c.key.in_(used))
+        with self._db.read() as connection:
+            return {row.key: row.parts for row in connection.execute(query)}
+
+    def real_seconds(self, sweep_id: int) -> dict[str, float]:
+        """What each key used in a sweep took when it really ran last, in whichever sweep."""
+        used = select(stage_run.c.key).where(stage_run.c.sweep_id == sweep_id)
+        query = (
+            select(stage_run.c.key, stage_run.c.seconds)
+            .where(stage_run.c.key.in_(used), ~stage_run.c.reused)
+            .order_by(stage_run.c.id)
+        )
+        with self._db.read() as connection:
+            return {row.key: row.seconds for row in connection.execute(query)}

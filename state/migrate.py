@@ -32,7 +32,7 @@ def prepare(database: Database, url: URL) -> None:
                 return
         with database.write() as connection:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_KEY})
-            _upgrade(connection, database)
+            _upgrade(connection)
         return
     path = Path(url.database or "")
     fresh = _examine(path)
@@ -45,7 +45,7 @@ def prepare(database: Database, url: URL) -> None:
     with _alone(path):
         _use_wal(database)
         with database.write() as connection:
-            _upgrade(connection, database)
+            _upgrade(connection)
 
 
 def _is_current(connection: Connection, database: Database) -> bool:
@@ -71,9 +71,8 @@ def _is_current(connection: Connection, database: Database) -> bool:
     return False
 
 
-def _upgrade(connection: Connection, database: Database) -> None:
-    if _is_current(connection, database):
-        return  # somebody else did it while we waited for the lock
+def _upgrade(connection: Connection) -> None:
+    """All that is missing, which is nothing if somebody else did it while we waited."""
     from alembic import command
 
     config = _config()

@@ -43,6 +43,7 @@ class Sweeps(Part):
 
         def work_(connection: Connection) -> SweepInfo:
             sweep_id, created = _join(self._db, connection, stamp, feed)
+            # Also the lock that keeps two runs apart that begin the same sweep.
             connection.execute(
                 update(sweep)
                 .where(sweep.c.id == sweep_id)
@@ -144,9 +145,8 @@ def _join(database: Database, connection: Connection, stamp: str, feed: str) -> 
         .returning(sweep.c.id),
         {"stamp": stamp, "feed": feed, "publish": True, "settings": {}, "selection": {}},
     ).first()
-    # The lock keeps two runs that begin the same sweep apart until the first has committed.
     sweep_id = connection.execute(
-        select(sweep.c.id).where(sweep.c.stamp == stamp, sweep.c.feed == feed).with_for_update()
+        select(sweep.c.id).where(sweep.c.stamp == stamp, sweep.c.feed == feed)
     ).scalar_one()
     return int(sweep_id), made is not None
 

@@ -233,6 +233,16 @@ def test_two_sweeps_fight_for_the_same_models(state: State) -> None:
     assert sum(one.result() for one in drains) == 40
 
 
+def test_nobody_queues_for_a_model_that_is_being_taken(state: State) -> None:
+    sweep = begin(state, rows(2))
+    with state._db.write() as other, ThreadPoolExecutor(1) as pool:
+        other.exec_driver_sql(f"SELECT * FROM work WHERE model = '{model(0)}' FOR UPDATE")
+        taking = pool.submit(take, state, sweep)
+        _wait_for_locks(state, 1, taking)
+        assert taking.done()
+        assert taking.result().model == model(1)
+
+
 def test_take_over_waits_for_a_record_in_flight(state: State) -> None:
     """Between the check of a token and the commit nobody can take the model over."""
     sweep = begin(state, rows(1))

@@ -81,12 +81,13 @@ def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with open_state(path) as state:
-        begin(state, rows(200))
+        begin(state, rows(400))
     content = bytearray(path.read_bytes())
-    for page in range(10, len(content) // 4096, 2):
+    pages = len(content) // 4096
+    for page in range(pages * 2 // 3, pages, 2):  # far behind what opening itself reads
         content[page * 4096 : page * 4096 + 2048] = b"\xde\xad" * 1024
     path.write_bytes(content)
-    refused(path, "damaged|malformed")
+    refused(path, "damaged")
 
 
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
@@ -145,6 +146,16 @@ def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(6) as pool:
         ids = [pool.submit(run) for _ in range(6)]
     assert {one.result() for one in ids} == {1}
+
+
+def test_a_writer_is_alone_from_its_first_statement_on(tmp_path: Path) -> None:
+    """Reading first and locking later would fail as soon as two processes do it."""
+    path = tmp_path / "state.db"
+    with open_state(path) as state, closing(sqlite3.connect(path, timeout=0)) as other:
+        with state._db.write(), pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        with state._db.read():
+            other.execute("BEGIN IMMEDIATE")
 
 
 def test_a_failed_block_leaves_nothing(tmp_path: Path) -> None:

@@ -106,6 +106,13 @@ class TestSweeps:
             begin(state, rows(1))
         assert state.remaining(sweep.id) == Remaining(todo=1)
 
+    def test_the_run_that_was_killed_is_not_the_third_slot(self, state: State) -> None:
+        sweep = begin(state, rows(1))
+        for _ in range(3):
+            take(state, sweep, DEAD)
+        begin(state, rows(1))
+        assert state.remaining(sweep.id) == Remaining(todo=1)
+
     def test_what_a_live_run_holds_is_left_alone(self, state: State) -> None:
         sweep = begin(state, rows(2))
         lease = take(state, sweep, FOREIGN)
