@@ -48,6 +48,7 @@ class DirectoryFeed:
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         """Make the feed if it is new, and check that everything in `plan` could be published."""
         check_writable(self._layout)
+        self.sweep_stale()
         refuse(plan_problems(self._shelves, plan), self._name)
 
     def packages(self) -> Iterator[str]:

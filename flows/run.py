@@ -49,6 +49,7 @@ class Run:
         """Begin, build what is open, finish."""
         work = Workspace(self.settings)
         work.prepare()
+        work.tidy()
         stop = Stop()
         # To the last line: a second Ctrl-C must not break off what tells how the first one ended.
         with stopped_by_signals(stop):

@@ -12,6 +12,7 @@ from flows.settings import Settings
 from matrix.errors import Exit, MillError
 from matrix.targets import Targets, load_targets
 from state.ledger import State, open_state
+from workers.scratch import sweep_dead
 
 
 class Unwritable(MillError):
@@ -62,6 +63,11 @@ class Workspace:
             ) from None
         if not os.access(self.home, os.W_OK):
             raise Unwritable(f"the folder {self.home} is read-only", hint="choose one with --home")
+
+    def tidy(self) -> None:
+        """Remove what runs that were killed left lying about."""
+        for root in (self.home / "work", self.store / "tmp", self.logs / "scratch"):
+            sweep_dead(root)
 
     def open_state(self, *, must_exist: bool = False) -> State:
         """The state database, migrated; `must_exist`: only reading, so nothing is created."""
