@@ -10,7 +10,7 @@ from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport
 from workers.optimum_engine import layout, source
 from workers.optimum_engine.scratch import scratch
 
-REVISION = "1"
+REVISION = "2"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
 
 RUNTIMES = (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.optimum_engine import fp16, model_file, qdq, weight_only
+from workers.optimum_engine import fp16, model_file, order, qdq, weight_only
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
@@ -21,6 +21,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         model, told = weight_only.convert(source, blocked)
     else:
         model, told = qdq.convert(job, source, temp, precision, blocked)
+    order.sort(model.graph)
     model_file.save(model, job.out)
     model_file.copy_side_files(source, job.out)
     return {"precision": precision, **told, **model_file.facts(model)}
