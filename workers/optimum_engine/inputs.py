@@ -9,6 +9,7 @@ from typing import Any
 from workers.engine import StageError, StageJob
 from workers.optimum_engine import load, model_file, runtime, samples, shapes, towers
 from workers.optimum_engine.errors import listed, one_line, quantize_error
+from workers.optimum_engine.layout import SHAPES
 from workers.optimum_engine.parts import Parts, parts
 from workers.optimum_engine.scratch import seed_everything
 
@@ -61,6 +62,7 @@ def _samples(
         limit = int(dataset.get("samples", _DATASET_SAMPLES))
         given = samples.read_dataset(Path(dataset["path"]), component, limit)
         count = len(given)
+        sizes = {**sizes, **_sizes_of(given[0], wanted)}
     made = []
     for index in range(count):
         seed_everything(int(job.params["seed"]) + index)
@@ -134,6 +136,19 @@ def _fitting(given: Mapping[str, Any], wanted: runtime.Signature) -> dict[str, A
             )
         fitting[name] = array
     return fitting
+
+
+def _sizes_of(given: Mapping[str, Any], wanted: runtime.Signature) -> dict[str, int]:
+    """The sizes that a dataset's arrays settle for all inputs, by the names of their axes."""
+    import numpy as np
+
+    return {
+        axis: size
+        for name, value in given.items()
+        if name in wanted
+        for axis, size in zip(wanted[name].shape, np.shape(value), strict=False)
+        if isinstance(axis, str) and axis in SHAPES
+    }
 
 
 def _check_even(made: list[dict[str, Any]]) -> None:

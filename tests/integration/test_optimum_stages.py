@@ -1,0 +1,205 @@
+"""Single stages of the real engine, in this process: external data, datasets, clear errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from matrix.model import Cell
+from tests.integration.optimum_direct import digests, run_stages
+from tests.integration.optimum_line import compare, plan_catalog
+from workers.engine import Request, StageError, StageJob
+from workers.optimum_engine import OptimumEngine, model_file, samples
+from workers.request import request_for
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.timeout(600),
+    # The tools' own deprecations are theirs to mend; the cell's log has them.
+    pytest.mark.filterwarnings("default"),
+]
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cell]:
+    base = tmp_path_factory.mktemp("plan")
+    plan = plan_catalog("demo", base, precision=("fp32", "fp16", "w8a16", "w8a8", "w8"))
+    return {cell.id: cell for cell in plan.cells()}
+
+
+def bert(cells: dict[str, Cell], tail: str) -> Request:
+    return request_for(cells[f"demo/bert-tiny:text-classification@{tail}"])
+
+
+def with_model(request: Request, **changes: Any) -> Request:
+    return replace(request, model={**request.model, **changes})
+
+
+@pytest.mark.parametrize(
+    ("tail", "floor"),
+    [
+        ("mlas_cpu:fp16", 0.99),
+        ("mlas_cpu:w8", 0.95),
+        ("mlas_cpu:w8a16", 0.95),
+        ("qnn_npu:w8a8", 0.90),
+        ("mlas_cpu", 0.9999),
+    ],
+)
+def test_external_data_at_every_stage(
+    cells: dict[str, Cell],
+    tail: str,
+    floor: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", 20_000)
+    told = run_stages(bert(cells, tail), tmp_path)
+    stages = [name for name in told if name != "inputs"]
+    for stage in stages:
+        folder = tmp_path / stage
+        assert (folder / "model.onnx").stat().st_size < 200_000
+        assert (folder / "model.onnx.data").stat().st_size > 20_000
+        assert not list(folder.glob("*_data"))
+        assert not list(folder.glob(".*"))
+    worst = compare(tmp_path / "export", tmp_path / stages[-1], tmp_path / "inputs")
+    assert min(worst.values()) >= floor
+
+
+def test_inputs_may_be_hard_links_and_stay_untouched(
+    cells: dict[str, Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", 20_000)
+    request = bert(cells, "qnn_npu")
+    run_stages(request, tmp_path / "first")
+    before = digests(tmp_path / "first")
+    linked = tmp_path / "linked"
+    for name in before:
+        (linked / name).parent.mkdir(parents=True, exist_ok=True)
+        os.link(tmp_path / "first" / name, linked / name)
+    engine = OptimumEngine()
+    for spec in engine.plan(request).stages:
+        if spec.name in {"optimize", "quantize"}:
+            out = tmp_path / "again" / spec.name
+            out.mkdir(parents=True)
+            inputs = {name: linked / name for name in spec.inputs}
+            engine.run(StageJob(spec.name, spec.params, request, inputs, out))
+    assert digests(tmp_path / "first") == before
+    again = digests(tmp_path / "again")
+    assert again == {key: value for key, value in before.items() if key in again}
+
+
+def test_a_folder_gives_what_its_files_hold(cells: dict[str, Cell], tmp_path: Path) -> None:
+    folder = saved_model(cells, tmp_path / "model")
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n", encoding="utf-8")
+    (folder / "notes.md").write_text("not part of the model", encoding="utf-8")
+    request = with_model(
+        bert(cells, "mlas_cpu"), source={"kind": "folder", "ref": str(folder), "revision": None}
+    )
+    run_stages(request, tmp_path / "from_folder")
+    run_stages(bert(cells, "mlas_cpu"), tmp_path / "from_seed")
+    export = tmp_path / "from_folder" / "export"
+    assert {path.name for path in export.iterdir()} == {"model.onnx", "config.json", "vocab.txt"}
+    one = (export / "model.onnx").read_bytes()
+    assert one == (tmp_path / "from_seed" / "export" / "model.onnx").read_bytes()
+    assert (tmp_path / "from_folder" / "optimize" / "vocab.txt").is_file()
+
+
+def test_files_that_change_after_the_plan_are_noticed(
+    cells: dict[str, Cell], tmp_path: Path
+) -> None:
+    folder = saved_model(cells, tmp_path / "model")
+    request = with_model(
+        bert(cells, "mlas_cpu"), source={"kind": "folder", "ref": str(folder), "revision": None}
+    )
+    engine = OptimumEngine()
+    spec = engine.plan(request).stages[0]
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, "seen": 1}), encoding="utf-8")
+    out = tmp_path / "out"
+    out.mkdir()
+    with pytest.raises(StageError, match="changed since they were planned"):
+        engine.run(StageJob(spec.name, spec.params, request, {}, out))
+    assert not list(out.iterdir())
+
+
+def test_a_dataset_takes_the_place_of_dummy_inputs(cells: dict[str, Cell], tmp_path: Path) -> None:
+    file = tmp_path / "calibration.npz"
+    ids = np.arange(3 * 12).reshape(3, 1, 12)
+    np.savez(file, input_ids=ids)
+    request = with_model(bert(cells, "qnn_npu"), dataset={"path": str(file)})
+    # Nobody says how long its texts are: the arrays do, also for the inputs they leave out.
+    told = run_stages(request, tmp_path / "out")
+    assert told["inputs"]["origin"] == "dataset"
+    assert told["inputs"]["samples"] == told["quantize"]["samples"] == 3
+    kept = samples.load(tmp_path / "out" / "inputs")
+    assert [sample["input_ids"].tolist() for sample in kept] == ids.tolist()
+    assert told["optimize"]["static"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "hint"),
+    [
+        ({"task": "fortune-telling"}, "knows no task 'fortune-telling'", "text-classification"),
+        ({"task": "object-detection"}, "cannot export bert for 'object-detection'", "fill-mask"),
+        ({"source": {"kind": "random", "ref": "nosuch"}}, "no Transformers architecture", ""),
+        ({"source": {"kind": "random", "ref": "bark"}}, "does not support the architecture", ""),
+        (
+            {"source": {"kind": "random", "ref": "bert", "config": {"hidden_size": 30}}},
+            "cannot be made",
+            "config in the catalog",
+        ),
+    ],
+)
+def test_what_cannot_be_exported_is_said_in_one_line(
+    cells: dict[str, Cell], changes: dict[str, Any], message: str, hint: str, tmp_path: Path
+) -> None:
+    request = with_model(bert(cells, "mlas_cpu"), **changes)
+    with pytest.raises(StageError, match=message) as raised:
+        run_stages(request, tmp_path)
+    assert raised.value.failure == "EXPORT"
+    assert hint in raised.value.hint
+    assert "\n" not in str(raised.value)
+
+
+def test_an_opset_beyond_the_exporter_is_refused(cells: dict[str, Cell], tmp_path: Path) -> None:
+    request = bert(cells, "mlas_cpu")
+    request = replace(request, policy={**request.policy, "opset": 23})
+    with pytest.raises(StageError, match="opsets up to 20"):
+        run_stages(request, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_model_beyond_two_gigabytes(cells: dict[str, Cell], tmp_path: Path) -> None:
+    if shutil.disk_usage(tmp_path).free < 20 * 1024**3:
+        pytest.skip("needs 20 GB of disk")
+    config = {
+        "hidden_size": 1024, "num_hidden_layers": 1, "num_attention_heads": 8,
+        "intermediate_size": 1024, "vocab_size": 540_000, "max_position_embeddings": 64,
+    }  # fmt: skip
+    source = {"kind": "random", "ref": "bert", "seed": 1, "config": config}
+    for tail in ("qnn_npu", "mlas_cpu", "mlas_cpu:fp16", "mlas_cpu:w8"):
+        request = with_model(bert(cells, tail), source=source, task="feature-extraction")
+        root = tmp_path / tail.replace(":", "-")
+        told = run_stages(request, root)
+        assert (root / "export" / "model.onnx.data").stat().st_size > 2 * 1024**3
+        last = [name for name in told if name != "inputs"][-1]
+        worst = compare(root / "export", root / last, root / "inputs")
+        assert min(worst.values()) > 0.99
+        shutil.rmtree(root)
+
+
+def saved_model(cells: dict[str, Cell], folder: Path) -> Path:
+    """The weights of the demo's bert as a checkpoint folder."""
+    from workers.optimum_engine import load
+
+    model = load.load(bert(cells, "mlas_cpu"), None, "text-classification")
+    model.save_pretrained(folder)
+    return folder
