@@ -55,7 +55,7 @@ def _external(folder: Path, tensor: Any) -> bytes:
     size = int(info.get("length") or _tensor_bytes(tensor))
     with (folder / location).open("rb") as stream:
         stream.seek(int(info.get("offset") or 0))
-        data = stream.read(size)
+        data: bytes = stream.read(size)
     if len(data) != size or size != _tensor_bytes(tensor):
         raise export_error(f"the weights of '{tensor.name}' in {location} are not whole")
     return data
@@ -191,7 +191,7 @@ def _tensor_bytes(tensor: Any) -> int:
     from onnx import helper
 
     itemsize = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    return math.prod(tensor.dims) * int(itemsize)
+    return int(math.prod(tensor.dims) * itemsize)
 
 
 def opset(model: Any) -> int:

@@ -71,7 +71,8 @@ def _read_npz(path: Path, limit: int) -> list[dict[str, Any]]:
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # Opened here: NumPy leaves a file open that turns out to be no archive.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             stacked = {name: arrays[name][:limit] for name in arrays.files}
     except zipfile.BadZipFile as error:
         raise ValueError(str(error)) from error

@@ -1,0 +1,138 @@
+"""Which stages a cell has, and which targets share them."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workers.optimum_engine
+from matrix.digest import value_digest
+from tests.unit.workers.optimum.fixtures import make_request
+from workers.engine import Request, StageError, StageSpec
+from workers.optimum_engine import OptimumEngine
+
+NPU: dict[str, Any] = {"precision": "w8a16", "static_shapes": True}
+
+
+def stages(request: Request) -> dict[str, StageSpec]:
+    return {spec.name: spec for spec in OptimumEngine().plan(request).stages}
+
+
+def test_targets_with_equal_policies_share_everything() -> None:
+    several: list[dict[str, Any]] = [{}, NPU, {"optimization": "extended"}]
+    for changes in several:
+        one = stages(make_request(label="one", **changes))
+        assert one == stages(make_request(label="two", **changes))
+
+
+def test_what_a_policy_lists() -> None:
+    assert list(stages(make_request())) == ["export", "inputs", "optimize"]
+    assert list(stages(make_request(optimization="disabled"))) == ["export", "inputs"]
+    assert list(stages(make_request(**NPU))) == ["export", "inputs", "optimize", "quantize"]
+    plain = stages(make_request(optimization="disabled", precision="fp16"))
+    assert list(plain) == ["export", "inputs", "quantize"]
+    assert plain["quantize"].inputs == ("export",)
+
+
+def test_the_export_and_the_inputs_know_nothing_of_targets() -> None:
+    base = stages(make_request())
+    several = [NPU, {"precision": "w8"}, {"blocked_ops": ["Erf"]}, {"quantizer": None}]
+    for changes in several:
+        found = stages(make_request(**changes))
+        assert (found["export"], found["inputs"]) == (base["export"], base["inputs"])
+
+
+def test_samples_key_only_what_reads_them() -> None:
+    assert stages(make_request())["optimize"].inputs == ("export",)
+    assert stages(make_request(**NPU))["optimize"].inputs == ("export", "inputs")
+    assert stages(make_request(**NPU))["quantize"].inputs == ("optimize", "inputs")
+    assert stages(make_request(precision="w8"))["quantize"].inputs == ("optimize",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stage"),
+    [
+        ({"opset": 18}, "export"),
+        ({"shapes": {"sequence_length": 32}}, "inputs"),
+        ({"optimization": "extended"}, "optimize"),
+        ({"static_shapes": False}, "optimize"),
+        ({"blocked_passes": ["GeluFusion"]}, "optimize"),
+        ({"precision": "w8a8"}, "quantize"),
+        ({"blocked_ops": ["Erf"]}, "quantize"),
+    ],
+)
+def test_a_change_shows_in_its_stage_alone(changes: dict[str, Any], stage: str) -> None:
+    base, found = stages(make_request(**NPU)), stages(make_request(**{**NPU, **changes}))
+    assert [name for name in base if base[name] != found[name]] == [stage]
+
+
+def test_unused_options_key_nothing() -> None:
+    off: dict[str, Any] = {"optimization": "disabled", "static_shapes": True}
+    assert stages(make_request(**off)) == stages(make_request(**off, blocked_passes=["X"]))
+    passes = stages(make_request(blocked_passes=["B", "A"]))
+    assert passes == stages(make_request(blocked_passes=["A", "B"]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "failure", "words"),
+    [
+        ({"precision": "w4"}, "QUANTIZE", "no precision 'w4'"),
+        ({"precision": "w8a16", "quantizer": "abacus"}, "QUANTIZE", "no quantizer 'abacus'"),
+        ({"optimization": "all"}, "OPTIMIZE", "no optimization level 'all'"),
+        ({"shapes": {"sequence": 3}}, "OPTIMIZE", "unknown shape 'sequence'"),
+    ],
+)
+def test_a_policy_that_cannot_be_done_fails_in_the_plan(
+    changes: dict[str, Any], failure: str, words: str
+) -> None:
+    with pytest.raises(StageError, match=words) as raised:
+        stages(make_request(**changes))
+    assert raised.value.failure == failure
+    assert raised.value.hint
+
+
+def test_a_dataset_is_its_content(tmp_path: Path) -> None:
+    params = []
+    for name, value in (("a.npz", 1), ("b.npz", 1), ("c.npz", 2)):
+        np.savez(tmp_path / name, x=np.full((2, 3), value))
+        request = make_request(dataset={"path": str(tmp_path / name), "samples": 2})
+        params.append(stages(request)["inputs"].params)
+    assert params[0] == params[1] != params[2]
+    assert "path" not in params[0]["dataset"]
+    with pytest.raises(StageError, match="cannot be read"):
+        stages(make_request(dataset={"path": str(tmp_path / "none.npz")}))
+    with pytest.raises(StageError, match="has no path"):
+        stages(make_request(dataset={"name": "imagenet"}))
+
+
+def test_every_key_is_plain_json_and_every_tool_is_known() -> None:
+    engine = OptimumEngine()
+    tools = engine.tools()
+    for spec in stages(make_request(**NPU)).values():
+        assert value_digest(dict(spec.params))
+        assert set(spec.tools) <= set(tools)
+    assert all(tools.values())
+
+
+def test_a_bare_interpreter_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = OptimumEngine()
+    monkeypatch.setattr(engine, "tools", lambda: {"torch": "", "onnx": "1"})
+    with pytest.raises(StageError, match="lacks torch") as raised:
+        engine.plan(make_request())
+    assert raised.value.failure == "UNSUPPORTED"
+
+
+def test_importing_the_engine_imports_nothing_heavy() -> None:
+    own = {"matrix", "workers"}
+    for file in Path(workers.optimum_engine.__file__).parent.glob("*.py"):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                root = name.partition(".")[0]
+                assert root in own or root in sys.stdlib_module_names, f"{file.name}: {name}"

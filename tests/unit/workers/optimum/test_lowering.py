@@ -1,0 +1,187 @@
+"""The arithmetic of quantization: ranges, masks, int8 weights, fp16, fixed shapes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+
+from tests.unit.workers.optimum import graphs
+from workers.engine import StageError
+from workers.optimum_engine import calibrate, fp16, masks, model_file, shapes, weight_only
+
+X = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
+
+
+def outputs(model: Any) -> Any:
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, {"x": X})[0]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, width=32))
+def test_rounded_ranges_hold_the_value_and_are_tight(value: float) -> None:
+    low, high = calibrate._rounded(value, value)
+    slack = abs(value) * 1e-6
+    assert low - slack <= value <= high + slack
+    assert high - low <= abs(value) * 2**-10
+
+
+@given(st.floats(min_value=1e-3, max_value=1e6))
+def test_noise_in_the_last_bits_mostly_vanishes(value: float) -> None:
+    grid = calibrate._outwards(value, 1)
+    assert calibrate._outwards(grid * (1 + 1e-8), 1) == grid
+    assert calibrate._outwards(grid * (1 - 1e-8), 1) == grid
+
+
+def test_endless_values_count_as_the_depth_of_a_mask() -> None:
+    lowest = float(np.finfo(np.float32).min)
+    assert calibrate._bounds(np.array([lowest, 1.0, 3.0]), 100) == (-100, 3)
+    assert calibrate._bounds(np.array([-math.inf, -200.0]), 100) == (-200, -200)
+    assert calibrate._bounds(np.array([math.inf]), 50) == (0, 50)
+    assert math.isnan(calibrate._bounds(np.array([1.0, math.nan]), 100)[0])
+
+
+def test_nan_is_an_error_that_names_the_tensor() -> None:
+    with pytest.raises(StageError, match="NaN at 'inner'") as raised:
+        calibrate._widen({}, {"inner": np.array([math.nan])}, 100)
+    assert raised.value.failure == "QUANTIZE"
+
+
+def test_masks_become_shallow_and_numbers_stay() -> None:
+    lowest = np.finfo(np.float32).min
+    weights = {
+        "mask": np.array([[lowest, 0, -np.inf]], np.float32),
+        "w": np.array([[-1e9, 5]], np.float32),
+        "ids": np.array([2**40]),
+    }
+    model = graphs.model([helper.make_node("Identity", ["x"], ["y"])], weights)
+    assert masks.make_shallow(model, 100.0) == 1
+    mask, weight, _ = (onnx.numpy_helper.to_array(item) for item in model.graph.initializer)
+    assert mask.tolist() == [[-100, 0, -100]]
+    assert (weight == weights["w"]).all()
+
+
+@pytest.mark.parametrize("kind", ["MatMul", "Gemm", "GemmT"])
+def test_int8_weights_are_plain_onnx_and_close(tmp_path: Path, kind: str) -> None:
+    weight = np.random.default_rng(1).standard_normal((8, 256)).astype(np.float32)
+    weight[:, 3] *= 1000  # one channel must not cost the others their steps
+    if kind == "MatMul":
+        node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    else:
+        node = helper.make_node("Gemm", ["x", "w"], ["y"], transB=int(kind == "GemmT"))
+    model = graphs.model([node], {"w": weight.T.copy() if kind == "GemmT" else weight})
+    model_file.save(model, tmp_path)
+    made, told = weight_only.convert(tmp_path, ())
+    onnx.checker.check_model(made, full_check=True)
+    assert told == {"weights": 1, "types": {"int8": 1}}
+    assert not model_file.contrib(made)
+    expected, found = outputs(model), outputs(made)
+    half_steps = np.abs(weight).max(axis=0) / 127 / 2
+    bound = np.abs(X).sum(axis=1, keepdims=True) * half_steps
+    assert (np.abs(expected - found) <= bound * 1.01 + 1e-5).all()
+
+
+def test_weights_that_others_read_are_left_alone(tmp_path: Path) -> None:
+    weight = np.ones((8, 256), np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("ReduceSum", ["w"], ["s"], keepdims=0),
+        helper.make_node("Add", ["a", "s"], ["y"]),
+    ]
+    model_file.save(graphs.model(nodes, {"w": weight}), tmp_path)
+    with pytest.raises(StageError, match="no weight"):
+        weight_only.convert(tmp_path, ())
+
+
+def test_blocked_operators_keep_their_weights(tmp_path: Path) -> None:
+    model_file.save(graphs.matmul(), tmp_path)
+    with pytest.raises(StageError, match="no weight"):
+        weight_only.convert(tmp_path, ("MatMul",))
+
+
+def test_int8_weights_need_opset_13(tmp_path: Path) -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = graphs.model([node], {"w": np.ones((8, 256), np.float32)}, opset=12)
+    model_file.save(model, tmp_path)
+    with pytest.raises(StageError, match="opset 13"):
+        weight_only.convert(tmp_path, ())
+
+
+def test_fp16_keeps_the_types_of_the_ports(tmp_path: Path) -> None:
+    model = graphs.matmul()
+    model_file.save(model, tmp_path / "model")
+    made, told = fp16.convert(tmp_path / "model", tmp_path, ())
+    assert told["types"] == {"float16": 1, "float": 0}
+    assert {value.type.tensor_type.elem_type for value in made.graph.input} == {1}
+    assert np.abs(outputs(made) - outputs(model)).max() < 0.05
+    kept, told = fp16.convert(tmp_path / "model", _empty(tmp_path / "other"), ("MatMul",))
+    assert told["types"] == {"float16": 0, "float": 1}
+    assert np.abs(outputs(kept) - outputs(model)).max() < 0.05
+
+
+def test_shapes_come_from_arrays_and_runs() -> None:
+    model = graphs.matmul()
+    assert shapes.dynamic(model) == ["x", "y"]
+    shapes.fix(model, {"x": X})
+    assert shapes.dynamic(model) == ["y"]
+    shapes.fix_outputs(model, {"y": outputs(model)})
+    assert not shapes.dynamic(model)
+    dims = model.graph.output[0].type.tensor_type.shape.dim
+    assert [dim.dim_value for dim in dims] == [2, 256]
+
+
+@pytest.mark.parametrize(
+    ("config", "padded", "length"),
+    [
+        ({}, False, 128),
+        ({"max_position_embeddings": 512}, False, 128),
+        ({"max_position_embeddings": 514}, False, 128),
+        ({"max_position_embeddings": 64}, False, 32),
+        ({"n_positions": 1024}, False, 128),
+        ({"text_config": SimpleNamespace(max_position_embeddings=77)}, True, 77),
+        ({"max_position_embeddings": -1}, False, 128),
+    ],
+)
+def test_texts_fit_the_model(
+    config: dict[str, Any], padded: bool, length: int, tmp_path: Path
+) -> None:
+    made = shapes.base_shapes(SimpleNamespace(**config), tmp_path, {}, padded=padded)
+    assert made == {"batch_size": 1, "sequence_length": length}
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ('{"size": 384}', (384, 384)),
+        (
+            '{"crop_size": {"height": 224, "width": 200}, "size": {"shortest_edge": 256}}',
+            (224, 200),
+        ),
+        ('{"size": {"shortest_edge": 256}, "do_center_crop": false, "crop_size": 224}', (256, 256)),
+        ('{"size": {"longest_edge": 1333}}', None),
+        ("{", None),
+    ],
+)
+def test_images_have_the_size_of_the_preprocessor(
+    text: str, size: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    (tmp_path / "preprocessor_config.json").write_text(text, encoding="utf-8")
+    made = shapes.base_shapes(SimpleNamespace(), tmp_path, {"batch_size": 4})
+    assert made["batch_size"] == 4
+    assert (made.get("height"), made.get("width")) == (size or (None, None))
+
+
+def _empty(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

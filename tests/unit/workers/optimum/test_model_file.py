@@ -1,0 +1,105 @@
+"""ONNX files: clean, whole, one external file, and only from their own folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.unit.workers.optimum import graphs
+from workers.engine import StageError
+from workers.optimum_engine import model_file
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", 2000)
+
+
+def test_nothing_of_the_machine_is_written(tmp_path: Path) -> None:
+    model_file.save(graphs.matmul(), tmp_path)
+    content = (tmp_path / "model.onnx").read_bytes()
+    assert b"somebody" not in content
+    assert b"site-packages" not in content
+    assert b"com.microsoft" not in content
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_domains_in_use_are_kept(tmp_path: Path) -> None:
+    node = helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")
+    model_file.save(graphs.model([node], {}), tmp_path)
+    made = model_file.load(tmp_path / "model.onnx")
+    assert {item.domain for item in made.opset_import} == {"", "com.microsoft"}
+    assert model_file.facts(made) == {"opset": 17, "ir": 8, "nodes": 1, "contrib_nodes": 1}
+
+
+def test_external_data_is_one_file_and_comes_back(tmp_path: Path, small: None) -> None:
+    model = graphs.matmul()
+    weight = onnx.numpy_helper.to_array(model.graph.initializer[0])
+    model_file.save(model, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"model.onnx", "model.onnx.data"}
+    os.link(tmp_path / "model.onnx.data", tmp_path / "second-name")
+    loaded = model_file.load(tmp_path / "model.onnx")
+    assert (onnx.numpy_helper.to_array(loaded.graph.initializer[0]) == weight).all()
+    again = tmp_path / "again"
+    model_file.save(loaded, again)
+    for name in ("model.onnx", "model.onnx.data"):
+        assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
+
+
+@pytest.mark.parametrize("location", ["../model.onnx.data", "/etc/passwd", "..", "a/b"])
+def test_external_data_elsewhere_is_refused(tmp_path: Path, small: None, location: str) -> None:
+    model_file.save(graphs.matmul(), tmp_path)
+    model = onnx.load(str(tmp_path / "model.onnx"), load_external_data=False)
+    for item in model.graph.initializer[0].external_data:
+        if item.key == "location":
+            item.value = location
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    with pytest.raises(StageError, match="outside the model's folder"):
+        model_file.load(tmp_path / "model.onnx")
+
+
+def test_truncated_external_data_is_refused(tmp_path: Path, small: None) -> None:
+    model_file.save(graphs.matmul(), tmp_path)
+    data = tmp_path / "model.onnx.data"
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(StageError, match="not whole"):
+        model_file.load(tmp_path / "model.onnx")
+
+
+def test_invented_names_are_set_apart() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["inner"]),
+        helper.make_node("Reshape", ["inner", "shape_token_0"], ["y"]),
+    ]
+    weights = {"w": np.ones((8, 4), np.float32), "shape_token_0": np.array([-1, 4])}
+    model = graphs.model(nodes, weights)
+    for _ in range(2):
+        model_file.set_apart(model, {"w"})
+        names = {tensor.name for tensor in model.graph.initializer}
+        assert names == {"w", "optimized/shape_token_0"}
+        assert list(model.graph.node[1].input) == ["optimized/inner", "optimized/shape_token_0"]
+        assert list(model.graph.node[1].output) == ["y"]
+    onnx.checker.check_model(model)
+
+
+def test_side_files_are_only_known_ones(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "1_Pooling").mkdir(parents=True)
+    for name in ("config.json", "1_Pooling/config.json", "model.onnx", "secret.env", "vocab.txt"):
+        (source / name).write_text("{}", encoding="utf-8")
+    copied = model_file.copy_side_files(source, tmp_path / "out")
+    assert copied == ["1_Pooling/config.json", "config.json", "vocab.txt"]
+
+
+def test_a_component_is_found_in_either_layout(tmp_path: Path) -> None:
+    model_file.save(graphs.matmul(), tmp_path / "all" / "encoder")
+    assert model_file.find(tmp_path / "all", "encoder") == tmp_path / "all" / "encoder"
+    own = tmp_path / "all" / "encoder"
+    assert model_file.find(own, "encoder") == own
+    with pytest.raises(StageError, match="'decoder'"):
+        model_file.find(tmp_path / "all", "decoder")
