@@ -10,11 +10,10 @@ from pathlib import Path
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential_jitter
 
-from flows.exports import EXPORT, export_id
 from flows.leasing import Held
 from flows.recording import evidence_of, record, record_failure, stage_rows
-from flows.shop import Bench, Parcel, Shop
-from matrix.model import Cell, Plan, PlannedModel
+from flows.shop import Bench, Parcel, Shop, keep
+from matrix.model import EXPORT, Cell, Plan, PlannedModel
 from matrix.status import Status
 from state.records import Facts
 from workers.builder import Built
@@ -24,11 +23,13 @@ from workers.verify import VerifyFailed
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workpiece:
-    """What a model's run goes through: its export, then its cells. `cell` None: the export."""
+    """What a model's run goes through: its exports, then its cells."""
 
     id: str
     model: PlannedModel
-    cell: Cell | None
+    cell: Cell
+    """Of an export: a cell that is made of it."""
+    exports: bool
     package: str
     version: str
 
@@ -36,30 +37,21 @@ class Workpiece:
     def all_of(cls, plan: Plan, model: PlannedModel) -> Iterator[Workpiece]:
         """In the order of work: what the others are made of comes first."""
         if not plan.self_contained:
-            yield cls(export_id(model), model, None, model.export_package, model.export_version)
+            for export in model.exports:
+                yield cls(export.id, model, export.cell, True, export.package, export.version)
         for cell in model.cells:
-            yield cls(cell.id, model, cell, cell.package, cell.version)
+            yield cls(cell.id, model, cell, False, cell.package, cell.version)
 
     @property
     def target(self) -> str:
         """The target's label."""
-        return self.cell.target.label if self.cell else EXPORT
-
-    @property
-    def exported_as(self) -> Cell:
-        """The cell whose settings an export is made with: the first that is built at all."""
-        return next((cell for cell in self.model.cells if not cell.skip), self.model.cells[0])
-
-    @property
-    def publish_timeout(self) -> float:
-        """The limit for publishing it."""
-        return (self.cell or self.exported_as).publish_timeout
+        return EXPORT if self.exports else self.cell.target.label
 
 
 def build(shop: Shop, held: Held, bench: Bench, piece: Workpiece, *, again: bool) -> Parcel | None:
-    """Build and verify; None when there is nothing to publish. A failure costs this piece only."""
+    """Build and verify; None: nothing to publish. A failure costs this piece only."""
     log = shop.logs / shop.plan.stamp / f"{log_name(piece.id)}.log"
-    if piece.cell is not None and _unchanged(shop, held, bench, piece.cell):
+    if not piece.exports and _unchanged(shop, held, bench, piece.cell):
         return None
     record(shop, held, piece.id, Status.BUILDING)
     try:
@@ -74,14 +66,16 @@ def build(shop: Shop, held: Held, bench: Bench, piece: Workpiece, *, again: bool
         return None
     if verified is None:
         return None
-    return Parcel(piece.id, piece.package, piece.version, verified, piece.publish_timeout, again)
+    return Parcel(
+        piece.id, piece.package, piece.version, verified, piece.cell.publish_timeout, again
+    )
 
 
 def _build(bench: Bench, held: Held, piece: Workpiece, log: Path) -> Built:
     attempt = held.lease.attempt
-    if piece.cell is None:
+    if piece.exports:
         return bench.builder.export_package(
-            piece.model, piece.exported_as, cancel=held.gone, log=log
+            piece.model.model, piece.cell, piece.version, cancel=held.gone, log=log
         )
     return bench.builder.build(piece.cell, cancel=held.gone, log=log, attempt=attempt)
 
@@ -95,7 +89,7 @@ def _verify(
     if _same_as_newest(shop, held, piece.id, built.tree):
         built.release()
         return None
-    if piece.cell is None:
+    if piece.exports:
         # What an export is worth shows in the cells that are made of it and verified.
         record(shop, held, piece.id, Status.VERIFIED)
         return built
@@ -103,7 +97,7 @@ def _verify(
     try:
         proven = bench.verifier.verify(built, timeout=piece.cell.timeout, cancel=held.gone, log=log)
     except VerifyFailed as error:
-        kept = error.built.move_to(shop.kept / piece.package / piece.version)
+        kept = keep(error.built, shop.kept / piece.package / piece.version)
         record_failure(shop, held, piece.id, error, log, evidence_of(error.built, kept))
         return None
     except BaseException:

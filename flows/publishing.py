@@ -9,7 +9,7 @@ from feed.interface import LocalFile
 from feed.publisher import Publisher, Receipt
 from flows.leasing import Held
 from flows.recording import record
-from flows.shop import Parcel, Shop
+from flows.shop import Parcel, Shop, keep
 from matrix.status import FailureClass, Status
 from state.records import Facts
 
@@ -73,12 +73,12 @@ def _published(shop: Shop, held: Held, parcel: Parcel, receipt: Receipt, seconds
     )
     record(shop, held, parcel.cell, Status.PUBLISHED, facts)
     if shop.rules.keep_local is not None:
-        parcel.built.move_to(shop.rules.keep_local / parcel.package / parcel.version)
+        keep(parcel.built, shop.rules.keep_local / parcel.package / parcel.version)
     parcel.built.release()
 
 
 def _conflict(shop: Shop, held: Held, parcel: Parcel, error: Conflict) -> None:
-    kept = parcel.built.move_to(shop.kept / parcel.package / parcel.version)
+    kept = keep(parcel.built, shop.kept / parcel.package / parcel.version)
     facts = Facts(
         failure=FailureClass.PUBLISH,
         stage="publish",

@@ -19,6 +19,7 @@ from matrix.status import Status
 from state.ledger import State
 from state.owner import Owner
 from workers.builder import Builder, Built
+from workers.scratch import remove_tree
 from workers.verify import Verifier
 
 
@@ -47,6 +48,12 @@ class Parcel:
     timeout: float
     again: bool
     """Built a second time, because the first one's bytes had gone bad."""
+
+
+def keep(built: Built, dest: Path) -> Path:
+    """Move a package to where people look at it; an earlier one of the same name gives way."""
+    remove_tree(dest)
+    return built.move_to(dest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from tenacity import (
 
 from feed.errors import Unavailable
 from feed.interface import Feed, Published
-from flows.exports import export_id
 from flows.stop import Stop
 from matrix.model import Plan
 from state.records import Seen
@@ -53,7 +52,8 @@ def items(plan: Plan) -> Iterator[Item]:
     """Every version that the sweep may publish, but the index."""
     for model in plan.models:
         if not plan.self_contained:
-            yield Item(export_id(model), model.export_package, model.export_version)
+            for export in model.exports:
+                yield Item(export.id, export.package, export.version)
         for cell in model.cells:
             yield Item(cell.id, cell.package, cell.version)
 

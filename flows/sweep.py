@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from feed.errors import FeedError
 from feed.interface import Feed, Published
 from feed.publisher import Publisher
-from flows.exports import EXPORT, export_id
 from flows.indexing import index_of, publish_index
+from flows.planned import note_plan
 from flows.settings import Settings
 from flows.stop import Stop
 from flows.summary import Summary, summarize
 from flows.survey import Item, Survey, items, survey
-from matrix.model import Plan
+from matrix.model import EXPORT, Plan
 from matrix.status import FailureClass, Status
 from state.ledger import State
 from state.records import CellRow, Facts, Kind, ModelRow, SweepInfo
@@ -52,6 +52,7 @@ def begin(
         dict(selection),
         publish=publish,
     )
+    note_plan(state, info.id, plan)
     if not publish:
         return Begun(info, {}, 0)
     listed_at = state.now()
@@ -94,17 +95,17 @@ def cell_rows(plan: Plan) -> list[CellRow]:
     """Every cell, and every export that a cell needs, as the state keeps them."""
     rows = []
     for model in plan.models:
-        if not plan.self_contained and any(cell.skip is None for cell in model.cells):
-            rows.append(
-                CellRow(
-                    cell=export_id(model),
-                    model=model.name,
-                    target=EXPORT,
-                    precision="",
-                    package=model.export_package,
-                    version=model.export_version,
-                )
+        rows += [
+            CellRow(
+                cell=export.id,
+                model=model.name,
+                target=EXPORT,
+                precision="",
+                package=export.package,
+                version=export.version,
             )
+            for export in (() if plan.self_contained else model.exports)
+        ]
         rows += [
             CellRow(
                 cell=cell.id,

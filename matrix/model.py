@@ -138,6 +138,24 @@ class Cell:
     skip: str | None = None
 
 
+COMMON_OPSET = 17
+"""What every target of the default matrix takes, so that all of them share one export."""
+
+EXPORT = "export"
+"""What stands in a target's place in the id and version of an export."""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """An export of a model, published like a cell under `MODEL:TASK@export[:opsetN]`."""
+
+    id: str
+    package: str
+    version: str
+    cell: Cell
+    """The first cell that is made of it; its policy says how it is made."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
     """A model with its cells: the unit of distribution, because they share the export."""
@@ -146,11 +164,28 @@ class PlannedModel:
     cells: tuple[Cell, ...]
     export_package: str
     export_version: str
+    """Of the export with the common opset; another opset is appended, as in the id."""
 
     @property
     def name(self) -> str:
         """The key of the lease on this model."""
         return self.model.name
+
+    @property
+    def exports(self) -> tuple[Export, ...]:
+        """One for every opset that a cell wants: nearly always one."""
+        found: dict[int, Export] = {}
+        for cell in self.cells:
+            opset = cell.policy.opset
+            if cell.skip is None and opset not in found:
+                common = opset == COMMON_OPSET
+                found[opset] = Export(
+                    id=f"{self.name}@{EXPORT}" + ("" if common else f":opset{opset}"),
+                    package=self.export_package,
+                    version=self.export_version + ("" if common else f"-opset{opset}"),
+                    cell=cell,
+                )
+        return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from matrix.cellid import LONGEST_TASK
 from matrix.errors import Problem
-from matrix.model import Model, Target
+from matrix.model import EXPORT, Model, Target
 from matrix.nearest import quote
 from matrix.slugs import MODEL_LIMIT, Names, slug
 
@@ -27,7 +27,6 @@ MAX_PACKAGE = 255
 MAX_VERSION = 127
 MAX_STAMP = 40
 INDEX = "index"
-EXPORT = "export"
 FIELDS = ("model", "task")
 
 _PACKAGE = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")

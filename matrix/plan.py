@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from matrix.catalog import Catalog
 from matrix.cellid import cell_id
 from matrix.errors import NothingSelected, PlanError, Problem
-from matrix.model import Cell, Model, Overrides, Plan, PlannedModel, Policy, Target
+from matrix.model import EXPORT, Cell, Model, Overrides, Plan, PlannedModel, Policy, Target
 from matrix.naming import (
-    EXPORT,
     MAX_VERSION,
     MAX_VERSIONS,
     Namer,
@@ -32,6 +31,8 @@ from matrix.slugs import names_of, slug
 from matrix.targets import OPSETS, Targets
 
 DEFAULT_PACKAGE = "modelmill-{model}"
+LONGEST_OPSET = "opset99"
+"""An export's version has the opset where a cell's has the precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def _namer(
     stamp = "0" if faults else slug(options.stamp)
     problems += faults + template_problems(options.package)
     # Room for the longest label and precision, whatever is selected, so that names do not move.
-    words = max(map(len, (*targets.labels, EXPORT))) + max(map(len, PRECISIONS))
+    words = max(map(len, (*targets.labels, EXPORT))) + max(map(len, (*PRECISIONS, LONGEST_OPSET)))
     limit = MAX_VERSION - len(f"0.0.0-{stamp}---") - words
     return Namer(stamp, options.package, names_of(catalog.models, targets.labels, limit))
 
@@ -198,7 +199,11 @@ def _dropped(drafts: Iterable[_Draft]) -> list[str]:
 
 def name_problems(plan: Plan) -> list[Problem]:
     """Whether a feed would take every name of a plan, once each."""
-    names = [(model.export_package, model.export_version, model.name) for model in plan.models]
+    names = [
+        (export.package, export.version, export.id)
+        for model in plan.models
+        for export in model.exports
+    ]
     names += [(cell.package, cell.version, cell.id) for cell in plan.cells() if not cell.skip]
     names.append((plan.index_package, plan.index_version, "sweep index"))
     found = []

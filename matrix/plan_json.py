@@ -16,12 +16,14 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "index": {"package": plan.index_package, "version": plan.index_version},
         "exports": [
             {
+                "id": export.id,
                 "model": model.model.id,
                 "task": model.model.task,
-                "package": model.export_package,
-                "version": model.export_version,
+                "package": export.package,
+                "version": export.version,
             }
             for model in plan.models
+            for export in model.exports
         ],
         "cells": [cell_to_json(cell) for cell in plan.cells()],
         "notices": list(plan.notices),

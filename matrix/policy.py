@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from matrix.globs import compiled
-from matrix.model import Model, Overrides, Policy, Target
+from matrix.model import COMMON_OPSET, Model, Overrides, Policy, Target
 from matrix.precision import Choice, choices, quantized
-
-COMMON_OPSET = 17
-"""Within the range of every default target, so that all of them share one export."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix.digest import FileEntry, value_digest
-from matrix.model import Cell, PlannedModel
+from matrix.model import Cell, Model
 from matrix.status import FailureClass
 from workers.budget import DiskBudget
 from workers.built import Built
@@ -99,17 +99,17 @@ class Builder:
 
     def export_package(
         self,
-        planned: PlannedModel,
-        cell: Cell | None = None,
+        model: Model,
+        cell: Cell,
+        version: str,
         *,
         observer: Observer | None = None,
         cancel: threading.Event | None = None,
         log: Path | None = None,
     ) -> Built:
-        """The export of a model (as `cell`, default its first, wants it) as a package."""
+        """The export of a model, as `cell` wants it, as a package."""
         context = Context(observer or Unobserved(), cancel, log)
-        chosen = cell or planned.cells[0]
-        return self._anew(chosen.id, lambda: self._build_export(planned, chosen, context))
+        return self._anew(cell.id, lambda: self._build_export(model, cell, version, context))
 
     def predict(self, cell: Cell, *, cancel: threading.Event | None = None) -> str | None:
         """The tree digest that `build` would arrive at, if every stage is in the store."""
@@ -181,17 +181,15 @@ class Builder:
             inputs=walked.outputs[INPUTS].files if INPUTS in walked.outputs else (),
         )
 
-    def _build_export(self, planned: PlannedModel, cell: Cell, context: Context) -> Built:
+    def _build_export(self, model: Model, cell: Cell, version: str, context: Context) -> Built:
         clock = Clock()
         request = self._request(cell)
         plan = self._plan(request, context)
         walked, runs = self._run(cell, request, plan, context, until=EXPORT)
-        sealed = self._maker().export(planned.model, plan, walked)
-        record = build_record(
-            self.options.stamp, planned.export_version, self.tools(), clock, walked, runs, 1
-        )
+        sealed = self._maker().export(model, plan, walked)
+        record = build_record(self.options.stamp, version, self.tools(), clock, walked, runs, 1)
         return self._package(
-            f"{planned.name}@{EXPORT}",
+            f"{model.name}@{EXPORT}",
             sealed,
             record,
             stages=tuple(runs),

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from feed.errors import Unauthorized, Unavailable
-from flows.exports import export_id
 from flows.stop import Stop
 from matrix.digest import FileEntry
 from matrix.errors import Exit
@@ -300,5 +299,28 @@ def test_settings_that_rename_published_cells_are_refused(floor: Floor) -> None:
 def test_exports_are_recorded_like_cells(floor: Floor) -> None:
     model = small_model()
     floor.sweep(make_plan(model))
-    outcome = floor.outcomes()[export_id(model)]
+    outcome = floor.outcomes()[model.exports[0].id]
     assert (outcome.status, outcome.target) == (Status.PUBLISHED, "export")
+
+
+def test_cells_with_an_opset_of_their_own_get_an_export_of_their_own(floor: Floor) -> None:
+    model = small_model()
+    other = replace(model.cells[0], policy=replace(model.cells[0].policy, opset=13))
+    plan = make_plan(replace(model, cells=(other, *model.cells[1:])))
+    assert floor.sweep(plan).exit_code() is Exit.OK
+    assert floor.ran.count("export") == 2
+    trees = floor.versions()
+    for export in plan.models[0].exports:
+        assert trees[export.package, export.version]
+    assert plan.models[0].exports[0].version.endswith("-opset13")
+
+
+def test_a_package_kept_for_its_failure_gives_way_to_the_next_one(floor: Floor) -> None:
+    plan = make_plan(small_model(cells=1))
+    cell = next(plan.cells())
+    floor.verifier.doubts.add(cell.id)
+    floor.sweep(plan)
+    assert floor.begun is not None
+    floor.state.retry(floor.begun.info.id)
+    assert floor.sweep(plan).exit_code() is Exit.CELLS_FAILED
+    assert floor.outcomes()[cell.id].status is Status.VERIFY_FAILED

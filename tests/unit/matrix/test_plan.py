@@ -171,9 +171,9 @@ def test_a_plan_as_json(tmp_path: Path) -> None:
     data = json.loads(json.dumps(plan_to_json(plan_of([model, a_model("b", "")]))))
     assert data["stamp"] == STAMP
     assert data["index"] == {"package": "modelmill-index", "version": "0.0.0-20260609"}
-    assert [item["version"] for item in data["exports"]] == [
-        "0.0.0-20260609-export-microsoft-resnet-50-image-classification",
-        "0.0.0-20260609-export-b",
+    # A model that is skipped whole is not exported either.
+    assert [(item["id"], item["version"]) for item in data["exports"]] == [
+        ("b@export", "0.0.0-20260609-export-b")
     ]
     cell = data["cells"][0]
     assert cell["id"] == "microsoft/resnet-50:image-classification@qnn_npu"

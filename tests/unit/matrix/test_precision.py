@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from matrix.model import Overrides
-from matrix.policy import COMMON_OPSET, Flags, opset_of, overrides_of, policies
+from matrix.model import COMMON_OPSET, Overrides
+from matrix.policy import Flags, opset_of, overrides_of, policies
 from matrix.precision import PRECISIONS, canonical, choices, choose, quantized
 from tests.unit.matrix.build import TARGETS, a_model
 

@@ -105,7 +105,7 @@ def test_eight_targets_share_everything_that_is_equal(bench: Bench) -> None:
 
 def test_the_export_package_is_what_the_cells_name(bench: Bench) -> None:
     model = plan_model(components=["enc", "dec"], files={"config.json": "{}"})
-    export = bench.builder.export_package(model)
+    export = bench.builder.export_package(model.model, model.cells[0], model.export_version)
     cell = bench.builder.build(model.cells[0])
     assert bench.host.ran.count("export") == 1
     assert cell.manifest["export"] == {"tree": export.tree}

@@ -1,0 +1,111 @@
+"""What was planned for a sweep, kept in its state for those who look at it later.
+
+A report or a comparison is made when the catalog has long changed, perhaps on another machine. So
+every run notes its plan: each policy once, and for each model where its cells stand among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from matrix.cellid import parse
+from matrix.model import Plan, PlannedModel
+from state.ledger import State
+from state.records import Kind
+
+PLAN = "plan"
+_PAGE = 1000
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A model as it was planned last; empty where nobody noted it."""
+
+    id: str
+    task: str
+    priority: str = ""
+    group: str = ""
+    model_type: str = ""
+    source: Json = field(default_factory=dict)
+
+
+def note_plan(state: State, sweep_id: int, plan: Plan) -> None:
+    """Keep the plan of a run with its sweep."""
+    state.note(sweep_id, Kind.NOTICE, {PLAN: to_record(plan)})
+
+
+def to_record(plan: Plan) -> dict[str, Any]:
+    """The plan as it is kept: policies are shared by most cells, so they are told once."""
+    places: dict[str, int] = {}
+    policies: list[dict[str, Any]] = []
+    models = {}
+    for model in plan.models:
+        cells = {}
+        for cell in model.cells:
+            spelled = repr(cell.policy)  # holds dicts, so it cannot be a key itself
+            if spelled not in places:
+                places[spelled] = len(policies)
+                policies.append(asdict(cell.policy))
+            cells[cell.id.partition("@")[2]] = places[spelled]
+        models[model.name] = {**_facts(model), "cells": cells}
+    return {"engine": plan.engine, "policies": policies, "models": models}
+
+
+def _facts(planned: PlannedModel) -> dict[str, Any]:
+    model = planned.model
+    source = {"kind": str(model.source.kind), "ref": model.source.ref}
+    if model.source.revision:
+        source["revision"] = model.source.revision
+    return {
+        "priority": model.priority,
+        "group": model.group,
+        "model_type": model.model_type,
+        "source": source,
+    }
+
+
+class PlannedCells:
+    """Every plan noted for a sweep; where they differ, the last one holds."""
+
+    def __init__(self, records: list[Json]) -> None:
+        self._policies: dict[str, Json] = {}
+        self._models: dict[str, Planned] = {}
+        for record in records:
+            for name, facts in record["models"].items():
+                self._models[name] = _model(name, facts)
+                for right, place in facts["cells"].items():
+                    self._policies[f"{name}@{right}"] = record["policies"][place]
+
+    @classmethod
+    def of(cls, state: State, sweep_id: int) -> PlannedCells:
+        """Read them from the events of a sweep."""
+        records = []
+        after = 0
+        while page := state.events(sweep_id, after, _PAGE, kind=Kind.NOTICE):
+            after = page[-1].id
+            records += [one.data[PLAN] for one in page if one.data and PLAN in one.data]
+        return cls(records)
+
+    def model(self, name: str) -> Planned:
+        """What is known of a model, by `MODEL:TASK`."""
+        known = self._models.get(name)
+        return known or _model(name, {})
+
+    def policy(self, cell: str) -> Json:
+        """The effective policy of a cell; empty for exports and where none was noted."""
+        return self._policies.get(cell, {})
+
+
+def _model(name: str, facts: Json) -> Planned:
+    named = parse(f"{name}@any")
+    return Planned(
+        id=named.model,
+        task=named.task,
+        priority=str(facts.get("priority", "")),
+        group=str(facts.get("group", "")),
+        model_type=str(facts.get("model_type", "")),
+        source=facts.get("source", {}),
+    )
