@@ -45,8 +45,9 @@ class Action:
 class Actions:
     """The folder of records."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, scratch: Path) -> None:
         self._root = root
+        self._scratch = scratch
         root.mkdir(exist_ok=True)
 
     def path(self, key: str) -> Path:
@@ -79,7 +80,8 @@ class Actions:
         path = self.path(action.key)
         path.parent.mkdir(exist_ok=True)
         value = {"schema": SCHEMA, **asdict(action)}
-        write_whole(path, json.dumps(value, sort_keys=True).encode())
+        data = json.dumps(value, sort_keys=True).encode()
+        write_whole(path, data, scratch=self._scratch)
 
     def remove(self, key: str) -> None:
         """Forget a run."""

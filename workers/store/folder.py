@@ -32,7 +32,11 @@ def open_folder(root: Path) -> None:
     try:
         root.mkdir(parents=True, exist_ok=True)
         if not is_store(root):
-            if any(entry.name != "gate.lock" for entry in root.iterdir()):
+            half = f".{TAG}."  # of somebody who was killed when he made the store
+            if any(
+                entry.name != "gate.lock" and not entry.name.startswith(half)
+                for entry in root.iterdir()
+            ):
                 raise StoreError(
                     f"{root} is not a store: it has files but no {TAG} of ours",
                     hint="choose an empty folder with --store",
@@ -54,9 +58,14 @@ def require_store(root: Path) -> None:
         )
 
 
-def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Write a file so that it is there completely or not at all."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
+def write_whole(
+    path: Path, data: bytes, *, sync: bool = False, scratch: Path | None = None
+) -> None:
+    """Write a file so that it is there completely or not at all.
+
+    `scratch`: a folder on the same volume, swept for us should we be killed half-way.
+    """
+    temporary = (scratch or path.parent) / f".{path.name}.{uuid.uuid4().hex[:12]}"
     try:
         with temporary.open("wb") as stream:
             stream.write(data)

@@ -14,8 +14,9 @@ from workers.store.folder import write_whole
 class Notes:
     """JSON values by kind and name."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, scratch: Path) -> None:
         self._root = root
+        self._scratch = scratch
 
     def read(self, kind: str, name: str) -> Any | None:
         """A note, or None; one that cannot be understood was never written."""
@@ -29,7 +30,8 @@ class Notes:
         path = self._path(kind, name)
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(value, sort_keys=True).encode())
+            data = json.dumps(value, sort_keys=True).encode()
+            write_whole(path, data, scratch=self._scratch)
 
     def _path(self, kind: str, name: str) -> Path:
         digest = value_digest(name)

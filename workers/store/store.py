@@ -43,10 +43,10 @@ class Store:
         """Working folders on the store's volume, so that outputs can be moved in."""
         self.taken_in = 0
         """New bytes that came in through this object."""
-        self.notes = Notes(root / "notes")
+        self.notes = Notes(root / "notes", self.scratch.folder)
         self._quarantine = root / "quarantine"
         self._blobs = Blobs(root / "blobs", self._quarantine)
-        self._actions = Actions(root / "actions")
+        self._actions = Actions(root / "actions", self.scratch.folder)
         self._pins = Pins(self.scratch)
         self._locks = Locks(root / "locks", root / GATE)
 
