@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from feed.azure.secret import Secret
-from feed.errors import Conflict, Corrupt, FeedError, OutcomeUnknown, Rejected, Unauthorized
-from feed.interface import LocalFile
-from feed.publisher import Publisher, Receipt
+from feed.errors import Conflict, Corrupt, OutcomeUnknown, Rejected
 from feed.reader import pull
-from matrix.digest import FileEntry
 from tests.fakes.azure.faults import Effect, Fault, When, sign_in_page
-from tests.fakes.azure.lab import Lab, tree
+from tests.fakes.azure.lab import NAME, VERSION, Lab, publish, tree
 from tests.fakes.azure.server import wrapped
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
-
-NAME, VERSION = "modelmill-bert", "0.0.0-20260609-qnn-npu-bert"
 
 
 @pytest.fixture
@@ -34,17 +23,6 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     with Lab(tmp_path) as made:
         yield made
         assert made.leftovers() == []
-
-
-def never_asleep(event: threading.Event, _seconds: float) -> bool:
-    return event.is_set()
-
-
-def publish(lab: Lab, files: list[LocalFile], version: str = VERSION, **more: Any) -> Receipt:
-    feed = more.pop("feed", None) or lab.feed()
-    return Publisher(feed, sleep=never_asleep).publish(
-        NAME, version, files, tree=tree(files), **more
-    )
 
 
 def test_a_version_is_published_and_read_back(lab: Lab, tmp_path: Path) -> None:
@@ -75,6 +53,16 @@ def test_a_fresh_process_proves_the_content_without_downloading_it(lab: Lab) -> 
     lab.standin.forget()
     assert lab.feed().files(NAME, VERSION) == tuple(file.entry for file in files)
     assert lab.standin.counts()["blob-get"] == 3  # the manifest's blob, and two small files
+
+
+def test_provenance_and_sbom_do_not_cost_the_proof_a_download(lab: Lab) -> None:
+    records = {"provenance.json": b"{}", "sbom.cdx.json": b"[]"}
+    publish(lab, lab.package("a", records=records))
+    lab.standin.forget()
+    held = lab.feed().files(NAME, VERSION)
+    assert {entry.path for entry in held} >= {*records, "model.onnx", "build.json"}
+    # The service's own list, the manifest and three records: no model file.
+    assert lab.standin.counts()["blob-get"] == 5
 
 
 def test_only_what_is_asked_for_is_downloaded(lab: Lab, tmp_path: Path) -> None:
@@ -230,162 +218,8 @@ def test_a_description_that_lies_is_not_believed(lab: Lab) -> None:
         publish(lab, files)
 
 
-# -- credentials
-
-
-class Renewable:
-    """Tokens that are refused until they are renewed often enough."""
-
-    def __init__(self, *tokens: str) -> None:
-        self.tokens = list(tokens)
-        self.identity = "release-bot@example.com"
-
-    def token(self, *, fresh: bool = False) -> Secret:
-        return Secret(self.tokens[0])
-
-    def renew(self, refused: Secret) -> Secret:
-        if len(self.tokens) > 1 and refused == Secret(self.tokens[0]):
-            self.tokens.pop(0)
-        return Secret(self.tokens[0])
-
-
-def test_an_expired_token_is_renewed_and_the_publish_goes_on(lab: Lab) -> None:
-    files = lab.package("a")
-    feed = lab.feed(credentials=Renewable("stale-token", "good-token"))
-    assert publish(lab, files, feed=feed).published.tree == tree(files)
-
-
-def test_a_token_that_expires_under_the_tool_is_renewed(lab: Lab) -> None:
-    tokens = lab.standin.organization.tokens
-    tokens["short-token"] = "contributor"
-
-    def expire(route: str) -> None:
-        if route == "blob-put":
-            tokens.pop("short-token", None)
-
-    lab.standin.on_request = expire
-    files = lab.package("a")
-    feed = lab.feed(credentials=Renewable("short-token", "good-token"))
-    assert publish(lab, files, feed=feed).attempts == 1
-    assert lab.standin.counts()["blob-put"] == 6
-
-
-def test_a_token_nobody_accepts_stops_the_sweep_and_keeps_the_bytes(lab: Lab) -> None:
-    files = lab.package("a")
-    feed = lab.feed(credentials=Renewable("stale-token", "staler-token"))
-    with pytest.raises(Unauthorized, match=r"release-bot@example\.com") as caught:
-        publish(lab, files, feed=feed)
-    assert caught.value.exit_code == 3
-    assert "resume" in caught.value.hint
-    assert all(file.source.is_file() for file in files)
-
-
-def test_a_role_that_is_missing_is_named(lab: Lab) -> None:
-    lab.standin.organization.tokens["reader-token"] = "reader"
-    feed = lab.feed(AZURE_DEVOPS_EXT_PAT="reader-token")
-    with pytest.raises(Unauthorized, match="AddPackage") as caught:
-        publish(lab, lab.package("a"), feed=feed)
-    assert "Contributor" in caught.value.hint
-    assert not lab.standin.organization.registrations
-
-
-def test_no_token_in_arguments_errors_or_foreign_variables(lab: Lab, tmp_path: Path) -> None:
-    record = tmp_path / "record.json"
-    lab.standin.behaviour.append({"record": str(record), "show": True})
-    feed = lab.feed(AZURE_CLIENT_SECRET="other-secret", LD_LIBRARY_PATH="/kept")
-    with pytest.raises(FeedError) as caught:
-        feed.publish(NAME, VERSION, lab.package("a"), "d")
-    assert "good-token" not in str(caught.value)
-    assert "Omdvb2Q" not in str(caught.value)
-    assert "the token is ***" in str(caught.value)
-    seen = json.loads(record.read_text())
-    assert not any("good-token" in argument for argument in seen["argv"])
-    held = {name: value for name, value in seen["env"].items() if "good-token" in value}
-    assert held == {"MODELMILL_ARTIFACTTOOL_TOKEN": "good-token"}
-    assert "other-secret" not in seen["env"].values()
-    assert seen["env"]["LD_LIBRARY_PATH"] == "/kept"
-
-
-# -- many at once
-
-
-def test_two_sweeps_with_one_stamp_publish_each_version_once(lab: Lab) -> None:
-    packages = {f"0.0.0-20260609-{number}": lab.package(str(number)) for number in range(12)}
-    receipts: list[Receipt] = []
-
-    def sweep(versions: list[str]) -> None:
-        feed = lab.feed()
-        receipts.extend(publish(lab, packages[v], v, feed=feed) for v in versions)
-
-    sweeps = [threading.Thread(target=sweep, args=(list(packages),)) for _ in range(2)]
-    for thread in sweeps:
-        thread.start()
-    for thread in sweeps:
-        thread.join()
-    assert len(receipts) == 24
-    assert sorted(v for _, v in lab.standin.organization.registrations) == sorted(packages)
-
-
-def test_a_sweep_with_a_fault_on_every_third_publish_ends_complete(lab: Lab) -> None:
-    count = 45
-    effects = [
-        Fault("register", effect=Effect.RESET, every=9, times=count),
-        Fault("register", effect=Effect.RESET, when=When.AFTER, every=9, times=count, seen=3),
-        Fault("register", status=503, when=When.AFTER, every=9, times=count, seen=6),
-    ]
-    lab.standin.plan(*effects)
-    feed = lab.feed()
-    kept: list[FileEntry] = []
-    for number in range(count):
-        files = lab.package(str(number))
-        receipt = publish(lab, files, f"0.0.0-20260609-{number}", feed=feed)
-        assert receipt.published.tree == tree(files)
-        kept += [file.entry for file in files if file.source.stat().st_size == file.entry.size]
-    registrations = lab.standin.organization.registrations
-    assert len(registrations) == len(set(registrations)) == count
-    assert lab.standin.faults.struck["register"] >= count // 3
-    assert len(kept) == 4 * count
-
-
 def test_what_a_wrapped_error_says_reaches_the_user(lab: Lab) -> None:
     body = wrapped(400, "InvalidPackageName", "The package name provided is invalid")
     lab.standin.plan(Fault("register", status=400, body=body))
     with pytest.raises((Rejected, OutcomeUnknown), match="name provided is invalid"):
         lab.feed().publish(NAME, VERSION, lab.package("a"), "d")
-
-
-ORPHAN = """
-import sys
-from pathlib import Path
-from tests.fakes.azure.lab import Lab
-from feed.azure import open_azure
-lab = Lab(Path(sys.argv[2]))
-open_azure(sys.argv[1]).publish("modelmill-bert", "0.0.0-orphan", lab.package("orphan"), "d")
-"""
-
-
-def test_a_run_that_outlived_its_sweep_is_ended_before_its_files_go(
-    lab: Lab, tmp_path: Path
-) -> None:
-    reached = threading.Event()
-
-    def watch(route: str) -> None:
-        if route == "blob-put":
-            reached.set()
-
-    lab.standin.on_request = watch
-    lab.standin.behaviour.append({"hang": True})
-    environ = {**os.environ, **lab.environ}
-    sweep = subprocess.Popen(
-        [sys.executable, "-c", ORPHAN, lab.standin.url, str(tmp_path)], env=environ
-    )
-    assert reached.wait(60)
-    (tool,) = psutil.Process(sweep.pid).children()
-    sweep.kill()
-    sweep.wait()
-    assert len(lab.leftovers()) == 1
-    assert tool.is_running()
-    publish(lab, lab.package("a"))
-    psutil.wait_procs([tool], timeout=10)
-    assert not tool.is_running() or tool.status() == psutil.STATUS_ZOMBIE
-    assert lab.standin.organization.registrations == [(NAME, VERSION)]

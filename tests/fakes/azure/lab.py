@@ -14,10 +14,13 @@ from feed.azure.feed import AzureFeed
 from feed.azure.options import Options
 from feed.azure.service import Service
 from feed.disk import hash_file
-from feed.interface import LocalFile
+from feed.interface import LocalFile, Progress
+from feed.publisher import Publisher, Receipt
 from matrix.digest import FileEntry, tree_digest
 from tests.fakes.azure.server import AzureStandIn
 from tests.fakes.azure.toolkit import install
+
+NAME, VERSION = "modelmill-bert", "0.0.0-20260609-qnn-npu-bert"
 
 
 class Lab:
@@ -62,8 +65,14 @@ class Lab:
         service = Service(address, credentials, options, sleep=self.pauses.append)
         return AzureFeed(address, credentials, options, merged, service=service)
 
-    def package(self, name: str, files: Mapping[str, bytes] | None = None) -> list[LocalFile]:
-        """A local package: its files, and the `modelmill.json` that lists them."""
+    def package(
+        self,
+        name: str,
+        files: Mapping[str, bytes] | None = None,
+        *,
+        records: Mapping[str, bytes] | None = None,
+    ) -> list[LocalFile]:
+        """A local package: its files, the `modelmill.json` that lists them, records of the run."""
         folder = self.root / "packages" / name
         default = {"model.onnx": name.encode() * 50, "sub/vocab.txt": b"words"}
         contents = default if files is None else files
@@ -74,12 +83,26 @@ class Lab:
         manifest = json.dumps({"files": own}).encode()
         entries.append(_write(folder, "modelmill.json", manifest))
         entries.append(_write(folder, "build.json", json.dumps({"attempt": name}).encode()))
+        entries += [_write(folder, path, content) for path, content in (records or {}).items()]
         return [LocalFile(entry, folder / entry.path) for entry in sorted(entries)]
 
     def leftovers(self) -> list[str]:
         """What is left of the working folders."""
         work = self.root / "cache" / "work"
         return sorted(path.name for path in work.iterdir()) if work.exists() else []
+
+
+def publish(
+    lab: Lab,
+    files: list[LocalFile],
+    version: str = VERSION,
+    *,
+    feed: AzureFeed | None = None,
+    progress: Progress | None = None,
+) -> Receipt:
+    """Publish a package of `NAME` without ever sleeping."""
+    publisher = Publisher(feed or lab.feed(), sleep=lambda event, _seconds: event.is_set())
+    return publisher.publish(NAME, version, files, tree=tree(files), progress=progress)
 
 
 def tree(files: list[LocalFile]) -> str:
