@@ -120,9 +120,7 @@ class Contents:
         with scratch(self._work) as work:
             folder = work / "manifest"
             try:
-                got = self.download(
-                    package, version, folder, [MANIFEST], maybe=sorted(RUN_RECORDS)
-                )
+                got = self.download(package, version, folder, [MANIFEST], maybe=sorted(RUN_RECORDS))
                 listed = read_list((folder / MANIFEST).read_bytes())
             except (FileNotFoundError, ValueError):
                 # Not one of ours: the whole version is looked at instead.
