@@ -18,6 +18,8 @@ COMMANDS = (
     "retry",
     "status",
     "explain",
+    "report",
+    "diff",
     "feed",
     "store",
     "engine",

@@ -83,6 +83,12 @@ _TABLE = (
         group="place",
     ),
     Option("targets_file", "a TOML file with further targets", group="place", metavar="FILE"),
+    Option(
+        "summary",
+        "folder for summary.json, summary.md and junit.xml of the sweep",
+        group="place",
+        metavar="FOLDER",
+    ),
     # what to do
     Option("stamp", "name of the batch; default today's date", metavar="STAMP"),
     Option("package", "package name template", "modelmill-{model}", metavar="TEMPLATE"),

@@ -17,6 +17,7 @@ from flows.planning import selection_of
 from flows.server import start_server
 from flows.settings import Settings
 from flows.stop import Stop, stopped_by_signals
+from flows.summaries import clear_summaries, write_summaries
 from flows.summary import Summary
 from flows.sweep import Begun, begin, finish, has_work
 from flows.tally import Tally
@@ -50,6 +51,8 @@ class Run:
         work = Workspace(self.settings)
         work.prepare()
         work.tidy()
+        if self.settings["summary"]:
+            clear_summaries(self.settings.path("summary"))
         stop = Stop()
         # To the last line: a second Ctrl-C must not break off what tells how the first one ended.
         with stopped_by_signals(stop):
@@ -74,7 +77,10 @@ class Run:
         if not stop and has_work(state, begun.info):
             self._build(work, state, begun, publisher, stop)
         template = self.settings["package"]
-        return finish(self.plan, state, feed, publisher, begun.info, stop, template)
+        ended = finish(self.plan, state, feed, publisher, begun.info, stop, template)
+        if self.settings["summary"]:
+            write_summaries(self.settings.path("summary"), state, begun.info)
+        return ended
 
     def _build(
         self,

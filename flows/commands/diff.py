@@ -1,0 +1,39 @@
+"""`modelmill diff`: what differs between two sweeps, from the state alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from flows.arguments import Parser, add_settings, settings_of
+from flows.lookup import find_sweep
+from flows.workspace import Workspace
+from matrix.errors import Exit
+
+
+def add(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Register the command."""
+    parser = commands.add_parser("diff", help="what differs between two sweeps, and why")
+    parser.add_argument("before", metavar="STAMP_A", help="the earlier batch")
+    parser.add_argument("after", metavar="STAMP_B", help="the later batch")
+    parser.add_argument("--all", action="store_true", help="every cell, however many")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    add_settings(parser, ("home", "state"))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Compare and print; a difference is no failure of this command."""
+    from flows.diff.comparison import compare
+    from flows.diff.text import lines
+    from flows.masking import masked, masked_json
+
+    with Workspace(settings_of(arguments)).open_state(must_exist=True) as state:
+        before = find_sweep(state, arguments.before)
+        after = find_sweep(state, arguments.after)
+        comparison = compare(state, before, after)
+    if arguments.json:
+        print(json.dumps(masked_json(comparison.to_json()), indent=1))
+    else:
+        print("\n".join(masked(line) for line in lines(comparison, everything=arguments.all)))
+    return Exit.OK

@@ -1,0 +1,44 @@
+"""`modelmill report`: a sweep as one HTML file that opens from disk."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from flows.arguments import Parser, add_settings, settings_of
+from flows.lookup import find_sweep
+from flows.workspace import Workspace
+from matrix.errors import Exit
+
+
+def add(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Register the command."""
+    parser = commands.add_parser("report", help="a sweep as one HTML file")
+    parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="default: report-STAMP.html"
+    )
+    parser.add_argument("--against", metavar="STAMP", help="add a comparison with this batch")
+    add_settings(parser, ("home", "state", "summary"))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Read the state, write the page; never writes to the state, so it can run beside a sweep."""
+    from flows.diff.comparison import compare
+    from flows.report.collect import collect
+    from flows.report.page import write
+    from flows.summaries import write_summaries
+
+    settings = settings_of(arguments)
+    with Workspace(settings).open_state(must_exist=True) as state:
+        info = find_sweep(state, arguments.batch)
+        other = find_sweep(state, arguments.against) if arguments.against else None
+        comparison = compare(state, other, info) if other else None
+        document = collect(state, info, comparison)
+        dest = arguments.output or Path(f"report-{info.stamp}.html")
+        write(document, settings.cwd / dest)
+        if settings["summary"]:
+            write_summaries(settings.path("summary"), state, info)
+    print(dest)
+    return Exit.OK

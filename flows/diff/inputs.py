@@ -1,0 +1,127 @@
+"""What differs between the inputs of two builds of a cell: source, tools, policy, parameters.
+
+Every stage key was recorded with what it was made of. What a stage gets from an earlier stage is
+no cause of its own, so only what comes from outside is told, once, with the stages that saw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from state.records import StageRun
+
+Json = Mapping[str, Any]
+NOTHING = "(nothing)"
+
+
+class Origin(StrEnum):
+    """Where a difference comes from."""
+
+    SOURCE = "source"
+    ENGINE = "engine"
+    TOOL = "tool"
+    POLICY = "policy"
+    PARAMETER = "parameter"
+    STAGES = "stages"
+
+
+@dataclass(frozen=True, slots=True)
+class InputChange:
+    """One input that differs, and the stages that it went into."""
+
+    origin: Origin
+    name: str
+    before: str
+    after: str
+    stages: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        name = self.name if self.origin.value == self.name else f"{self.origin} {self.name}"
+        return f"{name}: {self.before} -> {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a cell was made of: the parts of its stage keys, its policy, its source as asked for."""
+
+    stages: Mapping[str, Json]
+    """By stage and component; empty where nothing was built in that sweep."""
+    policy: Json
+    source: Json
+
+    @property
+    def built(self) -> bool:
+        """Whether the state knows the keys."""
+        return bool(self.stages)
+
+
+def made_of(runs: Iterable[StageRun], parts: Mapping[str, Json]) -> dict[str, Json]:
+    """The key parts of a cell's stage runs by stage name; the last run of a stage counts."""
+    return {f"{run.stage} {run.component}".strip(): parts.get(run.key, {}) for run in runs}
+
+
+def input_changes(before: Made, after: Made) -> list[InputChange]:
+    """Every outside input that differs, each once."""
+    found: dict[tuple[Origin, str, str, str], list[str]] = {}
+    for origin, name, old, new in _around(before, after):
+        found.setdefault((origin, name, old, new), [])
+    for stage in [name for name in after.stages if name in before.stages]:
+        for difference in _within(before.stages[stage], after.stages[stage]):
+            found.setdefault(difference, []).append(stage)
+    order = list(Origin)
+    changes = [InputChange(*what, stages=tuple(stages)) for what, stages in found.items()]
+    return sorted(changes, key=lambda change: (order.index(change.origin), change.name))
+
+
+def _around(before: Made, after: Made) -> Iterator[tuple[Origin, str, str, str]]:
+    for name, old, new in _differing(before.source, after.source):
+        yield Origin.SOURCE, name, old, new
+    if before.policy and after.policy:
+        for name, old, new in _differing(before.policy, after.policy):
+            if name not in {"notices", "asked", "default"}:
+                yield Origin.POLICY, name, old, new
+    if before.built and after.built and list(before.stages) != list(after.stages):
+        old, new = " > ".join(before.stages), " > ".join(after.stages)
+        if set(before.stages) != set(after.stages):
+            yield Origin.STAGES, "stages", old, new
+
+
+def _within(old: Json, new: Json) -> Iterator[tuple[Origin, str, str, str]]:
+    if old.get("engine") != new.get("engine"):
+        yield Origin.ENGINE, "engine", _show(old.get("engine")), _show(new.get("engine"))
+    for name, was, now in _differing(old.get("tools", {}), new.get("tools", {})):
+        yield Origin.TOOL, name, was, now
+    for name, was, now in _differing(old.get("inputs", {}), new.get("inputs", {})):
+        if name == "source":
+            yield Origin.SOURCE, "content", was, now
+    for name, was, now in _differing(old.get("params", {}), new.get("params", {})):
+        if name != "source":  # the same digest as among the inputs
+            yield Origin.PARAMETER, name, was, now
+
+
+def _differing(old: Json, new: Json) -> Iterator[tuple[str, str, str]]:
+    before, after = dict(_leaves(old)), dict(_leaves(new))
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            yield name, _show(before.get(name)), _show(after.get(name))
+
+
+def _leaves(value: Json, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, item in value.items():
+        if isinstance(item, Mapping) and item:
+            yield from _leaves(item, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", item
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return NOTHING
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or NOTHING
+    text = str(value)
+    is_digest = len(text) == 64 and set(text) <= set("0123456789abcdef")
+    return text[:12] if is_digest else text

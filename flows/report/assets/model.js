@@ -1,0 +1,59 @@
+// The document, indexes into it, and how values are written. Text is only ever set as text.
+const doc = JSON.parse(document.getElementById("data").textContent);
+const cells = doc.cells || [], rows = doc.rows || [], columns = doc.columns || [];
+const looks = new Map(doc.statuses.map((one) => [one.name, one]));
+const places = new Map(cells.map((cell, index) => [cell.id, index]));
+const at = new Int32Array(rows.length * columns.length).fill(-1);
+cells.forEach((cell, index) => { at[cell.row * columns.length + cell.column] = index; });
+
+const $ = (id) => document.getElementById(id);
+
+function el(tag, facts, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(facts || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "class") made.className = value;
+    else if (name === "on") for (const [event, act] of Object.entries(value)) made.addEventListener(event, act);
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== undefined && child !== null && child !== false));
+  return made;
+}
+
+function size(bytes) {
+  if (bytes === undefined) return "";
+  let value = bytes;
+  for (const unit of ["B", "kB", "MB", "GB"]) {
+    if (value < 1000) return unit === "B" ? `${value} B` : `${value.toFixed(1)} ${unit}`;
+    value /= 1000;
+  }
+  return `${value.toFixed(1)} TB`;
+}
+
+function duration(seconds) {
+  if (seconds === undefined) return "";
+  if (seconds < 0.0995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 90) return `${Math.floor(seconds / 60)} m ${String(Math.floor(seconds % 60)).padStart(2, "0")} s`;
+  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} m`;
+}
+
+function moment(seconds) {
+  if (seconds === undefined) return "";
+  const date = new Date(seconds * 1000), two = (n) => String(n).padStart(2, "0");
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ` +
+    `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+const words = (status) => status.replaceAll("_", " ");
+const clock = (seconds) => moment(seconds).slice(11);
+const owner = (place) => (place === undefined ? "" : doc.owners[place]);
+const toneOf = (status) => (looks.get(status) || { tone: "idle" }).tone;
+
+function pill(status) {
+  const look = looks.get(status);
+  return el("span", { class: `pill tone-${look ? look.tone : "idle"}`, title: look && look.meaning },
+    `${look ? look.glyph : ""} ${words(status)}`);
+}

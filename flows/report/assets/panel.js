@@ -1,0 +1,137 @@
+// Everything about one cell.
+const panel = $("panel");
+
+function openCell(index, { focus = true } = {}) {
+  const cell = cells[index];
+  panel.replaceChildren(...panelParts(cell, index));
+  panel.hidden = false;
+  document.body.classList.add("beside");
+  reveal(index);
+  markOpen(index);
+  panel.scrollTop = 0;
+  if (focus) $("p-title").focus();
+  writeAddress();
+}
+
+function closePanel() {
+  if (panel.hidden) return false;
+  panel.hidden = true;
+  document.body.classList.remove("beside");
+  markOpen(-1);
+  writeAddress();
+  focusActive();
+  return true;
+}
+
+function step(by) {
+  if (!matches.length) return;
+  const here = matches.indexOf(opened);
+  const next = here < 0 ? (by > 0 ? 0 : matches.length - 1) : (here + by + matches.length) % matches.length;
+  openCell(matches[next]);
+}
+
+function panelParts(cell, index) {
+  const here = matches.indexOf(index);
+  const place = here < 0 ? "" : `${here + 1} of ${matches.length}`;
+  return [
+    el("div", { class: "bar" },
+      el("button", { type: "button", class: "quiet", title: "previous match (p)", on: { click: () => step(-1) } }, "‹ previous"),
+      el("button", { type: "button", class: "quiet", title: "next match (n)", on: { click: () => step(1) } }, "next ›"),
+      el("span", { class: "dim grow1" }, place),
+      el("button", { type: "button", class: "quiet", id: "close", title: "close (Esc)", on: { click: closePanel } }, "✕ close")),
+    el("h2", { id: "p-title", tabindex: "-1" }, cell.id),
+    el("p", {}, pill(cell.status), " ", el("span", { class: "dim" }, looks.get(cell.status).meaning)),
+    ...failureParts(cell),
+    section("Package", facts([
+      ["name", mono(cell.package)], ["version", mono(cell.version)], ["tree", cell.tree && mono(cell.tree)],
+      ["size", size(cell.bytes)], ["same as", cell.detail && cell.detail.same_as && mono(cell.detail.same_as)],
+      ["built in", duration(cell.seconds)], ["attempts", cell.attempts || undefined],
+      ["source", source(rows[cell.row].source)], ["model type", rows[cell.row].type],
+    ])),
+    cell.stages && section("Stages", stageTable(cell)),
+    cell.rungs && section("Verification", rungList(cell)),
+    cell.policy !== undefined && section("Effective policy", policyFacts(doc.policies[cell.policy])),
+    cell.steps && section("History", stepTable(cell)),
+    cell.log !== undefined && section("End of the log", el("pre", { tabindex: "0" }, doc.logs[cell.log])),
+    section("On the command line", el("pre", {}, commands(cell).join("\n"))),
+  ].filter(Boolean);
+}
+
+function section(title, content) {
+  return content && el("section", {}, el("h3", {}, title), content);
+}
+
+const mono = (text) => el("span", { class: "mono" }, text);
+const source = (from) => from && [from.kind, from.ref, from.revision].filter(Boolean).join(" ");
+
+function facts(pairs) {
+  const known = pairs.filter(([, value]) => value !== undefined && value !== "" && value !== null);
+  if (!known.length) return null;
+  return el("dl", {}, ...known.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))]));
+}
+
+function failureParts(cell) {
+  const parts = [];
+  if (cell.failure) {
+    const where = [cell.stage && `in ${cell.stage}`, cell.exit_code !== undefined && `exit ${cell.exit_code}`,
+      cell.retryable ? "retryable" : "not retried by itself"].filter(Boolean).join(", ");
+    const cause = (doc.causes || {})[cell.failure] || {};
+    parts.push(el("div", { class: "callout tone-" + toneOf(cell.status) },
+      el("b", {}, `${cell.failure}: ${cause.meaning || ""}`), cell.message || "", el("div", {}, where)));
+    parts.push(el("div", { class: "next" }, el("b", {}, "Next step: "), cell.hint || cause.next_step || ""));
+  } else if (cell.message) {
+    parts.push(el("div", { class: "next" }, cell.message));
+  }
+  return parts;
+}
+
+function stageTable(cell) {
+  const rowsOf = cell.stages.map((one) => el("tr", {},
+    el("td", {}, one.stage, one.component ? el("span", { class: "dim" }, ` ${one.component}`) : ""),
+    el("td", {}, el("span", { class: "pill tone-" + (one.reused ? "same" : "good") }, one.reused ? "= reused" : "✓ run")),
+    el("td", { class: "num" }, one.reused ? (one.saved ? `saved ${duration(one.saved)}` : "") : duration(one.seconds)),
+    el("td", { class: "num" }, size(one.bytes)),
+    el("td", { class: "num" }, one.memory ? size(one.memory) : ""),
+    el("td", { class: "mono", title: doc.keys[one.key] }, doc.keys[one.key].slice(0, 12))));
+  return table(["stage", "", "time", "made", "peak memory", "key"], rowsOf, [2, 3, 4]);
+}
+
+function table(names, rowsOf, numeric = []) {
+  return el("table", {},
+    el("thead", {}, el("tr", {}, ...names.map((name, place) => el("th", { scope: "col", class: numeric.includes(place) ? "num" : "" }, name)))),
+    el("tbody", {}, ...rowsOf));
+}
+
+function rungList(cell) {
+  return el("div", {}, ...cell.rungs.map((rung) => {
+    const [tone, glyph] = rung.passed === true ? ["good", "✓ passed"]
+      : rung.passed === false ? ["bad", "✕ failed"] : ["idle", "– not run"];
+    const more = rung.evidence && Object.keys(rung.evidence).length > 0;
+    return el("details", {}, el("summary", {}, el("span", { class: `pill tone-${tone}` }, glyph), ` ${rung.name} `,
+      el("span", { class: "dim" }, String(rung.detail || "").slice(0, 300))),
+      more && el("pre", {}, JSON.stringify(rung.evidence, null, 1)));
+  }));
+}
+
+function policyFacts(policy) {
+  const flat = Object.entries(policy).filter(([, value]) => value !== null && value !== "" &&
+    !(typeof value === "object" && Object.keys(value).length === 0));
+  const shown = (value) => (Array.isArray(value) ? value.join(", ") : typeof value === "object"
+    ? Object.entries(value).map(([name, item]) => `${name}=${item}`).join(", ") : String(value));
+  return facts(flat.map(([name, value]) => [words(name), shown(value)]));
+}
+
+function stepTable(cell) {
+  return table(["when", "", "after", "by"], cell.steps.map((one, place) => el("tr", {},
+    el("td", { class: "mono" }, moment(one.at)), el("td", {}, words(one.what)),
+    el("td", { class: "num" }, place ? `+${duration(Math.max(0, one.at - cell.steps[place - 1].at))}` : ""),
+    el("td", { class: "dim" }, owner(one.owner)))), [2]);
+}
+
+function commands(cell) {
+  const stamp = doc.heading.stamp, lines = [];
+  if (cell.failure) lines.push(`modelmill retry ${stamp} --only '${cell.id}'`);
+  if (columns[cell.column].label !== "export") lines.push(`modelmill explain '${cell.id}' --stamp ${stamp}`);
+  if (cell.status === "published") lines.push(`modelmill feed pull ${cell.package} ${cell.version}`);
+  return lines;
+}

@@ -1,0 +1,112 @@
+// Everything beside the grid: totals, failures, the longest lists, the comparison.
+function buildTop() {
+  const { heading, totals } = doc;
+  $("title").textContent = `Sweep ${heading.stamp}`;
+  const end = heading.ended_at ? `, ended ${moment(heading.ended_at)} (${duration(heading.ended_at - heading.begun_at)})` : "";
+  $("subtitle").textContent = `${heading.feed} · begun ${moment(heading.begun_at)}${end}`;
+  const badge = $("verdict"), code = heading.exit_code;
+  badge.textContent = code === undefined ? heading.verdict : `exit ${code}: ${heading.verdict}`;
+  badge.classList.add(`tone-${code === 0 ? "good" : code === undefined ? "busy" : code === 1 ? "bad" : "warn"}`);
+  const failed = cells.filter((cell) => cell.failure).length;
+  const count = (name) => (totals.counts || {})[name] || 0;
+  const percent = totals.stage_runs ? Math.round((100 * totals.stages_reused) / totals.stage_runs) : 0;
+  const tiles = [
+    [totals.cells, `cells of ${totals.models} models`],
+    [count("published") + count("unchanged") + count("verified"), "good"],
+    [failed, "failed, with exports", failed > 0],
+    [totals.open, "open"],
+    [duration(totals.seconds_run), "spent in stages"],
+    [duration(totals.seconds_saved), `saved: ${percent}% of ${totals.stage_runs} stages reused`],
+    [size(totals.bytes), "published"],
+    [size(totals.bytes_saved), "not made twice"],
+  ];
+  $("tiles").append(...tiles.map(([value, text, alarm]) =>
+    el("div", { class: alarm ? "tile alarm" : "tile" }, el("b", {}, String(value)), el("span", {}, text))));
+  $("foot").textContent = `modelmill ${heading.version}, made ${moment(heading.generated_at)} from the state ${heading.state}`;
+  const shown = (value) => (Array.isArray(value) ? value.join(", ") : String(value));
+  $("settings").append(facts(Object.entries(heading.settings || {}).map(([name, value]) => [name, shown(value)])) || "none");
+}
+
+function buildShare() {
+  for (const look of doc.statuses) {
+    const number = ((doc.totals.counts || {})[look.name]) || 0;
+    if (!number) continue;
+    const button = el("button", { type: "button", class: `tone-${look.tone}`, title: look.meaning, "aria-pressed": "false",
+      on: { click: () => toggle("status", look.name) } }, `${look.glyph} `, el("b", {}, String(number)), ` ${words(look.name)}`);
+    button.style.flexGrow = number;
+    $("share").append(button);
+    listeners.push(() => button.setAttribute("aria-pressed", String(chosen.get("status").has(look.name))));
+  }
+}
+
+function cellLink(id, text) {
+  const index = places.get(id);
+  if (index === undefined) return el("span", {}, text || id);
+  return el("button", { type: "button", class: "link", on: { click: () => openCell(index) } }, text || id);
+}
+
+function buildLists() {
+  const ranked = (list, show) => el("div", {}, ...(list || []).map((one) => {
+    const bar = el("div", {});
+    bar.style.width = `${Math.max(1, (100 * one.value) / list[0].value)}%`;
+    return el("div", { class: "rank" }, cellLink(one.cell, one.name), el("span", { class: "num" }, show(one.value)),
+      el("div", { class: "track" }, bar));
+  }));
+  const empty = (text) => el("p", { class: "dim" }, text);
+  $("slowest").append(doc.slowest ? ranked(doc.slowest, duration) : empty("No stage ran."));
+  $("largest").append(doc.largest ? ranked(doc.largest, size) : empty("No package was made."));
+  const classes = Object.entries(doc.totals.failures || {});
+  $("failures").append(classes.length ? el("div", {}, ...classes.map(([name, number]) => {
+    const cause = doc.causes[name] || {};
+    const button = el("button", { type: "button", class: "link", title: "show these cells", "aria-pressed": "false",
+      on: { click: () => toggle("class", name) } }, `${number} × ${name}`);
+    listeners.push(() => button.setAttribute("aria-pressed", String(chosen.get("class").has(name))));
+    return el("div", { class: "rank" }, el("div", {}, button, el("div", {}, cause.meaning || ""),
+      el("div", { class: "dim" }, `next: ${cause.next_step || ""}`)));
+  })) : empty("Nothing failed."));
+}
+
+const VERDICT_TONES = { "now fails": "bad", "still fails": "warn", "now works": "good", changed: "busy", new: "same", removed: "idle", unfinished: "idle", unchanged: "same" };
+const MOST_CHANGES = 100;
+
+function buildComparison() {
+  const compared = doc.comparison, box = $("compared");
+  if (!compared) return;
+  box.hidden = false;
+  const changes = compared.changes || [];
+  let only = null, most = MOST_CHANGES;
+  const list = el("div", {});
+  const chips = el("div", { class: "chips", role: "group", "aria-label": "verdicts; press to filter" });
+  const draw = () => {
+    const wanted = changes.filter((one) => !only || one.verdict === only);
+    list.replaceChildren(wanted.length ? table(["cell", "verdict", "why", "difference"], wanted.slice(0, most).map(changeRow))
+      : el("p", { class: "dim" }, only === "unchanged" ? "Unchanged cells are only counted." : "Nothing differs."));
+    if (wanted.length > most) {
+      list.append(el("button", { type: "button", class: "quiet", on: { click: () => { most += MOST_CHANGES; draw(); } } },
+        `${wanted.length - most} more`));
+    }
+    for (const chip of chips.children) chip.setAttribute("aria-pressed", String(chip.dataset.verdict === only));
+  };
+  for (const [verdict, number] of Object.entries(compared.counts || {})) {
+    if (!number) continue;
+    chips.append(el("button", { type: "button", class: `tone-${VERDICT_TONES[verdict] || "idle"}`, "data-verdict": verdict,
+      title: compared.meanings[verdict],
+      on: { click: () => { only = only === verdict ? null : verdict; most = MOST_CHANGES; draw(); } } },
+    el("b", {}, String(number)), ` ${verdict}`));
+  }
+  box.append(el("div", { class: "cardhead" }, el("h2", { id: "h-compared" }, `Compared with ${compared.before}`)), chips, list);
+  draw();
+}
+
+function changeRow(one) {
+  const after = one.after || {}, before = one.before || {};
+  const why = (one.inputs || []).map((cause) =>
+    el("div", {}, el("b", {}, cause.origin === cause.name ? cause.name : `${cause.origin} ${cause.name}`), `: ${cause.before} → ${cause.after}`));
+  if (after.failure) why.unshift(el("div", {}, `${after.failure}: ${(after.message || "").slice(0, 200)}`));
+  if (one.note) why.push(el("div", { class: "dim" }, one.note));
+  const statuses = [before.status, after.status].filter(Boolean).map(words);
+  const facts_ = [...new Set(statuses)].join(" → ");
+  return el("tr", {}, el("td", {}, cellLink(one.cell)),
+    el("td", {}, el("span", { class: `pill tone-${VERDICT_TONES[one.verdict] || "idle"}` }, one.verdict)),
+    el("td", {}, ...why), el("td", {}, el("div", {}, facts_), ...(one.deltas || []).map((line) => el("div", { class: "dim" }, line))));
+}

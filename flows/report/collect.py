@@ -1,0 +1,263 @@
+"""Reading a sweep from its state into the document of a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from flows.diff.comparison import MEANINGS, Change, Comparison, Verdict
+from flows.diff.text import deltas
+from flows.masking import masked, masked_json
+from flows.planned import PlannedCells
+from flows.report.document import CellView, Column, Document, Heading, Row, Stage
+from flows.report.places import Places
+from flows.report.savings import largest, slowest, totals
+from flows.report.timeline import History
+from flows.summary import summarize
+from flows.words import CAUSES, EXITS, LOOKS
+from matrix.errors import Exit
+from matrix.model import EXPORT
+from matrix.targets import load_targets
+from state.ledger import State
+from state.records import Event, Outcome, StageRun, SweepInfo
+
+LOG_LENGTH = 6_000
+"""Characters of a log's end that a report keeps; the state has more, the file all of it."""
+_EVIDENCE_LENGTH = 3_000
+_PAGE = 5_000
+
+
+def collect(state: State, info: SweepInfo, comparison: Comparison | None = None) -> Document:
+    """Everything that a report shows; reads only, so it may run beside the sweep."""
+    outcomes = list(state.outcomes(info.id))
+    planned = PlannedCells.of(state, info.id)
+    grid = Grid.of(outcomes, planned)
+    ordered = sorted(outcomes, key=grid.place)
+    history = History(Places(), {one.cell: place for place, one in enumerate(ordered)})
+    history.read(_events(state, info.id))
+    gatherer = Gatherer(
+        grid, planned, history, _by_cell(state.stage_runs(info.id)), state.real_seconds(info.id)
+    )
+    cells = [gatherer.view(one) for one in ordered]
+    return Document(
+        heading=_heading(state, info, outcomes),
+        totals=totals(cells, len(grid.rows), info),
+        statuses=[{"name": str(status), **asdict(look)} for status, look in LOOKS.items()],
+        causes={str(kind): asdict(cause) for kind, cause in CAUSES.items()},
+        columns=grid.columns,
+        rows=grid.rows,
+        cells=cells,
+        policies=gatherer.policies.values,
+        keys=gatherer.keys.values,
+        owners=history.owners.values,
+        logs=gatherer.logs.values,
+        timeline=history.timeline(),
+        slowest=slowest(cells, grid.rows),
+        largest=largest(cells),
+        comparison=_compared(comparison),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Models down, targets across; the export first, then the targets in their own order."""
+
+    columns: list[Column]
+    rows: list[Row]
+    _column: Mapping[str, int]
+    _row: Mapping[str, int]
+
+    @classmethod
+    def of(cls, outcomes: list[Outcome], planned: PlannedCells) -> Grid:
+        """Lay it out."""
+        table = {row.label: row for row in load_targets().rows}
+        order = [EXPORT, *table]
+        labels = {_label(one.cell) for one in outcomes}
+
+        def rank(label: str) -> tuple[int, str]:
+            target = label.partition(":")[0]
+            return (order.index(target) if target in order else len(order), label)
+
+        columns = []
+        for label in sorted(labels, key=rank):
+            row = table.get(label.partition(":")[0])
+            columns.append(Column(label, row.ep if row else "", row.device if row else ""))
+        names = list(dict.fromkeys(one.model for one in outcomes))
+        return cls(
+            columns,
+            [_row(name, planned) for name in names],
+            {column.label: place for place, column in enumerate(columns)},
+            {name: place for place, name in enumerate(names)},
+        )
+
+    def place(self, one: Outcome) -> tuple[int, int]:
+        """Row and column of a cell."""
+        return self._row[one.model], self._column[_label(one.cell)]
+
+
+def _compared(comparison: Comparison | None) -> dict[str, Any] | None:
+    if comparison is None:
+        return None
+    told = [one for one in comparison.changes if one.verdict is not Verdict.UNCHANGED]
+    return {
+        "before": comparison.before,
+        "after": comparison.after,
+        "counts": comparison.counts(),
+        "meanings": {str(verdict): text for verdict, text in MEANINGS.items()},
+        "changes": [masked_json({**asdict(one), "deltas": _deltas(one)}) for one in told],
+    }
+
+
+def _deltas(one: Change) -> list[str]:
+    if one.before is None or one.after is None or one.verdict is not Verdict.CHANGED:
+        return []
+    return list(deltas(one.before, one.after))
+
+
+def _label(cell: str) -> str:
+    return cell.rpartition("@")[2]
+
+
+def _row(name: str, planned: PlannedCells) -> Row:
+    known = planned.model(name)
+    return Row(
+        name=name,
+        id=known.id,
+        task=known.task,
+        priority=known.priority,
+        group=known.group,
+        type=known.model_type,
+        source=masked_json(dict(known.source)),
+    )
+
+
+@dataclass(slots=True)
+class Gatherer:
+    """Puts together what is known of each cell."""
+
+    grid: Grid
+    planned: PlannedCells
+    history: History
+    runs: Mapping[str, list[StageRun]]
+    real_seconds: Mapping[str, float]
+    policies: Places[dict[str, Any]] = field(default_factory=Places)
+    keys: Places[str] = field(default_factory=Places)
+    logs: Places[str] = field(default_factory=Places)
+
+    def view(self, one: Outcome) -> CellView:
+        """A cell as the report shows it."""
+        row, column = self.grid.place(one)
+        return CellView(
+            row=row,
+            column=column,
+            id=one.cell,
+            status=str(one.status),
+            precision=one.precision,
+            package=one.package,
+            version=one.version,
+            tree=one.tree,
+            bytes=one.bytes,
+            seconds=one.seconds,
+            attempts=one.attempts,
+            started_at=one.started_at,
+            ended_at=one.ended_at,
+            failure=str(one.failure) if one.failure else None,
+            stage=one.stage,
+            exit_code=one.exit_code,
+            message=_masked(one.message),
+            hint=_masked(one.hint),
+            log=self._log(one.log_tail),
+            retryable=one.retryable,
+            policy=self._policy(one.cell),
+            rungs=_rungs(one.evidence),
+            detail=masked_json(dict(one.detail)) if one.detail else None,
+            stages=[self._stage(run) for run in self.runs.get(one.cell, ())],
+            steps=self.history.steps.get(one.cell, ()),
+        )
+
+    def _log(self, tail: str | None) -> int | None:
+        return self.logs.of(masked(tail[-LOG_LENGTH:])) if tail else None
+
+    def _policy(self, cell: str) -> int | None:
+        policy = self.planned.policy(cell)
+        if not policy:
+            return None
+        return self.policies.of(dict(policy), json.dumps(policy, sort_keys=True))
+
+    def _stage(self, run: StageRun) -> Stage:
+        saved = self.real_seconds.get(run.key, 0.0) if run.reused else 0.0
+        return Stage(
+            stage=run.stage,
+            component=run.component,
+            reused=run.reused,
+            seconds=round(run.seconds, 3),
+            saved=round(saved, 3),
+            bytes=run.bytes,
+            memory=run.peak_memory,
+            key=self.keys.of(run.key),
+        )
+
+
+def _masked(text: str | None) -> str | None:
+    return None if text is None else masked(text)
+
+
+def _rungs(evidence: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    found = []
+    for rung in (evidence or {}).get("rungs", ()):
+        if not isinstance(rung, Mapping):
+            continue
+        told = masked_json(dict(rung))
+        if len(json.dumps(told.get("evidence"))) > _EVIDENCE_LENGTH:
+            told["evidence"] = {"left out": "too long for a report; it is in build.json"}
+        found.append(told)
+    return found
+
+
+def _by_cell(runs: list[StageRun]) -> dict[str, list[StageRun]]:
+    found: dict[str, list[StageRun]] = {}
+    for run in runs:
+        found.setdefault(run.cell, []).append(run)
+    return found
+
+
+def _events(state: State, sweep_id: int) -> Iterator[Event]:
+    after = 0
+    while page := state.events(sweep_id, after, _PAGE):
+        after = page[-1].id
+        yield from page
+
+
+def _heading(state: State, info: SweepInfo, outcomes: list[Outcome]) -> Heading:
+    summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
+    hidden = {"feed"}
+    settings = {
+        name: value
+        for name, value in info.settings.items()
+        if name not in hidden and value not in (None, [], "", False)
+    }
+    return Heading(
+        stamp=info.stamp,
+        feed=masked(info.feed),
+        state=masked(state.label),
+        version=version("modelmill"),
+        created_at=info.created_at,
+        begun_at=info.begun_at,
+        ended_at=info.ended_at,
+        exit_code=info.exit_code,
+        verdict=_verdict(info, summary.exit_code()),
+        settings=masked_json(settings),
+        generated_at=state.now(),
+    )
+
+
+def _verdict(info: SweepInfo, now: Exit) -> str:
+    if info.exit_code is None:
+        return "running or interrupted"
+    try:
+        return EXITS[Exit(info.exit_code)].replace("`", "")
+    except ValueError:
+        return EXITS[now].replace("`", "")

@@ -1,0 +1,210 @@
+"""The document of a report: everything it shows, as frozen dataclasses and as compact JSON.
+
+A large sweep has thousands of cells, so what repeats (keys, policies, owners, logs) stands once in
+a list and is named by its place there; what is not known is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+SCHEMA = 1
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """Which sweep, from when, and how it ended."""
+
+    stamp: str
+    feed: str
+    state: str
+    version: str
+    """Of modelmill."""
+    created_at: float
+    begun_at: float
+    ended_at: float | None
+    exit_code: int | None
+    verdict: str
+    settings: Json
+    generated_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A target, or a target with a precision of its own, or the exports."""
+
+    label: str
+    ep: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A model."""
+
+    name: str
+    id: str
+    task: str
+    priority: str
+    group: str
+    type: str
+    source: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of a cell; `key` and `saved` say what reuse was worth."""
+
+    stage: str
+    component: str
+    reused: bool
+    seconds: float
+    saved: float
+    bytes: int
+    memory: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happened to a cell: when, what, and who did it (a place in `owners`)."""
+
+    at: float
+    what: str
+    owner: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CellView:
+    """A cell (or export): where it stands in the grid and all that the panel tells."""
+
+    row: int
+    column: int
+    id: str
+    status: str
+    precision: str
+    package: str
+    version: str
+    tree: str | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+    attempts: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+    failure: str | None = None
+    stage: str | None = None
+    exit_code: int | None = None
+    message: str | None = None
+    hint: str | None = None
+    log: int | None = None
+    """A place in `logs`."""
+    retryable: bool | None = None
+    policy: int | None = None
+    """A place in `policies`."""
+    rungs: Sequence[Json] = ()
+    detail: Json | None = None
+    stages: Sequence[Stage] = ()
+    steps: Sequence[Step] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch of work of a slot; `lane` 0 builds, 1 publishes beside the next build."""
+
+    cell: int
+    what: str
+    start: float
+    end: float
+    lane: int
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A slot over the whole sweep."""
+
+    owner: int
+    cells: int
+    busy: float
+    """Seconds in which it built or verified."""
+    bars: Sequence[Bar]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Stretches in which anything happened (a sweep may be resumed days later), and the workers."""
+
+    stretches: Sequence[tuple[float, float]]
+    workers: Sequence[Worker]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A model or cell with a quantity, largest first."""
+
+    name: str
+    value: float
+    cell: str = ""
+    """Where a click leads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The numbers on top."""
+
+    cells: int
+    models: int
+    counts: Mapping[str, int]
+    failures: Mapping[str, int]
+    open: int
+    bytes: int
+    """Of everything published."""
+    stage_runs: int
+    stages_reused: int
+    seconds_run: float
+    seconds_saved: float
+    bytes_saved: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A report, before it is a page."""
+
+    heading: Heading
+    totals: Totals
+    statuses: Sequence[Json]
+    causes: Mapping[str, Json]
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    cells: Sequence[CellView]
+    policies: Sequence[Json]
+    keys: Sequence[str]
+    owners: Sequence[str]
+    logs: Sequence[str]
+    timeline: Timeline
+    slowest: Sequence[Ranked]
+    largest: Sequence[Ranked]
+    comparison: Json | None = None
+    """With another sweep, without what is unchanged in it."""
+    schema: int = field(default=SCHEMA)
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what is not known."""
+        plain: dict[str, Any] = _plain(self)
+        return plain
+
+
+_KEPT = (0, 0.0, False)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        named = ((item.name, getattr(value, item.name)) for item in fields(value))
+        return {name: _plain(item) for name, item in named if item or item in _KEPT}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,83 @@
+"""Cells as JUnit test cases: what every CI dashboard can draw.
+
+A model is a suite, a cell a case. Failed is failed; skipped on purpose is skipped; what was not
+reached (planned, cancelled, under way) is an error, so that an interrupted sweep never looks green.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import groupby
+from xml.etree import ElementTree as ET
+
+from flows.masking import masked
+from flows.summaries.told import Told
+from matrix.status import Status
+from state.records import Outcome
+
+_LOG_LENGTH = 4_000
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""XML 1.0 has no way to write these, not even as a reference."""
+
+
+def junit(told: Told) -> str:
+    """The file's content."""
+    root = ET.Element("testsuites", name=_text(f"modelmill {told.summary.stamp}"))
+    by_model = groupby(sorted(told.outcomes, key=lambda one: one.model), lambda one: one.model)
+    sums = [_suite(root, name, list(outcomes), told) for name, outcomes in by_model]
+    for place, name in enumerate(("tests", "failures", "errors", "skipped")):
+        root.set(name, str(sum(counts[place] for counts in sums)))
+    ET.indent(root)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
+
+
+def _suite(
+    root: ET.Element, name: str, outcomes: Iterable[Outcome], told: Told
+) -> tuple[int, int, int, int]:
+    suite = ET.SubElement(root, "testsuite", name=_text(name))
+    tests = failures = errors = skipped = 0
+    seconds = 0.0
+    for one in outcomes:
+        case = ET.SubElement(
+            suite,
+            "testcase",
+            classname=_text(name),
+            name=_text(one.cell.rpartition("@")[2]),
+            time=f"{one.seconds or 0.0:.3f}",
+        )
+        tests += 1
+        seconds += one.seconds or 0.0
+        if one.status.failed:
+            failures += 1
+            _failure(case, one)
+        elif one.status is Status.SKIPPED:
+            skipped += 1
+            ET.SubElement(case, "skipped", message=_text(one.message or "skipped on purpose"))
+        elif _unended(one, told):
+            errors += 1
+            ET.SubElement(case, "error", type="unfinished", message=f"still {one.status}")
+    counts = (tests, failures, errors, skipped)
+    for key, value in zip(("tests", "failures", "errors", "skipped"), counts, strict=True):
+        suite.set(key, str(value))
+    suite.set("time", f"{seconds:.3f}")
+    return counts
+
+
+def _unended(one: Outcome, told: Told) -> bool:
+    return one.status.open or (told.info.publish and one.status is Status.VERIFIED)
+
+
+def _failure(case: ET.Element, one: Outcome) -> None:
+    message = f"{one.status}: {one.message or ''}"
+    failure = ET.SubElement(
+        case, "failure", type=str(one.failure), message=_text(message.splitlines()[0])
+    )
+    parts = [one.message or "", f"next: {one.hint}" if one.hint else ""]
+    failure.text = _text("\n".join(part for part in parts if part))
+    if one.log_tail:
+        ET.SubElement(case, "system-out").text = _text(one.log_tail[-_LOG_LENGTH:])
+
+
+def _text(text: str) -> str:
+    return _NOT_XML.sub("\ufffd", masked(text))

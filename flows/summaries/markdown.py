@@ -1,0 +1,66 @@
+"""A summary as Markdown: what a pipeline shows on its page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from flows.quantity import brief, show_duration
+from flows.summaries.told import Told
+from flows.words import EXITS, LOOKS
+from matrix.errors import Exit
+from matrix.status import Status
+
+_MOST_FAILURES = 100
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
+
+
+def markdown(told: Told) -> str:
+    """The file's content."""
+    return "\n".join(_lines(told)) + "\n"
+
+
+def _lines(told: Told) -> Iterator[str]:
+    summary, info = told.summary, told.info
+    yield f"# Sweep {plain(summary.stamp)}"
+    yield ""
+    yield f"{_ending(told)} Feed: {plain(summary.feed)}."
+    yield ""
+    if summary.counts:
+        yield "| status | cells | |"
+        yield "|---|---:|---|"
+        for name, count in summary.counts.items():
+            look = LOOKS[Status(name)]
+            yield f"| {look.glyph} {name.replace('_', ' ')} | {count} | {look.meaning} |"
+        yield ""
+    if summary.failures:
+        yield f"## Failures ({len(summary.failures)})"
+        yield ""
+        yield "| cell | class | what | next step |"
+        yield "|---|---|---|---|"
+        for one in summary.failures[:_MOST_FAILURES]:
+            told_ = (one.failure, brief(one.message), brief(one.hint))
+            yield f"| `{one.cell}` | {' | '.join(map(plain, told_))} |"
+        if len(summary.failures) > _MOST_FAILURES:
+            yield ""
+            yield f"... and {len(summary.failures) - _MOST_FAILURES} more."
+        yield ""
+    if summary.open:
+        yield f"{summary.open} open: `modelmill resume {info.stamp}` goes on."
+
+
+def _ending(told: Told) -> str:
+    code, seconds = told.info.exit_code, told.seconds
+    if code is None:
+        return "Running, or interrupted without a word."
+    took = f" after {show_duration(seconds)}" if seconds is not None else ""
+    try:
+        meaning = EXITS[Exit(code)]
+    except ValueError:
+        meaning = "unknown"
+    return f"Exit code {code}{took}: {meaning}."
+
+
+def plain(text: str) -> str:
+    """Text of others as text: a model id or message must not become markup."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))

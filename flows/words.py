@@ -1,0 +1,143 @@
+"""What the words mean: statuses, failure classes, exit codes, each in a line, and how they look.
+
+One table each; the report, the reference pages and their tests are made from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from matrix.errors import Exit
+from matrix.status import FailureClass, Status
+
+
+class Tone(StrEnum):
+    """How a status is coloured. A glyph and a word always go with the colour."""
+
+    GOOD = "good"
+    SAME = "same"
+    BUSY = "busy"
+    IDLE = "idle"
+    WARN = "warn"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A status for people."""
+
+    tone: Tone
+    glyph: str
+    meaning: str
+
+
+LOOKS: Mapping[Status, Look] = MappingProxyType(
+    {
+        Status.PLANNED: Look(Tone.IDLE, "·", "to be built; nobody is at it"),
+        Status.BUILDING: Look(Tone.BUSY, "▸", "its stages run, or are looked up in the store"),
+        Status.BUILT: Look(Tone.BUSY, "▪", "all files are there; not verified yet"),
+        Status.VERIFYING: Look(Tone.BUSY, "◇", "the verification ladder is being climbed"),
+        Status.VERIFIED: Look(
+            Tone.GOOD, "◆", "passed verification; the end where nothing is published"
+        ),
+        Status.PUBLISHING: Look(Tone.BUSY, "↑", "on its way to the feed, or being read back"),
+        Status.PUBLISHED: Look(Tone.GOOD, "✓", "the feed has it; read back and equal"),
+        Status.UNCHANGED: Look(
+            Tone.SAME, "=", "equal to its newest published version; no new version was made"
+        ),
+        Status.BUILD_FAILED: Look(Tone.BAD, "✕", "a stage failed, or its process died"),
+        Status.BUILD_TIMEOUT: Look(Tone.BAD, "◷", "a stage took longer than its limit"),
+        Status.VERIFY_FAILED: Look(
+            Tone.BAD, "≠", "a rung of verification failed; the package is kept, not published"
+        ),
+        Status.PUBLISH_FAILED: Look(
+            Tone.BAD, "⤒", "built and verified, but the feed did not take it"
+        ),
+        Status.CONFLICT: Look(
+            Tone.BAD, "‼", "the feed holds other content under that version; ours is kept"
+        ),
+        Status.UNSUPPORTED: Look(Tone.WARN, "∅", "cannot be built here or for this target at all"),
+        Status.SKIPPED: Look(Tone.IDLE, "–", "left out on purpose; the catalog gives the reason"),
+        Status.CANCELLED: Look(
+            Tone.IDLE, "◌", "interrupted before it was done; a resume takes it up"
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A failure class for people."""
+
+    meaning: str
+    next_step: str
+
+
+CAUSES: Mapping[FailureClass, Cause] = MappingProxyType(
+    {
+        FailureClass.EXPORT: Cause(
+            "the model could not be exported to ONNX",
+            "read the log; check task, model type and the exporter's versions",
+        ),
+        FailureClass.OPTIMIZE: Cause(
+            "graph optimization failed", "read the log; try another opset for this model"
+        ),
+        FailureClass.QUANTIZE: Cause(
+            "quantization failed", "read the log; set another precision for this cell"
+        ),
+        FailureClass.COMPILE: Cause(
+            "compilation for the device failed", "check driver and execution provider versions"
+        ),
+        FailureClass.VERIFY: Cause(
+            "the artifact did not pass verification",
+            "look at the evidence and the kept package; set another precision or skip the cell",
+        ),
+        FailureClass.PUBLISH: Cause(
+            "the feed refused the package, or holds other content under its version",
+            "compare with modelmill feed show; sweep under another stamp",
+        ),
+        FailureClass.TIMEOUT: Cause(
+            "a stage or publish took longer than its limit",
+            "raise --timeout or --publish-timeout, then modelmill retry --class TIMEOUT",
+        ),
+        FailureClass.MEMORY: Cause(
+            "a process went over its memory ceiling or was killed for memory",
+            "raise --memory, lower --jobs, or use a larger machine; then retry --class MEMORY",
+        ),
+        FailureClass.DISK: Cause(
+            "the disk, or the disk budget, is full or broken",
+            "free space or raise --disk-budget, then retry --class DISK",
+        ),
+        FailureClass.NETWORK: Cause(
+            "a download or the feed was away, longer than the retries lasted",
+            "check the connection, then retry --class NETWORK",
+        ),
+        FailureClass.AUTH: Cause(
+            "credentials are missing or refused", "log in again, then modelmill resume"
+        ),
+        FailureClass.CRASH: Cause(
+            "the engine's process died in native code",
+            "read the log; retry --class CRASH tells whether it happens again",
+        ),
+        FailureClass.UNSUPPORTED: Cause(
+            "this engine, target or machine cannot do it",
+            "skip the cell in the catalog, or use the engine or machine that can",
+        ),
+        FailureClass.UNKNOWN: Cause("none of the above", "read the log"),
+    }
+)
+
+EXITS: Mapping[Exit, str] = MappingProxyType(
+    {
+        Exit.OK: "every cell is published, unchanged or skipped on purpose",
+        Exit.CELLS_FAILED: "some cells failed",
+        Exit.USAGE: "wrong usage or configuration",
+        Exit.HOST_CANNOT_PUBLISH: "this machine cannot publish (credentials)",
+        Exit.NOTHING_SELECTED: "the selection leaves nothing",
+        Exit.UNUSABLE: "the feed or the state is unusable",
+        Exit.INTERRUPTED: "interrupted; `modelmill resume` goes on",
+    }
+)
