@@ -142,6 +142,7 @@ def assemble(store: Store, folder: Path, sealed: Sealed, record: Json) -> list[P
 def write_record(folder: Path, name: str, data: bytes) -> PackageFile:
     """Write the manifest or a record of the run."""
     path = folder / name
+    path.unlink(missing_ok=True)  # ext4 flushes a file that is cut to nothing and written anew
     path.write_bytes(data)
     return PackageFile(entry_of(name, data), path)
 

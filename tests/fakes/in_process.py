@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 from pathlib import Path
+from typing import Any
 
 from tests.fakes.engine import fake_spec, install
 from workers.engine import BuildPlan, Engine, Request, StageError, StageJob, StageReport
@@ -26,6 +27,16 @@ class InProcessHost(EngineHost):
 
     def tools(self) -> dict[str, str]:
         return dict(self.engine.tools())
+
+    def surroundings(self) -> dict[str, Any]:
+        return {
+            "python": {"implementation": "CPython", "version": "3.11.9"},
+            "system": {"name": "Linux", "release": "6.1", "machine": "x86_64"},
+            "distributions": [
+                {"name": "fake", "version": "1", "license": "MIT"},
+                {"name": "unlicensed", "version": "2.0+cpu", "license": ""},
+            ],
+        }
 
     def plan(
         self, request: Request, *, log: Path | None = None, cancel: threading.Event | None = None

@@ -6,10 +6,11 @@ from typing import Any
 
 from workers.engine import Engine
 from workers.host import codec
+from workers.host.surroundings import surroundings
 
 
 class EngineService:
-    """The operations `tools`, `plan` and `run` of one engine."""
+    """The operations `tools`, `plan` and `run` of one engine, and what it all runs in."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -23,4 +24,6 @@ class EngineService:
         if op == "run":
             job = codec.job_from_json(args, progress)
             return codec.report_to_json(self._engine.run(job))
+        if op == "surroundings":
+            return surroundings()
         raise ValueError(f"an engine has no operation {op!r}")

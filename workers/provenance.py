@@ -1,0 +1,130 @@
+"""The provenance of a package: an in-toto statement with a SLSA predicate. Pure.
+
+subject                what the package holds, by digest
+externalParameters     its recipe: what was decided by catalog, target and flags
+internalParameters     what this run added: stamp, attempt, each stage with its key
+resolvedDependencies   what went in, by digest or version: source, export, tools
+runDetails             which builder, when, and what else it wrote
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from matrix.attestation import BUILD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, TREE_DIGEST
+from matrix.digest import RUN_RECORDS, FileEntry
+
+Json = Mapping[str, Any]
+
+
+def statement(
+    manifest: Json,
+    record: Json,
+    recipe: Json,
+    files: Iterable[FileEntry],
+    *,
+    builder: str,
+    modelmill: str,
+    finished: datetime,
+) -> dict[str, Any]:
+    """What is stated of a package. `record`: its build record; `files`: all but this one."""
+    entries = sorted(files)
+    engine = manifest["engine"]
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [_resource(one) for one in entries if one.path not in RUN_RECORDS],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": {
+                    "kind": manifest["kind"],
+                    "engine": engine["name"],
+                    **recipe,
+                },
+                "internalParameters": {
+                    "stamp": record["stamp"],
+                    "version": record["version"],
+                    "attempt": record["attempt"],
+                    "stages": _stages(manifest, record),
+                },
+                "resolvedDependencies": [*_inputs(manifest, recipe), *_tools(engine["tools"])],
+            },
+            "runDetails": {
+                "builder": {
+                    "id": builder or _builder(record),
+                    "version": {
+                        "modelmill": modelmill,
+                        f"engine {engine['name']}": str(engine["tools"].get("engine", "")),
+                        "python": record["host"]["python"],
+                    },
+                },
+                "metadata": {
+                    "invocationId": f"{record['version']}#{record['attempt']}",
+                    "startedOn": _utc(datetime.fromisoformat(record["started"])),
+                    "finishedOn": _utc(finished),
+                },
+                "byproducts": [_resource(one) for one in entries if one.path in RUN_RECORDS],
+            },
+        },
+    }
+
+
+def source_uri(source: Json, recipe: Json) -> str:
+    """What the model was made from, as a URI."""
+    told = recipe["model"]["source"]
+    if told["kind"] == "hub":
+        commit = source.get("commit") or told["revision"]
+        at = f"@{str(commit).lower()}" if commit else ""
+        return f"pkg:huggingface/{quote(told['ref'])}{at}"
+    return f"urn:modelmill:{told['kind']}:{quote(told['ref'], safe='')}"
+
+
+def tool_uri(name: str, version: str) -> str:
+    """A Python distribution as a package URL."""
+    return f"pkg:pypi/{quote(name.lower().replace('_', '-'))}@{quote(version, safe='')}"
+
+
+def _resource(entry: FileEntry) -> dict[str, Any]:
+    return {"name": entry.path, "digest": {"sha256": entry.sha256}}
+
+
+def _stages(manifest: Json, record: Json) -> list[dict[str, Any]]:
+    ran = {(run["stage"], run["component"]): run for run in record["stages"]}
+    stages = []
+    for stage in manifest["stages"]:
+        run = ran.get((stage["stage"], stage["component"]), {})
+        named = {name: stage[name] for name in ("stage", "component", "key", "tree")}
+        stages.append({**named, "reused": run.get("reused"), "seconds": run.get("seconds")})
+    return stages
+
+
+def _inputs(manifest: Json, recipe: Json) -> list[dict[str, Any]]:
+    source = manifest["source"]
+    digest = {"sha256": source["digest"]}
+    if source.get("commit"):
+        digest["gitCommit"] = source["commit"]
+    inputs = [{"name": "source", "uri": source_uri(source, recipe), "digest": digest}]
+    export = manifest.get("export", {}).get("tree")
+    if export:
+        inputs.append({"name": "export", "digest": {TREE_DIGEST: export}})
+    return inputs
+
+
+def _tools(tools: Json) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "uri": tool_uri(name, str(version))}
+        for name, version in sorted(tools.items())
+        if name != "engine"
+    ]
+
+
+def _builder(record: Json) -> str:
+    return f"urn:modelmill:host:{quote(str(record['host']['name']), safe='')}"
+
+
+def _utc(when: datetime) -> str:
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
