@@ -1,0 +1,128 @@
+"""What `winml config` does: the model's build configuration, without anything of a target.
+
+A target changes three things of it, and each is applied in the stage that uses it: how the export
+is bent (`export`), the flags that the analyzer finds (`optimize`), the precision (`quantize`).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matrix.status import FailureClass
+from workers.engine import StageJob, StageReport
+from workers.optimum_engine.scratch import scratch
+from workers.winml_engine.failures import told, unsupported
+from workers.winml_engine.folder import model_folder, remote_code
+
+FILE = "winml_build_config.json"
+STAND_IN: Mapping[str, Any] = {"device": "npu", "precision": "w8a16", "ep": "qnn"}
+"""A target with calibrated quantization, so that the model's own settings for it are kept."""
+
+
+def run(job: StageJob) -> StageReport:
+    """Write one configuration, or one for each component of a composite."""
+    with scratch(job.out) as temporary:
+        folder = model_folder(job, temporary)
+        with told(
+            FailureClass.EXPORT,
+            "winml-cli has no configuration for this model",
+            "winml inspect shows what winml-cli knows of it",
+        ):
+            configs = _authored(job) if "recipe" in job.params else _generated(job, folder)
+    for name, config in configs.items():
+        target = job.out / name
+        target.mkdir(exist_ok=True)
+        text = json.dumps(_portable(config.to_dict()), indent=1, sort_keys=True)
+        (target / FILE).write_text(text, encoding="utf-8")
+    tasks = {name: config.loader.task for name, config in configs.items()}
+    classes = {name: config.loader.model_class for name, config in configs.items()}
+    return StageReport({"tasks": tasks, "model_classes": classes})
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """A configuration that this stage wrote."""
+    found: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    return found
+
+
+def components(folder: Path) -> list[str]:
+    """The components in the output of this stage; none for a single model."""
+    return sorted(file.parent.name for file in folder.glob(f"*/{FILE}"))
+
+
+def _generated(job: StageJob, folder: Path) -> dict[str, Any]:
+    from transformers import AutoConfig
+    from winml.modelkit.loader.resolution import resolve_composite, resolve_task
+
+    asked = job.params["task"]
+    found = AutoConfig.from_pretrained(
+        str(folder), local_files_only=True, trust_remote_code=remote_code(job)
+    )
+    try:
+        detected = resolve_task(found)
+    except ValueError:
+        if not asked:
+            raise  # ambiguous without a task
+        detected = None
+    if detected and asked in ("", detected.task, detected.optimum_task):
+        whole = _generate(job, folder, None)
+        parts = detected.composite or {}
+        return {
+            name: _with_settings_of(whole, _generate(job, folder, task))
+            for name, task in parts.items()
+        } or {"": whole}
+    parts = resolve_composite(found.model_type, asked) or {}
+    return {name: _generate(job, folder, task) for name, task in parts.items()} or {
+        "": _generate(job, folder, asked)
+    }
+
+
+def _generate(job: StageJob, folder: Path, task: str | None) -> Any:
+    from winml.modelkit.config import generate_build_config
+
+    opset = job.params.get("opset")
+    return generate_build_config(
+        str(folder),
+        task=task,
+        trust_remote_code=remote_code(job),
+        shape_config=job.params.get("shapes"),
+        override={"export": {"opset_version": opset}} if opset else None,
+        **STAND_IN,
+    )
+
+
+def _with_settings_of(whole: Any, part: Any) -> Any:
+    """`winml build` calibrates every component with the settings found for the whole model."""
+    own = part.quant
+    part.quant = copy.deepcopy(whole.quant)
+    part.quant.task, part.quant.model_id = own.task, own.model_id
+    part.quant.model_type = own.model_type
+    return part
+
+
+def _authored(job: StageJob) -> dict[str, Any]:
+    from winml.modelkit.config import WinMLBuildConfig
+
+    configs = {
+        name: WinMLBuildConfig.from_dict(dict(sections))
+        for name, sections in job.params["recipe"].items()
+    }
+    for name, config in configs.items():
+        if config.export is None or not config.loader.task:
+            raise unsupported(f"the recipe {name} has no export section or no task".strip())
+        if "opset" in job.params:
+            config.export.opset_version = job.params["opset"]
+    return configs
+
+
+def _portable(config: dict[str, Any]) -> dict[str, Any]:
+    """Without what belongs to a target or a machine."""
+    config["compile"] = None
+    (config.get("export") or {}).pop("compatibility", None)
+    if config.get("quant"):
+        config["quant"]["model_id"] = None
+    return config

@@ -1,0 +1,56 @@
+"""PyTorch to ONNX, once for all targets: what `winml build` calls its export stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matrix.status import FailureClass
+from workers.engine import StageJob, StageReport
+from workers.optimum_engine.scratch import scratch, seed_everything
+from workers.winml_engine import config as configs
+from workers.winml_engine.failures import told
+from workers.winml_engine.folder import model_folder, remote_code
+
+MODEL = "model.onnx"
+
+
+def run(job: StageJob) -> StageReport:
+    """Export every component."""
+    names = configs.components(job.inputs["config"])
+    with scratch(job.out) as temporary:
+        folder = model_folder(job, temporary)
+        for number, name in enumerate(names or [""], 1):
+            if name:
+                job.progress(f"exporting {name} ({number} of {len(names)})")
+            found = configs.read(job.inputs["config"] / name)
+            what = f"the export of {name} failed" if name else "the export failed"
+            with told(FailureClass.EXPORT, what):
+                _export(job, folder, found, job.out / name / MODEL)
+    return StageReport({"components": names})
+
+
+def _export(job: StageJob, folder: Path, found: dict[str, Any], target: Path) -> None:
+    from winml.modelkit.build.hf import _load_model
+    from winml.modelkit.config import WinMLBuildConfig
+    from winml.modelkit.export import export_onnx
+
+    found["export"]["compatibility"] = dict(job.params["compatibility"])
+    config = WinMLBuildConfig.from_dict(found)
+    config.loader.trust_remote_code = remote_code(job)
+    config.quant = None  # not of this stage
+    config.validate()
+    target.parent.mkdir(exist_ok=True)
+    seed_everything(0)  # a head that the checkpoint lacks gets random weights
+    model = _load_model(config, str(folder), False, model_type=config.loader.model_type)
+    export_onnx(
+        model=model,
+        output_path=target,
+        export_config=config.export,
+        model_id=str(folder),
+        task=config.loader.task,
+        verbose=False,
+        use_external_data=True,
+    )
+    for report in target.parent.glob("*_htp_metadata.json"):
+        report.unlink()  # times and paths of this machine

@@ -1,0 +1,55 @@
+"""Exceptions of winml-cli and what it is made of, as one line with a class and a next step.
+
+The class comes from the type of an exception and its error number, never from its text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+from matrix.status import FailureClass
+from workers.engine import StageError
+
+FULL = {errno.ENOSPC, errno.EDQUOT, 112}
+"""112 is Windows' ERROR_DISK_FULL, which winml-cli passes on as an error number."""
+
+
+@contextlib.contextmanager
+def told(failure: FailureClass, what: str, hint: str = "") -> Iterator[None]:
+    """Run winml-cli's code; what it raises becomes a `StageError` that says what was tried."""
+    try:
+        yield
+    except (StageError, MemoryError):
+        raise
+    except ImportError as error:
+        raise StageError(
+            f"{what}: a package of winml-cli's environment cannot be imported: {one_line(error)}",
+            failure=FailureClass.UNSUPPORTED,
+            hint="modelmill doctor; modelmill engine install winml",
+        ) from error
+    except OSError as error:
+        full = error.errno in FULL or bool(getattr(error, "disk_full", False))
+        text = "the disk is full" if full else one_line(error)
+        raise StageError(
+            f"{what}: {text}",
+            failure=FailureClass.DISK if full else failure,
+            hint="free some space or set --disk-budget" if full else hint,
+        ) from error
+    # winml-cli, Transformers, Optimum and ONNX Runtime raise what they like (AttributeError for a
+    # missing configuration value, pybind errors, ...): all of it means that this stage failed.
+    except Exception as error:
+        kind = type(error).__name__
+        raise StageError(f"{what}: {kind}: {one_line(error)}", failure=failure, hint=hint) from error
+
+
+def one_line(error: BaseException, limit: int = 300) -> str:
+    """What an exception says, short enough for a message."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def unsupported(message: str, hint: str = "") -> StageError:
+    """This engine cannot do it, here or at all."""
+    return StageError(message, failure=FailureClass.UNSUPPORTED, hint=hint)

@@ -1,0 +1,100 @@
+"""What is installed in the interpreter that runs the engine; read without importing any of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from workers.winml_engine.failures import unsupported
+from workers.winml_engine.warm import VERSION
+
+PYTHON = (3, 11)
+"""winml-cli 0.4.0 says `>=3.11,<3.12`."""
+
+REPAIR = "modelmill engine install winml; modelmill doctor says more"
+PROVIDERS = "winml/modelkit/analyze/utils/avalizble_ep_device_ops/avaliable_providers.json"
+COMPATIBILITY = "winml/modelkit/export/compatibility_rules.json"
+PATTERNS = "winml/modelkit/pattern/rules/{}.json"
+VENDORS = {
+    "QNNExecutionProvider": "qnn",
+    "OpenVINOExecutionProvider": "openvino",
+    "VitisAIExecutionProvider": "quark",
+    "MIGraphXExecutionProvider": "quark",
+    "NvTensorRTRTXExecutionProvider": "nvidia",
+    "CUDAExecutionProvider": "nvidia",
+    "CPUExecutionProvider": "microsoft",
+    "DmlExecutionProvider": "microsoft",
+}
+"""Whose pattern rules winml-cli adds to its own for an EP, where it ships such a file."""
+RUNTIMES = ("onnxruntime", "onnxruntime-windowsml")
+
+
+def version(distribution: str) -> str:
+    """The installed version, or nothing."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def runtime() -> str:
+    """The version of whichever distribution provides `onnxruntime`."""
+    return next((text for name in RUNTIMES if (text := version(name))), "")
+
+
+def check() -> None:
+    """Raise unless this is the interpreter and the winml-cli that the engine was made for."""
+    if sys.version_info[:2] != PYTHON:
+        found = ".".join(map(str, sys.version_info[:3]))
+        wanted = ".".join(map(str, PYTHON))
+        raise unsupported(f"winml-cli needs Python {wanted}, not {found}", REPAIR)
+    installed = version("winml-cli")
+    if not installed:
+        raise unsupported(f"winml-cli is not installed for {sys.executable}", REPAIR)
+    if installed != VERSION:
+        raise unsupported(f"this engine drives winml-cli {VERSION}, not {installed}", REPAIR)
+    if not runtime():
+        raise unsupported("winml-cli's environment lacks onnxruntime", REPAIR)
+
+
+@cache
+def rule_data(provider: str, device: str) -> str | None:
+    """The rule data that winml-cli's analyzer looks a target up in; None: it has none.
+
+    Without rule data the analysis sees the patterns of the graph and nothing of the target, so
+    all such targets come to the same model.
+    """
+    devices = _data(PROVIDERS).get(provider, {}).get("devices", {})
+    looked_up = bool(devices.get(device.upper(), {}).get("valid"))
+    vendor = VENDORS.get(provider)
+    patterns = vendor is not None and _file(PATTERNS.format(vendor)).exists()
+    return f"{provider}_{device.upper()}" if looked_up or patterns else None
+
+
+@cache
+def compatibility(provider: str, device: str) -> dict[str, Any]:
+    """How winml-cli's export is bent for a target; equal answers share an export."""
+    merged: dict[str, Any] = {}
+    for rule in _data(COMPATIBILITY)["rules"]:
+        match = rule["match"]
+        if match["ep"] not in (None, provider) or match["device"] not in (None, device):
+            continue
+        merged.update({key: value for key, value in rule["export"].items() if value is not None})
+    return merged
+
+
+@cache
+def _data(path: str) -> Any:
+    file = _file(path)
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise unsupported(f"winml-cli is damaged: {file.name} cannot be read", REPAIR) from error
+
+
+def _file(path: str) -> Path:
+    return Path(str(metadata.distribution("winml-cli").locate_file(path)))

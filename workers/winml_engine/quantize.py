@@ -1,0 +1,113 @@
+"""Calibrated QDQ or fp16: what `winml build` calls its quantize stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matrix.status import FailureClass
+from workers.engine import StageError, StageJob, StageReport
+from workers.optimum_engine.scratch import scratch
+from workers.winml_engine import config as configs
+from workers.winml_engine import network
+from workers.winml_engine.config import STAND_IN
+from workers.winml_engine.export import MODEL
+from workers.winml_engine.failures import told
+from workers.winml_engine.folder import model_folder
+
+
+def run(job: StageJob) -> StageReport:
+    """Quantize one component."""
+    with scratch(job.out) as temporary:
+        calibrated = "calibration" in job.params
+        folder = model_folder(job, temporary) if calibrated else None
+        with told(FailureClass.QUANTIZE, "the quantization failed"):
+            from winml.modelkit.onnx import copy_onnx_model
+            from winml.modelkit.quant import quantize_onnx
+
+            settings = _settings(job, folder)
+            source = job.inputs["optimize"] / MODEL
+            data = _calibrate(job, settings, source) if calibrated else None
+            made = temporary / "quantized.onnx"
+            result = quantize_onnx(source, made, settings, use_external_data=True)
+            if not result.success:
+                raise StageError(_reason(result.errors), failure=FailureClass.QUANTIZE)
+            copy_onnx_model(made, job.out / MODEL)
+    facts = {"applied": _applied(settings), "nodes": result.nodes_quantized, "calibration": data}
+    return StageReport(facts, {"warnings": list(result.warnings)})
+
+
+def _settings(job: StageJob, folder: Path | None) -> Any:
+    """The model's own quantization settings under the precision of the cell."""
+    from winml.modelkit.config import WinMLBuildConfig
+    from winml.modelkit.config.precision import resolve_precision
+    from winml.modelkit.quant import WinMLQuantizationConfig
+
+    found = configs.read(job.inputs["config"])
+    if "recipe" in job.params:
+        found["quant"] = job.params["recipe"].get(job.component, {}).get("quant")
+    config = WinMLBuildConfig.from_dict(found)
+    settings = config.quant or WinMLQuantizationConfig()
+    policy = resolve_precision(**{**STAND_IN, "precision": job.params["precision"]})
+    if policy.weight_type is not None and policy.activation_type is not None:
+        settings.mode = "static"
+        settings.weight_type = policy.weight_type
+        settings.activation_type = policy.activation_type
+    else:
+        settings.mode = "fp16"
+    settings.task = settings.task or config.loader.task
+    settings.model_type = settings.model_type or config.loader.model_type
+    settings.model_id = None if folder is None else str(folder)
+    return settings
+
+
+def _calibrate(job: StageJob, settings: Any, model: Path) -> dict[str, Any]:
+    """Make the samples that winml-cli would, and say which they are."""
+    from winml.modelkit.quant.calibration import get_quant_finalizer
+
+    if settings.calibration_data is not None or get_quant_finalizer(settings.model_type):
+        return {"data": "of the model type", "samples": settings.samples}
+    from winml.modelkit.datasets import (
+        TASK_DATASET_MAPPING,
+        DatasetCalibrationReader,
+        RandomDataset,
+    )
+
+    reader = DatasetCalibrationReader(
+        model_name=settings.model_id,
+        task=settings.task or "random",
+        max_samples=settings.samples,
+        dataset_name=settings.dataset_name,
+        model_path=model,
+    )
+    settings.calibration_data = reader
+    used = reader._dataset
+    if not isinstance(used, RandomDataset):
+        return {"data": str(getattr(used, "_dataset_name", "")), "samples": len(reader)}
+    lost = TASK_DATASET_MAPPING.get(settings.task) is not None
+    if lost and job.params["calibration"] == network.HUB and not network.reachable():
+        raise StageError(
+            "the calibration dataset cannot be fetched from the Hugging Face hub",
+            failure=FailureClass.NETWORK,
+            hint="HF_HUB_OFFLINE=1 calibrates with random samples",
+            retryable=True,
+        )
+    return {"data": "random", "samples": len(reader), "method": settings.calibration_method}
+
+
+def _applied(settings: Any) -> dict[str, Any]:
+    if settings.mode == "fp16":
+        return {"mode": "fp16"}
+    return {
+        "mode": settings.mode,
+        "weights": settings.weight_type,
+        "activations": settings.activation_type,
+        "method": settings.calibration_method,
+        "per_channel": settings.per_channel,
+    }
+
+
+def _reason(errors: list[str]) -> str:
+    """winml-cli hands over whole tracebacks; their last line is the reason."""
+    lines = [line.strip() for text in errors for line in str(text).splitlines() if line.strip()]
+    return f"the quantization failed: {lines[-1][:300] if lines else 'no reason given'}"

@@ -1,0 +1,17 @@
+"""A seeded random model as a folder like any other: the same weights as the optimum engine's."""
+
+from __future__ import annotations
+
+from matrix.status import FailureClass
+from workers.engine import StageJob, StageReport
+from workers.optimum_engine import load
+from workers.winml_engine.failures import told
+
+
+def run(job: StageJob) -> StageReport:
+    """Write `config.json` and `model.safetensors`."""
+    with told(FailureClass.EXPORT, "the random model cannot be made"):
+        model = load.load(job.request, None, load.exporter_task(job.params["task"]))
+        model.config.architectures = [type(model).__name__]
+        model.save_pretrained(str(job.out), safe_serialization=True)
+    return StageReport({"model_class": type(model).__name__})
