@@ -1,0 +1,91 @@
+"""The record of a plan makes an equal plan again, through real JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matrix.catalog import load_catalog
+from matrix.model import Plan
+from matrix.plan import PlanOptions, make_plan
+from matrix.plan_record import BadRecord, plan_from_record, plan_to_record
+from matrix.selector import Selection
+from matrix.targets import load_targets
+
+CATALOG = """
+[[model]]
+id = "a/b"
+task = "fill-mask"
+hub = "a/b"
+revision = "main"
+precision = ["w8a16", "fp32"]
+shapes = {batch = 2}
+[model.target."*_gpu"]
+skip = "no GPU has the operator"
+[model.target.mlas_cpu]
+opset = 18
+"""
+
+
+def plan_of(catalog: str, base: Path, **options: Any) -> Plan:
+    targets = load_targets(None)
+    loaded = load_catalog(catalog, base=base, targets=targets)
+    everything = Selection(priorities=("P0", "P1", "P2", "P3"))
+    return make_plan(loaded, targets, everything, PlanOptions(stamp="20260609", **options))
+
+
+def through_json(plan: Plan) -> Plan:
+    return plan_from_record(json.loads(json.dumps(plan_to_record(plan))))
+
+
+@pytest.mark.parametrize("catalog", ["demo", "winml"])
+def test_packaged_catalogs_come_back_equal(catalog: str, tmp_path: Path) -> None:
+    plan = plan_of(catalog, tmp_path)
+    again = through_json(plan)
+    assert again == plan
+    assert [export for model in again.models for export in model.exports] == [
+        export for model in plan.models for export in model.exports
+    ]
+
+
+def test_overrides_skips_and_precisions_come_back_equal(tmp_path: Path) -> None:
+    (tmp_path / "catalog.toml").write_text(CATALOG)
+    plan = plan_of("catalog.toml", tmp_path, self_contained=True, precision=("w8a8",))
+    assert through_json(plan) == plan
+
+
+def test_what_cells_share_is_told_once(tmp_path: Path) -> None:
+    record = plan_to_record(plan_of("winml", tmp_path))
+    assert len(record["targets"]) == 8
+    assert len(record["policies"]) < 40
+    # Prefect's and PostgreSQL's limits are far; this one is for the wire.
+    assert len(json.dumps(record)) / len(list(plan_of("winml", tmp_path).cells())) < 400
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"format": 2},
+        {"format": None},
+        {"models": [{}]},
+        {"targets": []},
+        {"policies": [{"precision": "fp32"}]},
+        {"index": ["only one"]},
+        {"models": 7},
+    ],
+)
+def test_rubbish_is_refused_in_one_line(damage: dict[str, Any], tmp_path: Path) -> None:
+    record = {**plan_to_record(plan_of("demo", tmp_path)), **damage}
+    with pytest.raises(BadRecord) as refused:
+        plan_from_record(record)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_field_of_a_later_modelmill_is_refused(tmp_path: Path) -> None:
+    record = plan_to_record(plan_of("demo", tmp_path))
+    record["targets"][0]["colour"] = "green"
+    with pytest.raises(BadRecord, match="Target with colour"):
+        plan_from_record(record)
