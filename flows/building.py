@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential_jitter
@@ -46,6 +46,11 @@ class Workpiece:
     def target(self) -> str:
         """The target's label."""
         return EXPORT if self.exports else self.cell.target.label
+
+    @property
+    def as_published(self) -> Cell:
+        """The cell under the name and version of this piece."""
+        return replace(self.cell, package=self.package, version=self.version)
 
 
 def build(shop: Shop, held: Held, bench: Bench, piece: Workpiece, *, again: bool) -> Parcel | None:
@@ -89,13 +94,16 @@ def _verify(
     if _same_as_newest(shop, held, piece.id, built.tree):
         built.release()
         return None
-    if piece.exports:
+    if not piece.exports:
         # What an export is worth shows in the cells that are made of it and verified.
-        record(shop, held, piece.id, Status.VERIFIED)
-        return built
-    record(shop, held, piece.id, Status.VERIFYING)
+        record(shop, held, piece.id, Status.VERIFYING)
     try:
-        proven = bench.verifier.verify(built, timeout=piece.cell.timeout, cancel=held.gone, log=log)
+        proven = built
+        if not piece.exports:
+            proven = bench.verifier.verify(
+                built, timeout=piece.cell.timeout, cancel=held.gone, log=log
+            )
+        proven = bench.attester.attest(proven, piece.as_published)
     except VerifyFailed as error:
         kept = keep(error.built, shop.kept / piece.package / piece.version)
         record_failure(shop, held, piece.id, error, log, evidence_of(error.built, kept))
@@ -103,7 +111,8 @@ def _verify(
     except BaseException:
         built.release()
         raise
-    record(shop, held, piece.id, Status.VERIFIED, Facts(evidence=evidence_of(proven)))
+    evidence = None if piece.exports else evidence_of(proven)
+    record(shop, held, piece.id, Status.VERIFIED, Facts(bytes=proven.bytes, evidence=evidence))
     return proven
 
 

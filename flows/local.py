@@ -12,6 +12,7 @@ from feed.publisher import Publisher
 from flows.leasing import LeaseKeeper
 from flows.settings import Settings
 from flows.shop import Bench, Rules, Shop
+from flows.signing import signer_of
 from flows.stop import Stop
 from flows.sweep import Begun, among
 from flows.workspace import Workspace
@@ -19,6 +20,7 @@ from matrix.model import Cell, Plan
 from state.ledger import State
 from state.owner import Owner, this_host
 from state.records import Kind
+from workers.attest import Attester, Sign
 from workers.budget import DiskBudget
 from workers.builder import Builder, BuildOptions
 from workers.engines import find_engine
@@ -54,6 +56,7 @@ def workshop(
     work = Workspace(settings)
     slots = slot_count(settings)
     spec = engine_spec(settings)
+    sign = signer_of(settings)
     with ExitStack() as opened:
         store = Store(work.store)
         opened.callback(store.close)
@@ -80,7 +83,7 @@ def workshop(
         )
         options = replace(_options(plan, settings), estimate=_disk_history(state))
         benches = [
-            _bench(number, slots, spec, work, store, budget, options, settings)
+            _bench(number, slots, spec, work, store, budget, options, settings, sign)
             for number in range(1, slots + 1)
         ]
         for bench in benches:
@@ -128,6 +131,7 @@ def _bench(
     budget: DiskBudget,
     options: BuildOptions,
     settings: Settings,
+    sign: Sign | None,
 ) -> Bench:
     limits = HostLimits(
         memory=settings["memory"] or 0,
@@ -138,7 +142,13 @@ def _bench(
     owner = Owner.here(f"{this_host().partition('/')[0]}/{os.getpid()}/slot-{number}")
     builder = Builder(store, host, work.home / "work", options, budget=budget)
     checker = Host(CHECKER, limits=limits, log_dir=work.logs)
-    return Bench(owner, builder, Verifier(checker))
+    attester = Attester(
+        host,
+        allow={"remote_code": options.remote_code, "pickle": options.pickle},
+        builder=settings["builder_id"] or "",
+        sign=sign,
+    )
+    return Bench(owner, builder, Verifier(checker), attester)
 
 
 def _note_evictions(state: State, sweep_id: int, report: GcReport) -> None:

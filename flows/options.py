@@ -118,6 +118,10 @@ _TABLE = (
         False,
         _switch,
     ),
+    Option("sign_key", "sign provenance with this private key (PEM)", metavar="FILE"),
+    Option(
+        "builder_id", "who builds, as a URI in the provenance; default: the host", metavar="URI"
+    ),
     # how much
     Option(
         "jobs", "worker slots of this machine; default: half the cores", None, _count, metavar="N"

@@ -18,6 +18,7 @@ from matrix.model import Plan, PlannedModel
 from matrix.status import Status
 from state.ledger import State
 from state.owner import Owner
+from workers.attest import Attester
 from workers.builder import Builder, Built
 from workers.scratch import remove_tree
 from workers.verify import Verifier
@@ -25,11 +26,12 @@ from workers.verify import Verifier
 
 @dataclass(slots=True, eq=False)
 class Bench:
-    """A worker slot: a builder with its warm engine host, its verifier, and its name."""
+    """A worker slot: a builder with its warm engine host, who checks and vouches, its name."""
 
     owner: Owner
     builder: Builder
     verifier: Verifier
+    attester: Attester
 
     def close(self) -> None:
         """End the host processes and remove what was not published."""

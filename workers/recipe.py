@@ -54,10 +54,11 @@ def cell_of(recipe: Json, *, timeout: float, folder: str | None = None) -> Cell:
     kind = SourceKind(source.pop("kind"))
     if kind is SourceKind.FOLDER and folder is not None:
         source["ref"] = folder
-    policy = {
+    policy: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in recipe["policy"].items()
     }
+    target: dict[str, Any] = {name: str(recipe["target"][name]) for name in _TARGET}
     return Cell(
         id=str(recipe["cell"]),
         model=Model(
@@ -69,7 +70,7 @@ def cell_of(recipe: Json, *, timeout: float, folder: str | None = None) -> Cell:
             remote_code=bool(allow["remote_code"]),
             pickle=bool(allow["pickle"]),
         ),
-        target=Target(**{name: str(recipe["target"][name]) for name in _TARGET}),
+        target=Target(**target),
         policy=Policy(**policy),
         package=str(recipe["package"]),
         version=str(recipe["version"]),

@@ -15,18 +15,18 @@ def surroundings() -> dict[str, Any]:
     """Facts that no run of a stage changes; reading them takes a tenth of a second."""
     found: dict[str, dict[str, str]] = {}
     for distribution in metadata.distributions():
-        # A broken installation may lack its metadata; the first on the path is what is imported.
-        about = distribution.metadata
-        name = about["Name"] if about is not None else None
-        if name and about["Version"]:
+        # The first on the path is what is imported; a broken installation lacks its metadata.
+        about: Any = distribution.metadata
+        name, version = (about.get("Name"), about.get("Version")) if about else (None, None)
+        if name and version:
             key = re.sub(r"[-_.]+", "-", name).lower()
             found.setdefault(
                 key,
                 {
                     "name": name,
-                    "version": about["Version"],
+                    "version": version,
                     # Only what is an SPDX expression by definition; older fields are free text.
-                    "license": about["License-Expression"] or "",
+                    "license": about.get("License-Expression") or "",
                 },
             )
     return {

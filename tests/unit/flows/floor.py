@@ -26,6 +26,7 @@ from state.records import Outcome
 from tests.fakes.cells import plan_model
 from tests.fakes.feed import MemoryFeed
 from tests.fakes.in_process import InProcessHost
+from workers.attest import Attester
 from workers.builder import Builder, BuildOptions, Built
 from workers.stages import Rung
 from workers.store import Store
@@ -133,7 +134,9 @@ class Floor:
             self.hosts.append(host)
             options = BuildOptions(stamp=plan.stamp, self_contained=plan.self_contained)
             builder = Builder(self.store, host, self.root / "work", options)
-            benches.append(Bench(Owner.here(f"slot-{number}"), builder, self.verifier))  # type: ignore[arg-type]
+            benches.append(
+                Bench(Owner.here(f"slot-{number}"), builder, self.verifier, Attester(host))  # type: ignore[arg-type]
+            )
         return benches
 
     def outcomes(self) -> dict[str, Outcome]:

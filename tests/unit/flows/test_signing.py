@@ -1,0 +1,155 @@
+"""Signatures with keys as OpenSSL writes them, and every way in which one can be wrong."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from flows.settings import Settings, resolve
+from flows.signing import UNLOCK, SigningError, check_signature, public_key, signer_of
+from matrix.errors import UsageError
+from workers.host.environment import is_credential
+
+STATEMENT = b'{"_type": "statement"}\n'
+PASSWORD = b"a-pass-phrase-of-ours"
+
+
+def write_keys(
+    folder: Path,
+    name: str = "key",
+    key: object = None,
+    lock: KeySerializationEncryption | None = None,
+) -> Path:
+    """A key pair; answers the path of the private one."""
+    made = key or Ed25519PrivateKey.generate()
+    assert hasattr(made, "private_bytes")
+    path = folder / f"{name}.pem"
+    path.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock or NoEncryption()))
+    assert hasattr(made, "public_key")
+    public = made.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    path.with_suffix(".pub").write_bytes(public)
+    return path
+
+
+def settings(folder: Path, key: Path | None) -> Settings:
+    return resolve({"sign_key": str(key)} if key else {}, {}, folder)
+
+
+def signed(folder: Path, key: Path, statement: bytes = STATEMENT) -> bytes:
+    sign = signer_of(settings(folder, key))
+    assert sign is not None
+    return sign(statement)
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
+def test_what_is_signed_is_verified(tmp_path: Path, kind: str) -> None:
+    makers: dict[str, Callable[[], object]] = {
+        "ed25519": Ed25519PrivateKey.generate,
+        "ecdsa": lambda: generate_private_key(SECP256R1()),
+        "rsa": lambda: generate_rsa(65537, 2048),
+    }
+    key = write_keys(tmp_path, key=makers[kind]())
+    envelope = signed(tmp_path, key)
+    check_signature(envelope, STATEMENT, public_key(key.with_suffix(".pub")))
+    assert envelope.count(b"\n") == 1
+    told = json.loads(envelope)
+    assert told["payloadType"] == "application/vnd.in-toto+json"
+    assert base64.b64decode(told["payload"]) == STATEMENT
+
+
+def test_nothing_is_signed_without_a_key(tmp_path: Path) -> None:
+    assert signer_of(settings(tmp_path, None)) is None
+
+
+def test_another_key_does_not_verify(tmp_path: Path) -> None:
+    envelope = signed(tmp_path, write_keys(tmp_path))
+    other = write_keys(tmp_path, "other")
+    with pytest.raises(SigningError, match="not signed by that key"):
+        check_signature(envelope, STATEMENT, public_key(other.with_suffix(".pub")))
+
+
+def test_another_statement_is_not_what_was_signed(tmp_path: Path) -> None:
+    key = write_keys(tmp_path)
+    envelope = signed(tmp_path, key, b"another statement")
+    with pytest.raises(SigningError, match="not the provenance of this package"):
+        check_signature(envelope, STATEMENT, public_key(key.with_suffix(".pub")))
+
+
+def test_a_payload_that_was_changed_does_not_verify(tmp_path: Path) -> None:
+    key = write_keys(tmp_path)
+    told = json.loads(signed(tmp_path, key))
+    told["payload"] = base64.b64encode(b"forged").decode()
+    with pytest.raises(SigningError):
+        check_signature(json.dumps(told).encode(), b"forged", public_key(key.with_suffix(".pub")))
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"{}",
+        b'{"payload": "!", "payloadType": "x", "signatures": []}',
+        b'{"payload": "AA==", "payloadType": "x", "signatures": [1]}',
+        b'{"payload": "AA==", "payloadType": 3, "signatures": [{"keyid": "a", "sig": "AA=="}]}',
+    ],
+)
+def test_rubbish_is_no_signature(tmp_path: Path, rubbish: bytes) -> None:
+    key = public_key(write_keys(tmp_path).with_suffix(".pub"))
+    with pytest.raises(SigningError):
+        check_signature(rubbish, STATEMENT, key)
+
+
+def test_an_encrypted_key_needs_its_passphrase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = write_keys(tmp_path, lock=BestAvailableEncryption(PASSWORD))
+    with pytest.raises(UsageError, match="is encrypted"):
+        signer_of(settings(tmp_path, key))
+    monkeypatch.setenv(UNLOCK, "wrong")
+    with pytest.raises(UsageError) as caught:
+        signer_of(settings(tmp_path, key))
+    assert "wrong'" not in str(caught.value)
+    monkeypatch.setenv(UNLOCK, PASSWORD.decode())
+    assert PASSWORD not in signed(tmp_path, key)
+    assert is_credential(UNLOCK, PASSWORD.decode())
+
+
+def test_a_passphrase_for_an_open_key_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(UNLOCK, "x")
+    with pytest.raises(UsageError, match="is not encrypted"):
+        signer_of(settings(tmp_path, write_keys(tmp_path)))
+
+
+def test_files_that_are_no_keys_are_usage_errors(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no key")
+    with pytest.raises(UsageError, match="not a private key"):
+        signer_of(settings(tmp_path, tmp_path / "text"))
+    with pytest.raises(UsageError, match="cannot be read"):
+        signer_of(settings(tmp_path, tmp_path / "absent.pem"))
+    with pytest.raises(UsageError, match="not a public key"):
+        public_key(tmp_path / "text")
+    exchange = write_keys(tmp_path, "exchange", X25519PrivateKey.generate())
+    with pytest.raises(UsageError, match="cannot sign"):
+        signer_of(settings(tmp_path, exchange))
+    with pytest.raises(UsageError, match="public key"):
+        public_key(exchange.with_suffix(".pub"))
