@@ -51,17 +51,22 @@ def workshop(
     settings: Settings,
     publisher: Publisher | None,
     stop: Stop,
+    benches: int | None = None,
 ) -> Iterator[Workshop]:
-    """Open store, lane, leases and benches; close them in reverse whatever happens."""
+    """Open store, lane, leases and benches; close them in reverse whatever happens.
+
+    `benches`: how many of the machine's slots are in this process; None: all of them.
+    """
     work = Workspace(settings)
     slots = slot_count(settings)
+    here = benches or slots
     spec = engine_spec(settings)
     sign = signer_of(settings)
     with ExitStack() as opened:
         store = Store(work.store)
         opened.callback(store.close)
-        keeper = opened.enter_context(LeaseKeeper(state, stop))
-        lane = opened.enter_context(ThreadPoolExecutor(2 * slots, thread_name_prefix="publish"))
+        keeper = opened.enter_context(LeaseKeeper(state, stop, 2 * settings["heartbeat"]))
+        lane = opened.enter_context(ThreadPoolExecutor(2 * here, thread_name_prefix="publish"))
         budget = DiskBudget(
             store,
             settings["disk_budget"] or 0,
@@ -82,13 +87,13 @@ def workshop(
             among=among(plan, state, begun.info),
         )
         options = replace(_options(plan, settings), estimate=_disk_history(state))
-        benches = [
+        made = [
             _bench(number, slots, spec, work, store, budget, options, settings, sign)
-            for number in range(1, slots + 1)
+            for number in range(1, here + 1)
         ]
-        for bench in benches:
+        for bench in made:
             opened.callback(bench.close)
-        yield Workshop(shop, benches)
+        yield Workshop(shop, made)
 
 
 @contextmanager

@@ -143,6 +143,13 @@ _TABLE = (
         _count,
         metavar="N",
     ),
+    Option(
+        "heartbeat",
+        "a slot that is silent for two of these loses its model to another",
+        30.0,
+        parse_duration,
+        metavar="TIME",
+    ),
     # which cells
     _many("target", "target labels"),
     _many("ep", "execution providers", metavar="EP"),

@@ -45,7 +45,7 @@ from prefect.states import Cancelled, Completed, Crashed, Failed
 from flows.local import Workshop
 from flows.model_run import ModelResult
 from flows.names import artifact_key
-from flows.slot import run_slots
+from flows.slot import RunModel, run_slots
 from flows.stop import Stop
 from flows.tally import Tally
 from state.owner import started
@@ -123,10 +123,8 @@ class Board:
         )
 
 
-def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -> None:
-    """Run the slots as a flow run on the server at `url`; returns when it has ended."""
-    _quiet()
-    failure: list[BaseException] = []
+def shown_as_tasks(stop: Stop) -> RunModel:
+    """Give every model a task run of the flow run around it."""
 
     @task(persist_result=False, cache_policy=NO_CACHE, task_run_name="{model}#{attempt}")
     def build_model(model: str, attempt: int) -> State[Any]:  # noqa: ARG001 - names the run
@@ -141,12 +139,20 @@ def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -
             build_model(model, attempt, return_state=True)
         del pending[model]
 
+    return run_model
+
+
+def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -> None:
+    """Run the slots as a flow run on the server at `url`; returns when it has ended."""
+    quiet()
+    failure: list[BaseException] = []
+
     @flow(name=FLOW_NAME, flow_run_name=f"{stamp}", persist_result=False)
     def sweep() -> State[Any]:
         try:
             board = Board(stamp, tally)
             with board.kept():
-                run_slots(opened.shop, opened.benches, run_model)
+                run_slots(opened.shop, opened.benches, shown_as_tasks(stop))
             board.outcomes(opened.shop.state.outcomes(opened.shop.sweep_id))
         except BaseException as error:  # noqa: BLE001 - handed to the caller, who raises it
             failure.append(error)
@@ -170,7 +176,7 @@ def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -
         raise failure[0]
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """How a cell or model fared is said once, by us; Prefect would repeat it as errors."""
     for name in ("EventsWorker", "flow_runs", "task_runs", "flow_engine", "task_engine"):
         logging.getLogger(f"prefect.{name}").setLevel(logging.CRITICAL)

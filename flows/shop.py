@@ -88,6 +88,8 @@ class Shop:
     among: frozenset[str] | None = None
     """The models to lease, where the sweep has more than this run selected."""
     benches: queue.Queue[Bench] = field(default_factory=queue.Queue)
+    closing: threading.Event = field(default_factory=threading.Event)
+    """Set: no further model is leased here; those at hand are finished."""
     models: Mapping[str, PlannedModel] = field(init=False)
     _release: threading.Condition = field(default_factory=threading.Condition)
     _releases: int = 0

@@ -30,7 +30,10 @@ def run_plainly(_name: str, _attempt: int, work: Callable[[], ModelResult]) -> N
 
 
 def run_slots(shop: Shop, benches: Sequence[Bench], run_model: RunModel) -> None:
-    """Work until nothing is left or everything stops. Raises what a loop could not handle."""
+    """Work until nothing is left, the shop closes or everything stops.
+
+    Raises what a loop could not handle.
+    """
     for bench in benches:
         shop.benches.put(bench)
     failures: list[BaseException] = []
@@ -56,7 +59,7 @@ def run_slots(shop: Shop, benches: Sequence[Bench], run_model: RunModel) -> None
 
 
 def _loop(shop: Shop, run_model: RunModel) -> None:
-    while not shop.stop:
+    while not shop.stop and not shop.closing.is_set():
         bench = _take(shop)
         if bench is None:
             continue
