@@ -100,7 +100,7 @@ def start_server(home: Path, environ: Mapping[str, str]) -> Server:
     """Begin to start a server, or find the one that the environment names; `wait` before use."""
     if environ.get("PREFECT_API_URL"):
         return Server(environ["PREFECT_API_URL"])
-    prefect_home = Path(environ.get("PREFECT_HOME") or home / "prefect")
+    prefect_home = Path(environ.get("PREFECT_HOME") or home / "prefect").absolute()
     prefect_home.mkdir(parents=True, exist_ok=True)
     # Three servers that migrate one fresh database at once trip over each other.
     lock = FileLock(prefect_home / "start.lock", thread_local=False)
