@@ -41,7 +41,9 @@ def told(failure: FailureClass, what: str, hint: str = "") -> Iterator[None]:
     # missing configuration value, pybind errors, ...): all of it means that this stage failed.
     except Exception as error:
         kind = type(error).__name__
-        raise StageError(f"{what}: {kind}: {one_line(error)}", failure=failure, hint=hint) from error
+        raise StageError(
+            f"{what}: {kind}: {one_line(error)}", failure=failure, hint=hint
+        ) from error
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:

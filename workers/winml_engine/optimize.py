@@ -20,7 +20,7 @@ from workers.winml_engine import config as configs
 from workers.winml_engine import warm
 from workers.winml_engine.export import MODEL
 from workers.winml_engine.failures import told
-from workers.winml_engine.recall import Looked, Recall
+from workers.winml_engine.recall import Looked, Memory, Recall
 
 ITERATIONS = 3
 _recall = Recall(Path(tempfile.gettempdir()))
@@ -33,28 +33,28 @@ def run(job: StageJob) -> StageReport:
     with scratch(job.out), told(FailureClass.OPTIMIZE, "the optimization failed"):
         from winml.modelkit.onnx import copy_onnx_model
 
-        _recall.begin(start)
-        model = _recall.first(start, None if settings["skip"] else settings["flags"])
+        memory = _recall.of(start)
+        model = memory.first(start, None if settings["skip"] else settings["flags"])
         looks: list[Looked] = []
         if settings["auto"] and not settings["skip"]:
-            model, looks = _loop(job, model)
+            model, looks = _loop(job, memory, model)
         copy_onnx_model(model, job.out / MODEL)
         warm.settle()
     _check(looks, job)
-    return StageReport(_facts(settings, looks), {"remembered": _recall.hits()})
+    return StageReport(_facts(settings, looks), {"remembered": memory.hits})
 
 
-def _loop(job: StageJob, model: Path) -> tuple[Path, list[Looked]]:
+def _loop(job: StageJob, memory: Memory, model: Path) -> tuple[Path, list[Looked]]:
     rules = job.params["rules"]
     looks = []
     for number in range(1, ITERATIONS + 1):
         job.progress(f"analyzing, round {number}")
-        looked = _recall.look(model, rules)
+        looked = memory.look(model, rules)
         looks.append(looked)
         if not looked.flags:
             break
-        model = _recall.apply(model, looked.flags)
-    looks.append(_recall.look(model, rules))
+        model = memory.apply(model, looked.flags)
+    looks.append(memory.look(model, rules))
     return model, looks
 
 

@@ -55,8 +55,8 @@ def install(version: str) -> None:
     _installed.append(version)
 
 
-def forget_model() -> None:
-    """Drop what winml-cli remembers of models it has seen: the next one is another."""
+def forget_models() -> None:
+    """Drop what winml-cli remembers of the graphs it has seen: another model comes now."""
     if not _installed:
         return
     from winml.modelkit.analyze.core.pattern_extractor import PatternExtractor
@@ -101,7 +101,8 @@ class _Trees:
             return module._ParquetConditionTree(columns, {}, position)
         root: dict[Any, Any] = {}
         leaf = module._TREE_ROW_POSITION
-        for position, row in enumerate(zip(*(table[name].tolist() for name in columns))):
+        rows = zip(*(table[name].tolist() for name in columns), strict=True)
+        for position, row in enumerate(rows):
             node = root
             for value in row:
                 node = node.setdefault(value, {})

@@ -1,0 +1,100 @@
+"""Whether an interpreter can run the engine, and what to do if not. Runs in our interpreter."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workers.winml_engine.installed import PYTHON
+from workers.winml_engine.warm import VERSION
+
+INSTALL = "modelmill engine install winml"
+LIMIT = 180.0
+"""Seconds that an interpreter may take to import everything once."""
+WANTED = ".".join(map(str, PYTHON))
+OURS = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"}
+"""Variables that would lead another interpreter to our packages."""
+_PROBE = """
+import json, sys
+found = {"python": list(sys.version_info[:3]), "problem": ""}
+try:
+    from importlib.metadata import version
+    found["winml"] = version("winml-cli")
+    import winml.modelkit.build, winml.modelkit.config, onnxruntime, torch
+    found["onnxruntime"] = onnxruntime.__version__
+    found["torch"] = torch.__version__
+except BaseException as error:
+    found["problem"] = f"{type(error).__name__}: {error}"
+print("\\n" + json.dumps(found))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found."""
+
+    ok: bool
+    detail: str
+    mend: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def check(python: Path | None) -> Diagnosis:
+    """Look into an interpreter by running it: takes seconds."""
+    if python is None:
+        return _bad("no interpreter is set", f"{INSTALL}, then set engine.winml.python to its path")
+    if not python.exists():
+        mend = f"correct engine.winml.python, or {INSTALL}"
+        return _bad(f"there is no interpreter {python}", mend)
+    try:
+        found = _probe(python)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return _bad(f"{python} does not run: {type(error).__name__}", f"{INSTALL} makes another")
+    fault = _fault(python, found)
+    if fault:
+        return _bad(fault, INSTALL)
+    versions = {name: str(found[name]) for name in ("winml", "torch", "onnxruntime")}
+    versions["python"] = ".".join(map(str, found["python"]))
+    shown = ", ".join(f"{name} {text}" for name, text in versions.items())
+    return Diagnosis(True, shown, "", versions)
+
+
+def foreign_environment() -> dict[str, str]:
+    """Our environment for another interpreter."""
+    kept = {name: value for name, value in os.environ.items() if name not in OURS}
+    return {**kept, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+def _fault(python: Path, found: dict[str, Any]) -> str:
+    if tuple(found["python"][:2]) != PYTHON:
+        version = ".".join(map(str, found["python"]))
+        return f"{python} is Python {version}, winml-cli needs {WANTED}"
+    if "winml" not in found:
+        return f"winml-cli is not installed for {python}"
+    if found["winml"] != VERSION:
+        return f"{python} has winml-cli {found['winml']}, this engine drives {VERSION}"
+    return f"winml-cli for {python} is broken: {found['problem']}" if found["problem"] else ""
+
+
+def _probe(python: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [str(python), "-c", _PROBE],
+        env=foreign_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=LIMIT,
+        check=True,
+    )
+    lines = done.stdout.decode(errors="replace").strip().splitlines()
+    found = json.loads(lines[-1] if lines else "")
+    if not isinstance(found, dict) or "python" not in found:
+        raise ValueError("not our answer")
+    return found
+
+
+def _bad(detail: str, mend: str) -> Diagnosis:
+    return Diagnosis(False, detail, mend)

@@ -1,0 +1,144 @@
+"""Making winml-cli's own environment. Runs in our interpreter.
+
+winml-cli pins its own numpy, onnx and transformers and wants Python 3.11, so it gets a venv. Two
+things would go wrong with a plain `pip install winml-cli`: it asks for torchvision, whose wheels
+on the package index do not import beside a CPU build of torch (and drag in CUDA while they are
+resolved), and outside Windows it does not ask for ONNX Runtime. The venv therefore gets torch
+first, then torchvision only if it works, else a note in its place that says it is left out
+(nothing of winml-cli's build needs it), then everything else at the versions that were tested.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from matrix.errors import Exit, MillError
+from workers.winml_engine.diagnosis import LIMIT, WANTED, Diagnosis, check, foreign_environment
+from workers.winml_engine.installed import PYTHON
+from workers.winml_engine.warm import VERSION
+
+TORCH, TORCHVISION = "2.13.0", "0.28.0"
+PINS = (
+    f"torch=={TORCH}", "transformers==4.57.6", "optimum==2.1.0", "optimum-onnx==0.1.0",
+    "onnx==1.18.0", "onnxscript==0.7.2", "numpy==2.2.6", "pandas==2.3.3", "datasets==5.0.1",
+    "timm==1.0.31",
+)  # fmt: skip
+"""What can change a byte of an artifact, as tested; everything else may move."""
+RUNTIME = 'onnxruntime==1.27.0; sys_platform != "win32"'
+"""On Windows winml-cli brings `onnxruntime-windowsml` itself."""
+
+_PIP_LIMIT = 3600.0
+
+
+__all__ = ["Diagnosis", "InstallFailed", "check", "find_python", "install", "interpreter_of"]
+
+
+class InstallFailed(MillError):
+    """The environment of winml-cli could not be made."""
+
+    exit_code = Exit.UNUSABLE
+
+
+def install(
+    venv: Path, python: Path | None = None, *, say: Callable[[str], None] = lambda _text: None
+) -> Path:
+    """Make the environment and return its interpreter; one that works is left as it is."""
+    target = interpreter_of(venv)
+    if target.exists() and check(target).ok:
+        say(f"{venv} is complete")
+        return target
+    base = python or find_python()
+    if base is None:
+        hint = "install it, or give --python"
+        raise InstallFailed(f"there is no Python {WANTED} here", hint=hint)
+    say(f"making {venv}")
+    _run([str(base), "-m", "venv", "--clear", str(venv)], "the venv cannot be made")
+    pip = [str(target), "-m", "pip", "install", "--no-input", "-q"]
+    _run([*pip, "--upgrade", "pip"], "pip cannot be updated")
+    say(f"installing torch {TORCH}")
+    _run([*pip, f"torch=={TORCH}"], "torch cannot be installed")
+    if not _torchvision(target, pip):
+        say("torchvision does not work with this torch and is left out")
+    say(f"installing winml-cli {VERSION}")
+    pins = venv / "pins.txt"
+    pins.write_text("\n".join(PINS) + "\n", encoding="utf-8")
+    wanted_here = [f"winml-cli=={VERSION}", RUNTIME]
+    _run([*pip, "-c", str(pins), *wanted_here], "winml-cli cannot be installed")
+    found = check(target)
+    if not found.ok:
+        raise InstallFailed(found.detail, hint=found.mend)
+    return target
+
+
+def interpreter_of(venv: Path) -> Path:
+    """Where a venv has its python."""
+    return venv / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+
+
+def find_python() -> Path | None:
+    """A Python that winml-cli takes: ours, or one on the path."""
+    if sys.version_info[:2] == PYTHON:
+        return Path(sys.executable)
+    found = shutil.which(f"python{WANTED}")
+    return Path(found) if found else None
+
+
+def _torchvision(target: Path, pip: Sequence[str]) -> bool:
+    """Try the one that belongs to the torch; without it, note that it is meant to be missing."""
+    wanted = f"torchvision=={TORCHVISION}"
+    env = foreign_environment()
+    tried = subprocess.run([*pip, "--no-deps", wanted], env=env, capture_output=True, check=False)
+    works = [str(target), "-c", "import torchvision, torchvision.ops"]
+    if tried.returncode == 0:
+        seen = subprocess.run(works, env=env, capture_output=True, timeout=LIMIT, check=False)
+        if seen.returncode == 0:
+            return True
+        gone = [str(target), "-m", "pip", "uninstall", "-q", "-y", "torchvision"]
+        _run(gone, "torchvision cannot be removed")
+    _leave_out("torchvision", TORCHVISION, _site_packages(target))
+    return False
+
+
+def _leave_out(name: str, version: str, site: Path) -> None:
+    """Metadata without a package: pip is content, an import fails as for any missing module."""
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir(exist_ok=True)
+    text = (
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: left out on purpose\n"
+    )
+    (info / "METADATA").write_text(text, encoding="utf-8")
+    (info / "INSTALLER").write_text("modelmill\n", encoding="utf-8")
+    (info / "RECORD").write_text(
+        "".join(f"{info.name}/{file},,\n" for file in ("METADATA", "INSTALLER", "RECORD")),
+        encoding="utf-8",
+    )
+
+
+def _site_packages(target: Path) -> Path:
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    return Path(_run([str(target), "-c", code], "the venv does not run").strip())
+
+
+def _run(command: Sequence[str], fault: str) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            env=foreign_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PIP_LIMIT,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode(errors="replace").strip().splitlines()
+        reason = next(
+            (line for line in lines if line.startswith("ERROR")), lines[-1] if lines else ""
+        )
+        raise InstallFailed(f"{fault}: {reason}", hint="is the package index reachable?") from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InstallFailed(f"{fault}: {error}") from error
+    return done.stdout.decode(errors="replace")
