@@ -69,11 +69,13 @@ def inputs_of(built: Built, dest: Path) -> Path:
 
 def compare(reference: Path, package: Path, inputs: Path) -> dict[str, float]:
     """The worst cosine of every output over all samples, by `component/output`."""
+    import onnx
     import onnxruntime
 
     worst: dict[str, float] = {}
     for file in sorted(reference.rglob("model.onnx")):
         component = file.parent.relative_to(reference).as_posix().replace(".", "", 1)
+        onnx.checker.check_model(str(package / component / "model.onnx"))
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         left, right = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ def random_config(source: Mapping[str, Any]) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.for_model(source["ref"], **dict(source.get("config") or {}))
+        # A copy: Transformers takes nested configurations apart.
+        return AutoConfig.for_model(source["ref"], **copy.deepcopy(source.get("config") or {}))
     except (ValueError, TypeError, KeyError) as error:
         raise export_error(
             f"'{source['ref']}' with this config is no Transformers architecture: "

@@ -216,6 +216,30 @@ def contrib(model: Any) -> Counter[str]:
     )
 
 
+def unknown(model: Any) -> list[str]:
+    """Operators under the standard's name that the standard does not have at this opset.
+
+    ONNX Runtime keeps a few of its own there; no other runtime, and no checker, knows them.
+    """
+    from onnx import defs
+
+    version = opset(model)
+    names = {
+        node.op_type
+        for graph in graphs(model)
+        for node in graph.node
+        if node.domain in {"", "ai.onnx"}
+    }
+    return sorted(name for name in names if not _in_standard(defs, name, version))
+
+
+def _in_standard(defs: Any, name: str, version: int) -> bool:
+    try:
+        return not defs.get_schema(name, max_inclusive_version=version, domain="").deprecated
+    except defs.SchemaError:
+        return False
+
+
 def facts(model: Any) -> dict[str, Any]:
     """What every stage tells of the graph it made."""
     counts = operators(model)

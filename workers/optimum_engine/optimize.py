@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from workers.optimum_engine.scratch import link_or_copy
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """Optimize one component."""
+    import onnx
+
     source = model_file.find(job.inputs["export"], job.component)
     level = job.params["level"]
     facts: dict[str, Any] = {"precision": "fp32", "level": level}
@@ -25,30 +27,37 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         file = _fixed(source, temp / "fixed", sets[0])
     target = temp / "optimized" / model_file.MODEL
     target.parent.mkdir()
-    runtime.optimize(file, target, level, job.params.get("blocked_passes", ()))
+    head = onnx.load(str(source / model_file.MODEL), load_external_data=False)
+    blocked = {*job.params.get("blocked_passes", ()), *_misnaming(model_file.opset(head))}
+    runtime.optimize(file, target, level, sorted(blocked))
     if sets:
         facts["static"] = _settle_outputs(target, sets)
     model = model_file.load(target)
-    model_file.set_apart(model, _names(source))
+    model_file.set_apart(model, model_file.tensor_names(head))
     if list(runtime.signature(target)) != list(before):
         raise optimize_error("the optimized graph has other inputs than the export")
-    if level == "basic" and (found := model_file.contrib(model)):
-        raise optimize_error(
-            f"the basic level put {found.most_common(1)[0][0]} into the graph, which other "
-            "runtimes do not know",
-            "block the pass that makes it in the target's blocked_passes",
-        )
+    _check_operators(model, level)
     model_file.save(model, job.out)
     model_file.copy_side_files(source, job.out)
     return facts | model_file.facts(model)
 
 
-def _names(source: Path) -> set[str]:
-    import onnx
+def _check_operators(model: Any, level: str) -> None:
+    strange = model_file.unknown(model)
+    if level == "basic":
+        strange += sorted(model_file.contrib(model))
+    if strange:
+        raise optimize_error(
+            f"the {level} level put {strange[0]} into the graph, which other runtimes do not know",
+            "block the pass that makes it in the target's blocked_passes",
+        )
 
-    return model_file.tensor_names(
-        onnx.load(str(source / model_file.MODEL), load_external_data=False)
-    )
+
+def _misnaming(opset: int) -> Iterator[str]:
+    """Passes whose operators ONNX Runtime files under the standard's name without being in it."""
+    yield "SimplifiedLayerNormFusion"
+    if opset < 17:
+        yield from ("LayerNormFusion", "LayerNormFusionL1", "LayerNormFusionL2")
 
 
 def _fixed(source: Path, folder: Path, sample: Mapping[str, Any]) -> Path:

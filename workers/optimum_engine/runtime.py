@@ -142,7 +142,9 @@ def _inferred(model: Any, folder: Path, temp: Path) -> dict[str, Any]:
     values = {}
     for item in session(temp / model_file.MODEL).get_outputs():
         if kind := _KINDS.get(item.type):
-            values[item.name] = helper.make_tensor_value_info(item.name, kind, item.shape)
+            # A session says [] both of a scalar and of a tensor whose rank it does not know.
+            shape = item.shape or None
+            values[item.name] = helper.make_tensor_value_info(item.name, kind, shape)
     return values
 
 

@@ -11,6 +11,10 @@ SEQUENCE = 128
 """Tokens of a text input unless the catalog says otherwise or the model takes fewer."""
 
 
+_TEXT_PARTS = ("text_config", "decoder")
+_LIMITS = ("max_position_embeddings", "n_positions", "max_target_positions")
+
+
 def base_shapes(
     config: Any, side_files: Path, asked: Mapping[str, int], *, padded: bool = False
 ) -> dict[str, int]:
@@ -65,10 +69,15 @@ def _sequence(config: Any, *, padded: bool) -> int:
     Some models (RoBERTa) count positions from an offset: a power of two below the limit is safe.
     Two-tower models are always run at their full length.
     """
-    config = getattr(config, "text_config", None) or config
-    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-    if not isinstance(limit, int) or limit < 4:
+    limits = [
+        value
+        for part in (config, *(getattr(config, name, None) for name in _TEXT_PARTS))
+        for name in _LIMITS
+        if isinstance(value := getattr(part, name, None), int) and value >= 4
+    ]
+    if not limits:
         return SEQUENCE
+    limit = min(limits)
     if padded:
         return limit
     return min(SEQUENCE, 1 << ((limit - 2).bit_length() - 1))

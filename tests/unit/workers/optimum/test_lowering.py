@@ -151,6 +151,8 @@ def test_shapes_come_from_arrays_and_runs() -> None:
         ({"n_positions": 1024}, False, 128),
         ({"text_config": SimpleNamespace(max_position_embeddings=77)}, True, 77),
         ({"max_position_embeddings": -1}, False, 128),
+        ({"max_target_positions": 64, "max_position_embeddings": 512}, False, 32),
+        ({"decoder": SimpleNamespace(n_positions=64)}, False, 32),
     ],
 )
 def test_texts_fit_the_model(

@@ -103,3 +103,14 @@ def test_a_component_is_found_in_either_layout(tmp_path: Path) -> None:
     assert model_file.find(own, "encoder") == own
     with pytest.raises(StageError, match="'decoder'"):
         model_file.find(tmp_path / "all", "decoder")
+
+
+def test_operators_outside_the_standard_are_found() -> None:
+    node = helper.make_node("LayerNormalization", ["x", "w"], ["y"])
+    weights = {"w": np.ones(8, np.float32)}
+    assert model_file.unknown(graphs.model([node], weights)) == []
+    assert model_file.unknown(graphs.model([node], weights, opset=16)) == ["LayerNormalization"]
+    node.op_type = "SimplifiedLayerNormalization"
+    assert model_file.unknown(graphs.model([node], weights)) == ["SimplifiedLayerNormalization"]
+    node.domain = "com.microsoft"
+    assert model_file.unknown(graphs.model([node], weights)) == []
