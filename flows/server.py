@@ -75,6 +75,8 @@ class Server:
                 cancel.wait(0.05)
         finally:
             self._release()
+        if cancel.is_set():
+            self.stop(0.0)  # one that is still importing would not listen for seconds
 
     def stop(self, limit: float = 5.0) -> None:
         """Close its input and wait; kill what does not end in time."""

@@ -97,7 +97,7 @@ def survive(mill: Mill, chance: random.Random, took: float, kills: int) -> int:
     while True:
         with mill.start("sweep", name, "--stamp", "s1", plain=True) as running:
             with suppress(TimeoutError):
-                wait_for(running, chance.uniform(0.1, 1.0) * took)
+                wait_for(running, chance.uniform(0.3, 0.75) * took)
                 ran = running.end()
                 assert not ran.err, ran.err
                 assert ran.code == 0, ran.out
@@ -129,10 +129,6 @@ def test_a_sweep_that_is_killed_fifty_times(tmp_path: Path) -> None:
     print(f"{kills} kills in {rounds} rounds")
 
 
-MOMENTS = ("sweep s1", "[20/32]")
-"""While the server starts, and in the middle of the work."""
-
-
 def test_the_whole_command_is_killed_with_its_server(
     tmp_path: Path, prefect_template: Path
 ) -> None:
@@ -140,11 +136,10 @@ def test_the_whole_command_is_killed_with_its_server(
     mill = new_mill(tmp_path / "mill")
     shutil.copytree(prefect_template, mill.home / "prefect")
     name = catalog(mill)
-    for number, moment in enumerate(MOMENTS):
-        with mill.start("sweep", name, "--stamp", "s1") as running:
-            running.until(moment)
-            kill(mill, running, everything=number % 2 == 0)
-            assert mill.alone()
+    with mill.start("sweep", name, "--stamp", "s1") as running:
+        running.until("[20/32]")
+        kill(mill, running, everything=False)
+        assert mill.alone()
     mill.ok("sweep", name, "--stamp", "s1", plain=False)
     assert mill.published() == reference.published()
     check_published_once(mill)
@@ -152,7 +147,7 @@ def test_the_whole_command_is_killed_with_its_server(
     # A run that died is not shown as running for ever.
     with sqlite3.connect(mill.home / "prefect" / "prefect.db") as database:
         runs = database.execute("SELECT state_type FROM flow_run ORDER BY start_time").fetchall()
-    assert [state for (state,) in runs][-2:] == ["CRASHED", "COMPLETED"]
+    assert runs == [("CRASHED",), ("COMPLETED",)]
 
 
 def hosts(mill: Mill) -> list[psutil.Process]:
