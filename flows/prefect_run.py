@@ -31,9 +31,9 @@ from prefect.artifacts import (
 )
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
+from prefect.client.schemas.filters import FlowFilter, FlowRunFilter, TaskRunFilter
 from prefect.client.schemas.objects import State
-from prefect.context import TagsContext
+from prefect.context import FlowRunContext, TagsContext
 from prefect.events.worker import EventsWorker
 from prefect.settings import (
     PREFECT_API_URL,
@@ -55,6 +55,7 @@ FLOW_NAME = "modelmill-sweep"
 _RECORDER_LIMIT = 30.0
 _BAR_INTERVAL = 5.0
 _MOST_ROWS = 2000
+_UNFINISHED = {"state": {"type": {"any_": ["PENDING", "RUNNING"]}}}
 
 
 def _state_of(result: ModelResult, stop: Stop) -> State[Any]:
@@ -142,14 +143,18 @@ def shown_as_tasks(stop: Stop) -> RunModel:
     return run_model
 
 
-def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -> None:
-    """Run the slots as a flow run on the server at `url`; returns when it has ended."""
+def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -> UUID | None:
+    """Run the slots as a flow run on the server at `url`; returns its id when it has ended."""
     quiet()
     failure: list[BaseException] = []
+    ids: list[UUID] = []
 
     @flow(name=FLOW_NAME, flow_run_name=f"{stamp}", persist_result=False)
     def sweep() -> State[Any]:
         try:
+            context = FlowRunContext.get()
+            if context is not None and context.flow_run is not None:
+                ids.append(context.flow_run.id)
             board = Board(stamp, tally)
             with board.kept():
                 run_slots(opened.shop, opened.benches, shown_as_tasks(stop))
@@ -174,6 +179,7 @@ def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -
             thread.join(0.2)  # short, so that signal handlers get their turn
     if failure:
         raise failure[0]
+    return ids[0] if ids else None
 
 
 def quiet() -> None:
@@ -182,27 +188,32 @@ def quiet() -> None:
         logging.getLogger(f"prefect.{name}").setLevel(logging.CRITICAL)
 
 
-def settle_history(url: str, limit: float = _RECORDER_LIMIT) -> None:
-    """Wait until the server has recorded what it was sent; a stop before that loses history."""
+def settle_history(url: str, run: UUID | None, limit: float = _RECORDER_LIMIT) -> None:
+    """Wait until the server has recorded what it was sent; a stop before that loses history.
+
+    Only of this flow run: what others do, or left behind when they died, is not waited for.
+    """
     EventsWorker.drain_all(timeout=limit)
     deadline = time.monotonic() + limit
     with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
         before = (-1, -1)
         while time.monotonic() < deadline:
-            now = _task_counts(client)
+            now = _task_counts(client, run)
             if now == before and now[1] == 0:
                 return
             before = now
             time.sleep(0.6)
 
 
-def _task_counts(client: SyncPrefectClient) -> tuple[int, int]:
+def _task_counts(client: SyncPrefectClient, run: UUID | None) -> tuple[int, int]:
+    ours = {"flow_runs": {"id": {"any_": [str(run)] if run else []}}}
+
     def count(body: dict[str, Any]) -> int:
-        reply = client._client.post("/task_runs/count", json=body)  # it has no public call for this
+        # The client has no public call for this.
+        reply = client._client.post("/task_runs/count", json={**ours, **body})
         return int(reply.json())
 
-    running = {"task_runs": {"state": {"type": {"any_": ["PENDING", "RUNNING"]}}}}
-    return count({}), count(running)
+    return count({}), count({"task_runs": _UNFINISHED})
 
 
 def bury_dead_runs(url: str) -> int:
@@ -211,17 +222,25 @@ def bury_dead_runs(url: str) -> int:
     with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
         runs = client.read_flow_runs(
             flow_filter=FlowFilter.model_validate({"name": {"any_": [FLOW_NAME]}}),
-            flow_run_filter=FlowRunFilter.model_validate(
-                {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}}
-            ),
+            flow_run_filter=FlowRunFilter.model_validate(_UNFINISHED),
             limit=50,
         )
         for run in runs:
             if any(_is_dead(tag) for tag in run.tags):
-                state: State[Any] = Crashed(message="its process is gone")
-                client.set_flow_run_state(run.id, state, force=True)
+                _bury(client, run.id)
                 buried += 1
     return buried
+
+
+def _bury(client: SyncPrefectClient, run: UUID) -> None:
+    state: State[Any] = Crashed(message="its process is gone")
+    tasks = client.read_task_runs(
+        flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run]}}),
+        task_run_filter=TaskRunFilter.model_validate(_UNFINISHED),
+    )
+    for task_run in tasks:
+        client.set_task_run_state(task_run.id, state, force=True)
+    client.set_flow_run_state(run, state, force=True)
 
 
 def _process_tag() -> str:

@@ -109,8 +109,9 @@ class Run:
                 workshop(self.plan, begun, state, self.settings, publisher, stop) as opened,
                 Follower(state, begun.info.id, view, tally, after),
             ):
-                prefect_run.run_flow(server.url, self.plan.stamp, opened, tally, stop)
-            prefect_run.settle_history(server.url, _STOP_LIMIT if stop else _HISTORY_LIMIT)
+                shown = prefect_run.run_flow(server.url, self.plan.stamp, opened, tally, stop)
+            limit = _STOP_LIMIT if stop else _HISTORY_LIMIT
+            prefect_run.settle_history(server.url, shown, limit)
         finally:
             server.stop(_STOP_LIMIT if stop else 5.0)
 

@@ -147,6 +147,8 @@ def test_the_whole_command_is_killed_with_its_server(
     # A run that died is not shown as running for ever.
     with sqlite3.connect(mill.home / "prefect" / "prefect.db") as database:
         runs = database.execute("SELECT state_type FROM flow_run ORDER BY start_time").fetchall()
+        tasks = database.execute("SELECT DISTINCT state_type FROM task_run").fetchall()
+    assert {state for (state,) in tasks} <= {"CRASHED", "COMPLETED"}
     assert runs == [("CRASHED",), ("COMPLETED",)]
 
 
