@@ -34,6 +34,7 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
     per_target = _per_target(entry, targets)
     remote_code, pickle = entry.flag("remote_code"), entry.flag("pickle")
     dataset = _dataset(entry, folder)
+    recipes = _recipes(entry, folder)
     tags = entry.texts("tags")
     entry.close()
     if name is None or task is None or source is None:
@@ -51,6 +52,7 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
         remote_code=remote_code or False,
         pickle=pickle or False,
         dataset=dataset,
+        recipes=recipes,
         extra={"tags": list(tags)} if tags else {},
         where=entry.where,
     )
@@ -219,3 +221,14 @@ def _dataset(entry: Entry, folder: Path) -> dict[str, Any] | None:
             f"dataset {quote(dataset['path'])} does not exist", f"it is looked for in {folder}"
         )
     return {**dataset, "path": str(path)}
+
+
+def _recipes(entry: Entry, folder: Path) -> str | None:
+    named = entry.text("recipes", empty=False)
+    if named is None:
+        return None
+    path = _existing(folder / named, directory=True)
+    if path is None:
+        entry.bad(f"recipes folder {quote(named)} does not exist", f"it is looked for in {folder}")
+        return None
+    return str(path)

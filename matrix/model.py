@@ -59,6 +59,8 @@ class Model:
     pickle: bool = False
     dataset: Mapping[str, Any] | None = None
     """Calibration data instead of the model's dummy inputs."""
+    recipes: str | None = None
+    """A folder of authored build recipes, for engines that know such (winml)."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Keys of a registry that are carried along unread (downloads, order, ...)."""
     where: str = ""

@@ -25,7 +25,7 @@ class Request:
 
     model: Json
     """id, task, model_type, source {kind, ref, revision, seed, config}, dataset,
-    allow {remote_code, pickle}."""
+    allow {remote_code, pickle}, and recipes where the catalog names a folder of them."""
     target: Json
     """label, ep, device, provider."""
     policy: Json

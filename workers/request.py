@@ -27,6 +27,7 @@ def request_for(cell: Cell, *, remote_code: bool = False, pickle: bool = False) 
                 "config": dict(source.config),
             },
             "dataset": dict(model.dataset) if model.dataset is not None else None,
+            **({"recipes": model.recipes} if model.recipes else {}),
             "allow": {
                 "remote_code": model.remote_code and remote_code,
                 "pickle": model.pickle and pickle,
