@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from feed.errors import FeedError
+from feed.errors import FeedError, Unauthorized
 from feed.interface import Feed, Published
 from feed.publisher import Publisher
 from flows.indexing import index_of, publish_index
@@ -18,6 +18,8 @@ from matrix.model import EXPORT, Plan
 from matrix.status import FailureClass, Status
 from state.ledger import State
 from state.records import CellRow, Facts, Kind, ModelRow, SweepInfo
+
+_UNLISTED = "a feed that cannot be listed is not taken for empty; --trust-state goes on without it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ def begin(
         found = survey(feed, plan, every_stamp=settings["if_changed"], stop=stop)
     except FeedError as error:
         if not settings["trust_state"]:
+            if not isinstance(error, Unauthorized):
+                error.hint = "; ".join(filter(None, (error.hint, _UNLISTED)))
             raise
         state.note(info.id, Kind.NOTICE, {"unlisted": str(error)})
         return Begun(info, {}, 0)
