@@ -12,7 +12,7 @@ from flows.exports import is_export
 from matrix.status import Status
 from state.records import Event
 
-_BUSY = frozenset(
+BUSY = frozenset(
     {Status.BUILDING, Status.BUILT, Status.VERIFYING, Status.VERIFIED, Status.PUBLISHING}
 )
 
@@ -32,6 +32,8 @@ class Tally:
         self.slots = max(slots, 1)
         self.busy: dict[str, tuple[str, Status, float]] = {}
         """By owner: the cell at hand, its status, since when."""
+        self.notice = ""
+        """What the one who looks should know besides; empty: nothing."""
         self.total = sum(not is_export(cell) for cell in statuses)
         self.failed = 0
         """Cells and exports that failed."""
@@ -49,7 +51,7 @@ class Tally:
         if cell is None or status is None:
             return
         self._move(cell, status)
-        if event.owner is not None and status in _BUSY:
+        if event.owner is not None and status in BUSY:
             self.busy[event.owner] = (cell, status, event.at)
         elif event.owner in self.busy and self.busy[event.owner][0] == cell:
             del self.busy[event.owner]

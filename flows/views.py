@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, Protocol, TextIO
 
@@ -53,6 +54,7 @@ class PlainView:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._noticed = ""
 
     def event(self, event: Event, tally: Tally) -> None:
         """A line, if there is something to say."""
@@ -61,7 +63,11 @@ class PlainView:
             print(line, file=self._out, flush=True)
 
     def tick(self, tally: Tally) -> None:
-        """Nothing: lines do not move."""
+        """Nothing moves; only a new notice is said, once."""
+        if tally.notice != self._noticed:
+            self._noticed = tally.notice
+            if tally.notice:
+                print(tally.notice, file=self._out, flush=True)
 
     def close(self) -> None:
         """Nothing to tidy."""
@@ -117,14 +123,26 @@ class LiveView:
         text.append(f" {ended}/{total}{eta}")
         if tally.failed:
             text.append(f"  {tally.failed} failed", style="red")
-        for owner, (cell, status, since) in sorted(tally.busy.items()):
-            text.append(f"\n  {owner.rpartition('/')[2]}: ", style="dim")
+        busy = sorted(tally.busy.items())
+        room = max(1, self._console.height - 3)
+        for owner, (cell, status, since) in busy[:room]:
+            text.append(f"\n  {_short(owner, tally.busy)}: ", style="dim")
             text.append(f"{cell} {status} {show_duration(max(0.0, time.time() - since))}")
+        if len(busy) > room:
+            text.append(f"\n  ... and {len(busy) - room} more at work", style="dim")
+        if tally.notice:
+            text.append(f"\n  {tally.notice}", style="yellow")
         self._live.update(text, refresh=True)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
         self._live.stop()
+
+
+def _short(owner: str, all_of_them: Iterable[str]) -> str:
+    """The slot alone where everybody works in one process, else with its machine."""
+    prefixes = {name.rpartition("/")[0] for name in all_of_them}
+    return owner.rpartition("/")[2] if len(prefixes) == 1 else owner
 
 
 def choose_view(*, as_json: bool, out: TextIO | None = None) -> View:

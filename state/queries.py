@@ -95,6 +95,14 @@ class Queries(Part):
         rows = _fetch(self._db, query.order_by(event.c.id).limit(limit))
         return [_event(row) for row in rows]
 
+    def last_event(self, sweep_id: int) -> int:
+        """The id of the newest event; reading on from it, after looking at everything else,
+        misses nothing."""
+        query = select(func.max(event.c.id)).where(event.c.sweep_id == sweep_id)
+        if not self._db.sqlite:
+            query = query.where(_SETTLED)
+        return int(_fetch(self._db, query)[0][0] or 0)
+
     def stage_runs(
         self, sweep_id: int, *, model: str | None = None, cell: str | None = None
     ) -> list[StageRun]:

@@ -27,6 +27,9 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser("status", help="how every cell fares, with the next step")
     parser.add_argument("stamp", nargs="?", help="the batch; default: the one begun last")
     parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument(
+        "--watch", action="store_true", help="follow it live until it ends; Ctrl-C only looks away"
+    )
     parser.add_argument("--failed", action="store_true", help="only what failed, with its log")
     parser.add_argument("--sweeps", action="store_true", help="list all batches instead")
     add_settings(parser, ("home", "state", "only"))
@@ -40,6 +43,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         if arguments.sweeps:
             return _list(state, as_json=arguments.json)
         info = find_sweep(state, arguments.stamp)
+        if arguments.watch:
+            return _watch(state, info, as_json=arguments.json)
         outcomes = [
             one
             for one in state.outcomes(info.id)
@@ -50,6 +55,26 @@ def run(arguments: argparse.Namespace) -> Exit:
             print(json.dumps(_document(info, summary, outcomes), indent=1))
         else:
             _print(state, info, summary, outcomes, failed_only=arguments.failed)
+    return Exit.OK
+
+
+def _watch(state: State, info: SweepInfo, *, as_json: bool) -> Exit:
+    from flows.stop import Stop, stopped_by_signals
+    from flows.views import choose_view
+    from flows.watch import Watch
+
+    stop = Stop()
+    if not as_json:
+        print(f"sweep {info.stamp} -> {info.feed}", flush=True)
+    with stopped_by_signals(stop):
+        Watch(state, info, choose_view(as_json=as_json)).follow(stop)
+    info = state.find_sweep(info.stamp, info.feed) or info
+    summary = summarize(info.stamp, info.feed, state.outcomes(info.id), publish=info.publish)
+    if as_json:
+        document = {**summary.to_json(), "exit_code": info.exit_code}
+        print(json.dumps({"type": "summary", **document}), flush=True)
+    else:
+        print("\n".join(summary.lines()))
     return Exit.OK
 
 

@@ -94,7 +94,7 @@ function drawCell(place, column, slot) {
     return el("div", { ...facts, class: "gcell none", "aria-label": `${columns[column].label}: not in this sweep` }, "");
   }
   const cell = cells[index], look = looks.get(cell.status);
-  const text = cell.failure || (cell.precision || (cell.column === 0 ? "onnx" : ""));
+  const text = cell.failure || (isExport(cell) ? "onnx" : cell.precision);
   return el("div", {
     ...facts,
     "data-i": index,

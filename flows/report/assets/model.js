@@ -50,6 +50,7 @@ function moment(seconds) {
 const words = (status) => status.replaceAll("_", " ");
 const clock = (seconds) => moment(seconds).slice(11);
 const owner = (place) => (place === undefined ? "" : doc.owners[place]);
+const isExport = (cell) => columns[cell.column].label.split(":")[0] === "export";
 const toneOf = (status) => (looks.get(status) || { tone: "idle" }).tone;
 
 function pill(status) {

@@ -131,7 +131,7 @@ function stepTable(cell) {
 function commands(cell) {
   const stamp = doc.heading.stamp, lines = [];
   if (cell.failure) lines.push(`modelmill retry ${stamp} --only '${cell.id}'`);
-  if (columns[cell.column].label !== "export") lines.push(`modelmill explain '${cell.id}' --stamp ${stamp}`);
+  if (!isExport(cell)) lines.push(`modelmill explain '${cell.id}' --stamp ${stamp}`);
   if (cell.status === "published") lines.push(`modelmill feed pull ${cell.package} ${cell.version}`);
   return lines;
 }

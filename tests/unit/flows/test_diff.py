@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flows.diff.comparison import Change, Comparison, Verdict, compare, measures
+from flows.diff.text import lines
+from matrix.model import PlannedModel
+from matrix.status import Status
+from state.records import SweepInfo
+from tests.unit.flows.floor import Floor, make_plan, small_model
+
+MODEL = "tiny/model:fill-mask"
+
+
+def ran(floor: Floor, stamp: str, *models: PlannedModel) -> SweepInfo:
+    floor.sweep(make_plan(*models, stamp=stamp))
+    assert floor.begun is not None
+    return floor.begun.info
+
+
+def both(floor: Floor, before: list[PlannedModel], after: list[PlannedModel]) -> Comparison:
+    first, second = ran(floor, "20260609", *before), ran(floor, "20260610", *after)
+    return compare(floor.state, first, second)
+
+
+def one(comparison: Comparison, cell: str = f"{MODEL}@vitisai_npu") -> Change:
+    return next(change for change in comparison.changes if change.cell == cell)
+
+
+def failing(model: PlannedModel, stage: str = "quantize") -> PlannedModel:
+    config = {**model.model.source.config, "act": {stage: "fail:QUANTIZE"}}
+    entry = replace(model.model, source=replace(model.model.source, config=config))
+    return with_entry(model, entry=entry)
+
+
+def with_entry(model: PlannedModel, **changes: object) -> PlannedModel:
+    entry = changes["entry"]
+    cells = tuple(replace(cell, model=entry) for cell in model.cells)  # type: ignore[arg-type]
+    return replace(model, model=entry, cells=cells)  # type: ignore[arg-type]
+
+
+def test_the_same_content_under_another_stamp_is_unchanged(floor: Floor) -> None:
+    comparison = both(floor, [small_model()], [small_model()])
+    assert {change.verdict for change in comparison.changes} == {Verdict.UNCHANGED}
+    assert comparison.counts()["unchanged"] == 3
+    assert list(lines(comparison)) == ["20260609 -> 20260610: 3 unchanged"]
+
+
+def test_a_new_tool_is_named_once_with_the_stages_it_went_into(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ran(floor, "20260609", small_model())
+    monkeypatch.setenv("FAKE_VERSION", "2")
+    second = ran(floor, "20260610", small_model())
+    change = one(compare(floor.state, first, second))
+    assert change.verdict is Verdict.CHANGED
+    assert [str(cause) for cause in change.inputs] == ["tool fake: 1 -> 2"]
+    assert set(change.inputs[0].stages) == {"export", "inputs", "optimize", "quantize"}
+    assert change.before is not None
+    assert change.after is not None
+    assert change.before.tree != change.after.tree
+
+
+def test_another_source_is_named_and_not_what_follows_from_it(floor: Floor) -> None:
+    comparison = both(floor, [small_model()], [small_model(salt="other")])
+    change = one(comparison)
+    assert change.verdict is Verdict.CHANGED
+    assert [(cause.origin, cause.name) for cause in change.inputs] == [("source", "content")]
+
+
+def test_another_revision_is_shown_as_it_was_asked_for(floor: Floor) -> None:
+    model = small_model(salt="a")
+
+    def at(revision: str, salt: str) -> PlannedModel:
+        source = replace(model.model.source, revision=revision, config={"salt": salt})
+        return with_entry(model, entry=replace(model.model, source=source))
+
+    change = one(both(floor, [at("aaa", "a")], [at("bbb", "b")]))
+    assert [str(cause) for cause in change.inputs][1] == "source revision: aaa -> bbb"
+
+
+def test_a_changed_policy_is_named(floor: Floor) -> None:
+    model = small_model()
+    opset = tuple(replace(cell, policy=replace(cell.policy, opset=19)) for cell in model.cells)
+    change = one(both(floor, [model], [replace(model, cells=opset)]))
+    told = [str(cause) for cause in change.inputs]
+    assert "policy opset: 17 -> 19" in told
+    assert "parameter opset: 17 -> 19" in told
+
+
+def test_what_fails_now_comes_first_and_says_why(floor: Floor) -> None:
+    comparison = both(floor, [small_model()], [failing(small_model(salt="other"))])
+    change = comparison.changes[0]
+    assert (change.cell, change.verdict) == (f"{MODEL}@vitisai_npu", Verdict.NOW_FAILS)
+    text = "\n".join(lines(comparison))
+    assert text.startswith("now fails (1)\n")
+    assert "QUANTIZE: told to fail" in text
+    assert comparison.counts()["changed"] == 2
+
+
+def test_what_works_now_and_what_still_fails(floor: Floor) -> None:
+    comparison = both(
+        floor,
+        [failing(small_model("a/one")), failing(small_model("b/two"))],
+        [small_model("a/one"), failing(small_model("b/two"))],
+    )
+    assert one(comparison, "a/one:fill-mask@vitisai_npu").verdict is Verdict.NOW_WORKS
+    assert one(comparison, "b/two:fill-mask@vitisai_npu").verdict is Verdict.STILL_FAILS
+
+
+def test_new_removed_and_skipped_cells(floor: Floor) -> None:
+    model = small_model("b/two")
+    left_out = replace(
+        model, cells=(replace(model.cells[0], skip="does not fit"), *model.cells[1:])
+    )
+    comparison = both(
+        floor,
+        [small_model("a/one"), left_out],
+        [small_model("c/three"), model],
+    )
+    assert one(comparison, "a/one:fill-mask@mlas_cpu").verdict is Verdict.REMOVED
+    assert one(comparison, "c/three:fill-mask@mlas_cpu").verdict is Verdict.NEW
+    assert one(comparison, model.cells[0].id).verdict is Verdict.NEW
+
+
+def test_what_is_skipped_in_both_is_not_there(floor: Floor) -> None:
+    model = small_model()
+    left_out = replace(model, cells=(replace(model.cells[0], skip="no"), *model.cells[1:]))
+    comparison = both(floor, [left_out], [left_out])
+    assert len(comparison.changes) == 2
+
+
+def test_an_unfinished_cell_is_no_failure_and_no_success(floor: Floor) -> None:
+    first = ran(floor, "20260609", small_model())
+    floor.stop.ask()
+    second = ran(floor, "20260610", small_model())
+    comparison = compare(floor.state, first, second)
+    assert {change.verdict for change in comparison.changes} == {Verdict.UNFINISHED}
+
+
+def test_exports_count_only_where_they_fail(floor: Floor) -> None:
+    good = both(floor, [small_model()], [small_model(salt="other")])
+    assert not any("@export" in change.cell for change in good.changes)
+    bad = ran(floor, "20260611", failing(small_model(salt="third"), "export"))
+    first = floor.state.find_sweep("20260609")
+    assert first is not None
+    failures = compare(floor.state, first, bad).of(Verdict.NOW_FAILS)
+    assert f"{MODEL}@export" in {change.cell for change in failures}
+
+
+def test_equal_inputs_with_different_bytes_are_called_what_they_are(floor: Floor) -> None:
+    first, second = ran(floor, "20260609", small_model()), ran(floor, "20260610", small_model())
+    with floor.state._db.write() as connection:
+        connection.exec_driver_sql(
+            "UPDATE outcome SET tree = ? WHERE sweep_id = ? AND cell = ?",
+            ("f" * 64, second.id, f"{MODEL}@vitisai_npu"),
+        )
+    change = one(compare(floor.state, first, second))
+    assert change.verdict is Verdict.CHANGED
+    assert not change.inputs
+    assert "do not give the same bytes" in change.note
+
+
+def test_what_was_built_elsewhere_says_so(
+    floor: Floor, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = Floor(tmp_path_factory.mktemp("elsewhere"), feed=floor.feed)
+    try:
+        elsewhere.sweep(make_plan(small_model(salt="other")))
+    finally:
+        elsewhere.close()
+    seeded = ran(floor, "20260609", small_model(salt="other"))
+    assert floor.ran == []
+    second = ran(floor, "20260610", small_model())
+    change = one(compare(floor.state, seeded, second))
+    assert change.verdict is Verdict.CHANGED
+    assert "first sweep" in change.note
+
+
+def test_reuse_does_not_look_like_a_gain_of_time(floor: Floor) -> None:
+    first, second = ran(floor, "20260609", small_model()), ran(floor, "20260610", small_model())
+    change = one(compare(floor.state, first, second))
+    assert change.before is not None
+    assert change.after is not None
+    assert change.before.seconds == change.after.seconds
+
+
+def test_an_unchanged_cell_is_named_by_the_version_that_holds_it(floor: Floor) -> None:
+    first = ran(floor, "20260609", small_model())
+    floor.sweep(make_plan(small_model(), stamp="20260610"), if_changed=True)
+    assert floor.begun is not None
+    assert floor.statuses()[f"{MODEL}@mlas_cpu"] is Status.UNCHANGED
+    change = one(compare(floor.state, first, floor.begun.info))
+    assert change.verdict is Verdict.UNCHANGED
+    assert change.after is not None
+    assert "20260609" in change.after.version
+
+
+def test_measures_are_the_numbers_of_the_evidence() -> None:
+    rungs = [
+        {"name": "parity", "evidence": {"model.onnx": {"cosine": 0.5, "ran": True, "top": 3}}},
+        {"name": "loads", "evidence": {"model.onnx": {"ir": 8, "outputs": {"y": [1, 4]}}}},
+        "rubbish",
+        {"name": "empty"},
+    ]
+    assert measures({"rungs": rungs}) == {
+        "parity model.onnx cosine": 0.5,
+        "parity model.onnx top": 3.0,
+    }
+    assert measures(None) == {}
+
+
+def test_measured_differences_are_told() -> None:
+    from flows.diff.comparison import Side
+    from flows.diff.text import deltas
+
+    def side(size: int, seconds: float, cosine: float) -> Side:
+        return Side(
+            status="published",
+            version="v",
+            tree="t",
+            bytes=size,
+            seconds=seconds,
+            failure=None,
+            message=None,
+            measures={"parity cosine": cosine, "same": 1.0},
+        )
+
+    told = list(deltas(side(2_000_000, 10.0, 0.5), side(1_000_000, 15.0, 0.25)))
+    assert told == [
+        "size 2.0 MB -> 1.0 MB (-50.0%)",
+        "time 10s -> 15s (+50.0%)",
+        "parity cosine 0.5 -> 0.25",
+    ]
+
+
+def test_long_lists_are_cut_unless_everything_is_wanted(floor: Floor) -> None:
+    models = [small_model(f"many/m{number:02}", cells=2) for number in range(30)]
+    comparison = both(floor, [small_model()], models)
+    text = "\n".join(lines(comparison))
+    assert "new (60)" in text
+    assert "... and 10 more" in text
+    assert "more" not in "\n".join(lines(comparison, everything=True))

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flows.planned import PlannedCells, note_plan, to_record
+from matrix.model import Source, SourceKind
+from state.records import Kind
+from tests.unit.flows.floor import Floor, make_plan, small_model
+
+
+def test_what_was_planned_is_known_without_the_catalog(floor: Floor) -> None:
+    model = small_model()
+    entry = replace(
+        model.model,
+        priority="P0",
+        group="vision",
+        source=Source(SourceKind.HUB, "tiny/model", revision="abc123"),
+    )
+    plan = make_plan(replace(model, model=entry))
+    floor.sweep(plan)
+    assert floor.begun is not None
+    known = PlannedCells.of(floor.state, floor.begun.info.id)
+    told = known.model(model.name)
+    assert (told.id, told.task, told.priority, told.group) == (
+        "tiny/model",
+        "fill-mask",
+        "P0",
+        "vision",
+    )
+    assert told.source == {"kind": "hub", "ref": "tiny/model", "revision": "abc123"}
+    for cell in plan.cells():
+        assert known.policy(cell.id)["precision"] == cell.policy.precision
+        assert known.policy(cell.id)["opset"] == cell.policy.opset
+
+
+def test_equal_policies_are_kept_once() -> None:
+    plan = make_plan(small_model("a/one", cells=8), small_model("b/two", cells=8))
+    record = to_record(plan)
+    assert len(record["policies"]) == 2  # fp32 and w8a16
+    assert sum(len(model["cells"]) for model in record["models"].values()) == 16
+
+
+def test_the_last_plan_holds_and_keeps_what_it_does_not_name(floor: Floor) -> None:
+    model = small_model()
+    floor.sweep(make_plan(model))
+    assert floor.begun is not None
+    sweep_id = floor.begun.info.id
+    last = model.cells[-1]
+    changed = replace(last, policy=replace(last.policy, opset=21))
+    note_plan(floor.state, sweep_id, make_plan(replace(model, cells=(changed,))))
+    known = PlannedCells.of(floor.state, sweep_id)
+    assert known.policy(last.id)["opset"] == 21
+    assert known.policy(model.cells[0].id)["opset"] == 17
+
+
+def test_a_sweep_of_an_older_modelmill_has_no_plan_and_that_is_fine(floor: Floor) -> None:
+    floor.sweep(make_plan(small_model()))
+    assert floor.begun is not None
+    floor.state.note(floor.begun.info.id, Kind.NOTICE, {"evicted": ["x"], "freed": 1})
+    unknown = PlannedCells([])
+    assert unknown.model("a/b:task").id == "a/b"
+    assert unknown.model("a/b").task == ""
+    assert unknown.policy("a/b:task@qnn_npu") == {}

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from flows.summaries import clear_summaries, write_summaries
+from flows.summaries.junit import junit
+from flows.summaries.markdown import markdown, plain
+from flows.summaries.told import Told, tell
+from flows.textfile import Unwritable
+from matrix.errors import Exit
+from matrix.status import Status
+from tests.unit.flows.floor import Floor, make_plan, small_model
+
+HOSTILE = (
+    "broke </testcase>\x00\x1b[31m <script>alert(1)</script> | `x` ]]> https://u:p4ssw@h \ud800"
+)
+
+
+def told(floor: Floor, **flags: bool) -> Told:
+    bad = small_model("b/bad", act={"quantize": "fail:QUANTIZE"})
+    skipped = (replace(bad.cells[0], skip="does not fit"), *bad.cells[1:])
+    floor.sweep(make_plan(small_model("a/good"), replace(bad, cells=skipped)), slots=1, **flags)
+    assert floor.begun is not None
+    return tell(floor.state, floor.begun.info)
+
+
+def cases(text: str) -> dict[str, ET.Element]:
+    root = ET.fromstring(text.partition("\n")[2])
+    return {f"{one.get('classname')}@{one.get('name')}": one for one in root.iter("testcase")}
+
+
+def test_the_files_are_written_and_agree(floor: Floor, tmp_path: Path) -> None:
+    one = told(floor)
+    folder = tmp_path / "deep" / "out"
+    write_summaries(folder, floor.state, one.info)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "junit.xml",
+        "summary.json",
+        "summary.md",
+    ]
+    document = json.loads((folder / "summary.json").read_text("utf-8"))
+    assert document["exit_code"] == Exit.CELLS_FAILED
+    assert document["counts"] == {"published": 4, "build_failed": 1, "skipped": 1}
+    assert document["cells"] == 6
+    statuses = {row["id"]: row["status"] for row in document["outcomes"]}
+    assert statuses["b/bad:fill-mask@vitisai_npu"] == "build_failed"
+    assert document["failures"][0]["hint"] == "do not tell it to"
+    assert ET.parse(folder / "junit.xml").getroot().get("failures") == "1"
+    assert "b/bad:fill-mask@vitisai_npu" in (folder / "summary.md").read_text("utf-8")
+
+
+def test_every_cell_is_a_case_of_its_kind(floor: Floor) -> None:
+    found = cases(junit(told(floor)))
+    assert len(found) == 8  # with two exports
+    failure = found["b/bad:fill-mask@vitisai_npu"].find("failure")
+    assert failure is not None
+    assert failure.get("type") == "QUANTIZE"
+    assert "next: do not tell it to" in (failure.text or "")
+    skipped = found["b/bad:fill-mask@mlas_cpu"].find("skipped")
+    assert skipped is not None
+    assert skipped.get("message") == "does not fit"
+    assert len(found["a/good:fill-mask@vitisai_npu"]) == 0
+
+
+def test_an_interrupted_sweep_never_looks_green(floor: Floor) -> None:
+    floor.stop.ask()
+    one = told(floor)
+    root = ET.fromstring(junit(one).partition("\n")[2])
+    assert root.get("errors") == "7"
+    assert (root.get("tests"), root.get("skipped")) == ("8", "1")
+    assert "modelmill resume" in markdown(one)
+    assert one.to_json()["exit_code"] == Exit.INTERRUPTED
+
+
+def test_verified_is_an_end_only_where_nothing_is_published(floor: Floor) -> None:
+    one = told(floor, no_publish=True)
+    assert {row.status for row in one.outcomes} >= {Status.VERIFIED}
+    assert ET.fromstring(junit(one).partition("\n")[2]).get("errors") == "0"
+
+
+def test_foreign_text_breaks_neither_xml_nor_markdown(floor: Floor) -> None:
+    one = told(floor)
+    rows = [
+        replace(row, message=HOSTILE, log_tail=HOSTILE, hint=HOSTILE) if row.failure else row
+        for row in one.outcomes
+    ]
+    failures = tuple(
+        replace(failure, message=HOSTILE, hint=HOSTILE) for failure in one.summary.failures
+    )
+    hostile = replace(one, outcomes=rows, summary=replace(one.summary, failures=failures))
+    text = junit(hostile)
+    assert "p4ssw" not in text
+    failure = cases(text)["b/bad:fill-mask@vitisai_npu"].find("failure")
+    assert failure is not None
+    assert "</testcase>" in (failure.text or "")
+    table = [line for line in markdown(hostile).splitlines() if "vitisai" in line]
+    assert len(table) == 1
+    assert "<script>" not in table[0].replace("\\<", "")
+    assert table[0].replace("\\|", "").count("|") == 5
+
+
+def test_markdown_of_many_failures_is_cut(floor: Floor) -> None:
+    one = told(floor)
+    many = replace(one.summary, failures=one.summary.failures * 150)
+    text = markdown(replace(one, summary=many))
+    assert "... and 50 more." in text
+    assert text.count("QUANTIZE") == 100
+
+
+def test_plain_text_stays_plain() -> None:
+    assert plain("a*b\n|c|") == "a\\*b \\|c\\|"
+
+
+def test_what_an_earlier_run_left_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    for name in ("summary.json", "summary.md", "junit.xml", "other.txt"):
+        (tmp_path / name).write_text("old")
+    clear_summaries(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["other.txt"]
+
+
+def test_a_folder_that_cannot_be_is_found_early(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(Unwritable, match="--summary"):
+        clear_summaries(tmp_path / "file")
