@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,25 @@ from feed.interface import Feed, Progress, Published
 from feed.listing import list_packages, list_versions, show
 from feed.reader import Pulled, pull
 from feed.selection import pull_selection
+from feed.verify import CheckSignature, Verdict, verify_folder, verify_published
 from flows.arguments import Parser, add_settings, settings_of
 from flows.quantity import show_size
 from flows.settings import Settings
 from flows.table import render
 from flows.transfer import meter
 from flows.workspace import Workspace
-from matrix.errors import Exit, UsageError
+from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.naming import index_name
 
 
 def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command and its four verbs."""
+    """Register the command and its verbs."""
     parser = commands.add_parser("feed", help="look into a feed, pull packages, promote versions")
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     _add_ls(_verb(verbs, "ls", "packages, or the versions of a package", _ls))
     _add_version(_verb(verbs, "show", "one version with its files", _show))
     _add_pull(_verb(verbs, "pull", "download versions, every file checked", _pull))
+    _add_verify(_verb(verbs, "verify", "check files, provenance, SBOM and signature", _verify))
     promote = _verb(verbs, "promote", "make a version part of a view; cannot be undone", _promote)
     _add_version(promote)
     promote.add_argument("--view", required=True, help="for example release")
@@ -70,6 +73,13 @@ def _add_pull(parser: Parser) -> None:
     parser.add_argument("--dest", type=Path, default=Path(), help="folder; default: here")
     parser.add_argument("--files", action="append", metavar="GLOB", help="only matching files")
     parser.add_argument("--force", action="store_true", help="replace files of the same name")
+
+
+def _add_verify(parser: Parser) -> None:
+    parser.add_argument("name", nargs="?", help="a package, globs allowed; or --folder")
+    parser.add_argument("version", nargs="?", default="*", help="a glob; default: all versions")
+    parser.add_argument("--folder", type=Path, help="a package that was pulled")
+    parser.add_argument("--key", type=Path, help="every package must be signed by it (PEM)")
 
 
 def _open(arguments: argparse.Namespace) -> tuple[Settings, Feed]:
@@ -170,6 +180,49 @@ def _tell(pulled: list[Pulled], *, as_json: bool) -> None:
         size = show_size(sum(file.size for file in one.files))
         what = "is there already" if one.unchanged else f"{len(one.files)} files, {size}"
         print(f"{one.package} {one.version} -> {one.dest}: {what}")
+
+
+def _verify(arguments: argparse.Namespace) -> Exit:
+    if (arguments.name is None) == (arguments.folder is None):
+        raise UsageError("verify wants a package, or --folder with one that was pulled")
+    signature = None
+    if arguments.key:
+        from flows.signing import check_signature, public_key
+
+        key = public_key(arguments.key)
+        signature = partial(check_signature, key=key)
+    good = True
+    for verdict in _verdicts(arguments, signature):
+        good = good and verdict.ok
+        if arguments.json:
+            print(json.dumps({**asdict(verdict), "ok": verdict.ok}), flush=True)
+        else:
+            print("\n".join(_verdict_lines(verdict)), flush=True)
+    return Exit.OK if good else Exit.CELLS_FAILED
+
+
+def _verdicts(arguments: argparse.Namespace, signature: CheckSignature | None) -> Iterator[Verdict]:
+    if arguments.folder:
+        yield verify_folder(arguments.folder, signature=signature)
+        return
+    settings, feed = _open(arguments)
+    versions = list(list_versions(feed, arguments.name, arguments.version))
+    if not versions:
+        raise NothingSelected(f"no version of {arguments.name} matches {arguments.version}")
+    work = settings.home if settings.home.is_dir() else None
+    for one in versions:
+        with meter(f"{one.package} {one.version}") as progress:
+            verdict = verify_published(
+                feed, one.package, one.version, work=work, signature=signature, progress=progress
+            )
+        yield verdict
+
+
+def _verdict_lines(verdict: Verdict) -> list[str]:
+    if not verdict.ok:
+        return [f"FAILED  {verdict.title}", *(f"  {text}" for text in verdict.problems)]
+    notes = "; ".join(f"{one.name}: {one.note}" for one in verdict.checks if one.note)
+    return [f"ok      {verdict.title}: {verdict.files} files" + (f" ({notes})" if notes else "")]
 
 
 def _promote(arguments: argparse.Namespace) -> Exit:

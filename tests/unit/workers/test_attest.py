@@ -14,38 +14,24 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from matrix.attestation import PREDICATE_TYPE, STATEMENT_TYPE
 from matrix.digest import PROVENANCE, SBOM, SIGNATURE, tree_digest
-from matrix.model import Cell, Source, SourceKind
+from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
+from tests.fakes.attested import Works
 from tests.fakes.cells import make_cell, plan_model
-from tests.fakes.in_process import InProcessHost
 from workers.attest import Attester
-from workers.builder import Builder, BuildOptions, Built
+from workers.builder import Built
 from workers.errors import BuildFailed
 from workers.recipe import cell_of, recipe_of
 from workers.sbom import environment_of
-from workers.store import Store
 
 ALLOW = {"remote_code": False, "pickle": False}
-
-
-class Works:
-    """A builder with its attester."""
-
-    def __init__(self, root: Path) -> None:
-        self.store = Store(root / "store")
-        self.host = InProcessHost(root / "logs")
-        self.builder = Builder(self.store, self.host, root / "work", BuildOptions(stamp="20260609"))
-
-    def attested(self, cell: Cell, **how: Any) -> Built:
-        return Attester(self.host, **how).attest(self.builder.build(cell), cell)
 
 
 @pytest.fixture
 def works(tmp_path: Path) -> Iterator[Works]:
     made = Works(tmp_path / "works")
     yield made
-    made.builder.close()
-    made.store.close()
+    made.close()
 
 
 def read(built: Built, name: str) -> Any:

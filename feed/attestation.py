@@ -1,0 +1,185 @@
+"""Whether what is stated of a package is true of it: provenance and SBOM against files. Pure.
+
+Everything read here was written by whoever published the package. Names in it are compared and
+never used as paths, and whatever does not have the expected form is a problem, not a crash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from matrix.attestation import (
+    BOM_FORMAT,
+    BUILD_TYPE,
+    PREDICATE_TYPE,
+    STATEMENT_TYPE,
+    TREE_DIGEST,
+)
+from matrix.digest import MANIFEST, PROVENANCE, RUN_RECORDS, SIGNATURE, FileEntry
+
+Json = Mapping[str, Any]
+
+_AFTER_SBOM = frozenset({PROVENANCE, SIGNATURE})
+"""Written after everything that the statement names."""
+
+
+def parse(data: bytes) -> Json:
+    """A JSON object. Raises `ValueError` in plain words."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if isinstance(value, dict):
+        return value
+    raise ValueError("not a JSON object")
+
+
+def manifest_problems(manifest: Json, files: Iterable[FileEntry]) -> list[str]:
+    """The manifest's own list against the files."""
+
+    def listed() -> dict[str, str]:
+        return {str(one["path"]): str(one["sha256"]) for one in manifest["files"]}
+
+    held = _held(files, without={MANIFEST, *RUN_RECORDS})
+    return _guarded("file list", lambda: _differences(listed(), held))
+
+
+def provenance_problems(
+    stated: Json, manifest: Json, files: Iterable[FileEntry], version: str | None
+) -> list[str]:
+    """The statement against the files, the manifest and the version it is published under."""
+    entries = tuple(files)
+    return [
+        *_guarded("types", lambda: _types(stated)),
+        *_guarded("subject", lambda: _named(stated, entries)),
+        *_guarded("build definition", lambda: _definition(stated, manifest, version)),
+    ]
+
+
+def sbom_problems(document: Json, manifest: Json, files: Iterable[FileEntry]) -> list[str]:
+    """The SBOM against the files and the source of the manifest."""
+
+    def listed() -> dict[str, str]:
+        return {
+            str(one["name"]): _sha256(one)
+            for one in document["components"]
+            if one["type"] == "file"
+        }
+
+    def source() -> list[str]:
+        told = [one for one in document["components"] if one.get("bom-ref") == "source"]
+        if [_sha256(one) for one in told] == [manifest["source"]["digest"]]:
+            return []
+        return ["it names another source than the manifest"]
+
+    if document.get("bomFormat") != BOM_FORMAT:
+        return [f"it is not a {BOM_FORMAT} document"]
+    held = _held(files, without=RUN_RECORDS)
+    return [
+        *_guarded("components", lambda: _differences(listed(), held)),
+        *_guarded("source", source),
+    ]
+
+
+def recipe_in(stated: Json) -> Json:
+    """What a package was built from, as its provenance has it. Raises `ValueError`."""
+    try:
+        definition = stated["predicate"]["buildDefinition"]
+        if definition["buildType"] != BUILD_TYPE:
+            raise ValueError(f"its build type is {definition['buildType']!r}")
+        recipe = definition["externalParameters"]
+        if not isinstance(recipe, dict):
+            raise TypeError("externalParameters")
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no build definition in {PROVENANCE}: {error}") from None
+    return recipe
+
+
+def _types(stated: Json) -> Iterator[str]:
+    definition = stated["predicate"]["buildDefinition"]
+    for name, wanted, found in (
+        ("_type", STATEMENT_TYPE, stated["_type"]),
+        ("predicateType", PREDICATE_TYPE, stated["predicateType"]),
+        ("buildType", BUILD_TYPE, definition["buildType"]),
+    ):
+        if found != wanted:
+            yield f"its {name} is {found!r}, not {wanted}"
+
+
+def _named(stated: Json, files: tuple[FileEntry, ...]) -> list[str]:
+    """Every file that the statement can know, as subject or byproduct, and nothing else."""
+    subject = {str(one["name"]): str(one["digest"]["sha256"]) for one in stated["subject"]}
+    beside = {
+        str(one["name"]): str(one["digest"]["sha256"])
+        for one in stated["predicate"]["runDetails"]["byproducts"]
+    }
+    if not subject:
+        return ["it has no subject"]
+    return [
+        *_differences(subject, _held(files, without=RUN_RECORDS)),
+        *_differences(beside, _held(files, only=RUN_RECORDS - _AFTER_SBOM)),
+    ]
+
+
+def _definition(stated: Json, manifest: Json, version: str | None) -> Iterator[str]:
+    definition = stated["predicate"]["buildDefinition"]
+    external, internal = definition["externalParameters"], definition["internalParameters"]
+    inputs = {one["name"]: one.get("digest", {}) for one in definition["resolvedDependencies"]}
+    export = manifest.get("export", {}).get("tree")
+    stages = [(one["stage"], one["component"], one["key"]) for one in internal["stages"]]
+    built = [(one["stage"], one["component"], one["key"]) for one in manifest["stages"]]
+    pairs = {
+        "kind of package": (external["kind"], manifest["kind"]),
+        "engine": (external["engine"], manifest["engine"]["name"]),
+        "source": (inputs["source"]["sha256"], manifest["source"]["digest"]),
+        "export": (inputs.get("export", {}).get(TREE_DIGEST), export),
+        "stages": (stages, built),
+        "model": (external["model"]["id"], manifest["model"]["id"]),
+        "version": (internal["version"], version or internal["version"]),
+    }
+    if "cell" in manifest:
+        pairs["cell"] = (external["cell"], manifest["cell"])
+        pairs["precision"] = (external["policy"]["precision"], manifest["policy"]["precision"])
+    for name, (told, true) in pairs.items():
+        if told != true:
+            yield f"it names another {name} than the package has"
+
+
+def _guarded(part: str, check: Callable[[], Iterable[str]]) -> list[str]:
+    try:
+        return list(check())
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        return [f"its {part} cannot be read: {type(error).__name__}: {error}"]
+
+
+def _sha256(component: Json) -> str:
+    hashes = {one["alg"]: str(one["content"]) for one in component["hashes"]}
+    return hashes["SHA-256"]
+
+
+def _held(
+    files: Iterable[FileEntry],
+    *,
+    without: Iterable[str] = (),
+    only: frozenset[str] | None = None,
+) -> dict[str, str]:
+    left_out = frozenset(without)
+    return {
+        file.path: file.sha256
+        for file in files
+        if file.path not in left_out and (only is None or file.path in only)
+    }
+
+
+def _differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:
+    return [
+        *(f"{path} is named and not there" for path in sorted(told.keys() - held.keys())),
+        *(f"{path} is there and not named" for path in sorted(held.keys() - told.keys())),
+        *(
+            f"{path} has other bytes than are named"
+            for path in sorted(told.keys() & held.keys())
+            if told[path] != held[path]
+        ),
+    ]

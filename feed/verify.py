@@ -1,0 +1,156 @@
+"""Verify a package: its bytes against its manifest, its provenance and its SBOM.
+
+A feed can only show that what it hands out is what it was given. This goes further: that every
+file is the one which the build has stated, and (with a key) that the statement is the builder's.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from feed.attestation import manifest_problems, parse, provenance_problems, sbom_problems
+from feed.disk import hash_file, long_path
+from feed.errors import Corrupt, NotFound, UnsafePath
+from feed.index import INDEX_FILE
+from feed.interface import Feed, Progress
+from feed.oserrors import local_errors
+from feed.reader import pull
+from matrix.digest import (
+    MANIFEST,
+    PROVENANCE,
+    SBOM,
+    SIGNATURE,
+    FileEntry,
+    tree_digest,
+)
+from matrix.errors import MillError
+
+CheckSignature = Callable[[bytes, bytes], None]
+"""(envelope, statement); raises a `MillError` that says what is wrong with the signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    problems: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All that was looked at of one package."""
+
+    title: str
+    tree: str
+    files: int
+    checks: tuple[Check, ...] = field(default_factory=tuple)
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that is wrong."""
+        return [f"{check.name}: {text}" for check in self.checks for text in check.problems]
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is."""
+        return not self.problems
+
+
+def verify_published(
+    feed: Feed,
+    package: str,
+    version: str,
+    *,
+    work: Path | None = None,
+    signature: CheckSignature | None = None,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Download a version into a folder below `work` that goes again, and verify it."""
+    with tempfile.TemporaryDirectory(prefix="modelmill-verify-", dir=work) as folder:
+        dest = Path(folder) / "package"
+        try:
+            pulled = pull(feed, package, version, dest, progress=progress)
+        except (Corrupt, UnsafePath) as error:
+            checks = (Check("content", (error.message,)),)
+            return Verdict(f"{package} {version}", "", 0, checks)
+        return _verdict(f"{package} {version}", dest, pulled.files, version, signature)
+
+
+def verify_folder(folder: Path, *, signature: CheckSignature | None = None) -> Verdict:
+    """Verify a package that was pulled; every file there must belong to it."""
+    folder = long_path(folder)
+    if not folder.is_dir():
+        raise NotFound(f"there is no folder {folder}")
+    with local_errors(folder):
+        files = tuple(_entries(folder))
+        return _verdict(str(folder), folder, files, None, signature)
+
+
+def _entries(folder: Path) -> Iterator[FileEntry]:
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            raise UnsafePath(f"{path} is a link: a package has none")
+        if not path.is_dir():
+            yield hash_file(path, name)
+
+
+def _verdict(
+    title: str,
+    folder: Path,
+    files: Iterable[FileEntry],
+    version: str | None,
+    signature: CheckSignature | None,
+) -> Verdict:
+    entries = tuple(files)
+    held = {entry.path for entry in entries}
+    tree = tree_digest(entries)
+    if MANIFEST not in held and INDEX_FILE in held:
+        note = "a sweep index: it lists packages and has no provenance of its own"
+        return Verdict(title, tree, len(entries), (Check("content", note=note),))
+    try:
+        manifest = parse((folder / MANIFEST).read_bytes()) if MANIFEST in held else None
+    except ValueError as error:
+        return Verdict(title, tree, len(entries), (Check(MANIFEST, (str(error),)),))
+    if manifest is None:
+        missing = Check("content", (f"there is no {MANIFEST}: not a package of ours",))
+        return Verdict(title, tree, len(entries), (missing,))
+    checks = [
+        Check("content", tuple(manifest_problems(manifest, entries))),
+        _document(
+            folder,
+            held,
+            PROVENANCE,
+            lambda value: provenance_problems(value, manifest, entries, version),
+        ),
+        _document(folder, held, SBOM, lambda value: sbom_problems(value, manifest, entries)),
+        _signature(folder, held, signature),
+    ]
+    return Verdict(title, tree, len(entries), tuple(checks))
+
+
+def _document(folder: Path, held: set[str], name: str, check: Callable[..., list[str]]) -> Check:
+    if name not in held:
+        return Check(name, ("there is none: nobody states how this package was made",))
+    try:
+        return Check(name, tuple(check(parse((folder / name).read_bytes()))))
+    except ValueError as error:
+        return Check(name, (str(error),))
+
+
+def _signature(folder: Path, held: set[str], signature: CheckSignature | None) -> Check:
+    if signature is None:
+        note = "signed, not checked: no key was given" if SIGNATURE in held else "not signed"
+        return Check("signature", note=note)
+    if not {SIGNATURE, PROVENANCE} <= held:
+        return Check("signature", ("the package is not signed",))
+    try:
+        signature((folder / SIGNATURE).read_bytes(), (folder / PROVENANCE).read_bytes())
+    except MillError as error:
+        return Check("signature", (error.message,))
+    return Check("signature", note="by the given key")

@@ -1,0 +1,41 @@
+"""Attested packages from the real builder on the fake engine, without a child process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from feed.interface import Feed, LocalFile
+from feed.publisher import Publisher
+from matrix.model import Cell
+from tests.fakes.in_process import InProcessHost
+from workers.attest import Attester
+from workers.builder import Builder, BuildOptions, Built
+from workers.store import Store
+
+
+class Works:
+    """A builder on a store of its own, with its attester."""
+
+    def __init__(self, root: Path) -> None:
+        self.store = Store(root / "store")
+        self.host = InProcessHost(root / "logs")
+        self.builder = Builder(self.store, self.host, root / "work", BuildOptions(stamp="20260609"))
+
+    def attested(self, cell: Cell, **how: Any) -> Built:
+        return Attester(self.host, **how).attest(self.builder.build(cell), cell)
+
+    def publish(self, feed: Feed, cell: Cell, **how: Any) -> Built:
+        """Build, attest, publish under the cell's name."""
+        built = self.attested(cell, **how)
+        publish(feed, built, cell.package, cell.version)
+        return built
+
+    def close(self) -> None:
+        self.builder.close()
+        self.store.close()
+
+
+def publish(feed: Feed, built: Built, package: str, version: str) -> None:
+    files = [LocalFile(file.entry, file.source) for file in built.files]
+    Publisher(feed, tries=1).publish(package, version, files, tree=built.tree)

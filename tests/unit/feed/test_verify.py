@@ -1,0 +1,209 @@
+"""Verification must find every byte and every statement that was changed after the build."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feed.errors import NotFound, UnsafePath
+from feed.verify import Verdict, verify_folder, verify_published
+from matrix.digest import PROVENANCE, SBOM, SIGNATURE
+from matrix.errors import UsageError
+from tests.fakes.attested import Works, publish
+from tests.fakes.cells import make_cell
+from tests.fakes.feed import MemoryFeed
+from workers.attest import Attester
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def works(tmp_path: Path) -> Iterator[Works]:
+    made = Works(tmp_path / "works")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def package(works: Works, tmp_path: Path) -> Path:
+    """A pulled package, its files its own."""
+    built = works.attested(make_cell(label="qnn_npu", precision="w8a16"))
+    return Path(shutil.copytree(built.folder, tmp_path / "package"))
+
+
+def change(folder: Path, name: str, how: Change) -> None:
+    value = json.loads((folder / name).read_bytes())
+    how(value)
+    (folder / name).write_text(json.dumps(value))
+
+
+def problems(verdict: Verdict) -> str:
+    assert verdict.ok == (not verdict.problems)
+    return "\n".join(verdict.problems)
+
+
+def test_a_package_as_it_was_built_is_fine(package: Path) -> None:
+    verdict = verify_folder(package)
+    assert verdict.ok
+    assert [check.name for check in verdict.checks] == ["content", PROVENANCE, SBOM, "signature"]
+    assert verdict.checks[-1].note == "not signed"
+
+
+def test_a_changed_file_is_found_by_all_three(package: Path) -> None:
+    (package / "model.onnx").write_bytes(b"another")
+    found = problems(verify_folder(package))
+    for name in ("content", PROVENANCE, SBOM):
+        assert f"{name}: model.onnx has other bytes than are named" in found
+
+
+def test_a_file_that_was_added_or_taken_away_is_found(package: Path) -> None:
+    (package / "extra.bin").write_bytes(b"x")
+    assert "extra.bin is there and not named" in problems(verify_folder(package))
+    (package / "extra.bin").unlink()
+    (package / "model.onnx").unlink()
+    assert "model.onnx is named and not there" in problems(verify_folder(package))
+
+
+def test_the_build_record_and_the_sbom_are_covered_too(package: Path) -> None:
+    change(package, "build.json", lambda record: record.update(stamp="forged"))
+    change(package, SBOM, lambda document: document.update(version=2))
+    found = problems(verify_folder(package))
+    assert f"{PROVENANCE}: build.json has other bytes" in found
+    assert f"{PROVENANCE}: {SBOM} has other bytes" in found
+
+
+def test_a_manifest_that_was_changed_with_its_list_is_found(package: Path) -> None:
+    change(package, "modelmill.json", lambda manifest: manifest["model"].update(id="other/model"))
+    found = problems(verify_folder(package))
+    assert f"{PROVENANCE}: modelmill.json has other bytes" in found
+    assert "names another model" in found
+
+
+def _definition(stated: dict[str, Any]) -> dict[str, Any]:
+    definition: dict[str, Any] = stated["predicate"]["buildDefinition"]
+    return definition
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        (lambda s: s.update(_type="x"), "its _type is 'x'"),
+        (lambda s: s.update(predicateType="y"), "its predicateType is 'y'"),
+        (lambda s: _definition(s).update(buildType="z"), "its buildType is 'z'"),
+        (lambda s: s.update(subject=[]), "no subject"),
+        (lambda s: s["subject"].pop(), "is there and not named"),
+        (lambda s: s["subject"][0].update(name="../../etc/passwd"), "named and not there"),
+        (lambda s: s.pop("subject"), "its subject cannot be read"),
+        (lambda s: s.update(predicate=[]), "cannot be read"),
+        (lambda s: s.update(subject=3), "cannot be read"),
+        (
+            lambda s: _definition(s)["resolvedDependencies"][0]["digest"].update(sha256="0" * 64),
+            "another source",
+        ),
+        (lambda s: _definition(s)["resolvedDependencies"].pop(1), "another export"),
+        (lambda s: _definition(s)["internalParameters"]["stages"].pop(), "another stages"),
+        (lambda s: _definition(s)["externalParameters"].update(engine="evil"), "another engine"),
+        (lambda s: _definition(s)["externalParameters"].update(cell="x"), "another cell"),
+        (lambda s: _definition(s).update(externalParameters=None), "cannot be read"),
+    ],
+)
+def test_a_statement_that_is_not_true_is_found(package: Path, how: Change, says: str) -> None:
+    change(package, PROVENANCE, how)
+    assert says in problems(verify_folder(package))
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        (lambda d: d.update(bomFormat="SPDX"), "not a CycloneDX document"),
+        (lambda d: d["components"].pop(0), "another source"),
+        (lambda d: d["components"][0]["hashes"][0].update(content="0" * 64), "another source"),
+        (lambda d: d["components"].pop(1), "is there and not named"),
+        (lambda d: d.update(components=[{"type": "file"}]), "cannot be read"),
+        (lambda d: d["components"][1].update(hashes=[]), "cannot be read"),
+    ],
+)
+def test_a_bill_of_materials_that_is_not_true_is_found(
+    package: Path, how: Change, says: str
+) -> None:
+    change(package, SBOM, how)
+    assert says in problems(verify_folder(package))
+
+
+@pytest.mark.parametrize("name", ["modelmill.json", PROVENANCE, SBOM])
+@pytest.mark.parametrize("rubbish", [b"", b"[]", b"\xff", b"[" * 100_000])
+def test_rubbish_is_a_problem_and_no_crash(package: Path, name: str, rubbish: bytes) -> None:
+    (package / name).write_bytes(rubbish)
+    assert f"{name}: not" in problems(verify_folder(package))
+
+
+def test_an_older_package_without_attestations_is_told(package: Path) -> None:
+    (package / PROVENANCE).unlink()
+    (package / SBOM).unlink()
+    verdict = verify_folder(package)
+    assert [check.name for check in verdict.checks if check.problems] == [PROVENANCE, SBOM]
+
+
+def test_a_folder_that_is_no_package_or_holds_links(package: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        verify_folder(tmp_path / "absent")
+    (package / "link").symlink_to(package / "model.onnx")
+    with pytest.raises(UnsafePath):
+        verify_folder(package)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "not a package of ours" in problems(verify_folder(empty))
+
+
+# -- signatures: what they are is told by the caller
+
+
+def test_a_signature_is_checked_over_the_very_bytes_of_the_statement(
+    works: Works, tmp_path: Path
+) -> None:
+    built = works.attested(make_cell(), sign=lambda statement: b"seal:" + statement)
+
+    def check(envelope: bytes, statement: bytes) -> None:
+        if envelope != b"seal:" + statement:
+            raise UsageError("broken seal")
+
+    assert verify_folder(built.folder, signature=check).ok
+    assert "not checked" in verify_folder(built.folder).checks[-1].note
+    folder = Path(shutil.copytree(built.folder, tmp_path / "copy"))
+    (folder / PROVENANCE).write_bytes((folder / PROVENANCE).read_bytes() + b" ")
+    assert problems(verify_folder(folder, signature=check)) == "signature: broken seal"
+    (folder / SIGNATURE).unlink()
+    assert "signature: the package is not signed" in problems(
+        verify_folder(folder, signature=check)
+    )
+
+
+# -- out of a feed
+
+
+def test_a_published_package_is_fetched_and_verified(works: Works, tmp_path: Path) -> None:
+    feed, cell = MemoryFeed(), make_cell()
+    built = works.publish(feed, cell)
+    verdict = verify_published(feed, cell.package, cell.version, work=tmp_path)
+    assert (verdict.ok, verdict.tree, verdict.files) == (True, built.tree, len(built.files))
+    assert not list(tmp_path.glob("modelmill-verify-*"))
+
+
+def test_a_package_under_another_version_is_found(works: Works) -> None:
+    feed, cell = MemoryFeed(), make_cell()
+    publish(feed, works.attested(cell), cell.package, "0.0.0-other")
+    found = problems(verify_published(feed, cell.package, "0.0.0-other"))
+    assert found == f"{PROVENANCE}: it names another version than the package has"
+
+
+def test_an_export_verifies_like_a_cell(works: Works) -> None:
+    cell = make_cell(components=["enc"])
+    exported = works.builder.export_package(cell.model, cell, "0.0.0-export")
+    named = replace(cell, version="0.0.0-export")
+    assert verify_folder(Attester(works.host).attest(exported, named).folder).ok
