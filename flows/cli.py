@@ -24,6 +24,9 @@ COMMANDS = (
     "store",
     "engine",
     "doctor",
+    "worker",
+    "deploy",
+    "cancel",
 )
 
 

@@ -18,6 +18,8 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be built, and touch nothing"
     )
+    parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
+    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
     add_settings(parser, (*SELECTION, *SWEEP, *PLACES))
     parser.set_defaults(run=run)
@@ -32,6 +34,12 @@ def run(arguments: argparse.Namespace) -> Exit:
         from flows.rehearsal import rehearse
 
         return rehearse(plan, settings, as_json=arguments.json)
+    if arguments.fleet:
+        from flows.fleet.launch import Launch
+        from flows.fleet.ticket import values_of
+
+        values = values_of(settings, catalog_reference(settings, arguments.catalog))
+        return Launch(plan, settings, values, arguments.pool, arguments.json).go()
     from flows.memory import remember
     from flows.run import Run
 
