@@ -59,12 +59,15 @@ class DiskBudget:
         with self._changed:
             while (reason := self._lacks(size)) is not None:
                 if not self._reserved:
-                    raise BuildFailed(
+                    failure = BuildFailed(
                         FailureClass.DISK,
                         "reserve",
                         reason,
                         hint="raise --disk-budget, free some space, or use fewer --jobs",
                     )
+                    if 0 < self.limit < size:
+                        failure.retryable = False  # it will never fit, however long one waits
+                    raise failure
                 if cancel is not None and cancel.is_set():
                     raise Cancelled("cancelled while waiting for disk space")
                 self._changed.wait(POLL)

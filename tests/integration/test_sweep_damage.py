@@ -1,0 +1,224 @@
+"""Damaged stores and states, full and read-only disks, a clock that was set back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from matrix.status import FailureClass, Status
+from tests.integration.sweeping import Mill, Ran, model
+
+ONE_CELL = ("--target", "mlas_cpu")
+BIG = 3_000_000
+
+can_mount = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or shutil.which("mount") is None,
+    reason="mounts a small file system: needs Linux and root",
+)
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of that size."""
+    folder.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder])
+    if made.returncode:
+        pytest.skip("this system lets nobody mount a tmpfs")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def remount(folder: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
+
+
+def one_line(ran: Ran) -> str:
+    """The error: a line for a person, not a traceback."""
+    assert ran.code == 5, ran
+    assert ran.err.startswith("modelmill: ")
+    assert ran.err.count("\n") == 1
+    return ran.err
+
+
+def change(path: Path, *statements: str) -> None:
+    """Write into a database past everybody; closing it folds the write-ahead log in."""
+    with closing(sqlite3.connect(path)) as database, database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def blobs(mill: Mill) -> list[Path]:
+    return sorted(path for path in (mill.home / "store/blobs").rglob("*") if path.is_file())
+
+
+def test_bytes_that_went_bad_in_the_store_are_made_again_and_never_published(mill: Mill) -> None:
+    mill.catalog(model("tiny/a"), model("tiny/b", components=["encoder", "decoder"]))
+    mill.ok("sweep", "catalog.toml", "--stamp", "s1")
+    trees = {cell: one.tree for cell, one in mill.outcomes("s1").items()}
+    for number, blob in enumerate(blobs(mill)):
+        blob.chmod(0o644)
+        data = bytearray(blob.read_bytes())
+        if number % 3 == 0:
+            data[len(data) // 2] ^= 1  # the size stays
+        elif number % 3 == 1:
+            del data[-1:]
+        blob.write_bytes(data)
+    mill.ok("sweep", "catalog.toml", "--stamp", "s2")
+    assert {cell: one.tree for cell, one in mill.outcomes("s2").items()} == trees
+    assert mill.statuses("s2") == {"published": 16}
+    mill.ok("feed", "pull", "--stamp", "s2", "--dest", "out")  # checks every digest
+    assert mill.ran("s2"), "what was damaged had to be made again"
+
+
+@pytest.mark.parametrize("damage", ["rubbish", "cut", "newer", "foreign"])
+def test_a_state_that_cannot_be_read_is_refused_and_left_as_it_is(mill: Mill, damage: str) -> None:
+    catalog = mill.catalog(model("tiny/a"))
+    mill.ok("sweep", catalog, "--stamp", "s1", *ONE_CELL)
+    published, path = mill.published(), mill.home / "state.db"
+    if damage == "newer":
+        change(path, "UPDATE modelmill_schema SET version_num = '9999'")
+    for name in ("-wal", "-shm"):
+        assert not path.with_name(path.name + name).exists()
+    if damage == "rubbish":
+        path.write_bytes(b"this is no database\n" * 500)
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    elif damage == "foreign":
+        path.unlink()
+        change(path, "CREATE TABLE recipes (name TEXT)")
+    before = path.read_bytes()
+    for command in (["sweep", catalog, "--stamp", "s2"], ["resume"], ["status"]):
+        said = one_line(mill.run(*command))
+        assert str(path) in said
+        assert "left as it is" in said or "left as it was" in said or "restore" in said
+    if damage == "newer":
+        assert "newer modelmill" in said
+    assert path.read_bytes() == before
+    assert mill.published() == published
+
+
+def test_a_cell_that_does_not_fit_the_disk_budget_fails_and_the_others_go_on(mill: Mill) -> None:
+    mill.catalog(
+        model("tiny/a"),
+        model("tiny/huge", size=BIG, disk=4 * BIG),
+        model("tiny/z"),
+    )
+    arguments = ("--stamp", "s1", *ONE_CELL, "--disk-budget", "5MB")
+    ran = mill.run("sweep", "catalog.toml", *arguments)
+    assert (ran.code, ran.err) == (1, "")
+    failed = {cell: one for cell, one in mill.outcomes("s1").items() if one.status.failed}
+    assert set(failed) == {"tiny/huge:fill-mask@mlas_cpu", "tiny/huge:fill-mask@export"}
+    for one in failed.values():
+        assert one.failure is FailureClass.DISK
+        assert "disk budget of 5.00 MB" in (one.message or "")
+        assert "--disk-budget" in (one.hint or "")
+    assert mill.statuses("s1") == {"published": 2, "build_failed": 1}
+    mill.ok("retry", "--class", "DISK", "--disk-budget", "50MB")
+    assert mill.statuses("s1") == {"published": 3}
+
+
+def test_the_budget_holds_by_evicting_what_is_published(mill: Mill) -> None:
+    names = [f"tiny/m{number}" for number in range(8)]
+    mill.catalog(*(model(name, size=BIG // 3, disk=BIG) for name in names))
+    mill.ok("sweep", "catalog.toml", "--stamp", "s1", *ONE_CELL, "--disk-budget", "8MB")
+    assert mill.statuses("s1") == {"published": 8}
+    assert sum(path.stat().st_size for path in blobs(mill)) <= 8_000_000
+
+
+@can_mount
+def test_a_full_store_costs_the_cells_that_need_it(mill: Mill) -> None:
+    mill.catalog(model("tiny/a"), model("tiny/huge", size=2 * BIG), model("tiny/z"))
+    with small_disk(mill.folder / "disk", "10m") as disk:
+        arguments = ("--stamp", "s1", *ONE_CELL, "--store", str(disk / "store"), "--tries", "1")
+        ran = mill.run("sweep", "catalog.toml", *arguments)
+        assert (ran.code, ran.err) == (1, "")
+        outcomes = mill.outcomes("s1")
+        failed = {one.failure for one in outcomes.values() if one.status.failed}
+        assert failed == {FailureClass.DISK}
+        remount(disk, "size=600m")
+        mill.ok("retry", "--store", str(disk / "store"))
+    assert mill.statuses("s1") == {"published": 3}
+
+
+@can_mount
+def test_a_full_feed_keeps_what_is_built_until_there_is_room(mill: Mill) -> None:
+    journal = str(mill.folder / "journal")
+    mill.catalog(model("tiny/a"), model("tiny/huge", size=2 * BIG, journal=journal))
+    with small_disk(mill.folder / "disk", "5m") as disk:
+        arguments = ("--stamp", "s1", *ONE_CELL, "--feed", str(disk / "feed"), "--tries", "1")
+        ran = mill.run("sweep", "catalog.toml", *arguments)
+        assert (ran.code, ran.err) == (1, "")
+        failed = {one.cell for one in mill.outcomes("s1").values() if one.status.failed}
+        assert failed == {"tiny/huge:fill-mask@mlas_cpu", "tiny/huge:fill-mask@export"}
+        assert mill.statuses("s1") == {"published": 1, "publish_failed": 1}
+        built = mill.journal()
+        remount(disk, "size=50m")
+        mill.ok("retry", "--class", "DISK")
+        assert mill.statuses("s1") == {"published": 2}
+    assert mill.journal() == built
+
+
+@can_mount
+def test_a_home_that_is_full_or_read_only_is_one_clear_line(mill: Mill) -> None:
+    catalog = mill.catalog(*(model(f"tiny/{name}", size=BIG) for name in "abcd"))
+    with small_disk(mill.folder / "disk", "2m") as disk:
+        arguments = ("--stamp", "s1", *ONE_CELL, "--home", str(disk / "home"), "--tries", "1")
+        ran = mill.run("sweep", catalog, *arguments)
+        assert ran.code in {1, 5}
+        assert "Traceback" not in ran.err
+        assert ran.err.count("\n") <= 2
+        remount(disk, "ro")
+        said = one_line(mill.run("sweep", catalog, *arguments))
+        assert str(disk / "home") in said
+        assert "--home" in said
+        remount(disk, "rw,size=600m")
+        mill.run("resume", "--home", str(disk / "home"))
+        ran = mill.run("retry", "--home", str(disk / "home"))
+        assert ran.code in {0, 4}
+        status = mill.ok("status", "--home", str(disk / "home"), "--json").json()
+        assert status["counts"] == {"published": 4}
+
+
+def test_a_clock_that_was_set_back_stops_nothing(mill: Mill) -> None:
+    """All that was recorded lies a day in the future, and so does the lease of a lost machine."""
+    catalog = mill.catalog(model("tiny/a"), model("tiny/b"))
+    mill.ok("sweep", catalog, "--stamp", "s1", *ONE_CELL)
+    day = 86400.0
+    columns = {
+        "event": ["at"],
+        "stage_run": ["at"],
+        "sweep": ["created_at", "begun_at", "ended_at"],
+        "outcome": ["started_at", "ended_at", "published_at"],
+    }
+    later = f"(julianday('now') - 2440587.5) * 86400.0 + {day}"
+    change(
+        mill.home / "state.db",
+        *(
+            f"UPDATE {table} SET {name} = {name} + {day}"
+            for table in columns
+            for name in columns[table]
+        ),
+        "INSERT INTO lease SELECT model, sweep_id, 1, 'lost', 'elsewhere', 7, '7',"
+        f" {later}, {later}, {later} + 60, 0.5 FROM work LIMIT 1",
+    )
+    for path in (mill.home / "store").rglob("*"):
+        os.utime(path, (path.stat().st_atime + day, path.stat().st_mtime + day))
+    mill.ok("resume", "s1")
+    mill.ok("sweep", catalog, "--stamp", "s2", *ONE_CELL)
+    assert mill.statuses("s2") == {"published": 2}
+    assert mill.ran("s2") == {}
+    last = mill.ok("status", "--json").json()
+    assert last["stamp"] in {"s1", "s2"}
+    assert {one.status for one in mill.outcomes("s1").values()} == {Status.PUBLISHED}
+    with mill.state() as state:
+        assert state.leases() == []
