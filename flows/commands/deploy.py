@@ -1,0 +1,48 @@
+"""`modelmill deploy`: tell the Prefect server of a fleet what it needs to know."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from flows.arguments import Parser, add_settings, settings_of
+from flows.options import OPTIONS, SELECTION
+from matrix.errors import Exit, UsageError
+
+_SWEEP = ("package", "engine", "precision", "opset", "self_contained", "if_changed", "no_publish")
+
+
+def add(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Register the command."""
+    parser = commands.add_parser("deploy", help="set a fleet up on its Prefect server")
+    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
+    parser.add_argument("--nightly", metavar="CRON", help="also sweep at these times")
+    parser.add_argument("--timezone", default="UTC", help="of the cron line; default UTC")
+    parser.add_argument("--catalog", default="winml", help="what the nightly sweep builds")
+    add_settings(parser, (*SELECTION, *_SWEEP, "feed"))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Pools, deployments, automation; safe to repeat."""
+    if not os.environ.get("PREFECT_API_URL"):
+        raise UsageError("there is no Prefect server to deploy to", hint="set PREFECT_API_URL")
+    from flows.fleet.connection import reached
+    from flows.fleet.deployments import deploy, deploy_nightly
+
+    with reached():
+        names = deploy(arguments.pool)
+        if arguments.nightly:
+            settings = settings_of(arguments)
+            chosen = {
+                name: list(value.value) if OPTIONS[name].many else value.value
+                for name, value in settings.items()
+                if value.origin != "default" and name in {*SELECTION, *_SWEEP, "feed"}
+            }
+            parameters = {"catalog": arguments.catalog, "settings": chosen}
+            names.append(
+                deploy_nightly(arguments.pool, arguments.nightly, arguments.timezone, parameters)
+            )
+    for name in names:
+        print(f"deployed {name}")
+    return Exit.OK

@@ -1,0 +1,184 @@
+"""`sweep --fleet`: hand a plan to the fleet and follow it through the state."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from flows.fleet.patience import PatientState
+from flows.fleet.slot import state_url
+from flows.fleet.ticket import Ticket, write_ticket
+from flows.fleet.watch import end_for_all
+from flows.follower import Follower
+from flows.planning import selection_of
+from flows.settings import Settings
+from flows.stop import Stop, stopped_by_signals
+from flows.summary import summarize
+from flows.sweep import cell_rows, model_rows
+from flows.tally import Tally
+from flows.views import choose_view
+from flows.workspace import Workspace
+from matrix.errors import Exit, MillError, UsageError
+from matrix.model import Plan
+from state.ledger import State, open_state
+from state.records import Kind, SweepInfo
+
+_LOOK = 0.5
+_ASK_PREFECT = 10
+"""Every so many looks; it is only asked whether the parent died."""
+
+RELEASED = 20.0
+"""Seconds in which the slots of a cancelled sweep hand back what they hold."""
+
+
+class ParentLost(MillError):
+    """The parent flow run ended without ending the sweep."""
+
+    exit_code = Exit.INTERRUPTED
+
+
+@dataclass(slots=True)
+class Launch:
+    """One call of sweep, resume or retry with `--fleet`."""
+
+    plan: Plan
+    settings: Settings
+    values: Mapping[str, Any]
+    pool: str
+    as_json: bool = False
+
+    def go(self) -> Exit:
+        """Order, follow, say how it ended."""
+        if not os.environ.get("PREFECT_API_URL"):
+            raise UsageError("--fleet needs a Prefect server", hint="set PREFECT_API_URL")
+        stop = Stop()
+        with open_state(state_url(self.settings)) as opened, stopped_by_signals(stop, RELEASED + 5):
+            state = PatientState(opened, stop)
+            ticket = self._order(state)
+            flow_run = submit(self.pool, ticket)
+            self._follow(state, ticket, flow_run, stop)
+            if stop:
+                cancel_sweep(opened, ticket.sweep)
+            return self._say_ended(opened, ticket, stop)
+
+    def _order(self, state: State) -> Ticket:
+        from flows.fleet.entrypoints import feed_address
+
+        work = Workspace(self.settings)
+        feed = work.open_feed()
+        info = state.begin(
+            self.plan.stamp,
+            feed.name,
+            cell_rows(self.plan),
+            model_rows(self.plan, state),
+            {**self.values, "feed": feed.name},
+            selection_of(self.settings).to_json(),
+            publish=not self.settings["no_publish"],
+        )
+        address = feed_address(self.settings["feed"], work)
+        ticket = Ticket(info.id, self.plan, self.values, address)
+        run = write_ticket(state, ticket)
+        if not self.as_json:
+            cells = sum(len(model.cells) for model in self.plan.models)
+            print(f"sweep {self.plan.stamp}: {cells} cells of {len(self.plan.models)} models")
+            print(f"on the fleet {self.pool} -> {feed.name}", flush=True)
+        return Ticket(info.id, self.plan, self.values, address, run=run)
+
+    def _follow(self, state: State, ticket: Ticket, flow_run: UUID, stop: Stop) -> None:
+        publish = not self.settings["no_publish"]
+        tally = Tally(state.statuses(ticket.sweep), publish=publish)
+        looks = 0
+        with Follower(state, ticket.sweep, choose_view(as_json=self.as_json), tally, ticket.run):
+            while not stop.wait(_LOOK):
+                if sweep_of(state, ticket.sweep).ended_at is not None:
+                    return
+                looks += 1
+                if looks % _ASK_PREFECT == 0 and _gone(flow_run):
+                    if sweep_of(state, ticket.sweep).ended_at is not None:
+                        return
+                    raise ParentLost(
+                        f"the parent of sweep {self.plan.stamp} is gone; its slots go on",
+                        hint=f"modelmill resume {self.plan.stamp} --fleet",
+                    )
+
+    def _say_ended(self, state: State, ticket: Ticket, stop: Stop) -> Exit:
+        info = sweep_of(state, ticket.sweep)
+        summary = summarize(info.stamp, info.feed, state.outcomes(info.id), publish=info.publish)
+        code = Exit.INTERRUPTED if stop else Exit(info.exit_code or 0)
+        index = [one.data for one in state.events(info.id, ticket.run, kind=Kind.INDEX)]
+        found = index[-1] if index else None
+        if self.as_json:
+            version = found["version"] if found else None
+            document = {**summary.to_json(), "index": version, "exit_code": int(code)}
+            print(json.dumps({"type": "summary", **document}), flush=True)
+            return code
+        print("\n".join(summary.lines()))
+        if found:
+            print(f"index: {found['package']} {found['version']}")
+        if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
+            text = f"what is built is kept: modelmill resume {info.stamp} --fleet"
+            print(text, file=sys.stderr)
+        return code
+
+
+def submit(pool: str, ticket: Ticket) -> UUID:
+    """Start the parent of a ticket."""
+    from prefect.deployments import run_deployment
+    from prefect.exceptions import ObjectNotFound
+
+    from flows.fleet.entrypoints import PARENT_FLOW
+
+    stamp = ticket.plan.stamp
+    parameters = {"stamp": stamp, "sweep": ticket.sweep, "run": ticket.run, "pool": pool}
+    try:
+        made: Any = run_deployment(
+            f"{PARENT_FLOW}/{pool}",
+            parameters=parameters,
+            timeout=0,
+            tags=[f"stamp:{stamp}", f"sweep:{ticket.sweep}"],
+            idempotency_key=f"{pool}-{ticket.sweep}-{ticket.run}",
+        )
+    except ObjectNotFound:
+        raise UsageError(
+            f"the Prefect server knows no fleet '{pool}'", hint=f"modelmill deploy --pool {pool}"
+        ) from None
+    return UUID(str(made.id))
+
+
+def sweep_of(state: State, sweep: int) -> SweepInfo:
+    """As it stands."""
+    return next(one for one in state.sweeps() if one.id == sweep)
+
+
+def cancel_sweep(state: State, sweep: int) -> int:
+    """Stop everybody who works on a sweep; returns how many cells that left open.
+
+    Its slots see it within a second or two, hand back and end; a resume plans everything again.
+    """
+    import time
+
+    end_for_all(state, sweep, None)
+    deadline = time.monotonic() + RELEASED
+    while time.monotonic() < deadline and state.leases(sweep):
+        time.sleep(0.2)
+    cancelled = state.cancel_open(sweep)
+    if sweep_of(state, sweep).ended_at is None:
+        state.end(sweep, Exit.INTERRUPTED)
+    return len(cancelled)
+
+
+def _gone(flow_run: UUID) -> bool:
+    import httpx
+    from prefect.client.orchestration import get_client
+
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(flow_run).state
+    except httpx.HTTPError:
+        return False  # the server is away; the sweep is not
+    return state is not None and state.is_final()

@@ -1,0 +1,96 @@
+"""What a model needs of a machine, and what a machine says it has, in the same words.
+
+`engine:NAME`, `os:NAME`, `arch:NAME`, `ep:PROVIDER`, `remote-code`, `pickle`, any word of your own;
+`memory:GB` is enough where the machine has as much or more.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import psutil
+
+from flows.settings import Settings
+from matrix.model import Plan, PlannedModel
+from state.records import StageCost
+
+Words = frozenset[str]
+_MEMORY = "memory"
+_SAFETY = 1.25
+_WORTH_SAYING = 2.0
+"""GB; less than this every machine has."""
+
+
+def needs_of(model: PlannedModel, engine: str, values: Mapping[str, Any], memory: float) -> Words:
+    """The words that a machine must have to be given this model. `memory`: bytes at its peak."""
+    words = {f"engine:{engine}"}
+    if model.model.remote_code and values.get("allow_remote_code"):
+        words.add("remote-code")
+    if model.model.pickle and values.get("allow_pickle"):
+        words.add("pickle")
+    if (wanted := memory * _SAFETY / 1e9) >= _WORTH_SAYING:
+        words.add(f"{_MEMORY}:{math.ceil(wanted)}")
+    return frozenset(words)
+
+
+def groups_of(
+    plan: Plan, values: Mapping[str, Any], history: Iterable[StageCost]
+) -> dict[Words, frozenset[str]]:
+    """The models of a plan by what they need: few groups, however many models."""
+    peak: dict[str, float] = {}
+    for cost in history:
+        peak[cost.model] = max(peak.get(cost.model, 0.0), float(cost.peak_memory))
+    groups: dict[Words, set[str]] = {}
+    for model in plan.models:
+        needs = needs_of(model, plan.engine, values, peak.get(model.name, 0.0))
+        groups.setdefault(needs, set()).add(model.name)
+    return {needs: frozenset(names) for needs, names in groups.items()}
+
+
+def serves(has: Collection[str], needs: Collection[str]) -> bool:
+    """Whether a machine with these words may be given what needs those."""
+    memory = max((_gigabytes(word) for word in has), default=0.0)
+    return all(
+        _gigabytes(word) <= memory if word.startswith(f"{_MEMORY}:") else word in has
+        for word in needs
+    )
+
+
+def _gigabytes(word: str) -> float:
+    kind, _, number = word.partition(":")
+    return float(number) if kind == _MEMORY and number.isdigit() else 0.0
+
+
+def words_here(settings: Settings, engines: Iterable[str], more: Iterable[str] = ()) -> Words:
+    """What this machine announces. Memory in powers of two, so that like machines are alike."""
+    ceiling = settings["memory"] or psutil.virtual_memory().total
+    words = {
+        f"os:{platform.system().lower()}",
+        f"arch:{platform.machine().lower()}",
+        f"{_MEMORY}:{2 ** int(math.log2(max(ceiling / 1e9, 1.0)))}",
+        *(f"engine:{name}" for name in engines),
+        *more,
+    }
+    if settings["allow_remote_code"]:
+        words.add("remote-code")
+    if settings["allow_pickle"]:
+        words.add("pickle")
+    return frozenset(words)
+
+
+def to_text(words: Words) -> str:
+    """For an environment variable or a description."""
+    return json.dumps(sorted(words))
+
+
+def from_text(text: str | None) -> Words:
+    """Back again; anything else is no words."""
+    try:
+        read = json.loads(text or "[]")
+    except ValueError:
+        return frozenset()
+    return frozenset(map(str, read)) if isinstance(read, list) else frozenset()
