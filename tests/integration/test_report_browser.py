@@ -1,0 +1,265 @@
+"""The report in a real headless Chromium, opened from disk."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flows.report.collect import collect
+from flows.report.page import write
+from matrix.status import FailureClass, Status
+from state.ledger import open_state
+from state.records import CellRow, Facts, ModelRow, StageRow
+from tests.unit.state.samples import ALIVE, TREE
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+MODELS = 456
+TARGETS = ("qnn_npu", "qnn_gpu", "ov_cpu", "ov_npu", "ov_gpu", "mlas_cpu", "dml_gpu", "vitisai_npu")
+MOST_ROWS = 60
+"""Rows that may exist as elements, of 456; a window of 900 pixels shows about 15."""
+BAD = "org/model-007:task-1@ov_npu"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def large_sweep(folder: Path) -> Path:
+    """456 models x 8 targets with every kind of end, through the state's own interface."""
+    names = [f"org/model-{number:03}:task-{number % 3}" for number in range(MODELS)]
+    rows = [
+        CellRow(f"{name}@{target}", name, target, "w8a16", "pkg", f"v-{name}-{target}")
+        for name in names
+        for target in TARGETS
+    ]
+    models = [ModelRow(name, place) for place, name in enumerate(names)]
+    with open_state(folder / "state.db") as state:
+        info = state.begin("20260609", "dir:feed", rows, models, {}, {})
+        for name in names[:60]:
+            lease = state.lease(info.id, ALIVE, 600.0)
+            assert lease is not None
+            assert lease.model == name
+            for target in TARGETS:
+                cell = f"{name}@{target}"
+                state.record(lease, info.id, cell, Status.BUILDING)
+                if int(name[10:13]) % 7 == 0 and target.endswith("npu"):
+                    facts = Facts(
+                        failure=FailureClass.QUANTIZE,
+                        stage="quantize",
+                        message="no scale <script>document.title='owned'</script>",
+                        hint="set another precision",
+                        log_tail="last words",
+                    )
+                    state.record(lease, info.id, cell, Status.BUILD_FAILED, facts)
+                    continue
+                stage = StageRow(cell, target, "optimize", "k" + target, {}, seconds=1.5, bytes=10)
+                facts = Facts(
+                    tree=TREE,
+                    bytes=1000,
+                    seconds=2.0,
+                    evidence={"rungs": [{"name": "loads", "passed": True, "detail": "1 file"}]},
+                )
+                state.record(lease, info.id, cell, Status.BUILT, facts, [stage])
+                state.record(lease, info.id, cell, Status.PUBLISHED)
+            state.release(lease, done=True)
+        write(collect(state, info), folder / "report.html")
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return large_sweep(tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        pytest.skip(f"no Chromium on this machine (looked for {', '.join(NAMES)})")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Browser, report: Path) -> Iterator[Page]:
+    """The report, opened; whatever the console or the network saw fails the test."""
+    yield from opened(browser, report.as_uri())
+
+
+def opened(browser: Browser, address: str, **how: Any) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1400, "height": 900}, **how)
+    trouble: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: trouble.append(message.text))
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address)
+    page.wait_for_selector("html[data-ready]")
+    yield page
+    page.close()
+    assert trouble == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+def shown(page: Page) -> str:
+    return page.inner_text("#shown")
+
+
+def tick(page: Page, name: str, value: str) -> None:
+    page.click(f'details.filter[data-name="{name}"] summary')
+    page.check(f'[data-filter="{name}"][value="{value}"]')
+    page.keyboard.press("Escape")
+
+
+def test_filters_narrow_and_combine(page: Page) -> None:
+    assert shown(page) == f"{MODELS * 8} in {MODELS} models"
+    tick(page, "status", "build_failed")
+    assert shown(page).startswith("27 of ")
+    tick(page, "target", "ov_npu")
+    assert shown(page).startswith("9 of ")
+    assert page.locator(".ghead > div").all_inner_texts() == ["model", "ov_npu"]
+    tick(page, "task", "task-1")
+    assert shown(page).startswith("3 of ")
+    assert page.locator(".grow").count() == 3
+    page.click("#clear")
+    tick(page, "class", "QUANTIZE")
+    assert shown(page).startswith("27 of ")
+    page.click("#clear")
+    page.fill("#text", "model-007 NPU")
+    assert shown(page).startswith("3 of ")
+    page.fill("#text", "no such thing")
+    assert page.inner_text("#grid .nothing") == "no cell matches"
+    assert shown(page).startswith("0 of ")
+
+
+def test_the_panel_tells_all_of_a_cell(page: Page) -> None:
+    page.fill("#text", BAD)
+    page.click("#grid .gcell:not(.miss)")
+    text = page.inner_text("#panel")
+    for part in ("no scale <script>", "Next step: set another precision", "last words", "quantize"):
+        assert part in text
+    assert "modelmill retry 20260609 --only" in text
+    assert page.title() == "sweep 20260609"
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#panel")
+    page.fill("#text", "model-001 ov_cpu")
+    page.click("#grid .gcell:not(.miss)")
+    text = page.inner_text("#panel")
+    for part in ("optimize", "1.5 s", "passed", TREE, "published", "feed pull"):
+        assert part in text
+
+
+def test_a_link_leads_to_a_cell_far_down_and_to_a_selection(browser: Browser, report: Path) -> None:
+    far = "org/model-455:task-2@mlas_cpu"
+    for page in opened(browser, f"{report.as_uri()}#cell={far}&target=mlas_cpu"):
+        assert page.inner_text("#p-title") == far
+        assert page.locator(".gcell.open").get_attribute("title").startswith(far)  # type: ignore[union-attr]
+        assert page.is_checked('[data-filter="target"][value="mlas_cpu"]')
+        page.evaluate(f"location.hash = 'cell={BAD}'")
+        page.locator("#p-title", has_text=BAD).wait_for()
+        page.click("#close")
+        assert "cell=" not in page.evaluate("location.hash")
+        page.fill("#text", "model-001")
+        assert "q=model-001" in page.evaluate("location.hash")
+    for page in opened(browser, f"{report.as_uri()}#cell=no/such:cell@x&status=rubbish"):
+        assert page.is_hidden("#panel")
+        assert shown(page).startswith("0 of ")
+
+
+def test_everything_works_from_the_keyboard(page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("task-1")
+    assert "of 3648 match" in shown(page)
+    page.keyboard.press("Escape")
+    page.focus('#grid [tabindex="0"]')
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    here = "[document.activeElement.dataset.r, document.activeElement.dataset.c].join()"
+    assert page.evaluate(here) == "2,1"
+    page.keyboard.press("Control+End")
+    assert page.evaluate(here) == "455,7"
+    page.keyboard.press("Home")
+    assert page.evaluate(here) == "455,0"
+    page.keyboard.press("Enter")
+    assert page.inner_text("#p-title") == "org/model-455:task-2@qnn_npu"
+    page.keyboard.press("Escape")
+    assert page.evaluate(here) == "455,0"
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("PageDown")
+    assert int(str(page.evaluate("document.activeElement.dataset.r"))) > 3
+    page.keyboard.press("n")
+    first = page.inner_text("#p-title")
+    page.keyboard.press("n")
+    assert page.inner_text("#p-title") != first
+    page.keyboard.press("p")
+    assert page.inner_text("#p-title") == first
+
+
+def test_one_element_of_the_grid_takes_the_tab_key(page: Page) -> None:
+    assert page.locator('#grid .gcell[tabindex="0"]').count() == 1
+    page.evaluate("document.getElementById('grid').scrollTop = 9000")
+    page.locator('.grow[aria-rowindex="206"]').wait_for(state="attached")
+    assert page.locator('#grid .gcell[tabindex="0"]').count() == 1
+
+
+def test_the_work_for_a_large_sweep_is_bounded_by_the_window(page: Page) -> None:
+    """Not by the clock: by the elements that exist, and those that a scroll or filter makes."""
+    rows = "document.querySelectorAll('.grow').length"
+    page.evaluate(
+        """() => { window.made = 0; new MutationObserver((list) => {
+          for (const one of list) window.made += one.addedNodes.length;
+        }).observe(document.querySelector('.gbody'), { childList: true }); }"""
+    )
+    for top in (0, 3000, 12000, 20000, 100):
+        page.evaluate(f"document.getElementById('grid').scrollTop = {top}")
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+        assert 0 < int(page.evaluate(rows)) <= MOST_ROWS
+    page.evaluate("window.made = 0")
+    page.fill("#text", "task-1")
+    page.evaluate("() => new Promise((done) => setTimeout(done))")
+    assert 0 < int(page.evaluate("window.made")) <= MOST_ROWS
+    assert int(page.evaluate("document.querySelectorAll('*').length")) < 2500
+    assert page.locator("canvas").count() == 1
+
+
+def test_the_rest_of_the_page(page: Page) -> None:
+    assert page.inner_text("#title") == "Sweep 20260609"
+    assert "running or interrupted" in page.inner_text("#verdict")
+    assert "453 published" in re.sub(r"\s+", " ", page.inner_text("#share"))
+    page.click("#failures button")
+    assert shown(page).startswith("27 of ")
+    page.click("#slowest button >> nth=0")
+    assert page.is_visible("#panel")
+    assert page.locator("#workers td").first.inner_text() == ALIVE.name
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_follow_the_system_and_the_button(
+    browser: Browser, report: Path, scheme: str
+) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    for page in opened(browser, report.as_uri(), color_scheme=scheme):
+        before = str(page.evaluate(ground))
+        light = sum(map(int, re.findall(r"\d+", before)[:3])) > 380
+        assert light == (scheme == "light")
+        page.click("#theme")
+        assert page.evaluate(ground) != before
+
+
+def test_nothing_foreign_runs_in_the_page(browser: Browser, report: Path) -> None:
+    page = browser.new_page()
+    page.goto(report.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    page.evaluate(
+        """() => { const one = document.createElement('script');
+          one.textContent = 'window.owned = true'; document.body.append(one); }"""
+    )
+    assert page.evaluate("window.owned === undefined")
+    page.close()

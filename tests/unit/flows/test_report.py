@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.diff.comparison import compare
+from flows.report.collect import collect
+from flows.report.document import Bar, CellView, Document
+from flows.report.page import render, write
+from flows.report.timeline import stretches
+from flows.textfile import Unwritable
+from matrix.status import Status
+from state.records import Facts
+from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.unit.state.samples import FOREIGN, begin, cell, take
+
+BAD = "b/bad:fill-mask@vitisai_npu"
+
+
+def document(floor: Floor, **flags: bool) -> Document:
+    bad = small_model("b/bad", act={"quantize": "fail:QUANTIZE"})
+    skipped = (replace(bad.cells[0], skip="does not fit"), *bad.cells[1:])
+    plan = make_plan(small_model("a/good", cells=8), replace(bad, cells=skipped))
+    floor.sweep(plan, slots=1, **flags)
+    assert floor.begun is not None
+    info = floor.state.find_sweep()
+    assert info is not None
+    return collect(floor.state, info)
+
+
+def find(made: Document, cell_id: str) -> CellView:
+    return next(one for one in made.cells if one.id == cell_id)
+
+
+def data_of(page: str) -> dict[str, object]:
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert found
+    parsed: dict[str, object] = json.loads(found[1])
+    return parsed
+
+
+def test_the_grid_has_models_down_and_targets_across_in_their_order(floor: Floor) -> None:
+    made = document(floor)
+    assert [row.name for row in made.rows] == ["a/good:fill-mask", "b/bad:fill-mask"]
+    assert [column.label for column in made.columns][:4] == [
+        "export",
+        "qnn_npu",
+        "qnn_gpu",
+        "ov_cpu",
+    ]
+    for one in made.cells:
+        label = one.id.rpartition("@")[2]
+        assert made.columns[one.column].label == label
+        assert one.id.startswith(made.rows[one.row].name)
+
+
+def test_totals_agree_with_the_state(floor: Floor) -> None:
+    made = document(floor)
+    assert made.totals.counts == {"published": 9, "build_failed": 1, "skipped": 1}
+    assert (made.totals.cells, made.totals.models, made.totals.open) == (11, 2, 0)
+    assert made.totals.failures == {"QUANTIZE": 1}
+    assert floor.begun is not None
+    runs = floor.state.stage_runs(floor.begun.info.id)
+    assert made.totals.stage_runs == len(runs)
+    assert made.totals.stages_reused == sum(run.reused for run in runs) > 0
+    assert made.totals.bytes_saved == sum(run.bytes for run in runs if run.reused)
+    known = floor.state.real_seconds(floor.begun.info.id)
+    assert made.totals.seconds_saved == pytest.approx(
+        sum(known[run.key] for run in runs if run.reused), abs=0.05
+    )
+
+
+def test_a_failed_cell_tells_everything(floor: Floor) -> None:
+    made = document(floor)
+    one = find(made, BAD)
+    assert (one.status, one.failure, one.stage) == ("build_failed", "QUANTIZE", "quantize")
+    assert one.message == "told to fail"
+    assert one.hint == "do not tell it to"
+    assert one.policy is not None
+    assert made.policies[one.policy]["precision"] == "w8a16"
+    assert [step.what for step in one.steps] == ["building", "build_failed"]
+
+
+def test_a_good_cell_tells_its_stages_evidence_and_way(floor: Floor) -> None:
+    made = document(floor)
+    one = find(made, "a/good:fill-mask@vitisai_npu")
+    assert [stage.stage for stage in one.stages] == ["export", "inputs", "optimize", "quantize"]
+    assert one.stages[0].reused
+    assert made.keys[one.stages[0].key]
+    assert one.tree
+    assert one.steps[0].what == "building"
+    assert one.steps[-1].what == "published"
+    assert made.owners[one.steps[0].owner or 0].startswith("slot-")
+
+
+def test_the_time_line_holds_every_build_of_every_worker(floor: Floor) -> None:
+    made = document(floor)
+    built = {bar.cell for worker in made.timeline.workers for bar in worker.bars if bar.lane == 0}
+    begun = {
+        place
+        for place, one in enumerate(made.cells)
+        if any(step.what == "building" for step in one.steps)
+    }
+    assert built == begun
+    for worker in made.timeline.workers:
+        assert all(bar.start <= bar.end for bar in worker.bars)
+
+
+def test_long_breaks_are_left_out_of_the_time_line() -> None:
+    bars = [Bar(0, "building", at, at + 10, 0) for at in (0.0, 5.0, 100.0, 5000.0)]
+    assert stretches(bars) == [(0.0, 110.0), (5000.0, 5010.0)]
+    assert stretches([]) == []
+
+
+def test_work_of_a_lost_worker_is_not_shown_as_another_ones(floor: Floor) -> None:
+    info = begin(floor.state)
+    lease = take(floor.state, info, FOREIGN, ttl=0.0)
+    floor.state.record(lease, info.id, cell(), _status("building"))
+    again = take(floor.state, info)
+    floor.state.record(again, info.id, cell(), _status("building"))
+    floor.state.record(again, info.id, cell(), _status("published"), Facts(tree="a" * 64))
+    made = collect(floor.state, info)
+    assert [made.owners[worker.owner] for worker in made.timeline.workers] == [again.owner]
+    assert find(made, cell()).attempts == 2
+
+
+def _status(name: str) -> Status:
+    return Status(name)
+
+
+def test_a_sweep_under_way_can_be_shown(floor: Floor) -> None:
+    info = begin(floor.state)
+    made = collect(floor.state, info)
+    assert made.heading.verdict == "running or interrupted"
+    assert made.totals.open == len(made.cells) > 0
+    assert "data" in render(made)
+
+
+def test_the_page_is_one_file_that_loads_nothing(floor: Floor) -> None:
+    page = render(document(floor))
+    assert "http://" not in page
+    assert "https://" not in page
+    assert not re.search(r"<(?:link|img|script|iframe)[^>]+(?:src|href)=\"(?!data:)", page)
+    assert "$" + "{" not in re.sub(r"<script>.*", "", page, flags=re.DOTALL)
+
+
+def test_the_policy_names_the_script_and_style_that_are_there(floor: Floor) -> None:
+    page = render(document(floor))
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
+    assert policy
+    for tag in ("style", "script"):
+        inside = re.search(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        assert inside
+        digest = base64.b64encode(hashlib.sha256(inside[1].encode()).digest()).decode()
+        assert f"sha256-{digest}" in html.unescape(policy[1])
+    assert html.unescape(policy[1]).startswith("default-src 'none'")
+    assert "unsafe" not in policy[1]
+
+
+def test_foreign_text_becomes_no_markup(floor: Floor) -> None:
+    made = document(floor)
+    evil = "</script><script>alert(1)</script><!-- <img onerror=x> & \u2028"
+    cells = [replace(one, message=evil, hint=evil, log=0) for one in made.cells]
+    rows = [replace(row, id=evil, task=evil) for row in made.rows]
+    heading = replace(made.heading, stamp=evil)
+    page = render(replace(made, cells=cells, rows=rows, logs=[evil], heading=heading))
+    assert evil not in page
+    assert page.count("<script") == 2
+    assert "<title>sweep &lt;/script&gt;" in page
+    assert data_of(page)["logs"] == [evil]
+
+
+def test_credentials_reach_no_page(floor: Floor) -> None:
+    info = begin(floor.state)
+    secret = "s3cr3t-v4lue"
+    url = f"https://user:{secret}@host/feed"
+    facts = Facts(
+        message=f"cannot reach {url}",
+        hint=f"PASSWORD={secret}",
+        log_tail=f"GET {url}",
+        evidence={"rungs": [{"name": "x", "passed": False, "detail": url, "evidence": {"u": url}}]},
+        detail={"where": url},
+    )
+    floor.state.record(take(floor.state, info), info.id, cell(), _status("build_failed"), facts)
+    page = render(collect(floor.state, replace(info, feed=url, settings={"feed": url, "x": url})))
+    assert secret not in page
+    assert "https://***@host/feed" in page
+
+
+def test_logs_and_evidence_are_bounded_and_equal_logs_kept_once(floor: Floor) -> None:
+    info = begin(floor.state)
+    for number in range(2):
+        lease = take(floor.state, info)
+        for target in ("qnn_npu", "mlas_cpu"):
+            facts = Facts(
+                log_tail="x" * 15_000,
+                evidence={"rungs": [{"name": "n", "passed": None, "evidence": {"a": "y" * 7000}}]},
+            )
+            floor.state.record(lease, info.id, cell(number, target), _status("build_failed"), facts)
+        floor.state.release(lease, done=True)
+    made = collect(floor.state, info)
+    assert len(made.logs) == 1
+    assert len(render(made)) < 150_000
+
+
+def test_a_comparison_is_a_part_of_the_page(floor: Floor) -> None:
+    floor.sweep(make_plan(small_model("a/good")))
+    first = floor.state.find_sweep("20260609")
+    floor.sweep(make_plan(small_model("a/good", salt="new"), stamp="20260610"))
+    second = floor.state.find_sweep("20260610")
+    assert first is not None
+    assert second is not None
+    made = collect(floor.state, second, compare(floor.state, first, second))
+    told = json.loads(json.dumps(data_of(render(made))["comparison"]))
+    assert (told["before"], told["after"]) == ("20260609", "20260610")
+    assert told["counts"]["changed"] == len(told["changes"]) == 3
+    assert told["changes"][0]["inputs"][0]["origin"] == "source"
+
+
+def test_the_page_is_replaced_as_a_whole_or_not_at_all(floor: Floor, tmp_path: Path) -> None:
+    made = document(floor)
+    dest = tmp_path / "out" / "report.html"
+    write(made, dest)
+    write(made, dest)
+    assert [path.name for path in dest.parent.iterdir()] == ["report.html"]
+    with pytest.raises(Unwritable, match="-o"):
+        write(made, dest / "below-a-file.html")
