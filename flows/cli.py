@@ -18,6 +18,7 @@ COMMANDS = (
     "retry",
     "status",
     "explain",
+    "rebuild",
     "report",
     "diff",
     "feed",
