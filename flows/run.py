@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from feed.interface import Feed
 from feed.publisher import Publisher
+from flows.estimates import estimate
 from flows.follower import Follower
-from flows.local import slot_count, workshop
+from flows.local import engine_spec, slot_count, workshop
 from flows.planning import selection_of
 from flows.server import start_server
 from flows.settings import Settings
@@ -49,6 +50,8 @@ class Run:
     def go(self, state: State | None = None) -> Exit:
         """Begin, build what is open, finish."""
         work = Workspace(self.settings)
+        feed = work.open_feed()
+        engine_spec(self.settings)  # what is wrong with either is said before anything is made
         work.prepare()
         work.tidy()
         if self.settings["summary"]:
@@ -57,12 +60,13 @@ class Run:
         # To the last line: a second Ctrl-C must not break off what tells how the first one ended.
         with stopped_by_signals(stop):
             with state or work.open_state() as opened:
-                summary, index = self._run(work, opened, stop)
+                summary, index = self._run(work, opened, feed, stop)
             self._say_ended(summary, index, stop)
         return summary.exit_code(stop)
 
-    def _run(self, work: Workspace, state: State, stop: Stop) -> tuple[Summary, str | None]:
-        feed = work.open_feed()
+    def _run(
+        self, work: Workspace, state: State, feed: Feed, stop: Stop
+    ) -> tuple[Summary, str | None]:
         begun = begin(
             self.plan,
             state,
@@ -94,6 +98,7 @@ class Run:
             state.statuses(begun.info.id),
             publish=begun.info.publish,
             slots=slot_count(self.settings),
+            expected=estimate(self.plan, state).cells,
         )
         after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
         server = start_server(work.home, os.environ)
