@@ -10,9 +10,10 @@ from pathlib import Path
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential_jitter
 
+from flows.kept import keep
 from flows.leasing import Held
 from flows.recording import evidence_of, record, record_failure, stage_rows
-from flows.shop import Bench, Parcel, Shop, keep
+from flows.shop import Bench, Parcel, Shop
 from matrix.model import EXPORT, Cell, Plan, PlannedModel
 from matrix.status import Status
 from state.records import Facts
@@ -98,14 +99,15 @@ def _verify(
         # What an export is worth shows in the cells that are made of it and verified.
         record(shop, held, piece.id, Status.VERIFYING)
     try:
-        proven = built
-        if not piece.exports:
-            proven = bench.verifier.verify(
-                built, timeout=piece.cell.timeout, cancel=held.gone, log=log
-            )
+        proven = built if piece.exports else _proven(shop, held, bench, piece, built, log)
         proven = bench.attester.attest(proven, piece.as_published)
     except VerifyFailed as error:
-        kept = keep(error.built, shop.kept / piece.package / piece.version)
+        kept = keep(
+            error.built,
+            shop.kept / piece.package / piece.version,
+            shop.kept,
+            shop.rules.disk_budget,
+        )
         record_failure(shop, held, piece.id, error, log, evidence_of(error.built, kept))
         return None
     except BaseException:
@@ -114,6 +116,18 @@ def _verify(
     evidence = None if piece.exports else evidence_of(proven)
     record(shop, held, piece.id, Status.VERIFIED, Facts(bytes=proven.bytes, evidence=evidence))
     return proven
+
+
+def _proven(
+    shop: Shop, held: Held, bench: Bench, piece: Workpiece, built: Built, log: Path
+) -> Built:
+    """With its evidence; with `--publish-unverified` whatever that says."""
+    try:
+        return bench.verifier.verify(built, timeout=piece.cell.timeout, cancel=held.gone, log=log)
+    except VerifyFailed as error:
+        if not shop.rules.publish_unverified:
+            raise
+        return error.built
 
 
 def _unchanged(shop: Shop, held: Held, bench: Bench, cell: Cell) -> bool:

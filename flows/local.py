@@ -24,10 +24,12 @@ from workers.attest import Attester, Sign
 from workers.budget import DiskBudget
 from workers.builder import Builder, BuildOptions
 from workers.engines import find_engine
-from workers.host.client import EngineHost, EngineSpec, Host
+from workers.host.client import EngineHost, EngineSpec
 from workers.host.watch import HostLimits
+from workers.runtimes.kinds import KINDS
+from workers.runtimes.pool import Runtimes
 from workers.store import GcReport, Store
-from workers.verify import CHECKER, Verifier
+from workers.verify import Verifier
 
 
 def slot_count(settings: Settings) -> int:
@@ -78,7 +80,13 @@ def workshop(
             state=state,
             keeper=keeper,
             stop=stop,
-            rules=Rules(settings["if_changed"], work.packages, settings["tries"]),
+            rules=Rules(
+                settings["if_changed"],
+                work.packages,
+                settings["tries"],
+                settings["publish_unverified"],
+                settings["disk_budget"] or 0,
+            ),
             logs=work.logs,
             kept=work.kept,
             lane=lane,
@@ -127,6 +135,21 @@ def engine_spec(settings: Settings) -> EngineSpec:
     return find_engine(name, settings.cwd / python if python else None)
 
 
+def runtimes_of(settings: Settings, limits: HostLimits | None = None) -> Runtimes:
+    """The runtimes of one slot, each kind in the interpreter that the settings name for it."""
+    known = {kind.name for kind in KINDS}
+    return Runtimes(
+        log_dir=Workspace(settings).logs,
+        limits=limits or HostLimits(),
+        pythons={
+            name: settings.cwd / python
+            for name, python in settings.engine_pythons.items()
+            if name in known
+        },
+        allowed=settings["runtimes"] or None,
+    )
+
+
 def _bench(
     number: int,
     slots: int,
@@ -146,14 +169,14 @@ def _bench(
     host = EngineHost(spec, limits=limits, log_dir=work.logs)
     owner = Owner.here(f"{this_host().partition('/')[0]}/{os.getpid()}/slot-{number}")
     builder = Builder(store, host, work.home / "work", options, budget=budget)
-    checker = Host(CHECKER, limits=limits, log_dir=work.logs)
     attester = Attester(
         host,
         allow={"remote_code": options.remote_code, "pickle": options.pickle},
         builder=settings["builder_id"] or "",
         sign=sign,
     )
-    return Bench(owner, builder, Verifier(checker), attester)
+    verifier = Verifier(runtimes_of(settings, limits), settings["verify"])
+    return Bench(owner, builder, verifier, attester)
 
 
 def _note_evictions(state: State, sweep_id: int, report: GcReport) -> None:

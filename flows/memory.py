@@ -17,6 +17,8 @@ _OF_THE_SWEEP = (
     "self_contained",
     "if_changed",
     "no_publish",
+    "verify",
+    "publish_unverified",
     "timeout",
     "publish_timeout",
     "allow_remote_code",

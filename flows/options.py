@@ -13,6 +13,10 @@ from typing import Any
 
 from flows.quantity import parse_duration, parse_size
 from matrix.errors import UsageError
+from matrix.nearest import hint
+from matrix.verification import RUNGS
+from workers.ladder.verdict import DEFAULT_LEVEL, Demand
+from workers.runtimes.kinds import KINDS
 
 
 def _count(text: str) -> int:
@@ -28,6 +32,27 @@ def _switch(text: str) -> bool:
         return known[text.strip().lower()]
     except KeyError:
         raise UsageError(f"'{text}' is neither true nor false") from None
+
+
+def _level(text: str) -> str:
+    if text not in RUNGS:
+        raise UsageError(f"'{text}' is no level of verification", hint=hint(text, RUNGS))
+    return text
+
+
+def _runtime(text: str) -> str:
+    names = ("none", *(kind.name for kind in KINDS))
+    if text not in names:
+        raise UsageError(f"there is no runtime '{text}'", hint=hint(text, names))
+    return text
+
+
+def _demand(text: str) -> str:
+    view, found, level = text.partition("=")
+    if not view or not found:
+        raise UsageError(f"'{text}' is not VIEW=LEVEL", hint="for example release=parity@ep")
+    Demand.parse(level)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +125,36 @@ _TABLE = (
         "if_changed", "publish no cell that equals its newest published version", False, _switch
     ),
     Option("no_publish", "build and verify only", False, _switch),
+    Option(
+        "verify",
+        f"the rung that must hold, with all below it: {', '.join(RUNGS)}",
+        DEFAULT_LEVEL,
+        _level,
+        metavar="LEVEL",
+    ),
+    Option(
+        "publish_unverified",
+        "publish what fails verification too, with that mark",
+        False,
+        _switch,
+    ),
+    Option(
+        "runtimes",
+        "what verifies besides ONNX Runtime CPU: qnn, openvino or none; default: what is here",
+        (),
+        _runtime,
+        many=True,
+        metavar="NAME",
+    ),
+    Option(
+        "demand",
+        "what a view asks of a version, VIEW=LEVEL or VIEW=LEVEL@ep (run on its own provider)",
+        ("release=parity@ep",),
+        _demand,
+        many=True,
+        group="promote",
+        metavar="VIEW=LEVEL",
+    ),
     Option(
         "keep_local", "keep the package folders of published cells in HOME/packages", False, _switch
     ),

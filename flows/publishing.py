@@ -7,9 +7,10 @@ import time
 from feed.errors import Cancelled, Conflict, Corrupt, FeedError, NoSpace, Unauthorized
 from feed.interface import LocalFile
 from feed.publisher import Publisher, Receipt
+from flows.kept import keep
 from flows.leasing import Held
 from flows.recording import record
-from flows.shop import Parcel, Shop, keep
+from flows.shop import Parcel, Shop
 from matrix.status import FailureClass, Status
 from state.records import Facts
 
@@ -73,12 +74,14 @@ def _published(shop: Shop, held: Held, parcel: Parcel, receipt: Receipt, seconds
     )
     record(shop, held, parcel.cell, Status.PUBLISHED, facts)
     if shop.rules.keep_local is not None:
-        keep(parcel.built, shop.rules.keep_local / parcel.package / parcel.version)
+        folder = shop.rules.keep_local
+        keep(parcel.built, folder / parcel.package / parcel.version, folder)
     parcel.built.release()
 
 
 def _conflict(shop: Shop, held: Held, parcel: Parcel, error: Conflict) -> None:
-    kept = keep(parcel.built, shop.kept / parcel.package / parcel.version)
+    dest = shop.kept / parcel.package / parcel.version
+    kept = keep(parcel.built, dest, shop.kept, shop.rules.disk_budget)
     facts = Facts(
         failure=FailureClass.PUBLISH,
         stage="publish",

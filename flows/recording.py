@@ -64,6 +64,9 @@ def record_failure(
 def evidence_of(built: Built, kept: Path | None = None) -> dict[str, Any]:
     """What verification found, and where a package that did not pass can be looked at."""
     found: dict[str, Any] = {"rungs": [asdict(rung) for rung in built.evidence]}
+    for name in ("verdict", "runtimes"):
+        if name in built.build_record:
+            found[name] = built.build_record[name]
     if kept is not None:
         found["kept"] = str(kept)
     return found

@@ -29,7 +29,7 @@ class Settings:
     def __init__(self, values: Mapping[str, Value], pythons: Mapping[str, str], cwd: Path) -> None:
         self._values = dict(values)
         self.engine_pythons = dict(pythons)
-        """Interpreters of engines that live in a venv of their own."""
+        """Interpreters of engines and runtimes that live in a venv of their own."""
         self.cwd = cwd
 
     def __getitem__(self, name: str) -> Any:
@@ -110,8 +110,9 @@ def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Value]:
         document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{file.name} cannot be read: {error}") from None
-    if isinstance(document.get("engine"), dict):
-        pythons.update(_engine_tables(file, document.pop("engine")))
+    for kind in ("engine", "runtime"):
+        if isinstance(document.get(kind), dict):
+            pythons.update(_python_tables(file, kind, document.pop(kind)))
     values = {}
     for key, value in document.items():
         option = OPTIONS.get(key)
@@ -121,10 +122,10 @@ def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Value]:
     return values
 
 
-def _engine_tables(file: Path, tables: Mapping[str, Any]) -> dict[str, str]:
+def _python_tables(file: Path, kind: str, tables: Mapping[str, Any]) -> dict[str, str]:
     found = {}
     for name, table in tables.items():
-        where = f"{file.name}: [engine.{name}]"
+        where = f"{file.name}: [{kind}.{name}]"
         if not isinstance(table, dict) or set(table) - {"python"}:
             raise UsageError(f"{where} knows only the key 'python'")
         if not isinstance(table.get("python"), str):

@@ -20,7 +20,6 @@ from state.ledger import State
 from state.owner import Owner
 from workers.attest import Attester
 from workers.builder import Builder, Built
-from workers.scratch import remove_tree
 from workers.verify import Verifier
 
 
@@ -52,12 +51,6 @@ class Parcel:
     """Built a second time, because the first one's bytes had gone bad."""
 
 
-def keep(built: Built, dest: Path) -> Path:
-    """Move a package to where people look at it; an earlier one of the same name gives way."""
-    remove_tree(dest)
-    return built.move_to(dest)
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What the settings say about how cells are treated."""
@@ -65,6 +58,8 @@ class Rules:
     if_changed: bool = False
     keep_local: Path | None = None
     tries: int = 4
+    publish_unverified: bool = False
+    disk_budget: int = 0
 
 
 @dataclass(slots=True)

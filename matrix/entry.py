@@ -14,6 +14,7 @@ from matrix.nearest import hint, quote
 from matrix.precision import NAMES, canonical
 from matrix.reader import Entry
 from matrix.targets import OPSETS, Targets, label_glob
+from matrix.verification import read_rules
 
 PRIORITIES = ("P0", "P1", "P2", "P3")
 SOURCE_KEYS = ("hub", "folder", "random")
@@ -30,8 +31,8 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
     model_type = entry.text("model_type", empty=False)
     group = entry.text("group")
     priority = read_priority(entry) or "P2"
-    overrides = _overrides(entry)
-    per_target = _per_target(entry, targets)
+    overrides = _overrides(entry, folder)
+    per_target = _per_target(entry, targets, folder)
     remote_code, pickle = entry.flag("remote_code"), entry.flag("pickle")
     dataset = _dataset(entry, folder)
     recipes = _recipes(entry, folder)
@@ -148,7 +149,7 @@ def _random_source(entry: Entry, random: Mapping[str, Any]) -> Source | None:
     return Source(SourceKind.RANDOM, architecture, seed=seed or 0, config=config or {})
 
 
-def _overrides(entry: Entry) -> Overrides:
+def _overrides(entry: Entry, folder: Path) -> Overrides:
     skip = entry.text("skip")
     if skip is not None and not skip.strip():
         entry.bad("skip needs its reason as text")
@@ -159,6 +160,7 @@ def _overrides(entry: Entry) -> Overrides:
         timeout=entry.seconds("timeout"),
         publish_timeout=entry.seconds("publish_timeout"),
         skip=skip or None,
+        verify=read_rules(entry, folder),
     )
 
 
@@ -191,14 +193,14 @@ def _shapes(entry: Entry) -> dict[str, int] | None:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _per_target(entry: Entry, targets: Targets) -> dict[str, Overrides]:
+def _per_target(entry: Entry, targets: Targets, folder: Path) -> dict[str, Overrides]:
     found: dict[str, Overrides] = {}
     for pattern, table in (entry.table("target") or {}).items():
         where = f"{entry.where}: target {quote(pattern)[1:-1]}"
         inner = Entry(table if isinstance(table, dict) else {}, where, entry.problems)
         if not isinstance(table, dict):
             inner.bad(f"must be a table, not {quote(table)}")
-        overrides = _overrides(inner)
+        overrides = _overrides(inner, folder)
         inner.close()
         try:
             rows = targets.match(pattern)

@@ -40,6 +40,8 @@ class Overrides:
     publish_timeout: float | None = None
     skip: str | None = None
     """The reason for which these cells are left out on purpose."""
+    verify: Mapping[str, Any] | None = None
+    """What `matrix.verification` reads: thresholds, waivers, inputs, a task metric."""
 
 
 @dataclass(frozen=True, slots=True)

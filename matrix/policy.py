@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from matrix.globs import compiled
 from matrix.model import COMMON_OPSET, Model, Overrides, Policy, Target
@@ -40,7 +41,21 @@ def overrides_of(model: Model, target: Target) -> Overrides:
             base.publish_timeout if own.publish_timeout is None else own.publish_timeout
         ),
         skip=base.skip if own.skip is None else own.skip,
+        verify=_rules(base.verify, own.verify),
     )
+
+
+def _rules(
+    base: Mapping[str, Any] | None, own: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """A target's own rules over its model's."""
+    if base is None or own is None:
+        return base if own is None else own
+    both = {**base, **own}
+    for name in ("parity", "waive"):
+        if name in both:
+            both[name] = {**base.get(name, {}), **own.get(name, {})}
+    return both
 
 
 def policies(overrides: Overrides, target: Target, flags: Flags) -> tuple[Policy, ...]:

@@ -171,6 +171,11 @@ class Entry:
             return None
         return None if value is None else float(value)
 
+    def number(self, key: str) -> float | None:
+        """A number."""
+        value = self._get(key, (int, float), "a number")
+        return None if value is None else float(value)
+
     def flag(self, key: str) -> bool | None:
         """True or false."""
         value: bool | None = self._get(key, bool, "true or false")

@@ -20,6 +20,7 @@ from workers.failures import KnownFailures
 from workers.graph import EXPORT, INPUTS, StageTask, Walked, walk
 from workers.host import codec
 from workers.host.client import EngineHost
+from workers.ladder.claim import Claim
 from workers.package import Json, Maker, Sealed, assemble
 from workers.pipeline import Runner, os_failure
 from workers.record import Clock, build_record
@@ -179,6 +180,8 @@ class Builder:
             clock=clock,
             export_tree=sealed.manifest["export"]["tree"],
             inputs=walked.outputs[INPUTS].files if INPUTS in walked.outputs else (),
+            export=walked.outputs[EXPORT].files if EXPORT in walked.outputs else (),
+            claim=Claim.of(cell),
         )
 
     def _build_export(self, model: Model, cell: Cell, version: str, context: Context) -> Built:
@@ -207,6 +210,8 @@ class Builder:
         clock: Clock,
         export_tree: str | None,
         inputs: tuple[FileEntry, ...] = (),
+        export: tuple[FileEntry, ...] = (),
+        claim: Claim | None = None,
     ) -> Built:
         """Put the folder together; a failure leaves none."""
         folder = self._scratch.new_folder("package")
@@ -227,6 +232,8 @@ class Builder:
             store=self.store,
             export_tree=export_tree,
             inputs=inputs,
+            export=export,
+            claim=claim,
         )
 
     def _sealed(self, cell: Cell, plan: BuildPlan, walked: Walked) -> Sealed:

@@ -11,6 +11,7 @@ from typing import Any
 
 from matrix.digest import FileEntry
 from workers.errors import StoreError
+from workers.ladder.claim import Claim
 from workers.scratch import remove_tree
 from workers.stages import Rung, StageRun
 from workers.store import Store
@@ -43,6 +44,10 @@ class Built:
     inputs: tuple[FileEntry, ...] = ()
     """What the engine's `inputs` stage made: the input values that verification uses."""
     evidence: tuple[Rung, ...] = ()
+    export: tuple[FileEntry, ...] = ()
+    """The files of the export that it was made of: what verification compares it with."""
+    claim: Claim | None = None
+    """What verification holds it to; None: an export."""
 
     @property
     def bytes(self) -> int:

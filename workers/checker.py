@@ -1,7 +1,9 @@
-"""Verification inside its own host process: opens a package's models and runs them once.
+"""Looking into a package's models without running them, in a host process of its own.
 
-A service for `workers.host.child`; onnx and onnxruntime are imported here and nowhere in the
-owner. Each rung stands alone: it answers (passed, detail, evidence) and never stops the next one.
+A service for `workers.host.child`: `inspect` tells what a model file is (validity, external data,
+operators, types of weights, QDQ), and judges nothing. The same process also serves ONNX Runtime's
+own runtimes, so that one warm child does for most cells. onnx is imported here and nowhere in the
+owner.
 """
 
 from __future__ import annotations
@@ -9,48 +11,40 @@ from __future__ import annotations
 import importlib.metadata
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from workers.runtimes.ort import OrtOpener
+from workers.runtimes.service import RuntimeService
+
 TOOLS = ("onnx", "onnxruntime", "onnxruntime-windowsml", "numpy")
-SAMPLES = "inputs.npz"
+STANDARD = {"", "ai.onnx"}
+OWN_OPS = {"SimplifiedLayerNormalization"}
+"""Operators of ONNX Runtime's own that it writes into the standard domain."""
 Answer = dict[str, Any]
 
 
-class Checker:
-    """Operations: `runtimes` (versions), `climb` (rungs of one package)."""
+class Checker(RuntimeService):
+    """Operations: `versions`, `inspect`, and those of a runtime."""
+
+    def __init__(self) -> None:
+        super().__init__(OrtOpener())
 
     def call(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
         """Answer one request."""
-        if op == "runtimes":
-            return runtimes()
-        if op == "climb":
-            package = Package(Path(args["folder"]), args["models"], Path(args["inputs"]))
-            answers = []
-            for name in args["rungs"]:
-                progress(name)
-                answers.append(_climb(name, package))
-            return answers
-        raise ValueError(f"the checker has no operation {op!r}")
+        if op == "versions":
+            return versions()
+        if op == "inspect":
+            progress("inspecting")
+            folder = Path(args["folder"])
+            return {model: inspect(folder, folder / model) for model in args["models"]}
+        return super().call(op, args, progress)
 
 
-class Package:
-    """What is checked: a folder, its .onnx files, and input values by the same folders."""
-
-    def __init__(self, folder: Path, models: list[str], inputs: Path) -> None:
-        self.folder = folder
-        self.models = models
-        self._inputs = inputs
-
-    def samples(self, model: str) -> Path | None:
-        """The input values for a model: those of its component, or the only ones there are."""
-        path = self._inputs / Path(model).parent / SAMPLES
-        return path if path.is_file() else None
-
-
-def runtimes() -> dict[str, str]:
-    """What rungs are run on; no heavy import."""
+def versions() -> dict[str, str]:
+    """What inspection depends on; no heavy import."""
     found = {}
     for name in TOOLS:
         try:
@@ -60,120 +54,218 @@ def runtimes() -> dict[str, str]:
     return found
 
 
-def _climb(name: str, package: Package) -> Answer:
-    passed, details, evidence = True, [], {}
-    for model in package.models:
-        try:
-            evidence[model] = RUNGS[name](package, model)
-        # The checked libraries raise anything at all; whatever it is, this rung has failed of it.
-        except Exception as error:  # noqa: BLE001
-            passed = False
-            details.append(f"{model}: {str(error).strip() or type(error).__name__}")
-    return {
-        "name": name,
-        "passed": passed,
-        "detail": "; ".join(details) or f"{len(package.models)} model file(s)",
-        "evidence": evidence,
-    }
-
-
-def integrity(package: Package, model: str) -> Answer:
-    """The ONNX checker accepts it; external data are complete, relative, inside the package."""
+def inspect(folder: Path, path: Path) -> Answer:
+    """What a model file holds; `problems` are what makes it no sound model."""
     import onnx
 
-    path = package.folder / model
-    loaded = onnx.load(path, load_external_data=False)
-    files = {_external(package, path, tensor) for tensor in _tensors(loaded)} - {""}
-    _check(path, files, package.folder)
-    return {
-        "ir": loaded.ir_version,
-        "opsets": {item.domain or "ai.onnx": item.version for item in loaded.opset_import},
-        "external": sorted(files),
-    }
+    answer: Answer = {"problems": [], "external": []}
+    try:
+        model = onnx.load(path, load_external_data=False)
+        tensors = list(_tensors(model))
+        files = {_external(folder, path, tensor) for tensor in tensors} - {""}
+        answer["external"] = sorted(files)
+        _check(model, path, files, folder)
+        answer |= _look(model)
+        answer |= _weights(path, tensors)
+    # The checked libraries raise anything at all; whatever it is, the model is not sound.
+    except Exception as error:  # noqa: BLE001
+        answer["problems"].append(" ".join(str(error).split())[:600] or type(error).__name__)
+    return answer
 
 
-def _check(model: Path, external: set[str], folder: Path) -> None:
+def _check(model: Any, path: Path, external: set[str], folder: Path) -> None:
     """The ONNX checker on the model, beside empty files of the right sizes for its external data.
 
     It looks at nothing but whether those are there, and it refuses hard links, which a package
-    folder is made of. Their bytes are hashed elsewhere; here they would only be copied.
+    folder is made of.
     """
     import onnx
 
+    plain = _without_own_operators(model)
     if not external:
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(plain)
         return
     with tempfile.TemporaryDirectory() as scratch:
-        beside = Path(scratch) / model.relative_to(folder)
         for name in external:
             stand_in = Path(scratch) / name
             stand_in.parent.mkdir(parents=True, exist_ok=True)
             with stand_in.open("wb") as stream:
                 stream.truncate((folder / name).stat().st_size)
+        beside = Path(scratch) / path.relative_to(folder)
         beside.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(model, beside)
+        if plain is model:
+            shutil.copyfile(path, beside)
+        else:
+            onnx.save(plain, beside)
         onnx.checker.check_model(beside)
 
 
-def _tensors(model: Any) -> list[Any]:
-    """Every tensor with data: initializers and constants, subgraphs included."""
-    found, graphs = [], [model.graph]
-    while graphs:
-        graph = graphs.pop()
-        found += graph.initializer
+def _without_own_operators(model: Any) -> Any:
+    """The same graph with ONNX Runtime's operators in a domain that the checker leaves alone."""
+    import onnx
+
+    if not any(node.op_type in OWN_OPS and node.domain in STANDARD for node in model.graph.node):
+        return model
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for node in changed.graph.node:
+        if node.op_type in OWN_OPS and node.domain in STANDARD:
+            node.domain = "com.microsoft"
+    if not any(item.domain == "com.microsoft" for item in changed.opset_import):
+        changed.opset_import.add(domain="com.microsoft", version=1)
+    return changed
+
+
+def _look(model: Any) -> Answer:
+    nodes = [node for graph in _graphs(model) for node in graph.node]
+    weights = {item.name for graph in _graphs(model) for item in graph.initializer}
+    open_inputs = [
+        value.name
+        for value in model.graph.input
+        if value.name not in weights
+        and any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
+    ]
+    return {
+        "ir": int(model.ir_version),
+        "opsets": {item.domain or "ai.onnx": int(item.version) for item in model.opset_import},
+        "ops": dict(Counter(map(_op, nodes))),
+        "open_inputs": open_inputs,
+        **_qdq(model, nodes),
+    }
+
+
+def _op(node: Any) -> str:
+    own = node.domain in STANDARD and node.op_type in OWN_OPS
+    domain = "com.microsoft" if own else node.domain
+    return node.op_type if domain in STANDARD else f"{domain}:{node.op_type}"
+
+
+def _qdq(model: Any, nodes: list[Any]) -> Answer:
+    """The types of quantized activations and weights, and what operators work on them."""
+    types = {
+        item.name: _kind(item.data_type) for graph in _graphs(model) for item in graph.initializer
+    }
+    types |= _constants(nodes)
+    activations: Counter[str] = Counter()
+    weights: Counter[str] = Counter()
+    dequantized = set()
+    for node in nodes:
+        if node.op_type == "QuantizeLinear":
+            activations[_zero_type(node, types)] += 1
+        elif node.op_type == "DequantizeLinear":
+            dequantized.add(node.output[0])
+            if node.input[0] in types:
+                weights[types[node.input[0]]] += 1
+    lowered = Counter(
+        _op(node)
+        for node in nodes
+        if node.op_type not in {"QuantizeLinear", "DequantizeLinear"}
+        and any(name in dequantized for name in node.input)
+    )
+    return {
+        "activations": dict(activations),
+        "weights": dict(weights),
+        "lowered": dict(lowered),
+    }
+
+
+def _zero_type(node: Any, types: dict[str, str]) -> str:
+    if len(node.input) > 2 and node.input[2] in types:
+        return types[node.input[2]]
+    given = next((item.i for item in node.attribute if item.name == "output_dtype"), 0)
+    return _kind(given) if given else "uint8"
+
+
+def _constants(nodes: list[Any]) -> dict[str, str]:
+    return {
+        node.output[0]: _kind(item.t.data_type)
+        for node in nodes
+        if node.op_type == "Constant"
+        for item in node.attribute
+        if item.name == "value"
+    }
+
+
+def _kind(number: int) -> str:
+    import onnx
+
+    return str(onnx.TensorProto.DataType.Name(number)).lower()
+
+
+def _weights(path: Path, tensors: list[Any]) -> Answer:
+    """Bytes by type, and the float tensors that hold what is no number. One pass, one tensor
+    in memory at a time."""
+    import numpy as np
+
+    sizes: Counter[str] = Counter()
+    nan, infinite = [], []
+    for tensor in tensors:
+        array = _array(path, tensor)
+        sizes[_kind(tensor.data_type)] += int(array.nbytes)
+        if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
+            continue
+        if array.dtype.name == "bfloat16":
+            array = array.astype(np.float32)
+        finite = np.isfinite(array)
+        if finite.all():
+            continue
+        if np.isnan(array).any():
+            nan.append(tensor.name)
+        # Nothing but zero and infinity is a mask, and a single infinity fills one.
+        elif array.size > 1 and np.any(array[finite]):
+            infinite.append(tensor.name)
+    return {"bytes": dict(sizes), "nan": nan[:5], "infinite": infinite[:5]}
+
+
+def _array(path: Path, tensor: Any) -> Any:
+    """A tensor's values; those outside are mapped, not read into a copy."""
+    import numpy as np
+    import onnx
+
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return onnx.numpy_helper.to_array(tensor)
+    where = {item.key: item.value for item in tensor.external_data}
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    if not all(tensor.dims):
+        return np.empty(tuple(tensor.dims), dtype)
+    offset = int(where.get("offset", 0))
+    file = path.parent / where["location"]
+    if tensor.data_type in {21, 22, 23}:  # two values in a byte: nothing to look for in there
+        return np.empty(0, np.uint8)
+    return np.memmap(file, dtype, "r", offset, tuple(tensor.dims) or (1,))
+
+
+def _graphs(model: Any) -> Iterator[Any]:
+    """The main graph and every graph inside its nodes."""
+    pending = [model.graph]
+    while pending:
+        graph = pending.pop()
+        yield graph
         for node in graph.node:
             for attribute in node.attribute:
-                found += [attribute.t] if attribute.HasField("t") else []
-                graphs += [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
-    return found
+                pending += [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
 
 
-def _external(package: Package, model: Path, tensor: Any) -> str:
+def _tensors(model: Any) -> Iterator[Any]:
+    """Every tensor with data: initializers and constants, subgraphs included."""
+    for graph in _graphs(model):
+        yield from graph.initializer
+        for node in graph.node:
+            yield from (item.t for item in node.attribute if item.HasField("t"))
+
+
+def _external(folder: Path, model: Path, tensor: Any) -> str:
     """Check where a tensor's bytes are; the name of that file, or nothing."""
     if tensor.data_location != 1:
         return ""
     where = {item.key: item.value for item in tensor.external_data}
     name = str(where.get("location", ""))
     path: Path = (model.parent / name).resolve()
-    if Path(name).is_absolute() or not path.is_relative_to(package.folder.resolve()):
+    if Path(name).is_absolute() or not path.is_relative_to(folder.resolve()):
         raise ValueError(f"external data of {tensor.name} are outside the package: {name}")
     if not path.is_file():
         raise ValueError(f"external data of {tensor.name} are missing: {name}")
     end = int(where.get("offset", 0)) + int(where.get("length", 0))
     if end > path.stat().st_size:
         raise ValueError(f"external data of {tensor.name} are cut off: {name}")
-    return path.relative_to(package.folder.resolve()).as_posix()
-
-
-def loads(package: Package, model: str) -> Answer:
-    """A CPU session opens; with the engine's input values it also runs and its outputs are sane."""
-    import numpy as np
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    session = ort.InferenceSession(
-        str(package.folder / model), options, providers=["CPUExecutionProvider"]
-    )
-    samples = package.samples(model)
-    if samples is None:
-        return {"ran": False, "why": "the engine gave no input values"}
-    with np.load(samples, allow_pickle=False) as values:
-        feeds = {item.name: values[item.name][0] for item in session.get_inputs()}
-    outputs = session.run(None, feeds)
-    names = [item.name for item in session.get_outputs()]
-    for name, value in zip(names, outputs, strict=True):
-        if (
-            isinstance(value, np.ndarray)
-            and value.dtype.kind == "f"
-            and not np.isfinite(value).all()
-        ):
-            raise ValueError(f"output {name} holds NaN or infinity")
-    return {
-        "ran": True,
-        "outputs": {n: list(np.shape(v)) for n, v in zip(names, outputs, strict=True)},
-    }
-
-
-RUNGS: dict[str, Callable[[Package, str], Answer]] = {"integrity": integrity, "loads": loads}
-"""By name; a further rung is one more function here and one more name in `verify.LADDER`."""
+    return path.relative_to(folder.resolve()).as_posix()

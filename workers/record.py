@@ -63,5 +63,5 @@ def build_record(
             for run in runs
         ],
         "verification": [],
-        "runtimes": {},
+        "runtimes": [],
     }

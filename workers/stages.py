@@ -31,6 +31,8 @@ class Rung:
     passed: bool | None
     detail: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    waived: str = ""
+    """The reason for which the catalog accepts that it failed."""
 
 
 class Observer(Protocol):

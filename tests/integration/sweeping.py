@@ -128,6 +128,7 @@ class Mill:
             "PYTHONPATH": python_path,
             "MODELMILL_ENGINE": "fake",
             "MODELMILL_JOBS": "2",
+            "MODELMILL_RUNTIMES": "none",
             MARK: self.mark,
             **self.env,
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,10 @@ from workers.engine import StageJob, StageReport
 from workers.errors import BuildFailed
 from workers.host.client import Host
 from workers.host.watch import HostLimits
+from workers.runtimes.kinds import ORT
+from workers.runtimes.pool import Runtimes
 from workers.store import Store
-from workers.verify import CHECKER, Verifier, VerifyFailed
+from workers.verify import Verifier, VerifyFailed
 
 pytestmark = pytest.mark.engine
 
@@ -75,7 +78,7 @@ def save(out: Path, scale: float = 1.0, *, external: bool = False) -> None:
 @pytest.fixture
 def verifier(tmp_path: Path) -> Iterator[Verifier]:
     limits = HostLimits(memory=2_000_000_000)
-    made = Verifier(Host(CHECKER, limits=limits, log_dir=tmp_path / "logs"))
+    made = Verifier(Runtimes(tmp_path / "logs", limits, allowed=()))
     yield made
     made.close()
 
@@ -115,14 +118,18 @@ def test_a_sound_model_passes_and_the_record_tells_how(
 ) -> None:
     built = build(lambda out: save(out, external=external))
     proven = verifier.verify(built)
+    names = ["integrity", "policy", "loads", "shapes", "parity"]
     assert [(rung.name, rung.passed) for rung in proven.evidence] == [
-        ("integrity", True),
-        ("loads", True),
+        (name, True) for name in names
     ]
-    assert proven.evidence[1].evidence["model.onnx"]["outputs"] == {"y": [2, 4]}
+    row = proven.evidence[4].evidence["CPUExecutionProvider cpu"]["model.onnx y"]
+    assert row == {"cosine": 1.0, "error": 0.0, "max_abs": 0.0}
     record = json.loads((built.folder / "build.json").read_bytes())
     assert record["verification"][0]["name"] == "integrity"
-    assert "onnxruntime" in record["runtimes"]
+    assert record["verdict"] == {"level": "parity", "reached": True}
+    cpu, own = record["runtimes"]
+    assert (cpu["name"], cpu["ran"], cpu["taken"]) == ("CPUExecutionProvider cpu", True, [1, 1])
+    assert "MLASExecutionProvider is not registered" in own["not_run"]
     assert proven.tree == built.tree == tree_digest(file.entry for file in proven.files)
     written = next(file for file in proven.files if file.entry.path == "build.json")
     assert written.entry.size == written.source.stat().st_size
@@ -171,7 +178,7 @@ def test_integrity_fails_of_damaged_files(
 def test_outputs_that_are_not_numbers_fail(
     build: Callable[[Make], Built], verifier: Verifier
 ) -> None:
-    with pytest.raises(VerifyFailed, match=r"loads failed: .*NaN or infinity"):
+    with pytest.raises(VerifyFailed, match=r"integrity failed: .*weight w holds NaN"):
         verifier.verify(build(lambda out: save(out, float("nan"))))
 
 
@@ -191,21 +198,24 @@ def test_rubbish_and_nothing_fail(build: Callable[[Make], Built], verifier: Veri
 def test_equal_artifacts_of_different_targets_are_run_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = Host(CHECKER, log_dir=tmp_path / "logs")
-    verifier, calls = Verifier(host), []
-    call = host.call
+    verifier, calls = Verifier(Runtimes(tmp_path / "logs", allowed=())), []
+    call = Host.call
 
-    def counting(op: str, *args: object, **more: object) -> object:
+    def counting(host: Host, op: str, *args: object, **more: object) -> object:
         calls.append(op)
-        return call(op, *args, **more)  # type: ignore[arg-type]  # passed on as they came
+        return call(host, op, *args, **more)  # type: ignore[arg-type]  # passed on as they came
 
-    monkeypatch.setattr(host, "call", counting)
+    monkeypatch.setattr(Host, "call", counting)
     store = Store(tmp_path / "store")
     builder = Builder(store, InProcessHost(tmp_path / "logs"), tmp_path / "work")
     for label in LABELS:
         verifier.verify(builder.build(make_cell(label=label)))
-    assert calls == ["runtimes", "climb"]
+    assert calls == ["versions", "inspect", "discover", "measure", "measure"]
+    again = Verifier(Runtimes(tmp_path / "logs", allowed=()))
+    again.verify(builder.build(make_cell()))
+    assert calls[5:] == ["versions", "discover"]  # what a store remembers, any process knows
     verifier.close()
+    again.close()
 
 
 def test_a_failure_is_looked_at_again(build: Callable[[Make], Built], verifier: Verifier) -> None:
@@ -219,11 +229,11 @@ def test_a_failure_is_looked_at_again(build: Callable[[Make], Built], verifier: 
 
 
 def test_a_checker_that_cannot_start_costs_one_cell(
-    build: Callable[[Make], Built], tmp_path: Path
+    build: Callable[[Make], Built], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.host.client import EngineSpec
-
-    broken = Verifier(Host(EngineSpec("checker", "workers.checker:Gone"), log_dir=tmp_path / "l"))
+    gone = replace(ORT, target="workers.checker:Gone")
+    monkeypatch.setattr("workers.runtimes.pool.ORT", gone)
+    broken = Verifier(Runtimes(tmp_path / "l", allowed=()))
     with pytest.raises(BuildFailed, match="cannot be loaded") as failed:
         broken.verify(build(save))
     assert failed.value.stage == "verify"

@@ -18,6 +18,7 @@ import hashlib
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -95,7 +96,8 @@ class FakeEngine:
             if job.stage == "inputs":
                 (target / "inputs.bin").write_bytes(weights)
             else:
-                (target / "model.onnx").write_bytes(tiny_onnx(weights))
+                precision = str(job.params.get("precision", "fp32"))
+                (target / "model.onnx").write_bytes(tiny_onnx(weights, precision))
         for path, text in dict(job.params.get("files", {})).items():
             (job.out / path).parent.mkdir(parents=True, exist_ok=True)
             (job.out / path).write_text(text)
@@ -115,7 +117,8 @@ class NothingEngine:
 
     def plan(self, request: Request) -> BuildPlan:
         identity = hashlib.sha256(str(request.model["id"]).encode()).hexdigest()
-        params = {"target": request.target["label"]}
+        precision = request.policy["precision"]
+        params = {"target": request.target["label"], "precision": precision}
         return BuildPlan(
             {"digest": identity},
             [StageSpec("export", {}, [SOURCE], []), StageSpec("optimize", params, ["export"], [])],
@@ -123,7 +126,9 @@ class NothingEngine:
 
     def run(self, job: StageJob) -> StageReport:
         text = f"{job.request.model['id']} {dict(job.params)}"
-        (job.out / "model.onnx").write_bytes(tiny_onnx(text.encode()))
+        (job.out / "model.onnx").write_bytes(
+            tiny_onnx(text.encode(), str(job.params.get("precision", "fp32")))
+        )
         return StageReport({}, {})
 
 
@@ -255,6 +260,12 @@ def _print(rest: str, _out: Path) -> None:
     print(os.environ.get(rest, f"{rest} is not set"), flush=True)
 
 
+def _leak(rest: str, _out: Path) -> None:
+    """Print a variable and fail with its value in the message, as clients of web services do."""
+    _print(rest, _out)
+    raise RuntimeError(f"401 for url https://user:{os.environ.get(rest)}@host/model")
+
+
 def _link(rest: str, out: Path) -> None:
     (out / "link.bin").symlink_to(rest)
 
@@ -275,6 +286,7 @@ ACTIONS = {
     "full": _full,
     "fill": _fill,
     "print": _print,
+    "leak": _leak,
     "link": _link,
 }
 
@@ -294,17 +306,49 @@ def _field(number: int, value: int | bytes | str) -> bytes:
     return _varint(number << 3 | 2) + _varint(len(data)) + data
 
 
-def tiny_onnx(weights: bytes) -> bytes:
-    """A valid ONNX model (y = x, float[1,4]) that carries `weights`, without the onnx package."""
+def tiny_onnx(weights: bytes, precision: str = "fp32") -> bytes:
+    """A valid ONNX model (y = x, float[1,4]) that carries `weights`, without the onnx package.
+
+    w8a16 and w8a8 quantize x on its way, fp16 has a half, w8 a dequantized weight.
+    """
     shape = b"".join(_field(1, _field(1, n)) for n in (1, 4))
     value_type = _field(1, _field(1, 1) + _field(2, shape))
-    node = _field(1, "x") + _field(2, "y") + _field(4, "Identity")
+    nodes, tensors, opset = _body(precision)
     tensor = _field(1, len(weights)) + _field(2, 2) + _field(8, "w") + _field(9, weights)
     graph = (
-        _field(1, node)
+        b"".join(_field(1, node) for node in nodes)
         + _field(2, "g")
-        + _field(5, tensor)
+        + b"".join(_field(5, one) for one in (tensor, *tensors))
         + _field(11, _field(1, "x") + _field(2, value_type))
         + _field(12, _field(1, "y") + _field(2, value_type))
     )
-    return _field(1, 8) + _field(2, "fake") + _field(7, graph) + _field(8, _field(2, 17))
+    return _field(1, 8) + _field(2, "fake") + _field(7, graph) + opset
+
+
+def _node(kind: str, inputs: str, output: str, domain: str = "") -> bytes:
+    named = b"".join(_field(1, name) for name in inputs.split())
+    return named + _field(2, output) + _field(4, kind) + (_field(7, domain) if domain else b"")
+
+
+def _body(precision: str) -> tuple[list[bytes], list[bytes], bytes]:
+    """Nodes, further tensors and operator sets."""
+    opset = _field(8, _field(2, 17))
+    plain = _node("Identity", "x", "y")
+    scale = _field(2, 1) + _field(8, "scale") + _field(9, struct.pack("<f", 2**-6))
+    if precision in {"w8a16", "w8a8"}:
+        kind, middle = (4, 1 << 15) if precision == "w8a16" else (2, 1 << 7)
+        zero = _field(2, kind) + _field(8, "zero")
+        zero += _field(9, struct.pack("<H" if kind == 4 else "<B", middle))
+        nodes = [
+            _node("QuantizeLinear", "x scale zero", "q", "com.microsoft"),
+            _node("DequantizeLinear", "q scale zero", "y", "com.microsoft"),
+        ]
+        foreign = _field(8, _field(1, "com.microsoft") + _field(2, 1))
+        return nodes, [scale, zero], opset + foreign
+    if precision == "w8":
+        byte = _field(2, 3) + _field(8, "b") + _field(9, b"\1")
+        return [plain, _node("DequantizeLinear", "b scale", "unused")], [scale, byte], opset
+    if precision == "fp16":
+        half = _field(1, 1) + _field(2, 10) + _field(8, "h") + _field(9, b"\0\0")
+        return [plain], [half], opset
+    return [plain], [], opset

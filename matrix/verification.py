@@ -1,0 +1,187 @@
+"""What a catalog says about verification: thresholds of its own, waivers, inputs, a task metric.
+
+    verify.parity.w8a16 = { cosine = 0.93, reason = "two outputs near zero" }
+    verify.waive        = { ep = "no NPU in the lab yet" }
+    verify.inputs       = "more-inputs.npz"
+    verify.task         = { dataset = "eval.npz", metric = "accuracy", within = 0.02 }
+
+What departs from the rules needs a reason, which every record of the cell shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matrix.model import Cell
+from matrix.nearest import hint, quote
+from matrix.policy import overrides_of
+from matrix.precision import PRECISIONS, canonical
+from matrix.reader import Entry
+
+RUNGS = ("integrity", "policy", "loads", "shapes", "parity", "task")
+"""The ladder, lowest first: a level demands its rung and all below it."""
+EP = "ep"
+"""Stands for `was run on the target's own EP` where a view demands that."""
+COSINE = {"fp32": 0.9999, "fp16": 0.99, "w8a16": 0.95, "w8a8": 0.90, "w8": 0.98}
+"""Least cosine of an output with the export's."""
+METRICS = ("accuracy", "agreement")
+WITHIN = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """What parity asks of every output."""
+
+    cosine: float
+    max_abs: float | None = None
+    reason: str = ""
+
+    @property
+    def error(self) -> float:
+        """Largest relative error: one and a half times that of an equally long vector that lies
+        at the cosine's limit. The cosine alone does not see a wrong scale."""
+        return 1.5 * float((2 * (1 - self.cosine)) ** 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A metric on a dataset, compared with the source model's."""
+
+    dataset: str
+    metric: str
+    within: float = WITHIN
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of one cell."""
+
+    parity: Mapping[str, Threshold] = field(default_factory=dict)
+    """By precision, where the catalog sets one."""
+    waive: Mapping[str, str] = field(default_factory=dict)
+    """Rung -> the reason for which its failure is accepted."""
+    inputs: str | None = None
+    task: Task | None = None
+
+    def threshold(self, precision: str) -> Threshold:
+        """The catalog's, or the default."""
+        return self.parity.get(precision) or Threshold(COSINE[precision])
+
+
+def rules_of(cell: Cell) -> Rules:
+    """What the catalog says for a cell."""
+    return rules_from(overrides_of(cell.model, cell.target).verify)
+
+
+def rules_from(value: Mapping[str, Any] | None) -> Rules:
+    """The rules of a table that `read_rules` has accepted, or of a package's build record."""
+    table = value or {}
+    task = table.get("task")
+    return Rules(
+        parity={name: Threshold(**one) for name, one in table.get("parity", {}).items()},
+        waive=dict(table.get("waive", {})),
+        inputs=table.get("inputs"),
+        task=Task(**task) if task else None,
+    )
+
+
+def read_rules(entry: Entry, folder: Path) -> dict[str, Any] | None:
+    """The table `verify` of a catalog entry, checked; paths in it start at `folder`."""
+    table = entry.table("verify")
+    if table is None:
+        return None
+    inner = Entry(table, f"{entry.where}: verify", entry.problems)
+    found = {
+        "parity": _parity(inner),
+        "waive": _waive(inner),
+        "inputs": _file(inner, "inputs", folder),
+        "task": _task(inner, folder),
+    }
+    inner.close()
+    return {name: value for name, value in found.items() if value}
+
+
+def _parity(entry: Entry) -> dict[str, Any]:
+    found = {}
+    for name, row in (entry.table("parity") or {}).items():
+        inner = Entry(
+            row if isinstance(row, dict) else {}, f"{entry.where}: parity.{name}", entry.problems
+        )
+        precision = canonical(name)
+        if precision is None or precision not in PRECISIONS:
+            inner.bad(f"unknown precision {quote(name)}", hint(name, PRECISIONS))
+            continue
+        limits = {key: _number(inner, key, low=-1.0 if key == "cosine" else 0.0)
+                  for key in ("cosine", "max_abs")}  # fmt: skip
+        reason = inner.text("reason", empty=False)
+        inner.close()
+        if reason is None:
+            inner.bad("a threshold of its own needs its reason", 'reason = "..."')
+        found[precision] = {
+            "cosine": COSINE[precision] if limits["cosine"] is None else limits["cosine"],
+            "max_abs": limits["max_abs"],
+            "reason": reason or "",
+        }
+    return found
+
+
+def _waive(entry: Entry) -> dict[str, str]:
+    found = {}
+    for name, reason in (entry.table("waive") or {}).items():
+        if name not in (*RUNGS, EP):
+            entry.bad(f"waive: unknown rung {quote(name)}", hint(name, (*RUNGS, EP)))
+        elif not isinstance(reason, str) or not reason.strip():
+            entry.bad(f"waive.{name} needs its reason as text")
+        else:
+            found[name] = reason
+    return found
+
+
+def _task(entry: Entry, folder: Path) -> dict[str, Any] | None:
+    table = entry.table("task")
+    if table is None:
+        return None
+    inner = Entry(table, f"{entry.where}: task", entry.problems)
+    dataset = _file(inner, "dataset", folder)
+    metric = inner.text("metric", required=True)
+    within = _number(inner, "within", low=0.0)
+    if "dataset" not in table:
+        inner.bad("dataset is missing")
+    if metric is not None and metric not in METRICS:
+        inner.bad(f"unknown metric {quote(metric)}", hint(metric, METRICS))
+    inner.close()
+    if dataset is None or metric is None:
+        return None
+    return {"dataset": dataset, "metric": metric, "within": WITHIN if within is None else within}
+
+
+def _number(entry: Entry, key: str, *, low: float) -> float | None:
+    value = entry.number(key)
+    if value is not None and value < low:
+        entry.bad(f"{key} must be at least {low:g}, not {value:g}")
+        return None
+    if key == "cosine" and value is not None and value > 1:
+        entry.bad(f"cosine must be at most 1, not {value:g}")
+        return None
+    return value
+
+
+def _file(entry: Entry, key: str, folder: Path) -> str | None:
+    name = entry.text(key, empty=False)
+    if name is None:
+        return None
+    path = folder / name
+    try:
+        there = path.is_file()
+    except (OSError, ValueError):  # a name that no file system takes
+        there = False
+    if not there:
+        entry.bad(f"{key} {quote(name)} does not exist", f"it is looked for in {folder}")
+        return None
+    if path.suffix not in {".npz", ".jsonl"}:
+        entry.bad(f"{key} {quote(name)} is neither .npz nor .jsonl")
+        return None
+    return str(path)

@@ -1,0 +1,70 @@
+"""What a package claims to be, by its cell or by its own manifest and the table of targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from matrix.model import Cell, Target
+from matrix.verification import Rules, rules_from, rules_of
+
+IR_OF_OPSET = {13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
+"""The IR version that came with an opset: a runtime that takes the one reads the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A cell as the ladder sees it."""
+
+    cell: str
+    target: Target
+    precision: str
+    static_shapes: bool = False
+    optimization: str = "basic"
+    blocked_ops: tuple[str, ...] = ()
+    blocked_passes: tuple[str, ...] = ()
+    rules: Rules = field(default_factory=Rules)
+
+    @classmethod
+    def of(cls, cell: Cell) -> Claim:
+        """The claim of a planned cell."""
+        policy = cell.policy
+        return cls(
+            cell.id,
+            cell.target,
+            policy.precision,
+            policy.static_shapes,
+            policy.optimization,
+            policy.blocked_ops,
+            policy.blocked_passes,
+            rules_of(cell),
+        )
+
+    @classmethod
+    def from_records(
+        cls, manifest: Mapping[str, Any], record: Mapping[str, Any], target: Target
+    ) -> Claim:
+        """The claim of a package that is there already."""
+        policy = manifest["policy"]
+        return cls(
+            str(manifest["cell"]),
+            target,
+            policy["precision"],
+            bool(policy["static_shapes"]),
+            policy["optimization"],
+            tuple(policy["blocked_ops"]),
+            tuple(policy["blocked_passes"]),
+            rules_from(record.get("rules")),
+        )
+
+    @property
+    def newest_ir(self) -> int:
+        """The newest IR version that a package for this target may have."""
+        newest = self.target.opset[1]
+        return IR_OF_OPSET.get(newest, 7 if newest < 13 else max(IR_OF_OPSET.values()))
+
+    def rules_json(self) -> dict[str, Any]:
+        """The rules as the build record keeps them."""
+        rules = asdict(self.rules)
+        return {name: value for name, value in rules.items() if value}

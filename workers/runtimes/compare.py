@@ -1,0 +1,109 @@
+"""How far outputs are from the reference, over all sets of inputs; runs in the child."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Outputs = Mapping[str, Any]
+
+
+def compare(found: Sequence[Outputs], wanted: Sequence[Outputs]) -> dict[str, Any]:
+    """For every output of the reference: its worst numbers of any set."""
+    names = list(wanted[0]) if wanted else []
+    pairs = list(zip(found, wanted, strict=True))
+    return {
+        name: _worst([_one(one.get(name), want[name]) for one, want in pairs]) for name in names
+    }
+
+
+def describe(sets: Sequence[Outputs]) -> dict[str, Any]:
+    """What came out: type, shape, and whether every number is one."""
+    return {
+        name: {
+            "dtype": str(getattr(value, "dtype", type(value).__name__)),
+            "shape": list(getattr(value, "shape", ())),
+            "finite": all(_finite(one[name]) for one in sets),
+        }
+        for name, value in (sets[0] if sets else {}).items()
+    }
+
+
+def _finite(value: Any) -> bool:
+    import numpy as np
+
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+        return True
+    return bool(np.isfinite(value).all())
+
+
+def _one(found: Any, wanted: Any) -> dict[str, Any]:
+    import numpy as np
+
+    if not isinstance(wanted, np.ndarray) or wanted.dtype.kind not in "fiub":
+        return {}  # sequences and texts: the shapes rung has seen them
+    if found is None:
+        return {"problem": "the output is missing"}
+    if found.shape != wanted.shape:
+        return {"problem": f"its shape is {list(found.shape)}, the export's {list(wanted.shape)}"}
+    if not wanted.size:
+        return {"cosine": 1.0, "error": 0.0, "max_abs": 0.0}
+    if wanted.dtype.kind != "f":
+        return {"agree": float((found == wanted).mean())}
+    return _distance(found.astype(np.float64).ravel(), wanted.astype(np.float64).ravel())
+
+
+def _distance(found: Any, wanted: Any) -> dict[str, Any]:
+    import numpy as np
+
+    same = ~(np.isfinite(wanted))  # the export itself masks with infinities
+    if same.any():
+        if not np.array_equal(found[same], wanted[same], equal_nan=True):
+            return {"problem": "not a number, or infinite, where the export is not"}
+        found, wanted = found[~same], wanted[~same]
+    if not np.isfinite(found).all():
+        return {"problem": "it holds NaN or infinity"}
+    ours, theirs = float(np.linalg.norm(found)), float(np.linalg.norm(wanted))
+    gap = float(np.linalg.norm(found - wanted))
+    if theirs == 0 or ours == 0:
+        alike = ours == theirs
+        return {
+            "cosine": float(alike),
+            "error": 0.0 if alike else 1.0,
+            "max_abs": _max(found - wanted),
+        }
+    return {
+        "cosine": min(1.0, float(found @ wanted) / (ours * theirs)),
+        "error": gap / theirs,
+        "max_abs": _max(found - wanted),
+    }
+
+
+def _max(values: Any) -> float:
+    import numpy as np
+
+    return float(np.abs(values).max(initial=0.0))
+
+
+def _worst(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    for one in several:
+        if "problem" in one:
+            return one
+    worst: dict[str, Any] = {}
+    for one in several:
+        for key, value in one.items():
+            choose = min if key in {"cosine", "agree"} else max
+            worst[key] = choose(worst.get(key, value), value)
+    return {key: float(f"{value:.7g}") for key, value in worst.items()}
+
+
+def joined(sets: Sequence[tuple[Any, Any]], scale: float, bias: float) -> Any:
+    """Logits of two towers: every text against every image."""
+    import numpy as np
+
+    def unit(values: list[Any]) -> Any:
+        rows = np.concatenate([np.atleast_2d(value) for value in values]).astype(np.float64)
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+
+    texts, images = unit([pair[0] for pair in sets]), unit([pair[1] for pair in sets])
+    return scale * (texts @ images.T) + bias

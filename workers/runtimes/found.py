@@ -1,0 +1,54 @@
+"""What discovery answers: the runtimes of this machine, and why others are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """An execution provider on a device, ready to open sessions."""
+
+    kind: str
+    """Which kind of host serves it, see `kinds`."""
+    provider: str
+    """ONNX Runtime's name of the execution provider."""
+    device: str
+    """cpu, gpu or npu."""
+    version: str
+    """Of the packages that execute."""
+    emulated: bool = False
+    """Software stands in for the device: results count, times do not."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of the execution provider."""
+    detail: str = ""
+
+    @property
+    def name(self) -> str:
+        """As people read it, and as evidence names it."""
+        return f"{self.provider} {self.device}" + (" (emulated)" if self.emulated else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """For the pipe, the cache key and the record."""
+        return {**asdict(self), "options": dict(self.options)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Runtime:
+        """The other way."""
+        return cls(**value)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A provider on a device that cannot be used here."""
+
+    provider: str
+    device: str
+    why: str
+    mend: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """For the record."""
+        return {"provider": self.provider, "device": self.device, "not_run": self.why}

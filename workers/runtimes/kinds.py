@@ -1,0 +1,71 @@
+"""The kinds of runtimes: which package executes which provider, and who serves it in the child.
+
+A provider that no row names is looked for in ONNX Runtime itself, which lists what is compiled
+into it and, on Windows, what Windows ML has registered.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import dataclass
+
+CPU = "CPUExecutionProvider"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A package that executes models."""
+
+    name: str
+    """Also its setting: `[runtime.NAME] python = ...`."""
+    target: str
+    """What its host process serves."""
+    providers: tuple[str, ...]
+    distributions: tuple[str, ...]
+    """Any of them provides it."""
+    extra: str
+    """Our optional dependency that installs it."""
+
+    @property
+    def installed(self) -> bool:
+        """Whether our own interpreter has it; nothing is imported to know."""
+        return any(map(version, self.distributions))
+
+
+ORT = Kind(
+    "onnxruntime",
+    "workers.checker:Checker",
+    (CPU,),
+    ("onnxruntime", "onnxruntime-windowsml", "onnxruntime-directml", "onnxruntime-gpu"),
+    "build",
+)
+KINDS = (
+    ORT,
+    Kind(
+        "qnn",
+        "workers.runtimes.ort:QnnService",
+        ("QNNExecutionProvider",),
+        ("onnxruntime-qnn",),
+        "qnn",
+    ),
+    Kind(
+        "openvino",
+        "workers.runtimes.ov:OpenVinoService",
+        ("OpenVINOExecutionProvider",),
+        ("openvino",),
+        "openvino",
+    ),
+)
+
+
+def kind_for(provider: str) -> Kind:
+    """Who executes a provider."""
+    return next((kind for kind in KINDS if provider in kind.providers), ORT)
+
+
+def version(distribution: str) -> str:
+    """The installed version, or nothing."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

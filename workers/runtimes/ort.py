@@ -1,0 +1,177 @@
+"""ONNX Runtime in the child: its own CPU, what it has registered, and the QNN plugin."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workers.runtimes.kinds import CPU, ORT, version
+from workers.runtimes.service import RuntimeService
+from workers.runtimes.session import Port, threads
+
+QNN = "QNNExecutionProvider"
+HTP = {"htp_arch": "73", "soc_model": "60"}
+"""What the emulator emulates: the HTP v73 of a Snapdragon X Elite."""
+
+_TYPES = {"float": "float32", "double": "float64", "bfloat16": "bfloat16"}
+_RECORD = "session.record_ep_graph_assignment_info"
+
+
+class OrtSession:
+    """A session of ONNX Runtime."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.inputs = [_port(item) for item in session.get_inputs()]
+        self.outputs = [_port(item) for item in session.get_outputs()]
+
+    def expect(self, names: Sequence[str]) -> None:
+        """Its names are the graph's."""
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Outputs by name."""
+        values = self._session.run(None, dict(feeds))
+        return {port.name: value for port, value in zip(self.outputs, values, strict=True)}
+
+    def nodes(self) -> dict[str, int]:
+        """Counted where this ONNX Runtime tells of it."""
+        if not hasattr(self._session, "get_provider_graph_assignment_info"):
+            return {}
+        counts: dict[str, int] = {}
+        for part in self._session.get_provider_graph_assignment_info():
+            counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())
+        return counts
+
+    def close(self) -> None:
+        """Release it."""
+        self._session = None
+        gc.collect()
+
+
+class OrtOpener:
+    """Everything that ONNX Runtime itself has."""
+
+    kind = ORT.name
+
+    def discover(self) -> list[dict[str, Any]]:
+        """Compiled-in providers and registered devices, each provider once per device."""
+        import onnxruntime
+
+        told = f"{_distribution()} {onnxruntime.__version__}"
+        found = {(CPU, "cpu"): self._row(CPU, "cpu", told)}
+        for provider in onnxruntime.get_available_providers():
+            if provider not in {CPU, "AzureExecutionProvider"}:
+                found[provider, _usual_device(provider)] = self._row(
+                    provider, _usual_device(provider), told
+                )
+        for item in _devices():
+            device = _device(item)
+            found.setdefault(
+                (item.ep_name, device),
+                self._row(item.ep_name, device, told, detail=str(item.device.vendor)),
+            )
+        return list(found.values())
+
+    def _row(self, provider: str, device: str, told: str, **more: Any) -> dict[str, Any]:
+        return {
+            "kind": self.kind, "provider": provider, "device": device, "version": told, **more,
+        }  # fmt: skip
+
+    def open(self, file: str, runtime: Mapping[str, Any]) -> OrtSession:
+        """A session on a provider, the CPU behind it for what it does not take."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = threads()
+        options.add_session_config_entry(_RECORD, "1")
+        provider, extra = runtime["provider"], dict(runtime.get("options", {}))
+        if provider == CPU:
+            return OrtSession(onnxruntime.InferenceSession(file, options, providers=[CPU]))
+        mine = [item for item in _devices() if self._fits(item, runtime)]
+        if mine:
+            options.add_provider_for_devices(mine[:1], extra)
+            return OrtSession(onnxruntime.InferenceSession(file, options))
+        providers = [(provider, extra), CPU]
+        return OrtSession(onnxruntime.InferenceSession(file, options, providers=providers))
+
+    def _fits(self, item: Any, runtime: Mapping[str, Any]) -> bool:
+        return bool(item.ep_name == runtime["provider"]) and _device(item) == runtime["device"]
+
+
+class QnnOpener(OrtOpener):
+    """The plugin package of Qualcomm: a real NPU, or the emulator of its HTP on x86-64."""
+
+    kind = "qnn"
+
+    def __init__(self) -> None:
+        import onnxruntime
+        import onnxruntime_qnn
+
+        onnxruntime.register_execution_provider_library(QNN, onnxruntime_qnn.get_library_path())
+        self._htp = onnxruntime_qnn.get_qnn_htp_path()
+        self._gpu = onnxruntime_qnn.get_qnn_gpu_path()
+
+    def discover(self) -> list[dict[str, Any]]:
+        """Where there is no NPU the plugin offers the CPU: that is the emulator."""
+        import onnxruntime
+
+        told = (
+            f"onnxruntime-qnn {version('onnxruntime-qnn')}, onnxruntime {onnxruntime.__version__}"
+        )
+        devices = {_device(item) for item in _devices() if item.ep_name == QNN}
+        rows = []
+        if "npu" in devices:
+            rows.append(self._row(QNN, "npu", told, options={"backend_path": self._htp}))
+        elif "cpu" in devices and Path(self._htp).exists():
+            rows.append(
+                self._row(
+                    QNN, "npu", told, emulated=True, detail="HTP emulator",
+                    options={"backend_path": self._htp, **HTP},
+                )
+            )  # fmt: skip
+        if "gpu" in devices:
+            rows.append(self._row(QNN, "gpu", told, options={"backend_path": self._gpu}))
+        return rows
+
+    def _fits(self, item: Any, runtime: Mapping[str, Any]) -> bool:
+        device = "cpu" if runtime.get("emulated") else runtime["device"]
+        return bool(item.ep_name == QNN) and _device(item) == device
+
+
+class QnnService(RuntimeService):
+    """What a host process of the kind `qnn` serves."""
+
+    def __init__(self) -> None:
+        super().__init__(QnnOpener())
+
+
+def _devices() -> list[Any]:
+    import onnxruntime
+
+    return list(onnxruntime.get_ep_devices()) if hasattr(onnxruntime, "get_ep_devices") else []
+
+
+def _device(item: Any) -> str:
+    return str(item.device.type).rpartition(".")[2].lower()
+
+
+def _usual_device(provider: str) -> str:
+    """For providers of the old kind, which do not tell."""
+    word = provider.removesuffix("ExecutionProvider").lower()
+    if word in {"qnn", "vitisai"}:
+        return "npu"
+    return "cpu" if word in {"openvino", "xnnpack", "dnnl"} else "gpu"
+
+
+def _distribution() -> str:
+    return next((name for name in ORT.distributions if version(name)), "onnxruntime")
+
+
+def _port(item: Any) -> Port:
+    """`tensor(float16)` as NumPy calls it; what is no tensor has no type."""
+    kind = str(item.type)
+    inner = kind[7:-1] if kind.startswith("tensor(") else ""
+    return Port(item.name, _TYPES.get(inner, inner), tuple(item.shape or ()))

@@ -1,0 +1,121 @@
+"""OpenVINO's own runtime in the child.
+
+Not through ONNX Runtime's OpenVINO provider: that one offers no CPU device on machines that are
+not Intel's, while OpenVINO itself runs its CPU device on any x86-64. It reads the same ONNX file
+and takes the whole graph or refuses it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from workers.runtimes.service import RuntimeService
+from workers.runtimes.session import Port, threads
+
+PROVIDER = "OpenVINOExecutionProvider"
+_TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64",
+          "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8",
+          "u16": "uint16", "u32": "uint32", "u64": "uint64", "boolean": "bool"}  # fmt: skip
+
+
+class OpenVinoSession:
+    """A compiled model with one request."""
+
+    def __init__(self, compiled: Any, device: str) -> None:
+        self._compiled = compiled
+        self._request = compiled.create_infer_request()
+        self._device = device
+        self.inputs = [_port(item, item.get_any_name()) for item in compiled.inputs]
+        self.outputs = [_port(item, item.get_any_name()) for item in compiled.outputs]
+
+    def expect(self, names: Sequence[str]) -> None:
+        """A result may carry the name of a fused node too; the order is the graph's."""
+        if len(names) == len(self.outputs):
+            self.outputs = [
+                replace(port, name=name) if name in item.get_names() else port
+                for port, name, item in zip(
+                    self.outputs, names, self._compiled.outputs, strict=True
+                )
+            ]
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Outputs by name, copied out of the request's own memory."""
+        found = self._request.infer(dict(feeds))
+        values = [found[item] for item in self._compiled.outputs]
+        return {port.name: value.copy() for port, value in zip(self.outputs, values, strict=True)}
+
+    def nodes(self) -> dict[str, int]:
+        """All of what is executed, constants and ends left out."""
+        plain = {"Parameter", "Constant", "Const", "Result", "Input", "Output"}
+        executed = [
+            item for item in self._compiled.get_runtime_model().get_ops()
+            if str(_info(item)) not in plain
+        ]  # fmt: skip
+        return {f"OpenVINO {self._device}": len(executed)}
+
+    def close(self) -> None:
+        """Release it."""
+        self._request = self._compiled = None
+        gc.collect()
+
+
+class OpenVinoOpener:
+    """The devices of OpenVINO."""
+
+    def __init__(self) -> None:
+        import openvino
+
+        self._core = openvino.Core()
+        self._version = openvino.__version__.split("-")[0]
+
+    def discover(self) -> list[dict[str, Any]]:
+        """One runtime for every device."""
+        return [
+            {
+                "kind": "openvino",
+                "provider": PROVIDER,
+                "device": device.lower(),
+                "version": f"openvino {self._version}",
+                "detail": f"OpenVINO itself on {self._core.get_property(name, 'FULL_DEVICE_NAME')}",
+                # Its plugins may compute in half precision by themselves; parity is about ours.
+                "options": {"INFERENCE_PRECISION_HINT": "f32"} if device == "CPU" else {},
+            }
+            for device, name in self._devices().items()
+        ]
+
+    def open(self, file: str, runtime: Mapping[str, Any]) -> OpenVinoSession:
+        """Compile a model for a device."""
+        device = str(runtime["device"]).upper()
+        options: dict[str, Any] = dict(runtime.get("options", {}))
+        if device == "CPU" and threads():
+            options["INFERENCE_NUM_THREADS"] = threads()
+        return OpenVinoSession(self._core.compile_model(file, device, options), device)
+
+    def _devices(self) -> dict[str, str]:
+        """`GPU.0` and `GPU.1` are both a GPU; the first one counts."""
+        found: dict[str, str] = {}
+        for name in self._core.available_devices:
+            found.setdefault(name.partition(".")[0], name)
+        return found
+
+
+class OpenVinoService(RuntimeService):
+    """What a host process of the kind `openvino` serves."""
+
+    def __init__(self) -> None:
+        super().__init__(OpenVinoOpener())
+
+
+def _info(item: Any) -> Any:
+    info = item.get_rt_info()
+    return info["layerType"].value if "layerType" in info else item.get_type_name()
+
+
+def _port(item: Any, name: str) -> Port:
+    shape = item.get_partial_shape()
+    dims = [dim.get_length() if dim.is_static else None for dim in shape]
+    kind = item.get_element_type().to_string()
+    return Port(name, _TYPES.get(kind, kind), tuple(dims))

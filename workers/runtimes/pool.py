@@ -1,0 +1,134 @@
+"""The owner's side of the runtimes: hosts started when first needed, one for each kind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matrix.model import Target
+from matrix.status import FailureClass
+from workers.errors import BuildFailed
+from workers.host.client import EngineSpec, Host
+from workers.host.watch import HostLimits
+from workers.runtimes.found import Missing, Runtime
+from workers.runtimes.kinds import CPU, KINDS, ORT, Kind, kind_for
+
+STAGE = "verify"
+_GONE = {FailureClass.CRASH, FailureClass.TIMEOUT, FailureClass.MEMORY}
+"""What a vendor library does to its process; the process is lost, the answer is `crash`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Who waits for a call, how long, and where its output goes."""
+
+    timeout: float | None = None
+    cancel: threading.Event | None = None
+    log: Path | None = None
+
+
+@dataclass(slots=True)
+class Runtimes:
+    """The runtimes of one worker slot."""
+
+    log_dir: Path
+    limits: HostLimits = field(default_factory=HostLimits)
+    pythons: Mapping[str, Path] = field(default_factory=dict)
+    """Interpreters of kinds that live in an environment of their own."""
+    allowed: Collection[str] | None = None
+    """Names of kinds that may be used besides ONNX Runtime; None: all."""
+    _hosts: dict[str, Host] = field(default_factory=dict)
+    _found: dict[str, list[Runtime] | Missing] = field(default_factory=dict)
+
+    @property
+    def checker(self) -> Host:
+        """The process that also inspects models."""
+        return self._host(ORT)
+
+    def cpu(self) -> Runtime:
+        """ONNX Runtime's CPU, on which everything is run. Raises `BuildFailed` without it."""
+        found = self.of_kind(ORT)
+        if isinstance(found, Missing):
+            raise BuildFailed(FailureClass.UNSUPPORTED, STAGE, found.why, hint=found.mend)
+        return next(one for one in found if one.provider == CPU)
+
+    def for_target(self, target: Target) -> Runtime | Missing:
+        """The target's own provider on its own device, or why it cannot be used here."""
+        kind = kind_for(target.provider)
+        found = self.of_kind(kind)
+        if isinstance(found, Missing):
+            return Missing(target.provider, target.device, found.why, found.mend)
+        for one in found:
+            if (one.provider, one.device) == (target.provider, target.device):
+                return one
+        own = sorted({one.device for one in found if one.provider == target.provider})
+        why = f"{target.provider} is not registered with the ONNX Runtime of this machine"
+        if kind is not ORT or own:
+            why = f"{target.provider} finds no {target.device} here (only: {', '.join(own) or '-'})"
+        return Missing(target.provider, target.device, why)
+
+    def of_kind(self, kind: Kind) -> list[Runtime] | Missing:
+        """What a kind has found here, asked once."""
+        if kind.name not in self._found:
+            self._found[kind.name] = self._discover(kind)
+        return self._found[kind.name]
+
+    def all(self) -> list[Runtime | Missing]:
+        """Everything, for people."""
+        rows: list[Runtime | Missing] = []
+        for kind in KINDS:
+            found = self.of_kind(kind)
+            rows += [found] if isinstance(found, Missing) else found
+        return rows
+
+    def measure(self, runtime: Runtime, args: dict[str, Any], watching: Watching) -> dict[str, Any]:
+        """Run a model; a process that is lost over it is an answer too."""
+        kind = next(kind for kind in KINDS if kind.name == runtime.kind)
+        try:
+            reply = self._host(kind).call(
+                "measure",
+                {**args, "runtime": runtime.to_json()},
+                stage=STAGE,
+                timeout=watching.timeout,
+                cancel=watching.cancel,
+                log=watching.log,
+            )
+        except BuildFailed as error:
+            if error.failure not in _GONE:
+                raise
+            # What crashed once may have left a device or a cache broken: nothing is kept.
+            return {"at": "crash", "error": error.reason, "failure": error.failure.value}
+        return dict(reply.result)
+
+    def close(self) -> None:
+        """End all host processes."""
+        for host in self._hosts.values():
+            host.close()
+
+    def _discover(self, kind: Kind) -> list[Runtime] | Missing:
+        provider = kind.providers[0]
+        if kind is not ORT and self.allowed is not None and kind.name not in self.allowed:
+            return Missing(provider, "", "it is switched off by the setting runtimes")
+        if kind.name not in self.pythons and not kind.installed:
+            return Missing(
+                provider,
+                "",
+                f"{kind.distributions[0]} is not installed",
+                f"pip install 'modelmill[{kind.extra}]'",
+            )
+        try:
+            rows = self._host(kind).call("discover", {}, stage=STAGE).result
+        except BuildFailed as error:
+            if kind is ORT:
+                raise
+            return Missing(provider, "", error.reason, error.hint)
+        return [Runtime.from_json(row) for row in rows]
+
+    def _host(self, kind: Kind) -> Host:
+        if kind.name not in self._hosts:
+            spec = EngineSpec(kind.name, kind.target, self.pythons.get(kind.name))
+            self._hosts[kind.name] = Host(spec, limits=self.limits, log_dir=self.log_dir)
+        return self._hosts[kind.name]

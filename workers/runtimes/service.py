@@ -1,0 +1,177 @@
+"""The operations of a runtime's host process; one open model at a time, released before the reply.
+
+`measure` opens a model, runs it on every set of inputs and tells what it saw: ports, nodes per
+provider, and the distance of every output from the reference. It judges nothing. What the runtime
+raises is part of the answer, with the point it came from; what kills the process is the owner's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from workers.runtimes import values
+from workers.runtimes.compare import compare, describe, joined
+from workers.runtimes.session import Opener, Session
+
+Answer = dict[str, Any]
+
+
+class RuntimeService:
+    """Operations: `discover`, `measure`, `join`."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
+
+    def call(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
+        """Answer one request."""
+        if op == "discover":
+            return self._opener.discover()
+        if op == "measure":
+            progress(f"{args['runtime']['provider']} {args['file']}")
+            return self._measure(args)
+        if op == "join":
+            return _join(args)
+        raise ValueError(f"a runtime has no operation {op!r}")
+
+    def _measure(self, args: Mapping[str, Any]) -> Answer:
+        answer: Answer = {"at": "open"}
+        session: Session | None = None
+        try:
+            began = time.monotonic()
+            session = self._opener.open(args["file"], args["runtime"])
+            session.expect(args.get("outputs") or ())
+            answer["open_seconds"] = round(time.monotonic() - began, 3)
+            _describe(session, answer)
+            answer["at"] = "run"
+            _run(session, args, answer)
+            answer["at"] = ""
+        # A runtime raises anything at all; the answer says where, and the owner judges.
+        except Exception as error:  # noqa: BLE001
+            answer["error"] = " ".join(str(error).split())[:600] or type(error).__name__
+        finally:
+            if session is not None:
+                session.close()
+        return answer
+
+
+def _describe(session: Session, answer: Answer) -> None:
+    answer["inputs"] = [port.to_json() for port in session.inputs]
+    answer["outputs"] = [port.to_json() for port in session.outputs]
+    answer["nodes"] = session.nodes()
+
+
+def _run(session: Session, args: Mapping[str, Any], answer: Answer) -> None:
+    sets = _sets(session, args)
+    began = time.monotonic()
+    found = [session.run(values.feeds(one, session.inputs)) for one in sets]
+    answer["run_seconds"] = round((time.monotonic() - began) / max(len(sets), 1), 4)
+    answer["sets"] = len(sets)
+    answer["seen"] = describe(found)
+    if args.get("save"):
+        _save(Path(args["save"]), found)
+    if args.get("reference"):
+        answer["parity"] = compare(found, _load(Path(args["reference"])))
+    chain = args.get("chain")
+    links = _links(chain, sets) if chain else []
+    if chain and links:
+        ends = [
+            session.run(values.feeds({**one, **link}, session.inputs))
+            for one, link in zip(sets, links, strict=True)
+        ]
+        if chain.get("save"):
+            _save(Path(chain["save"]), ends)
+        if chain.get("reference") and Path(chain["reference"]).is_file():
+            answer["end_to_end"] = compare(ends, _load(Path(chain["reference"])))
+    if task := args.get("task"):
+        answer["task"] = _task(session, task, args)
+
+
+def _sets(session: Session, args: Mapping[str, Any]) -> list[values.Feeds]:
+    """The engine's first sets and all that the catalog gives; made ones where there are none."""
+    found: list[values.Feeds] = []
+    component, count = args.get("component", ""), int(args["sets"])
+    for path in args.get("inputs", ()):
+        found += values.read(Path(path), "", count)
+    if not found:
+        shapes = args.get("shapes", {})
+        found = [values.made(session.inputs, seed, shapes) for seed in range(count)]
+    for path in args.get("extra", ()):
+        given = values.read(Path(path), component, 64)
+        found += [{**found[0], **one} for one in given]
+    return found
+
+
+def _links(chain: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.Feeds]:
+    """For every set: what an earlier component gave, under the names of this one's inputs.
+
+    Nothing where the sets are not made for it: the shapes say so.
+    """
+    import numpy as np
+
+    names: Mapping[str, str] = chain["names"]
+    links = [
+        {given: one[output] for given, output in names.items() if output in one}
+        for one in _load(Path(chain["from"]))
+    ]
+    fits = len(links) == len(sets) and all(
+        link.keys() == names.keys()
+        and all(name in one and np.shape(one[name]) == link[name].shape for name in names)
+        for one, link in zip(sets, links, strict=True)
+    )
+    return links if fits else []
+
+
+def _task(session: Session, task: Mapping[str, Any], args: Mapping[str, Any]) -> Answer:
+    """Top-1 answers on a dataset: against its labels, or kept for comparison with the source's."""
+    import numpy as np
+
+    component = args.get("component", "")
+    rows = values.read(Path(task["dataset"]), component, 100_000)
+    answers, right = [], 0
+    for row in rows:
+        first = next(iter(session.run(values.feeds(row, session.inputs)).values()))
+        answers.append(int(np.argmax(first, axis=-1).ravel()[0]))
+        if "label" in row:
+            right += int(answers[-1] == int(np.ravel(row["label"])[0]))
+    labelled = all("label" in row for row in rows)
+    return {
+        "samples": len(rows),
+        "accuracy": right / len(rows) if rows and labelled else None,
+        "answers": answers,
+    }
+
+
+def _join(args: Mapping[str, Any]) -> Answer:
+    """End to end for two towers: the logits of ours against the export's."""
+    logits = {}
+    for who in ("found", "wanted"):
+        sides = [[next(iter(one.values())) for one in _load(Path(path))] for path in args[who]]
+        logits[who] = joined(list(zip(*sides, strict=False)), args["scale"], args["bias"])
+    return compare([{"logits": logits["found"]}], [{"logits": logits["wanted"]}])
+
+
+def _save(path: Path, sets: list[Any]) -> None:
+    import numpy as np
+
+    flat: dict[str, Any] = {
+        f"{at}/{name}": value
+        for at, one in enumerate(sets)
+        for name, value in one.items()
+        if isinstance(value, np.ndarray)
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, **flat)
+
+
+def _load(path: Path) -> list[dict[str, Any]]:
+    import numpy as np
+
+    found: dict[int, dict[str, Any]] = {}
+    with np.load(path, allow_pickle=False) as arrays:
+        for key in arrays.files:
+            at, _, name = key.partition("/")
+            found.setdefault(int(at), {})[name] = arrays[key]
+    return [found[at] for at in sorted(found)]

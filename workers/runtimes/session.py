@@ -1,0 +1,58 @@
+"""What every runtime's session offers to the service. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output as the runtime declares it; an open dimension is a name or None."""
+
+    name: str
+    dtype: str
+    """NumPy's name of the element type; empty: not a tensor."""
+    shape: tuple[int | str | None, ...]
+
+    def to_json(self) -> list[Any]:
+        """For the pipe."""
+        return [self.name, self.dtype, list(self.shape)]
+
+
+class Session(Protocol):
+    """A model opened on a runtime. `close` releases it; nothing of it stays in memory."""
+
+    inputs: list[Port]
+    outputs: list[Port]
+
+    def expect(self, names: Sequence[str]) -> None:
+        """The outputs' names in the graph, in order, for runtimes that rename them."""
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Outputs by name."""
+
+    def nodes(self) -> dict[str, int]:
+        """How many nodes each provider took; empty: the runtime does not tell."""
+
+    def close(self) -> None:
+        """Release it."""
+
+
+class Opener(Protocol):
+    """A kind of runtime in the child: finds what is here and opens sessions on it."""
+
+    def discover(self) -> list[dict[str, Any]]:
+        """Every runtime of this kind, as `found.Runtime` JSON."""
+
+    def open(self, file: str, runtime: Mapping[str, Any]) -> Session:
+        """Open a model. May raise anything, and may take the process along."""
+
+
+def threads() -> int:
+    """How many threads a session may use; 0: as it likes."""
+    import os
+
+    text = os.environ.get("OMP_NUM_THREADS", "")
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,65 @@
+"""Input values in the child: read from sample files, or made from the graph's own shapes."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workers.runtimes.session import Port
+
+Feeds = dict[str, Any]
+
+
+def read(path: Path, component: str, limit: int) -> list[Feeds]:
+    """At most `limit` samples; a file for all components names its arrays COMPONENT/INPUT."""
+    import numpy as np
+
+    if path.suffix == ".jsonl":
+        with path.open(encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines if line.strip()][:limit]
+        samples = [{name: np.asarray(value) for name, value in row.items()} for row in rows]
+    else:
+        with np.load(path, allow_pickle=False) as arrays:
+            stacked = {name: arrays[name][:limit] for name in arrays.files}
+        count = min((len(array) for array in stacked.values()), default=0)
+        samples = [{name: array[at] for name, array in stacked.items()} for at in range(count)]
+    head = f"{component}/"
+    return [
+        {name.removeprefix(head) if component else name: value for name, value in one.items()}
+        for one in samples
+    ]
+
+
+def feeds(sample: Mapping[str, Any], ports: Sequence[Port]) -> Feeds:
+    """What of a sample a graph takes, in its types."""
+    import numpy as np
+
+    if missing := [port.name for port in ports if port.name not in sample]:
+        raise ValueError(f"the input values hold nothing for input '{missing[0]}'")
+    return {port.name: np.asarray(sample[port.name], dtype=port.dtype or None) for port in ports}
+
+
+def made(ports: Sequence[Port], seed: int, shapes: Mapping[str, Sequence[int]]) -> Feeds:
+    """Seeded values for a graph that nobody gave inputs for.
+
+    Integers are 0 and 1, which every vocabulary and every mask has; open dimensions are 1.
+    """
+    import numpy as np
+
+    found = {}
+    for port in ports:
+        random = np.random.default_rng([seed, zlib.crc32(port.name.encode())])
+        shape = shapes.get(port.name) or [
+            dim if isinstance(dim, int) and dim > 0 else 1 for dim in port.shape
+        ]
+        kind = np.dtype(port.dtype or "float32")
+        if "mask" in port.name:
+            found[port.name] = np.ones(shape, kind)
+        elif kind.kind in "iub":
+            found[port.name] = random.integers(0, 2, shape).astype(kind)
+        else:
+            found[port.name] = random.standard_normal(shape).astype(kind)
+    return found
