@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from feed.errors import FeedError, Unauthorized
 from feed.interface import Feed, Published
 from feed.publisher import Publisher
+from flows.estimates import estimate
 from flows.indexing import index_of, publish_index
 from flows.planned import note_plan
 from flows.settings import Settings
@@ -127,11 +128,9 @@ def cell_rows(plan: Plan) -> list[CellRow]:
 
 def model_rows(plan: Plan, state: State) -> list[ModelRow]:
     """The models with what they cost before, so that the longest goes first."""
-    seconds: dict[str, float] = {}
-    for cost in state.history():
-        seconds[cost.model] = seconds.get(cost.model, 0.0) + cost.seconds
+    known = estimate(plan, state)
     return [
-        ModelRow(model.name, position, seconds.get(model.name, 0.0))
+        ModelRow(model.name, position, known.seconds(model.name))
         for position, model in enumerate(plan.models)
     ]
 

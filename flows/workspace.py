@@ -69,6 +69,13 @@ class Workspace:
         for root in (self.home / "work", self.store / "tmp", self.logs / "scratch"):
             sweep_dead(root)
 
+    def has_state(self) -> bool:
+        """Whether there is a state to read; one named by URL is taken to be there."""
+        where = self.settings["state"]
+        if where and "://" in where:
+            return True
+        return (self.settings.path("state") if where else self.home / "state.db").exists()
+
     def open_state(self, *, must_exist: bool = False) -> State:
         """The state database, migrated; `must_exist`: only reading, so nothing is created."""
         where = self.settings["state"]

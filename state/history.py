@@ -8,9 +8,10 @@ from statistics import median
 
 from sqlalchemy import func, select
 
+from matrix.status import Status
 from state.moves import Part
-from state.records import Json, KeyRecord, StageCost
-from state.schema import stage_key, stage_run
+from state.records import Json, KeyRecord, StageCost, UnitCost
+from state.schema import event, stage_key, stage_run, sweep
 
 
 class History(Part):
@@ -44,6 +45,70 @@ class History(Part):
                 )
             )
         return costs
+
+    def unit_costs(self, models: Collection[str] | None = None) -> list[UnitCost]:
+        """For each stage of each cell the key it had last, and what that took when it really ran.
+
+        Cells that share a key share the work: who adds up counts each key once.
+        """
+        columns = stage_run.c
+        newest = select(
+            stage_run,
+            func.row_number()
+            .over(
+                partition_by=(columns.cell, columns.stage, columns.component),
+                order_by=columns.id.desc(),
+            )
+            .label("age"),
+        )
+        if models is not None:
+            newest = newest.where(columns.model.in_(models))
+        used = newest.subquery()
+        real = select(columns.key, func.max(columns.id).label("id")).where(~columns.reused)
+        last = real.group_by(columns.key).subquery()
+        ran = stage_run.alias()
+        query = (
+            select(
+                *(used.c[name] for name in ("model", "cell", "stage", "component", "key")),
+                ran.c.seconds,
+                ran.c.bytes,
+                ran.c.peak_memory,
+            )
+            .join(last, last.c.key == used.c.key)
+            .join(ran, ran.c.id == last.c.id)
+            .where(used.c.age == 1)
+            .order_by(used.c.id)
+        )
+        with self._db.read() as connection:
+            return [UnitCost(**row._mapping) for row in connection.execute(query)]
+
+    def overheads(self, *, sweeps: int = 3) -> dict[str, float]:
+        """Seconds that a cell kept its slot busy beside its stages: verification, most of all.
+
+        From the latest sweeps that got it verified.
+        """
+        recent = select(sweep.c.id).order_by(sweep.c.id.desc()).limit(sweeps)
+        steps = (Status.BUILDING.value, Status.VERIFIED.value)
+        moments = (
+            select(event.c.sweep_id, event.c.cell, event.c.status, func.max(event.c.at).label("at"))
+            .where(event.c.sweep_id.in_(recent), event.c.status.in_(steps))
+            .group_by(event.c.sweep_id, event.c.cell, event.c.status)
+            .order_by(event.c.sweep_id)
+        )
+        stages = (
+            select(stage_run.c.sweep_id, stage_run.c.cell, func.sum(stage_run.c.seconds).label("s"))
+            .where(stage_run.c.sweep_id.in_(recent))
+            .group_by(stage_run.c.sweep_id, stage_run.c.cell)
+        )
+        with self._db.read() as connection:
+            at = {(row[0], row[1], row[2]): row[3] for row in connection.execute(moments)}
+            spent = {(row[0], row[1]): row[2] for row in connection.execute(stages)}
+        found: dict[str, float] = {}
+        for (number, cell, status), moment in at.items():
+            began = at.get((number, cell, steps[0]))
+            if status == steps[1] and began is not None:
+                found[cell] = max(0.0, moment - began - spent.get((number, cell), 0.0))
+        return found
 
     def last_key(
         self,

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
+from dataclasses import asdict
 from datetime import date
+from typing import TYPE_CHECKING, Any
 
 from flows.arguments import Parser, add_settings, settings_of
 from flows.options import PLACES, SELECTION, SWEEP
 from flows.planning import plan_of
+from flows.quantity import show_duration, show_size
 from flows.settings import Settings
 from flows.table import render
+from flows.workspace import Workspace
 from matrix.errors import Exit
 from matrix.model import Plan
+
+if TYPE_CHECKING:
+    from flows.estimates import Estimates, Range
 
 
 def add(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -29,15 +37,21 @@ def run(arguments: argparse.Namespace) -> Exit:
     settings = settings_of(arguments)
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
+    known = _estimates(plan, settings)
     if arguments.json:
         from matrix.plan_json import plan_to_json
 
         effective = {
             name: {"value": item.value, "origin": item.origin} for name, item in settings.items()
         }
-        print(json.dumps({**plan_to_json(plan), "settings": effective}, indent=1))
+        document = {**plan_to_json(plan), "settings": effective}
+        if known is not None:
+            document["estimate"] = _estimate_json(known, settings)
+        print(json.dumps(document, indent=1))
     else:
         print_plan(plan, settings)
+        if known is not None:
+            print("\n" + "\n".join(_estimate_lines(known, settings)))
     return Exit.OK
 
 
@@ -67,3 +81,54 @@ def print_plan(plan: Plan, settings: Settings) -> None:
 
 def _show(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _estimates(plan: Plan, settings: Settings) -> Estimates | None:
+    """From the history in the state; without one nothing is loaded and nothing is said."""
+    work = Workspace(settings)
+    if not work.has_state():
+        return None
+    from flows.estimates import estimate
+
+    with work.open_state(must_exist=True) as state:
+        found = estimate(plan, state)
+    return found if found.models else None
+
+
+def _estimate_json(known: Estimates, settings: Settings) -> dict[str, Any]:
+    from flows.local import slot_count
+
+    slots = slot_count(settings)
+    return {
+        "slots": slots,
+        "seconds": asdict(known.wall(slots)),
+        "disk": asdict(known.disk()),
+        "memory": asdict(known.memory(slots)),
+        "unknown_models": known.unknown,
+        "models": {name: asdict(cost) for name, cost in known.models.items()},
+    }
+
+
+def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
+    from flows.local import slot_count
+
+    slots = slot_count(settings)
+    wall, disk, memory = known.wall(slots), known.disk(), known.memory(slots)
+    lines = [
+        f"if everything is built anew with {slots} slot{'s' if slots != 1 else ''}:",
+        f"  time    {_between(wall, show_duration)}",
+        f"  disk    {_between(disk, show_size)}",
+        f"  memory  {_between(memory, show_size)}",
+    ]
+    longest = sorted(known.models.items(), key=lambda item: -item[1].seconds.likely)[:3]
+    lines += [
+        f"  longest {name}: {_between(cost.seconds, show_duration)}, from {cost.basis}"
+        for name, cost in longest
+    ]
+    if known.unknown:
+        lines.append(f"  nothing is known of {known.unknown} models")
+    return lines
+
+
+def _between(what: Range, show: Callable[[float], str]) -> str:
+    return f"{show(what.likely)} ({show(what.low)} to {show(what.high)})"

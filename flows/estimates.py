@@ -1,0 +1,250 @@
+"""What a sweep will take, from what earlier ones took: time, disk, memory, each with a range.
+
+A model with a history costs what its distinct stage runs cost last. One without is taken to be
+like those of its task and type, then of its task, then like all; of these, the ones nearest in
+size where the size is known. The plan, the progress line and the scheduler use the same numbers.
+
+Nothing is counted as reused: it is the estimate of work that is really done.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+
+from matrix.model import Model, Plan, PlannedModel, SourceKind
+from state.ledger import State
+from state.records import UnitCost
+
+SPREAD = 1.25
+"""A stage that has run before takes this much more or less the next time on the same machine."""
+NEAREST = 8
+"""How many models of similar size stand for one that was never built."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A figure and how far it may be off."""
+
+    likely: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+    @classmethod
+    def around(cls, value: float, spread: float = SPREAD) -> Range:
+        """As much more as less, by a factor."""
+        return cls(value, value / spread, value * spread)
+
+    @classmethod
+    def among(cls, values: Sequence[float]) -> Range:
+        """From figures of others: their middle, and the middle half of them."""
+        if len(values) < 2:
+            return cls.around(values[0], 2 * SPREAD)
+        low, middle, high = quantiles(values, n=4, method="inclusive")
+        return cls(middle, min(low, middle / SPREAD), max(high, middle * SPREAD))
+
+
+def total(parts: Iterable[Range]) -> Range:
+    """A sum. What is off here is made up for there, so deviations add up in squares."""
+    listed = list(parts)
+    likely = sum(one.likely for one in listed)
+    below = math.hypot(*(one.likely - one.low for one in listed))
+    above = math.hypot(*(one.high - one.likely for one in listed))
+    return Range(likely, max(0.0, likely - below), likely + above)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a model (or all of them) takes; `basis` is where the figures come from."""
+
+    seconds: Range
+    disk: Range
+    memory: Range
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What was found for a plan; models nothing is known of are not in it."""
+
+    models: Mapping[str, Cost]
+    cells: Mapping[str, float]
+    """Seconds of each cell; work shared by cells is counted with the first of them."""
+    unknown: int = 0
+
+    def seconds(self, model: str) -> float:
+        """The likely time of a model; 0.0: no idea."""
+        cost = self.models.get(model)
+        return cost.seconds.likely if cost else 0.0
+
+    def wall(self, slots: int) -> Range:
+        """Until the last slot is through, the longest model first."""
+        parts = [cost.seconds for cost in self.models.values()]
+        spent, whole = makespan([one.likely for one in parts], slots), total(parts)
+        scale = spent / whole.likely if whole.likely else 0.0
+        # No sweep is over before its longest model is.
+        longest = max((one.low for one in parts), default=0.0)
+        return Range(spent, max(longest, whole.low * scale), whole.high * scale)
+
+    def disk(self) -> Range:
+        """Of all models together, before anything is evicted."""
+        return total(cost.disk for cost in self.models.values())
+
+    def memory(self, slots: int) -> Range:
+        """If the largest models meet."""
+        peaks = sorted((cost.memory for cost in self.models.values()), key=lambda one: -one.likely)
+        return total(peaks[:slots])
+
+
+def makespan(seconds: Iterable[float], slots: int) -> float:
+    """When the last slot is through, if each takes the longest that is left."""
+    busy = [0.0] * max(1, slots)
+    for one in sorted(seconds, reverse=True):
+        heapq.heapreplace(busy, busy[0] + one)
+    return max(busy)
+
+
+def estimate(plan: Plan, state: State) -> Estimates:
+    """Estimate a plan from the state's history."""
+    overheads = state.overheads()
+    history = _History(state.unit_costs(), overheads)
+    types = {model.name: _kind(model.model) for model in plan.models}
+    models: dict[str, Cost] = {}
+    cells: dict[str, float] = {}
+    unknown = 0
+    for planned in plan.models:
+        cost, shares = history.own(planned) or history.similar(planned, types) or (None, {})
+        if cost is None:
+            unknown += 1
+        else:
+            models[planned.name] = cost
+            cells |= shares
+    return Estimates(models, cells, unknown)
+
+
+def _kind(model: Model) -> tuple[str, str]:
+    return model.task, model.model_type
+
+
+class _History:
+    """Costs by model, as they were last."""
+
+    def __init__(self, units: Sequence[UnitCost], overheads: Mapping[str, float]) -> None:
+        self._overheads = overheads
+        self._usual = median(overheads.values()) if overheads else 0.0
+        self._units: dict[str, list[UnitCost]] = defaultdict(list)
+        for unit in units:
+            self._units[unit.model].append(unit)
+        self._whole = {name: _whole(listed) for name, listed in self._units.items()}
+
+    def own(self, planned: PlannedModel) -> tuple[Cost, dict[str, float]] | None:
+        """From the model's own past, for the cells that are planned."""
+        units = self._units.get(planned.name)
+        if not units:
+            return None
+        wanted = [cell.id for cell in planned.cells if not cell.skip]
+        by_cell: dict[str, list[UnitCost]] = defaultdict(list)
+        for unit in units:
+            by_cell[unit.cell].append(unit)
+        shares: dict[str, float] = {}
+        counted: dict[str, UnitCost] = {}
+        seconds: list[Range] = []
+        for cell in wanted:
+            fresh = {u.key: u for u in by_cell.get(cell, ()) if u.key not in counted}
+            counted |= fresh
+            parts = [unit.seconds for unit in fresh.values()]
+            parts.append(self._overheads.get(cell, self._usual))
+            shares[cell] = sum(parts)
+            seconds += map(Range.around, parts)
+        known = [share for cell, share in shares.items() if cell in by_cell]
+        for cell in wanted if known else ():
+            if cell not in by_cell:  # a target that is new to this model
+                shares[cell] = median(known)
+                seconds.append(Range.among(known))
+        cost = Cost(
+            total(seconds),
+            Range.around(sum(unit.bytes for unit in counted.values())),
+            Range.around(max((unit.peak_memory for unit in counted.values()), default=0)),
+            "its own history",
+        )
+        return cost, shares
+
+    def similar(
+        self, planned: PlannedModel, types: Mapping[str, tuple[str, str]]
+    ) -> tuple[Cost, dict[str, float]] | None:
+        """From others: of its task and type, of its task, of any."""
+        task, kind = _kind(planned.model)
+        tiers = (
+            (f"{kind} models for {task}", lambda name: types.get(name) == (task, kind)),
+            (f"models for {task}", lambda name: name.rpartition(":")[2] == task),
+            ("all models", lambda _name: True),
+        )
+        for basis, belongs in tiers:
+            names = [name for name in self._whole if belongs(name)]
+            if names:
+                return self._like(planned, names, basis)
+        return None
+
+    def _like(
+        self, planned: PlannedModel, names: Sequence[str], basis: str
+    ) -> tuple[Cost, dict[str, float]]:
+        size = source_size(planned.model)
+        others = [self._whole[name] for name in names]
+        if size:
+            others.sort(key=lambda one: abs(math.log(max(one.size, 1) / size)))
+            others = others[:NEAREST]
+        count = sum(1 for cell in planned.cells if not cell.skip)
+        scales = [size / one.size if size and one.size else 1.0 for one in others]
+        pairs = list(zip(others, scales, strict=True))
+        cost = Cost(
+            total(
+                [
+                    Range.among([one.seconds * scale for one, scale in pairs]),
+                    Range.around(count * self._usual),
+                ]
+            ),
+            Range.among([one.disk * scale for one, scale in pairs]),
+            # A host takes a good part of its memory whatever it builds.
+            Range.among([one.memory * max(1.0, scale) for one, scale in pairs]),
+            basis,
+        )
+        wanted = [cell.id for cell in planned.cells if not cell.skip]
+        return cost, dict.fromkeys(wanted, cost.seconds.likely / max(1, count))
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A model that was built, all its distinct stage runs together."""
+
+    seconds: float
+    disk: float
+    memory: float
+    size: float
+    """Bytes of its export: how large the model is."""
+
+
+def _whole(units: Sequence[UnitCost]) -> _Whole:
+    distinct = {unit.key: unit for unit in units}.values()
+    return _Whole(
+        seconds=sum(unit.seconds for unit in distinct),
+        disk=sum(unit.bytes for unit in distinct),
+        memory=max(unit.peak_memory for unit in distinct),
+        size=sum(unit.bytes for unit in distinct if unit.stage == "export"),
+    )
+
+
+def source_size(model: Model) -> int:
+    """Bytes of the weights, where that is cheap to know; 0: it is not."""
+    if model.source.kind is not SourceKind.FOLDER:
+        return 0
+    folder = Path(model.source.ref)
+    weights = (".safetensors", ".bin", ".onnx")
+    try:
+        return sum(path.stat().st_size for path in folder.iterdir() if path.suffix in weights)
+    except OSError:
+        return 0
