@@ -156,9 +156,12 @@ def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -
             if context is not None and context.flow_run is not None:
                 ids.append(context.flow_run.id)
             board = Board(stamp, tally)
+            state, sweep_id = opened.shop.state, opened.shop.sweep_id
             with board.kept():
                 run_slots(opened.shop, opened.benches, shown_as_tasks(stop))
-            board.outcomes(opened.shop.state.outcomes(opened.shop.sweep_id))
+                # The tally follows the events a moment behind; the bar is to end where they do.
+                board.tally = Tally(state.statuses(sweep_id), publish=tally.publish)
+            board.outcomes(state.outcomes(sweep_id))
         except BaseException as error:  # noqa: BLE001 - handed to the caller, who raises it
             failure.append(error)
             return Failed(message=f"{type(error).__name__}: {error}"[:500])
