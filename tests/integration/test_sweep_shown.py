@@ -1,0 +1,118 @@
+"""One whole sweep, shown on a Prefect server that was there before, with secrets all around it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.server import start_server
+from tests.integration.sweeping import Mill, Ran, model
+
+SECRETS = {
+    "HF_TOKEN": "hf_verySecretHubToken",
+    "AZURE_DEVOPS_EXT_PAT": "verysecretazurepat7",
+    "SYSTEM_ACCESSTOKEN": "verysecretpipeline",
+    "DATABASE_PASSWORD": "verysecretdatabase",
+    "AWS_SECRET_ACCESS_KEY": "verysecretcloudkey",
+    "OTHER_URL": "postgresql://me:verysecreturl@host/db",
+}
+PARTS = [value.rpartition(":")[2].partition("@")[0] for value in SECRETS.values()]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The sweep, and the server it was shown on."""
+
+    mill: Mill
+    url: str
+    ran: Ran
+
+    def ask(self, what: str, **filters: Any) -> list[dict[str, Any]]:
+        """What the server has of something."""
+        request = urllib.request.Request(
+            f"{self.url}/{what}/filter",
+            json.dumps(filters).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            found: list[dict[str, Any]] = json.load(reply)
+            return found
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory, prefect_template: Path) -> Iterator[Shown]:
+    folder = tmp_path_factory.mktemp("shown")
+    shutil.copytree(prefect_template, folder / "server" / "prefect")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    server = start_server(folder / "server", kept)
+    try:
+        server.wait(threading.Event())
+        mill = Mill(folder / "mill", env={**SECRETS, "PREFECT_API_URL": server.url})
+        mill.folder.mkdir()
+        leaking = {"quantize@qnn_npu": "leak:HF_TOKEN", "quantize@ov_npu": "leak:OTHER_URL"}
+        catalog = mill.catalog(
+            model("tiny/a"),
+            model("tiny/b", act={"optimize": "print:AZURE_DEVOPS_EXT_PAT"}),
+            model("tiny/leak", act=leaking),
+        )
+        yield Shown(mill, server.url, mill.run("sweep", catalog, "--stamp", "S 1", plain=False))
+    finally:
+        server.stop()
+
+
+def test_the_run_is_on_the_server_with_names_tags_and_artifacts(shown: Shown) -> None:
+    assert (shown.ran.code, shown.ran.err) == (1, "")
+    (run,) = shown.ask("flow_runs")
+    assert run["name"] == "s-1"
+    assert run["state"]["type"] == "COMPLETED"
+    assert "stamp:s-1" in run["tags"]
+    tasks = {one["name"]: one["state"]["type"] for one in shown.ask("task_runs")}
+    assert tasks == {
+        "tiny/a:fill-mask#1": "COMPLETED",
+        "tiny/b:fill-mask#1": "COMPLETED",
+        "tiny/leak:fill-mask#1": "FAILED",
+    }
+    artifacts = {one["key"]: one for one in shown.ask("artifacts")}
+    assert artifacts.keys() == {"modelmill-s-1-progress", "modelmill-s-1-outcomes"}
+    assert artifacts["modelmill-s-1-progress"]["data"] == 100.0
+    assert "24 of 24 cells, 2 failed" in artifacts["modelmill-s-1-progress"]["description"]
+    table = json.loads(artifacts["modelmill-s-1-outcomes"]["data"])
+    assert len(table) == 27
+    assert [row["status"] for row in table[:3]] == ["build_failed", "build_failed", "published"]
+
+
+def test_nothing_had_to_be_set_up_and_the_server_goes_on(shown: Shown) -> None:
+    assert not (shown.mill.home / "prefect").exists()
+    assert shown.mill.alone()
+    with urllib.request.urlopen(f"{shown.url}/health", timeout=30) as reply:
+        assert reply.status == 200
+
+
+def test_no_secret_is_told_anywhere(shown: Shown) -> None:
+    """Not on the console, in the state, a log, a manifest, a report, or Prefect's history."""
+    reported = [
+        shown.mill.run("status", "s-1", "--failed"),
+        shown.mill.run("status", "s-1", "--json"),
+        shown.mill.run("plan", "catalog.toml", "--json"),
+    ]
+    said = "".join(ran.out + ran.err for ran in (shown.ran, *reported))
+    assert "401 for url" in said
+    told = [part for part in PARTS if part in said]
+    places = [path for path in shown.mill.folder.parent.rglob("*") if path.is_file()]
+    assert {"state.db", "prefect.db"} <= {path.name for path in places}
+    for path in places:
+        data = path.read_bytes()
+        told += [f"{part} in {path}" for part in PARTS if part.encode() in data]
+    assert told == []
+    logs = "".join(path.read_text() for path in (shown.mill.home / "logs").rglob("*.log"))
+    assert "AZURE_DEVOPS_EXT_PAT is not set" in logs
+    assert "*" * len(SECRETS["HF_TOKEN"]) in logs
