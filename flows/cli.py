@@ -24,6 +24,7 @@ COMMANDS = (
     "feed",
     "store",
     "engine",
+    "verify",
     "doctor",
     "worker",
     "deploy",

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 
+from flows.local import runtimes_of
 from flows.quantity import show_size
 from flows.settings import Settings
 from flows.workspace import Workspace
 from matrix.errors import MillError
 from workers.engines import find_engine, installed_engines
+from workers.errors import BuildFailed
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
+from workers.runtimes.found import Missing
 
 _BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors")
 _LEAST_FREE = 10 * 10**9
@@ -47,6 +50,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _python()
     yield from _packages()
     yield from _engines(settings)
+    yield from _runtimes(settings)
     work = Workspace(settings)
     yield _asked("home", lambda: _home(work))
     yield _disk(work)
@@ -89,6 +93,30 @@ def _engine(settings: Settings, name: str) -> str:
     finally:
         host.close()
     return ", ".join(f"{tool} {found}" for tool, found in sorted(tools.items()))
+
+
+def _runtimes(settings: Settings) -> Iterator[Finding]:
+    """What can run a model here: provider, device, version, emulated or not."""
+    pool = runtimes_of(settings, HostLimits(start_timeout=_START_LIMIT, timeout=_START_LIMIT))
+    try:
+        for one in pool.all():
+            what = f"runtime {one.provider} {one.device}".rstrip()
+            if isinstance(one, Missing):
+                yield Finding(what, Health.NOTE, f"missing: {one.why}", one.mend)
+            else:
+                how = f"emulated ({one.detail})" if one.emulated else one.detail or "native"
+                yield Finding(what, Health.GOOD, f"{one.version}, {how}")
+        for target in Workspace(settings).targets():
+            own = pool.for_target(target)
+            if isinstance(own, Missing):
+                text = f"on ONNX Runtime CPU alone: {own.why}"
+                yield Finding(f"verify {target.label}", Health.NOTE, text)
+            else:
+                yield Finding(f"verify {target.label}", Health.GOOD, f"on {own.name}")
+    except BuildFailed as error:
+        yield Finding("runtimes", Health.NOTE, error.message, error.hint)
+    finally:
+        pool.close()
 
 
 def _disk(work: Workspace) -> Finding:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, tree_digest
+from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, files_digest, tree_digest
 from matrix.status import FailureClass
 from workers.built import Built
 from workers.errors import BuildFailed
 from workers.ladder.claim import Claim
 from workers.scratch import Scratch
 from workers.store import Store
+from workers.store.blobs import hash_file
 
 Place = Callable[[Path], None]
 """Puts files into a folder."""
@@ -31,7 +32,7 @@ class Part:
         """A part whose files are in the store."""
         if not files:
             return None
-        return cls(tree_digest(files), lambda dest: store.materialize(files, dest))
+        return cls(files_digest(files), lambda dest: store.materialize(files, dest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Subject:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     export: Part | None = None
     inputs: Part | None = None
+    afresh: bool = False
+    """Hash the files of the folder: nobody else has."""
 
     @classmethod
     def of(cls, built: Built) -> Subject:
@@ -93,9 +96,10 @@ class Subject:
             if not path.is_file():
                 problems.append(f"{file.path} is missing")
             elif path.stat().st_size != file.size:
-                problems.append(
-                    f"{file.path} has {path.stat().st_size} bytes instead of {file.size}"
-                )
+                size = path.stat().st_size
+                problems.append(f"{file.path} has {size} bytes instead of {file.size}")
+            elif self.afresh and hash_file(path)[0] != file.sha256:
+                problems.append(f"{file.path} is not what its digest in {MANIFEST} says")
         return problems
 
     def blocked_passes(self) -> tuple[str, ...] | None:

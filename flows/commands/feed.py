@@ -38,6 +38,7 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
     promote = _verb(verbs, "promote", "make a version part of a view; cannot be undone", _promote)
     _add_version(promote)
     promote.add_argument("--view", required=True, help="for example release")
+    add_settings(promote, ("demand",))
 
 
 def _verb(
@@ -226,7 +227,10 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
 
 
 def _promote(arguments: argparse.Namespace) -> Exit:
-    _settings, feed = _open(arguments)
+    settings, feed = _open(arguments)
+    from flows.promotion import check_promotion
+
+    check_promotion(settings, feed, arguments.name, arguments.version, arguments.view)
     feed.promote(arguments.name, arguments.version, arguments.view)
     if arguments.json:
         _print_json(asdict(show(feed, arguments.name, arguments.version).published))

@@ -65,7 +65,16 @@ def test_sweep_look_pull_and_promote(azure: AzureStandIn, mill: Mill) -> None:
     assert {Path(name).parts[1] for name in below} == {"qnn_npu"}
     assert {Path(name).name for name in below} == {file["path"] for file in shown["files"]}
 
-    mill.ok("feed", "promote", qnn["package"], qnn["version"], "--view", "release")
+    mill.ok(
+        "feed",
+        "promote",
+        qnn["package"],
+        qnn["version"],
+        "--view",
+        "release",
+        "--demand",
+        "release=parity",
+    )
     package = azure.feed.upack(qnn["package"])
     assert package is not None
     assert package.versions[qnn["version"]].views == ["Release"]

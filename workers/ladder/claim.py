@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from matrix.model import Cell, Target
@@ -47,6 +48,11 @@ class Claim:
     ) -> Claim:
         """The claim of a package that is there already."""
         policy = manifest["policy"]
+        rules = dict(record.get("rules", {}))
+        given = {"inputs": rules.get("inputs"), "task": rules.get("task", {}).get("dataset")}
+        for name, path in given.items():
+            if path is not None and not Path(path).is_file():
+                del rules[name]  # it was on the machine that built the package
         return cls(
             str(manifest["cell"]),
             target,
@@ -55,7 +61,7 @@ class Claim:
             policy["optimization"],
             tuple(policy["blocked_ops"]),
             tuple(policy["blocked_passes"]),
-            rules_from(record.get("rules")),
+            rules_from(rules),
         )
 
     @property

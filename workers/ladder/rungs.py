@@ -180,7 +180,15 @@ def parity(claim: Claim, seen: Seen) -> Verdict:
             f"{claim.precision} must reach cosine {limit.cosine:g}; try another precision, better "
             "calibration data, or a threshold with its reason (verify.parity) in the catalog"
         )
-    return _over(seen, problems, {**evidence, "limits": limits})
+    passed, told, evidence = _over(seen, problems, {**evidence, "limits": limits})
+    cosines = [one["cosine"] for rows in evidence.values() for one in _rows(rows)]
+    if passed and cosines:
+        told = [f"cosine {min(cosines):.5f} or better with the export"]
+    return passed, told, evidence
+
+
+def _rows(rows: Json) -> list[Json]:
+    return [one for one in rows.values() if isinstance(one, dict) and "cosine" in one]
 
 
 def _too_far(one: Json, cosine: float, error: float, max_abs: float | None) -> str:
