@@ -143,6 +143,13 @@ def shown_as_tasks(stop: Stop) -> RunModel:
     return run_model
 
 
+def _in_short(opened: Workshop) -> str:
+    """The message of a sweep that ran to its end; what notifications say."""
+    counts = opened.shop.state.counts(opened.shop.sweep_id)
+    failed = sum(count for status, count in counts.items() if status.failed)
+    return f"{failed} failed of {sum(counts.values())} cells and exports"
+
+
 def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -> UUID | None:
     """Run the slots as a flow run on the server at `url`; returns its id when it has ended."""
     quiet()
@@ -167,7 +174,7 @@ def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -
             return Failed(message=f"{type(error).__name__}: {error}"[:500])
         if stop:
             return Cancelled(message="stopped; a resume goes on")
-        return Completed()
+        return Completed(message=_in_short(opened))
 
     def target() -> None:
         with tags(f"stamp:{stamp}", _process_tag()):

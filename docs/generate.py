@@ -1,0 +1,256 @@
+"""Writes docs/reference/ from the code: `python docs/generate.py`; a test fails where it is stale.
+
+Commands come from the parser, settings from their table, words from theirs. The keys of a catalog
+are those that the reader asks for when it reads `samples/everything.toml`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+from flows.cli import build_parser
+from flows.options import OPTIONS, Option
+from flows.words import CAUSES, EXITS, LOOKS
+from matrix.catalog import load_catalog
+from matrix.reader import Entry
+from matrix.targets import load_targets
+
+DOCS = Path(__file__).resolve().parent
+REFERENCE = DOCS / "reference"
+EVERYTHING = DOCS / "samples" / "everything.toml"
+MADE = "<!-- made by docs/generate.py; change the code instead -->\n\n"
+
+TABLES = {
+    "": "At the top",
+    "[[model]]": "A model: `[[model]]`",
+    "[model.random]": "Seeded random weights: `[model.random]`",
+    "[model.target.TARGET]": "One target, or a glob over targets: `[model.target.TARGET]`",
+    "[model.verify]": "Verification: `[model.verify]`",
+    "[model.verify.parity.PRECISION]": "Thresholds: `[model.verify.parity.PRECISION]`",
+    "[model.verify.task]": "A task metric: `[model.verify.task]`",
+    "[[ep]]": "An execution provider: `[[ep]]`",
+    "[[target]]": "A target: `[[target]]`",
+}
+
+KEYS = {
+    "defaults": "a table with keys of `[[model]]` that every model inherits",
+    "model": "the models",
+    "ep": "the execution provider: its name, provider name or an alias",
+    "target": "overrides for single targets",
+    "id": "Hugging Face id or a name; stands in cell ids",
+    "task": "what is exported, e.g. `image-classification`; in verification a table (below)",
+    "hub": "Hub id where it differs from `id`",
+    "folder": "local folder with the model, relative to the catalog",
+    "random": "architecture with seeded random weights",
+    "revision": "branch, tag or commit on the Hub; resolved to a commit before it counts",
+    "model_type": "the Transformers model type; for filters and the engine",
+    "group": "free name for `--group`",
+    "priority": "P0 to P3; P2 where it is not given",
+    "precision": "a precision or a list; for a target row its default, or `auto`",
+    "opset": "ONNX opset; for a target row `[lowest, highest]`",
+    "shapes": "fixed dimensions by name",
+    "timeout": "seconds for one build stage",
+    "publish_timeout": "seconds for one publish",
+    "skip": "leave these cells out; the value is the reason",
+    "remote_code": "needs code of the model's repository; also `--allow-remote-code`",
+    "pickle": "has no safetensors weights; also `--allow-pickle`",
+    "dataset": "calibration data instead of the model's dummy inputs; for a metric its samples",
+    "recipes": "folder with authored build recipes, for engines that take them",
+    "tags": "free words, carried along",
+    "verify": "thresholds, waivers and metrics of verification",
+    "architecture": "the Transformers model type to make",
+    "seed": "of the weights",
+    "config": "values of the Transformers configuration",
+    "parity": "thresholds by precision",
+    "waive": "rungs that may fail here, each with its reason",
+    "inputs": "a file with input values for verification",
+    "cosine": "lowest cosine similarity",
+    "max_abs": "largest absolute difference",
+    "reason": "why the threshold differs",
+    "metric": "which number is compared",
+    "within": "how much worse than the original it may be",
+    "name": "of the execution provider",
+    "provider": "ONNX Runtime's name for it",
+    "devices": "what it runs on; the first is its default",
+    "aliases": "other names that are understood",
+    "internal_quantization": "quantizes by itself: is never given a QDQ graph",
+    "label": "the target's name, in cell ids and versions",
+    "device": "npu, gpu or cpu",
+    "auto": "the precision that `auto` means here",
+    "qdq": "false where a QDQ graph is known to fail",
+    "static_shapes": "dimensions must be fixed",
+    "optimization": "graph optimization level: disabled, basic, extended",
+    "quantizer": "the QDQ form, a word of the engine's",
+    "blocked_passes": "optimizer passes that are left out",
+    "blocked_ops": "operators that must not appear",
+    "why": "why the row is as it is; shown in notices",
+}
+
+
+def pages() -> dict[str, str]:
+    """Every page by file name."""
+    return {
+        "commands.md": "".join(_commands()),
+        "settings.md": "".join(_settings()),
+        "words.md": "".join(_words()),
+        "catalog.md": "".join(_catalog()),
+    }
+
+
+def _table(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    def line(values: Iterable[str]) -> str:
+        return f"| {' | '.join(value.replace('|', chr(92) + '|') for value in values)} |\n"
+
+    heads = list(names)
+    return line(heads) + line("---" for _ in heads) + "".join(map(line, rows)) + "\n"
+
+
+def _commands() -> Iterator[str]:
+    yield f"# Commands\n\n{MADE}"
+    yield "Flags marked *setting* can also be set in a file or variable: [](settings.md).\n\n"
+    for name, parser in parsers(build_parser()):
+        yield f"## modelmill {name}\n\n{parser.description or parser.format_usage()}\n\n"
+        yield f"```text\n{' '.join(parser.format_usage().removeprefix('usage: ').split())}\n```\n\n"
+        rows = []
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction | argparse._HelpAction):
+                continue
+            shown = ", ".join(f"`{flag}`" for flag in action.option_strings)
+            setting = " *(setting)*" if action.dest in OPTIONS and action.option_strings else ""
+            help_text = (action.help or "").replace("%%", "%")
+            rows.append((shown or f"`{action.metavar or action.dest}`", help_text + setting))
+        if rows:
+            yield _table(("argument", "what it does"), rows)
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command, and every verb of a command, by the words one types."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {choice.dest: choice.help for choice in action._choices_actions}
+            for name, inner in action.choices.items():
+                inner.description = inner.description or helps.get(name)
+                verbs = list(parsers(inner))
+                yield from ((f"{name} {verb}", one) for verb, one in verbs)
+                if not verbs:
+                    yield name, inner
+
+
+def _settings() -> Iterator[str]:
+    yield f"# Settings\n\n{MADE}"
+    yield (
+        "In rising order: the default, `modelmill.toml` (or the file that `--config` or\n"
+        "`MODELMILL_CONFIG` names), the variable, the flag. `modelmill plan` shows what is in\n"
+        "force and where it came from. A list is separated by commas in a variable;\n"
+        "a flag is repeated.\n\n"
+    )
+    for group in dict.fromkeys(option.group for option in OPTIONS.values()):
+        yield f"## {group.capitalize()}\n\n"
+        mine = [option for option in OPTIONS.values() if option.group == group]
+        yield _table(
+            ("in modelmill.toml", "flag", "variable", "default", "meaning"),
+            [
+                (
+                    f"`{one.name}`",
+                    f"`{one.flag}`",
+                    f"`{one.variable}`",
+                    _default(one),
+                    one.help,
+                )
+                for one in mine
+            ],
+        )
+
+
+def _default(option: Option) -> str:
+    if option.default in (None, ()):
+        return ""
+    if isinstance(option.default, tuple):
+        return "`" + ",".join(option.default) + "`"
+    return f"`{str(option.default).lower() if option.switch else option.default}`"
+
+
+def _words() -> Iterator[str]:
+    yield f"# Statuses, failure classes, exit codes\n\n{MADE}## Statuses of a cell\n\n"
+    yield _table(
+        ("", "status", "meaning"),
+        [(look.glyph, f"`{status}`", look.meaning) for status, look in LOOKS.items()],
+    )
+    yield "## Failure classes\n\n"
+    yield "Only NETWORK and DISK are tried again without being asked.\n\n"
+    yield _table(
+        ("class", "meaning", "next step"),
+        [(f"`{kind}`", cause.meaning, cause.next_step) for kind, cause in CAUSES.items()],
+    )
+    yield "## Exit codes\n\n"
+    rows = [(f"`{int(code)}`", code.name, text) for code, text in EXITS.items()]
+    yield _table(("code", "name", "meaning"), rows)
+
+
+def _catalog() -> Iterator[str]:
+    yield f"# Catalog and targets\n\n{MADE}"
+    yield "All problems of a file are reported together, each with entry and nearest valid name.\n"
+    yield "`modelmill plan CATALOG` checks a catalog without doing anything.\n\n"
+    yield "```{literalinclude} ../samples/everything.toml\n:language: toml\n```\n\n"
+    for table, keys in known_keys().items():
+        yield f"## {TABLES[table]}\n\n"
+        yield _table(("key", "meaning"), [(f"`{key}`", KEYS[key]) for key in keys])
+    yield "## The default targets\n\n"
+    yield _table(
+        ("label", "provider", "device", "precision", "why"),
+        [
+            (f"`{one.label}`", one.provider, one.device, one.precision, one.why)
+            for one in load_targets()
+        ],
+    )
+
+
+def known_keys() -> dict[str, list[str]]:
+    """The keys that the readers ask for, by table, from reading a file that has every table."""
+    found: dict[str, list[str]] = {}
+    real = Entry.close
+
+    def close(entry: Entry) -> None:
+        name = _table_of(entry.where)
+        if name is not None:
+            found.setdefault(name, list(dict.fromkeys(entry.known)))
+        real(entry)
+
+    with patch.object(Entry, "close", close):
+        targets = load_targets()
+        load_catalog(str(EVERYTHING), base=DOCS, targets=targets)
+    return {name: found[name] for name in TABLES if name in found}
+
+
+def _table_of(where: str) -> str | None:
+    parts = where.split(": ")
+    if len(parts) == 1:
+        return "" if parts[0] == EVERYTHING.name else None
+    kind = parts[1].split()[0]
+    if kind in {"ep", "target"}:
+        return f"[[{kind}]]"
+    if kind != "model":
+        return None
+    names = [
+        re.sub(r"^target .*", "target.TARGET", re.sub(r"^parity\..*", "parity.PRECISION", part))
+        for part in parts[2:]
+    ]
+    return f"[model.{'.'.join(names)}]" if names else "[[model]]"
+
+
+def main() -> None:
+    """Write what differs."""
+    REFERENCE.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        path = REFERENCE / name
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8", newline="\n")
+            print(f"wrote {path.relative_to(DOCS.parent)}")
+
+
+if __name__ == "__main__":
+    main()

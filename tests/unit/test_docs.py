@@ -1,0 +1,129 @@
+"""Nothing may be missing from the docs, and what they show must be what there is."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from flows.cli import build_parser
+from flows.options import OPTIONS
+from flows.settings import resolve
+from flows.words import EXITS
+from matrix.catalog import load_catalog
+from matrix.errors import Exit
+from matrix.status import FailureClass, Status
+from matrix.targets import load_targets
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for kind, body in FENCE.findall(page.read_text("utf-8")) if kind == language]
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Every modelmill command in the sh blocks of a page, split as a shell does."""
+    lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [line[1:] for line in words if line and line[0] == "modelmill"]
+
+
+def reference(name: str) -> str:
+    return (REFERENCE / name).read_text("utf-8")
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    made = generator().pages()
+    assert {path.name for path in REFERENCE.iterdir()} == set(made)
+    stale = [name for name, text in made.items() if reference(name) != text]
+    assert stale == [], "run: python docs/generate.py"
+
+
+def test_every_command_and_flag_is_there() -> None:
+    text = reference("commands.md")
+    for name, parser in generator().parsers(build_parser()):
+        section = text.partition(f"## modelmill {name}\n")[2].partition("\n## ")[0]
+        assert section, name
+        for action in parser._actions:
+            for flag in action.option_strings:
+                assert f"`{flag}`" in section or flag in {"-h", "--help"}, (name, flag)
+
+
+def test_every_setting_is_there_with_its_variable() -> None:
+    text = reference("settings.md")
+    for option in OPTIONS.values():
+        assert f"| `{option.name}` | `{option.flag}` | `{option.variable}` |" in text
+
+
+@pytest.mark.parametrize("word", [*Status, *FailureClass])
+def test_every_status_and_failure_class_is_there(word: str) -> None:
+    assert f"| `{word}` |" in reference("words.md")
+
+
+@pytest.mark.parametrize("code", list(Exit))
+def test_every_exit_code_is_there_and_in_the_readme(code: Exit) -> None:
+    assert f"| `{int(code)}` | {code.name} | {EXITS[code]} |" in reference("words.md")
+    assert f"| {int(code)} |" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_every_key_of_a_catalog_and_a_target_is_described() -> None:
+    made = generator()
+    found = made.known_keys()
+    assert {"[[model]]", "[[target]]", "[[ep]]", "[model.random]"} <= set(found)
+    assert set(found) <= set(made.TABLES)
+    for table, keys in found.items():
+        assert set(keys) <= set(made.KEYS), table
+
+
+def test_the_sample_catalog_is_one() -> None:
+    models = load_catalog(
+        str(DOCS / "samples" / "everything.toml"), base=DOCS, targets=load_targets()
+    )
+    assert models
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_shown_is_one(page: Path) -> None:
+    parser = build_parser()
+    for words in commands(page):
+        parser.parse_args(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_settings_file_shown_is_one(page: Path, tmp_path: Path) -> None:
+    for body in blocks(page, "toml"):
+        if "[[model]]" in body or "[[target]]" in body or "[[ep]]" in body:
+            tomllib.loads(body)
+            continue
+        (tmp_path / "modelmill.toml").write_text(body, "utf-8")
+        resolve({}, {}, tmp_path)
+
+
+def test_the_pages_show_commands_at_all() -> None:
+    assert sum(len(commands(page)) for page in PAGES) > 20
+
+
+def test_every_verdict_of_a_comparison_is_explained() -> None:
+    from flows.diff.comparison import Verdict
+
+    text = (DOCS / "release-engineer.md").read_text("utf-8")
+    assert [verdict for verdict in Verdict if verdict not in text] == []
