@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import threading
-from typing import Any
 
 
 def main(pool: str, queue: str, name: str, limit: str) -> None:
@@ -22,8 +21,10 @@ def main(pool: str, queue: str, name: str, limit: str) -> None:
     from prefect.cli import app
 
     options = ["--type", "process", "--pool", pool, "--name", name, "--limit", limit]
-    start: Any = app
-    start(["worker", "start", *options, *(["--work-queue", queue] if queue else [])])
+    sys.argv = ["prefect", "worker", "start", *options]
+    if queue:
+        sys.argv += ["--work-queue", queue]
+    app()
     os._exit(1)
 
 
