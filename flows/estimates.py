@@ -13,11 +13,11 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 
-from matrix.model import Model, Plan, PlannedModel, SourceKind
+from matrix.model import Cell, Model, Plan, PlannedModel, SourceKind
 from state.ledger import State
 from state.records import UnitCost
 
@@ -76,6 +76,21 @@ class Estimates:
     cells: Mapping[str, float]
     """Seconds of each cell; work shared by cells is counted with the first of them."""
     unknown: int = 0
+    peaks: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    """Memory of each model's stages and components, as far as they have run before."""
+
+    def disk_of(self, cell: Cell) -> int:
+        """Bytes to set aside before a cell's model is built; 0: no idea."""
+        cost = self.models.get(cell.model.name)
+        return int(cost.disk.likely) if cost else 0
+
+    def memory_of(self, cell: Cell, stage: str, component: str) -> int:
+        """Bytes that a stage is expected to take at its peak; 0: no idea."""
+        known = self.peaks.get((cell.model.name, stage, component))
+        if known is not None:
+            return known
+        cost = self.models.get(cell.model.name)
+        return int(cost.memory.likely) if cost else 0
 
     def seconds(self, model: str) -> float:
         """The likely time of a model; 0.0: no idea."""
@@ -112,7 +127,8 @@ def makespan(seconds: Iterable[float], slots: int) -> float:
 def estimate(plan: Plan, state: State) -> Estimates:
     """Estimate a plan from the state's history."""
     overheads = state.overheads()
-    history = _History(state.unit_costs(), overheads)
+    units = state.unit_costs()
+    history = _History(units, overheads)
     types = {model.name: _kind(model.model) for model in plan.models}
     models: dict[str, Cost] = {}
     cells: dict[str, float] = {}
@@ -124,7 +140,11 @@ def estimate(plan: Plan, state: State) -> Estimates:
         else:
             models[planned.name] = cost
             cells |= shares
-    return Estimates(models, cells, unknown)
+    peaks: dict[tuple[str, str, str], int] = {}
+    for unit in units:
+        place = (unit.model, unit.stage, unit.component)
+        peaks[place] = max(unit.peak_memory, peaks.get(place, 0))
+    return Estimates(models, cells, unknown, peaks)
 
 
 def _kind(model: Model) -> tuple[str, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from feed.publisher import Publisher
+from flows.estimates import estimate
 from flows.leasing import LeaseKeeper
 from flows.settings import Settings
 from flows.shop import Bench, Rules, Shop
@@ -16,7 +17,7 @@ from flows.signing import signer_of
 from flows.stop import Stop
 from flows.sweep import Begun, among
 from flows.workspace import Workspace
-from matrix.model import Cell, Plan
+from matrix.model import Plan
 from state.ledger import State
 from state.owner import Owner, this_host
 from state.records import Kind
@@ -26,6 +27,7 @@ from workers.builder import Builder, BuildOptions
 from workers.engines import find_engine
 from workers.host.client import EngineHost, EngineSpec
 from workers.host.watch import HostLimits
+from workers.memory_budget import MemoryBudget
 from workers.runtimes.kinds import KINDS
 from workers.runtimes.pool import Runtimes
 from workers.store import GcReport, Store
@@ -94,9 +96,11 @@ def workshop(
             newest=begun.newest,
             among=among(plan, state, begun.info),
         )
-        options = replace(_options(plan, settings), estimate=_disk_history(state))
+        known = estimate(plan, state)
+        options = replace(_options(plan, settings), estimate=known.disk_of, memory=known.memory_of)
+        memory = MemoryBudget(settings["memory_budget"] or 0)
         made = [
-            _bench(number, slots, spec, work, store, budget, options, settings, sign)
+            _bench(number, slots, spec, work, store, budget, memory, options, settings, sign)
             for number in range(1, here + 1)
         ]
         for bench in made:
@@ -157,6 +161,7 @@ def _bench(
     work: Workspace,
     store: Store,
     budget: DiskBudget,
+    memory: MemoryBudget,
     options: BuildOptions,
     settings: Settings,
     sign: Sign | None,
@@ -168,7 +173,7 @@ def _bench(
     )
     host = EngineHost(spec, limits=limits, log_dir=work.logs)
     owner = Owner.here(f"{this_host().partition('/')[0]}/{os.getpid()}/slot-{number}")
-    builder = Builder(store, host, work.home / "work", options, budget=budget)
+    builder = Builder(store, host, work.home / "work", options, budget=budget, memory=memory)
     attester = Attester(
         host,
         allow={"remote_code": options.remote_code, "pickle": options.pickle},
@@ -183,14 +188,3 @@ def _note_evictions(state: State, sweep_id: int, report: GcReport) -> None:
     """Local bytes that went without being published can be made again; the record says so."""
     subjects = [one.subject for one in report.evicted]
     state.note(sweep_id, Kind.NOTICE, {"evicted": subjects[:100], "freed": report.freed})
-
-
-def _disk_history(state: State) -> Callable[[Cell], int]:
-    sizes: dict[str, int] = {}
-    for cost in state.history():
-        sizes[cost.model] = sizes.get(cost.model, 0) + cost.bytes
-
-    def estimate(cell: Cell) -> int:
-        return sizes.get(cell.model.name, 0)
-
-    return estimate

@@ -192,6 +192,13 @@ _TABLE = (
     ),
     Option("memory", "memory ceiling of one engine host", None, parse_size, metavar="SIZE"),
     Option(
+        "memory_budget",
+        "what stages that run at once may take together; default: nine tenths of the machine",
+        None,
+        parse_size,
+        metavar="SIZE",
+    ),
+    Option(
         "tries",
         "tries of a publish or build stage that infrastructure broke",
         4,

@@ -21,6 +21,7 @@ from workers.graph import EXPORT, INPUTS, StageTask, Walked, walk
 from workers.host import codec
 from workers.host.client import EngineHost
 from workers.ladder.claim import Claim
+from workers.memory_budget import MemoryBudget
 from workers.package import Json, Maker, Sealed, assemble
 from workers.pipeline import Runner, os_failure
 from workers.record import Clock, build_record
@@ -47,6 +48,8 @@ class BuildOptions:
     pickle: bool = False
     estimate: Callable[[Cell], int] | None = None
     """Bytes that a cell took when it was last built; 0: unknown."""
+    memory: Callable[[Cell, str, str], int] | None = None
+    """Bytes that a stage (of a component) of it took at its peak; 0: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,13 @@ class Builder:
         options: BuildOptions | None = None,
         *,
         budget: DiskBudget | None = None,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self.store = store
         self.host = host
         self.options = options or BuildOptions()
         self._budget = budget
+        self._memory = memory
         sweep_dead(work_root)
         self._scratch = Scratch(work_root)
         self._plans: dict[str, BuildPlan] = {}
@@ -253,6 +258,13 @@ class Builder:
                 return nullcontext()
             return self._budget.reserve(known or plan.disk, context.cancel)
 
+        def memory(task: StageTask) -> AbstractContextManager[object]:
+            if self._memory is None:
+                return nullcontext()
+            ask = self.options.memory
+            known = ask(cell, task.spec.name, task.component) if ask else 0
+            return self._memory.reserve(known or plan.memory, context.cancel)
+
         runner = Runner(
             store=self.store,
             host=self.host,
@@ -263,6 +275,7 @@ class Builder:
             log=context.log,
             cancel=context.cancel,
             reserve=reserve,
+            memory=memory,
             known=self._known,
         )
         try:

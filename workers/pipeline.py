@@ -43,6 +43,10 @@ def _no_budget() -> AbstractContextManager[object]:
     return nullcontext()
 
 
+def _any_memory(_task: StageTask) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
 @dataclass(slots=True)
 class Runner:
     """Resolves the stage runs of one build."""
@@ -57,6 +61,8 @@ class Runner:
     cancel: threading.Event | None = None
     reserve: Callable[[], AbstractContextManager[object]] = _no_budget
     """Called before the first stage that really has to run."""
+    memory: Callable[[StageTask], AbstractContextManager[object]] = _any_memory
+    """Called for every stage that runs: held while it does."""
     known: KnownFailures = field(default_factory=KnownFailures)
     runs: list[StageRun] = field(default_factory=list)
     _reserved: ExitStack = field(default_factory=ExitStack)
@@ -145,7 +151,8 @@ class Runner:
             component=task.component,
             progress=lambda text: self.observer.progress(self.cell_id, text),
         )
-        report = self.host.run(job, timeout=self.timeout, log=self.log, cancel=self.cancel)
+        with self.memory(task):
+            report = self.host.run(job, timeout=self.timeout, log=self.log, cancel=self.cancel)
         action = Action(
             key=task.key.key,
             parts=task.key.parts,

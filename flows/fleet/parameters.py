@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from flows.fleet.ticket import MORE
 from flows.options import OPTIONS, SELECTION, SWEEP, Option
 
-_NOT_HERE = {"stamp", "jobs", "disk_budget", "memory", "keep_local", "sign_key"}
+_NOT_HERE = {"stamp", "jobs", "disk_budget", "memory", "memory_budget", "keep_local", "sign_key"}
 """Of a machine, or parameters of their own."""
 
 

@@ -32,7 +32,7 @@ from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
 
 _START_LIMIT = 120.0
-_OF_MACHINE = ("home", "store", "jobs", "disk_budget", "memory", "state")
+_OF_MACHINE = ("home", "store", "jobs", "disk_budget", "memory", "memory_budget", "state")
 _SWITCHES = ("keep_local", "allow_remote_code", "allow_pickle")
 _DEFAULTS = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",

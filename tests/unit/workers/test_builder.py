@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import platform
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from workers.budget import DiskBudget
 from workers.builder import Builder, BuildOptions, Built
 from workers.errors import BuildFailed, StoreError
 from workers.explain import explain
+from workers.memory_budget import MemoryBudget
 from workers.stages import StageRun
 from workers.store import Store
 from workers.store.blobs import hash_file
@@ -353,3 +356,25 @@ def test_entries_stay_inside_the_package(bench: Bench) -> None:
     built = bench.builder.build(make_cell(files={"a/b/c.txt": "deep"}))
     assert all(isinstance(file.entry, FileEntry) for file in built.files)
     assert all(file.source.is_relative_to(built.folder) for file in built.files)
+
+
+def test_every_stage_that_runs_waits_for_its_memory(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    asked: list[tuple[str, int]] = []
+
+    class Noted(MemoryBudget):
+        @contextmanager
+        def reserve(self, size: int, cancel: threading.Event | None = None) -> Iterator[None]:
+            asked.append(("begin", size))
+            with super().reserve(size, cancel):
+                yield
+            asked.append(("end", self.reserved))
+
+    sizes = {"export": 70, "inputs": 10, "optimize": 0}
+    options = BuildOptions(memory=lambda _cell, stage, _component: sizes[stage])
+    builder = Builder(bench.store, bench.host, tmp_path / "w", options, memory=Noted(100))
+    builder.build(make_cell())
+    assert asked == [("begin", 70), ("end", 0), ("begin", 10), ("end", 0), ("begin", 0), ("end", 0)]
+    builder.build(make_cell())
+    assert len(asked) == 6  # what is reused takes no memory
+    builder.close()
