@@ -1,0 +1,101 @@
+"""The documented notification, on a real Prefect server: a sweep ends, the webhook is called."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from flows.server import _healthy
+from tests.integration.sweeping import ROOT, Mill, eventually, model
+
+SAMPLE = ROOT / "docs" / "samples" / "notify.py"
+LIMIT = 60.0
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, queue.Queue[dict[str, str]]]]:
+    """A webhook on loopback and what it was told."""
+    told: queue.Queue[dict[str, str]] = queue.Queue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_args: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/hook", told
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def prefect(tmp_path: Path) -> Iterator[str]:
+    """An ordinary server, as somebody runs it for good; the embedded one has no automations."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    home = tmp_path / "prefect-server"
+    home.mkdir()
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "prefect", "server", "start", "--port", str(port), "--no-ui"],
+            env={**kept, "PREFECT_HOME": str(home), "DO_NOT_TRACK": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    url = f"http://127.0.0.1:{port}/api"
+    try:
+        assert eventually(lambda: _healthy(url), LIMIT), (home / "log").read_text()
+        yield url
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def test_the_documented_notification_is_sent(
+    mill: Mill, hook: tuple[str, queue.Queue[dict[str, str]]], prefect: str
+) -> None:
+    address, told = hook
+    env = {**mill.environment(), "PREFECT_API_URL": prefect, "NOTIFY_URL": address}
+    ran = subprocess.run(
+        [sys.executable, str(SAMPLE)], env=env, cwd=mill.folder, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    mill.catalog(model(), model("tiny/bad", act={"quantize": "fail:QUANTIZE"}))
+    swept = mill.run(
+        "sweep",
+        "catalog.toml",
+        "--stamp",
+        "nightly",
+        "--target",
+        "qnn_npu",
+        plain=False,
+        PREFECT_API_URL=prefect,
+    )
+    assert swept.code == 1, swept
+    message = told.get(timeout=LIMIT)
+    assert message["title"] == "modelmill nightly: Completed"
+    assert "1 failed of 4 cells and exports" in message["text"]
