@@ -52,6 +52,27 @@ class TestQueries:
         assert notes == list(range(5))
         assert {one.sweep_id for one in read} == {sweep.id}
 
+    def test_the_newest_event(self, state: State) -> None:
+        assert state.last_event(1) == 0
+        sweep = begin(state)
+        begin(state, rows(1, stamp="b"), stamp="b")
+        newest = state.note(sweep.id, Kind.NOTICE)
+        assert state.last_event(sweep.id) == newest
+        assert state.events(sweep.id, newest) == []
+
+    def test_what_keys_were_made_of_and_took_when_they_really_ran(self, state: State) -> None:
+        first = begin(state)
+        lease = take(state, first)
+        state.stage(lease, stage("export", "k", seconds=9.0))
+        state.stage(lease, stage("export", "other", seconds=1.0))
+        state.release(lease, done=True)
+        second = begin(state, rows(1, stamp="b"), stamp="b")
+        again = take(state, second)
+        state.stage(again, stage("export", "k", seconds=0.1, reused=True))
+        assert state.key_parts(second.id) == {"k": {"is": "k"}}
+        assert state.real_seconds(second.id) == {"k": 9.0}
+        assert set(state.key_parts(first.id)) == {"k", "other"}
+
     def test_what_stages_cost_before(self, state: State) -> None:
         sweep = begin(state)
         lease = take(state, sweep)

@@ -1,0 +1,48 @@
+"""`status --watch` from another process than the sweep's, on the same state."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import pytest
+
+from tests.integration.sweeping import Mill, eventually, model
+
+
+def test_a_sweep_is_followed_from_another_process_to_its_end(mill: Mill) -> None:
+    gate = mill.folder / "gate"
+    mill.catalog(model(act={"export": f"wait:{gate}"}))
+    with mill.start("sweep", "catalog.toml", "--stamp", "seen", plain=True) as sweep:
+        assert eventually(gate.exists, 60)
+        with Mill(mill.folder).start("status", "seen", "--watch", "--json") as watch:
+            gate.with_name("gate.go").touch()
+            lines = watch.end().lines()
+        assert sweep.end().code == 0
+    assert lines[-1]["type"] == "summary"
+    assert lines[-1]["exit_code"] == 0
+    assert lines[-1]["counts"] == {"published": 8}
+    assert mill.alone()
+
+
+def test_a_sweep_that_is_over_is_told_at_once(mill: Mill) -> None:
+    mill.catalog(model())
+    mill.ok("sweep", "catalog.toml", "--stamp", "over")
+    ran = mill.ok("status", "--watch")
+    assert ran.out.splitlines()[-1] == "sweep over: 8 cells: 8 published"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is sent as SIGINT")
+def test_ctrl_c_only_looks_away(mill: Mill) -> None:
+    gate = mill.folder / "gate"
+    mill.catalog(model(act={"export": f"wait:{gate}"}))
+    with mill.start("sweep", "catalog.toml", "--stamp", "seen", plain=True) as sweep:
+        assert eventually(gate.exists, 60)
+        with Mill(mill.folder).start("status", "seen", "--watch") as watch:
+            watch.until("sweep seen -> ")
+            watch.signal(signal.SIGINT)
+            looked = watch.end()
+        gate.with_name("gate.go").touch()
+        assert sweep.end().code == 0
+    assert looked.code == 0, looked
+    assert "planned" in looked.out
