@@ -21,7 +21,7 @@ from matrix.model import Cell, Model, Plan, PlannedModel, SourceKind
 from state.ledger import State
 from state.records import UnitCost
 
-SPREAD = 1.25
+SPREAD = 1.5
 """A stage that has run before takes this much more or less the next time on the same machine."""
 NEAREST = 8
 """How many models of similar size stand for one that was never built."""

@@ -133,7 +133,7 @@ def test_deviations_make_up_for_each_other() -> None:
     parts = [Range.around(10.0) for _ in range(100)]
     summed = total(parts)
     assert summed.likely == pytest.approx(1000)
-    assert summed.high - summed.likely < 30
+    assert summed.high - summed.likely == pytest.approx(50)
     assert total([]) == Range()
 
 
