@@ -170,6 +170,8 @@ class _Job:
         self, runtime: Runtime, file: Path, name: str, save: Path, reference: Path | None
     ) -> Json:
         component = str(Path(name).parent.as_posix()).removeprefix(".")
+        # What comes out is needed as a reference, or by another component.
+        wanted = (reference is None and save == self._owner.reference.folder) or bool(component)
         outputs = self._owner.reference.answers.get(name, {}).get("outputs", ())
         args: Json = {
             "file": str(file.absolute()),
@@ -179,7 +181,7 @@ class _Job:
             "extra": self._extra,
             "shapes": self._subject.shapes().get(component, {}),
             "outputs": [port[0] for port in outputs],
-            "save": str(save / f"{component}.npz"),
+            "save": str(save / f"{component}.npz") if wanted else None,
             "reference": str(reference / f"{component}.npz") if reference else None,
             "task": self._task if runtime == self._cpu else None,
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,6 @@ class OrtSession:
     def close(self) -> None:
         """Release it."""
         self._session = None
-        gc.collect()
 
 
 class OrtOpener:

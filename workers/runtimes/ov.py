@@ -7,7 +7,6 @@ and takes the whole graph or refuses it.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -59,7 +58,6 @@ class OpenVinoSession:
     def close(self) -> None:
         """Release it."""
         self._request = self._compiled = None
-        gc.collect()
 
 
 class OpenVinoOpener:
