@@ -30,7 +30,7 @@ def model(nodes: list[Any], weights: dict[str, Any], *, opset: int = 17, out: An
         ],
         ir_version=8,
     )
-    made.doc_string = "/home/somebody/model.py"
+    made.doc_string = "/somewhere/model.py"
     return made
 
 
@@ -40,5 +40,5 @@ def matmul(width: int = 256) -> Any:
     node = helper.make_node("MatMul", ["x", "w"], ["y"], name="product")
     node.doc_string = "/usr/lib/python3/site-packages/torch/nn/linear.py(12)"
     entry = node.metadata_props.add()
-    entry.key, entry.value = "pkg.torch.onnx.stack_trace", "File /home/somebody/model.py"
+    entry.key, entry.value = "pkg.torch.onnx.stack_trace", "File /somewhere/model.py"
     return model([node], {"w": weight})

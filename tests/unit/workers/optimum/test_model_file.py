@@ -23,7 +23,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_of_the_machine_is_written(tmp_path: Path) -> None:
     model_file.save(graphs.matmul(), tmp_path)
     content = (tmp_path / "model.onnx").read_bytes()
-    assert b"somebody" not in content
+    assert b"somewhere" not in content
     assert b"site-packages" not in content
     assert b"com.microsoft" not in content
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
