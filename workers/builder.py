@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matrix.digest import FileEntry, value_digest
+from matrix.digest import value_digest
 from matrix.model import Cell, Model
 from matrix.status import FailureClass
 from workers.budget import DiskBudget
@@ -213,10 +213,7 @@ class Builder:
         *,
         stages: tuple[StageRun, ...],
         clock: Clock,
-        export_tree: str | None,
-        inputs: tuple[FileEntry, ...] = (),
-        export: tuple[FileEntry, ...] = (),
-        claim: Claim | None = None,
+        **more: Any,
     ) -> Built:
         """Put the folder together; a failure leaves none."""
         folder = self._scratch.new_folder("package")
@@ -235,10 +232,7 @@ class Builder:
             stages=stages,
             seconds=clock.seconds,
             store=self.store,
-            export_tree=export_tree,
-            inputs=inputs,
-            export=export,
-            claim=claim,
+            **more,
         )
 
     def _sealed(self, cell: Cell, plan: BuildPlan, walked: Walked) -> Sealed:
