@@ -1,0 +1,98 @@
+"""A sweep on a fleet of two machines: the same result as on one, whatever dies on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from state.ledger import open_state
+from state.records import Kind
+from tests.integration.fleeting import POOL, FleetMill, PrefectServer, copied, fleet_mill
+from tests.integration.sweeping import Mill, model
+from tests.integration.test_state_postgresql import Server, _names
+
+pytest.importorskip("psycopg")
+pytestmark = [
+    pytest.mark.fleet,
+    pytest.mark.skipif(os.name != "posix", reason="signals of POSIX"),
+]
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Server]:
+    import shutil
+
+    folder = Path(tempfile.mkdtemp(prefix="mill-fleet-pg-"))
+    try:
+        made = Server(folder)
+        yield made
+        made.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def prefect(
+    prefect_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PrefectServer]:
+    server = PrefectServer(copied(prefect_template, tmp_path_factory.mktemp("fleet") / "prefect"))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def mill(tmp_path: Path, database: Server, prefect: PrefectServer) -> FleetMill:
+    name = f"fleet_{next(_names)}"
+    database.execute(f"CREATE DATABASE {name}")
+    open_state(database.url(name)).close()
+    made = fleet_mill(tmp_path / "mill", prefect, database.url(name))
+    made.ok("deploy", "--pool", POOL, plain=False)
+    return made
+
+
+def models(mill: Mill, waiting: str | None = None) -> str:
+    act = {"quantize": f"wait:{mill.folder / waiting}"} if waiting else {}
+    return mill.catalog(
+        model("tiny/a"), model("tiny/b", act=act, salt="b"), model("tiny/c", size=50_000)
+    )
+
+
+def undisturbed(folder: Path) -> dict[tuple[str, str], str | None]:
+    folder.mkdir()
+    alone = Mill(folder)
+    alone.ok("sweep", models(alone), "--stamp", "s1")
+    return alone.published()
+
+
+def check_same(mill: FleetMill, tmp_path: Path) -> None:
+    """What an undisturbed sweep on one machine publishes, digests included; all of it once."""
+    assert mill.published() == undisturbed(tmp_path / "alone")
+    became = Counter(
+        one.cell
+        for one in mill.events("s1")
+        if one.status == "published" and one.kind in {Kind.STATUS, Kind.SEEDED}
+    )
+    assert set(became.values()) == {1}
+
+
+def test_two_workers_make_what_one_machine_makes(mill: FleetMill, tmp_path: Path) -> None:
+    with mill.worker("a") as first, mill.worker("b", "--sweeps", "0") as second:
+        ran = mill.run(*mill.fleet("sweep", models(mill), "--stamp", "s1"), plain=False)
+        assert (ran.code, ran.err) == (0, ""), ran
+        assert "24 published" in ran.out
+        assert "index: modelmill-index 0.0.0-s1" in ran.out
+        check_same(mill, tmp_path)
+        for worker in (first, second):
+            worker.signal(signal.SIGTERM)
+        assert [worker.end().code for worker in (first, second)] == [0, 0]
+        assert mill.machines.alone()
+    assert not [path for home in mill.folder.glob("home-*") for path in (home / "fleet").iterdir()]
