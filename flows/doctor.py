@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
+from flows.environments import Installer, installer_of
 from flows.local import runtimes_of
 from flows.quantity import show_size
 from flows.settings import Settings
@@ -80,7 +82,22 @@ def _packages() -> Iterator[Finding]:
 
 def _engines(settings: Settings) -> Iterator[Finding]:
     for name in installed_engines():
-        yield _asked(f"engine {name}", lambda name=name: _engine(settings, name))  # type: ignore[misc]
+        installer = installer_of(name)
+        if installer is None:
+            yield _asked(f"engine {name}", partial(_engine, settings, name))
+        else:
+            yield _environment(settings, name, installer)
+
+
+def _environment(settings: Settings, name: str, installer: Installer) -> Finding:
+    """An engine that lives elsewhere is bad news only for who wants to use it."""
+    what, needed = f"engine {name}", settings["engine"] == name
+    python = settings.engine_pythons.get(name)
+    if python is None:
+        mend = f"modelmill engine install {name}"
+        return Finding(what, Health.BAD if needed else Health.NOTE, "no environment is set", mend)
+    found = installer.check(settings.cwd / python)
+    return Finding(what, Health.GOOD if found.ok else Health.BAD, found.detail, found.mend)
 
 
 def _engine(settings: Settings, name: str) -> str:

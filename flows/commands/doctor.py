@@ -15,7 +15,7 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
     """Register the command."""
     parser = commands.add_parser("doctor", help="what of this machine works for modelmill")
     parser.add_argument("--json", action="store_true", help="for machines")
-    add_settings(parser, PLACES)
+    add_settings(parser, ("engine", *PLACES))
     parser.set_defaults(run=run)
 
 

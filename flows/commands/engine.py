@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from flows.arguments import Parser, add_settings, settings_of
 from flows.table import render
@@ -18,6 +19,12 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
     ls.add_argument("--json", action="store_true", help="for machines")
     add_settings(ls, ())
     ls.set_defaults(run=_ls)
+    install = verbs.add_parser("install", help="make the environment of an engine")
+    install.add_argument("name", help="the engine, for example winml")
+    install.add_argument("--venv", type=Path, help="folder; default: .venv-NAME")
+    install.add_argument("--python", type=Path, help="the Python to make it from")
+    add_settings(install, ())
+    install.set_defaults(run=_install)
 
 
 def _ls(arguments: argparse.Namespace) -> Exit:
@@ -33,4 +40,15 @@ def _ls(arguments: argparse.Namespace) -> Exit:
         print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=1))
     else:
         print(render(("engine", "object", "python"), rows))
+    return Exit.OK
+
+
+def _install(arguments: argparse.Namespace) -> Exit:
+    from flows.environments import wanted_installer
+
+    installer = wanted_installer(arguments.name)
+    venv = arguments.venv or Path(f".venv-{arguments.name}")
+    python = installer.install(venv, arguments.python, say=lambda text: print(text, flush=True))
+    print(f"engine {arguments.name} is ready; tell modelmill where it is, in modelmill.toml:")
+    print(f"[engine.{arguments.name}]\npython = '{python}'")
     return Exit.OK

@@ -1,0 +1,64 @@
+"""Engines that live in an environment of their own: making one, and saying what is wrong with it.
+
+Such an engine's package has a module `install` that runs in our interpreter, with
+`install(venv, python, say=...) -> interpreter` and `check(interpreter) -> Diagnosis`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol, cast
+
+from matrix.errors import UsageError
+from workers.engines import find_engine, installed_engines
+
+
+class Diagnosis(Protocol):
+    """What is wrong with an interpreter, if anything."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the engine runs there."""
+
+    @property
+    def detail(self) -> str:
+        """What was found."""
+
+    @property
+    def mend(self) -> str:
+        """What to do about it."""
+
+
+class Installer(Protocol):
+    """An engine's `install` module."""
+
+    def install(
+        self, venv: Path, python: Path | None = None, *, say: Callable[[str], None]
+    ) -> Path:
+        """Make the environment; returns its interpreter."""
+
+    def check(self, python: Path) -> Diagnosis:
+        """Whether the engine runs there."""
+
+
+def installer_of(name: str) -> Installer | None:
+    """The installer of an engine; None: it lives in our own environment."""
+    package = installed_engines()[name].module
+    if find_spec(package) is None or find_spec(f"{package}.install") is None:
+        return None
+    return cast("Installer", import_module(f"{package}.install"))
+
+
+def wanted_installer(name: str) -> Installer:
+    """The same for an engine that somebody wants to install."""
+    find_engine(name)  # an unknown one is told with the nearest name
+    installer = installer_of(name)
+    if installer is None:
+        raise UsageError(
+            f"engine {name} needs no environment of its own",
+            hint="it comes with pip install 'modelmill[build]'" if name == "optimum" else "",
+        )
+    return installer
