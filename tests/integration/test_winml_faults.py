@@ -93,7 +93,7 @@ def test_a_broken_winml_says_so(models: Path, tmp_path: Path) -> None:
     hidden.mkdir()
     (hidden / "datasets.py").write_text("raise ImportError('broken on purpose')\n")
     spec = find_engine("winml", winml_python())
-    # -X utf8 and the child's own path handling leave PYTHONPATH out: the fault comes by a .pth.
+    # PYTHONPATH does not reach a foreign interpreter, so the fault comes by a .pth file.
     broken = _venv_with(tmp_path, hidden)
     plan = plan_of({"bert": folder_entry("bert", model_folder("bert", models))}, tmp_path)
     with (

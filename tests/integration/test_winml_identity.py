@@ -75,6 +75,18 @@ def test_the_two_npus_share_one_quantized_model(models: Path, tmp_path: Path) ->
     assert [task.reused for task in second.stages if task.stage == "optimize"] == [False]
 
 
+@pytest.mark.parametrize(("precision", "label"), [("fp16", "dml_gpu"), ("w8a8", "qnn_npu")])
+def test_a_precision_of_the_catalog(
+    precision: str, label: str, models: Path, tmp_path: Path
+) -> None:
+    folder = model_folder("bert", models)
+    expected = reference(folder, tmp_path / "reference", [label], "--precision", precision)
+    entry = f'{folder_entry("bert", folder)}\nprecision = "{precision}"'
+    plan = plan_of({"bert": entry}, tmp_path)
+    with builder(tmp_path) as made:
+        assert model_digests(made.build(cell(plan, label))) == expected[label]
+
+
 def test_one_process_for_all_targets_is_a_fair_reference(models: Path, tmp_path: Path) -> None:
     folder = model_folder("bert", models)
     labels = ("mlas_cpu", "qnn_npu")

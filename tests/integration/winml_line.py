@@ -153,10 +153,10 @@ def arguments(label: str, folder: Path, out: Path, *more: str) -> list[str]:
 
 
 def reference(
-    folder: Path, out: Path, labels: Sequence[str] = tuple(FLAGS)
+    folder: Path, out: Path, labels: Sequence[str] = tuple(FLAGS), *more: str
 ) -> dict[str, dict[str, str]]:
     """What the command line makes: digests of the final files by target."""
-    calls = {label: arguments(label, folder, out / label) for label in labels}
+    calls = {label: arguments(label, folder, out / label, *more) for label in labels}
     answer = run([str(winml_python()), "-c", BUILD, json.dumps(calls)])
     found: dict[str, dict[str, str]] = json.loads(answer.strip().splitlines()[-1])
     return found

@@ -24,7 +24,8 @@ found = {"python": list(sys.version_info[:3]), "problem": ""}
 try:
     from importlib.metadata import version
     found["winml"] = version("winml-cli")
-    import winml.modelkit.build, winml.modelkit.config, onnxruntime, torch
+    import winml.modelkit.build, winml.modelkit.config, winml.modelkit.datasets
+    import onnxruntime, optimum.exporters.onnx, torch
     found["onnxruntime"] = onnxruntime.__version__
     found["torch"] = torch.__version__
 except BaseException as error:

@@ -33,6 +33,7 @@ class WinmlEngine:
     def plan(self, request: Request) -> BuildPlan:
         """Resolve the source and lay out the stages of a cell."""
         installed.check()
+        network.calibration()  # before anything reads the settings that it may change
         stages = layout.Layout(request)
         resolved = source.resolve(request)
         return BuildPlan(
