@@ -6,8 +6,9 @@ import errno
 import hashlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from feed.errors import Corrupt
@@ -103,6 +104,9 @@ class Syncer:
 
     def __init__(self, *, durable: bool = True) -> None:
         self._durable = durable
+        self._lock = threading.Lock()
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None
+        """With the process that made it: threads do not survive a fork."""
 
     def files(self, paths: Collection[Path]) -> None:
         """Flush the content of files."""
@@ -116,10 +120,16 @@ class Syncer:
     def _each(self, sync: Callable[[Path], None], paths: Collection[Path]) -> None:
         if not self._durable or not paths:
             return
-        # A pool per call costs microseconds and, unlike a kept one, survives a fork.
-        with ThreadPoolExecutor(min(8, len(paths)), "feed-sync") as pool:
-            for _ in pool.map(sync, paths):
-                pass
+        done = [self._workers().submit(sync, path) for path in paths]
+        wait(done)
+        for one in done:
+            one.result()
+
+    def _workers(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None or self._pool[0] != os.getpid():
+                self._pool = os.getpid(), ThreadPoolExecutor(8, "feed-sync")
+            return self._pool[1]
 
 
 def _sync_file(path: Path) -> None:

@@ -104,12 +104,13 @@ class ModelRun:
         self._sent[piece] = sent
 
     def _open(self) -> frozenset[str]:
-        outcomes = self.shop.state.outcomes(self.shop.sweep_id, model=self.model.name)
-        return frozenset(one.cell for one in outcomes if self.shop.is_open(one.status))
+        statuses = self.shop.state.statuses(self.shop.sweep_id, self.model.name)
+        return frozenset(cell for cell, status in statuses.items() if self.shop.is_open(status))
 
     def _result(self, pieces: list[Workpiece]) -> ModelResult:
-        outcomes = list(self.shop.state.outcomes(self.shop.sweep_id, model=self.model.name))
-        wanted = {piece.id for piece in pieces}
-        left = any(one.cell in wanted and self.shop.is_open(one.status) for one in outcomes)
-        failed = sum(one.status.failed for one in outcomes)
-        return ModelResult(len(outcomes), failed, done=not left)
+        statuses = self.shop.state.statuses(self.shop.sweep_id, self.model.name)
+        left = any(
+            piece.id in statuses and self.shop.is_open(statuses[piece.id]) for piece in pieces
+        )
+        failed = sum(status.failed for status in statuses.values())
+        return ModelResult(len(statuses), failed, done=not left)

@@ -107,6 +107,7 @@ class Board:
 
     def outcomes(self, rows: Iterator[Outcome]) -> None:
         """The table; failures come first and say why."""
+        ranked = sorted(rows, key=lambda one: (not one.status.failed, one.cell))
         table = [
             {
                 "cell": one.cell,
@@ -115,12 +116,12 @@ class Board:
                 "class": str(one.failure or ""),
                 "message": (one.message or "")[:200],
             }
-            for one in sorted(rows, key=lambda one: (not one.status.failed, one.cell))
+            for one in ranked[:_MOST_ROWS]
         ]
         create_table_artifact(
-            table=table[:_MOST_ROWS],
+            table=table,
             key=artifact_key(self.stamp, "outcomes"),
-            description=f"{len(table)} cells and exports of sweep {self.stamp}",
+            description=f"{len(ranked)} cells and exports of sweep {self.stamp}",
         )
 
 
@@ -168,7 +169,7 @@ def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -
                 run_slots(opened.shop, opened.benches, shown_as_tasks(stop))
                 # The tally follows the events a moment behind; the bar is to end where they do.
                 board.tally = Tally(state.statuses(sweep_id), publish=tally.publish)
-            board.outcomes(state.outcomes(sweep_id))
+            board.outcomes(state.outcomes(sweep_id, brief=True))
         except BaseException as error:  # noqa: BLE001 - handed to the caller, who raises it
             failure.append(error)
             return Failed(message=f"{type(error).__name__}: {error}"[:500])

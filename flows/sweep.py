@@ -159,14 +159,14 @@ def finish(
     """Publish the index if the batch is complete; returns the summary and the index's version."""
     index = None
     publish = publisher is not None
-    outcomes = list(state.outcomes(info.id))
     # The sweep may hold more than this run selected; only the index tells of all of it.
-    wanted = {row.cell for row in cell_rows(plan)}
-    ours = [one for one in outcomes if one.cell in wanted]
+    wanted = {item.id for item in items(plan)}
+    ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
     summary = summarize(plan.stamp, feed.name, ours, publish=publish)
     if publisher is not None and not stop and not summary.open and summary.has_content:
+        content = index_of(plan.stamp, state.outcomes(info.id, brief=True))
         try:
-            index = publish_index(feed, publisher, plan, template, index_of(plan.stamp, outcomes))
+            index = publish_index(feed, publisher, plan, template, content)
         except FeedError as error:
             stop.ask(error)
         else:

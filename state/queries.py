@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, select, text
+from sqlalchemy import Connection, Row, Select, func, null, select, text
 
 from matrix.status import FailureClass, Status
 from state.database import Database, now
@@ -14,6 +14,7 @@ from state.records import Event, Kind, Outcome, StageRun
 from state.schema import event, outcome, stage_run
 
 _PAGE = 2_000
+_LONG = {"evidence", "log_tail"}
 
 # A sequence hands ids out in order, but transactions commit in any order: a reader that has seen
 # id 10 must not miss 9. So it sees nothing that is newer than the oldest transaction in flight,
@@ -39,9 +40,14 @@ class Queries(Part):
         statuses: Collection[Status] | None = None,
         failures: Collection[FailureClass] | None = None,
         model: str | None = None,
+        brief: bool = False,
     ) -> Iterator[Outcome]:
-        """Outcomes in the order of cell ids. Read page by page: no transaction stays open."""
-        query = select(outcome).where(outcome.c.sweep_id == sweep_id)
+        """Outcomes in the order of cell ids. Read page by page: no transaction stays open.
+
+        `brief`: without evidence and log, which are most of the bytes of a large sweep.
+        """
+        columns = [null().label(c.name) if brief and c.name in _LONG else c for c in outcome.c]
+        query = select(*columns).where(outcome.c.sweep_id == sweep_id)
         if statuses is not None:
             query = query.where(outcome.c.status.in_([status.value for status in statuses]))
         if failures is not None:
@@ -64,9 +70,11 @@ class Queries(Part):
         rows = _fetch(self._db, query)
         return _outcome(rows[0]) if rows else None
 
-    def statuses(self, sweep_id: int) -> dict[str, Status]:
-        """The status of every cell; the quick way through a large sweep."""
+    def statuses(self, sweep_id: int, model: str | None = None) -> dict[str, Status]:
+        """The status of every cell (of a model); the quick way through a large sweep."""
         query = select(outcome.c.cell, outcome.c.status).where(outcome.c.sweep_id == sweep_id)
+        if model is not None:
+            query = query.where(outcome.c.model == model)
         return {row.cell: Status(row.status) for row in _fetch(self._db, query)}
 
     def counts(self, sweep_id: int) -> dict[Status, int]:

@@ -145,7 +145,7 @@ def _sweep(state: PatientState, ticket: Ticket, cwd: Path, pool: str, stop: Stop
             if stop:
                 end_for_all(state, ticket.sweep, stop.error)
     summary, _index = lead.finish(begun, ticket)
-    board.outcomes(state.outcomes(ticket.sweep))
+    board.outcomes(state.outcomes(ticket.sweep, brief=True))
     return summary
 
 

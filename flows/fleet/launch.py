@@ -108,7 +108,8 @@ class Launch:
 
     def _say_ended(self, state: State, ticket: Ticket, stop: Stop) -> Exit:
         info = sweep_of(state, ticket.sweep)
-        summary = summarize(info.stamp, info.feed, state.outcomes(info.id), publish=info.publish)
+        outcomes = state.outcomes(info.id, brief=True)
+        summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
         code = Exit.INTERRUPTED if stop else Exit(info.exit_code or 0)
         index = [one.data for one in state.events(info.id, ticket.run, kind=Kind.INDEX)]
         found = index[-1] if index else None

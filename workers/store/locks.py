@@ -28,13 +28,14 @@ class Locks:
 
     def __init__(self, folder: Path, gate_file: Path) -> None:
         self._folder = folder
-        self._gate_file = gate_file
+        # One for all threads: each has a file and a count of its own in it.
+        self._gate = FileLock(gate_file)
         folder.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
     def gate(self) -> Iterator[None]:
         """The lock for moments, never held while anything is computed."""
-        with FileLock(self._gate_file).acquire(poll_interval=GATE_WAIT):
+        with self._gate.acquire(poll_interval=GATE_WAIT):
             yield
 
     @contextmanager
