@@ -91,13 +91,14 @@ def _verify(
 ) -> Built | None:
     facts = Facts(tree=built.tree, bytes=built.bytes, seconds=round(built.seconds, 3))
     rows = stage_rows(piece.id, piece.target, built.stages)
-    record(shop, held, piece.id, Status.BUILT, facts, rows)
-    if _same_as_newest(shop, held, piece.id, built.tree):
+    unchanged = _is_newest(shop, piece.id, built.tree)
+    # What an export is worth shows in the cells that are made of it and verified.
+    done = piece.exports or unchanged
+    record(shop, held, piece.id, Status.BUILT if done else Status.VERIFYING, facts, rows)
+    if unchanged:
         built.release()
+        _record_unchanged(shop, held, piece.id, built.tree)
         return None
-    if not piece.exports:
-        # What an export is worth shows in the cells that are made of it and verified.
-        record(shop, held, piece.id, Status.VERIFYING)
     try:
         proven = built if piece.exports else _proven(shop, held, bench, piece, built, log)
         proven = bench.attester.attest(proven, piece.as_published)
@@ -138,16 +139,20 @@ def _unchanged(shop: Shop, held: Held, bench: Bench, cell: Cell) -> bool:
         tree = bench.builder.predict(cell, cancel=held.gone)
     except (BuildFailed, Cancelled):
         return False  # the build itself will say what is wrong
-    return tree is not None and _same_as_newest(shop, held, cell.id, tree)
-
-
-def _same_as_newest(shop: Shop, held: Held, cell_id: str, tree: str) -> bool:
-    newest = shop.newest.get(cell_id)
-    if newest is None or newest.tree != tree:
+    if tree is None or not _is_newest(shop, cell.id, tree):
         return False
-    facts = Facts(tree=tree, detail={"same_as": newest.version})
-    record(shop, held, cell_id, Status.UNCHANGED, facts)
+    _record_unchanged(shop, held, cell.id, tree)
     return True
+
+
+def _is_newest(shop: Shop, cell_id: str, tree: str) -> bool:
+    newest = shop.newest.get(cell_id)
+    return newest is not None and newest.tree == tree
+
+
+def _record_unchanged(shop: Shop, held: Held, cell_id: str, tree: str) -> None:
+    facts = Facts(tree=tree, detail={"same_as": shop.newest[cell_id].version})
+    record(shop, held, cell_id, Status.UNCHANGED, facts)
 
 
 def _retrying(shop: Shop, held: Held) -> Retrying:

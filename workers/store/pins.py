@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from pathlib import Path
 
 from workers.scratch import Scratch
 
 FOLDER = "pins"
+NEVER = 2**32
+"""A time beyond all that is used: a pin of that time holds nothing."""
 
 
 class Pins:
@@ -24,17 +27,22 @@ class Pins:
         self._folder = scratch.folder / FOLDER
         self._folder.mkdir(exist_ok=True)
         self._numbers = itertools.count()
+        self._spare: list[Path] = []
 
     def set(self) -> Path:
         """Pin what will be used from now on; the answer is what takes the pin away again."""
-        pin = self._folder / str(next(self._numbers))
+        try:
+            pin = self._spare.pop()
+        except IndexError:
+            pin = self._folder / str(next(self._numbers))
         pin.touch()
         return pin
 
     def drop(self, pin: Path) -> None:
-        """Take a pin away."""
+        """Take a pin away: it is kept for the next one, and until then pins nothing."""
         with contextlib.suppress(FileNotFoundError):
-            pin.unlink()
+            os.utime(pin, (NEVER, NEVER))
+            self._spare.append(pin)
 
     def horizon(self) -> float:
         """The time of the oldest pin of any living process (the dead are swept before)."""
