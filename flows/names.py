@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+PARENT_FLOW = "modelmill-fleet"
+"""The flow that leads a sweep of a fleet."""
+
 
 def artifact_key(stamp: str, kind: str) -> str:
     """A Prefect artifact key: lower case, digits and dashes only."""

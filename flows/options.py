@@ -114,6 +114,12 @@ _TABLE = (
         group="place",
         metavar="FOLDER",
     ),
+    Option(
+        "summary_url",
+        "where browsers find the summary folder of a fleet's parent; links in Prefect lead there",
+        group="place",
+        metavar="URL",
+    ),
     # what to do
     Option("stamp", "name of the batch; default today's date", metavar="STAMP"),
     Option("package", "package name template", "modelmill-{model}", metavar="TEMPLATE"),

@@ -1,4 +1,4 @@
-"""`modelmill cancel`: stop a sweep of a fleet wherever it is being worked on."""
+"""`modelmill cancel`: stop a sweep wherever it is being worked on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from matrix.errors import Exit
 
 def add(commands: argparse._SubParsersAction[Parser]) -> None:
     """Register the command."""
-    parser = commands.add_parser("cancel", help="stop a sweep of a fleet; a resume goes on")
+    parser = commands.add_parser(
+        "cancel", help="stop a sweep, local or of a fleet; a resume goes on"
+    )
     parser.add_argument("batch", metavar="STAMP")
     add_settings(parser, ("home", "state"))
     parser.set_defaults(run=run)

@@ -19,6 +19,12 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--nightly", metavar="CRON", help="also sweep at these times")
     parser.add_argument("--timezone", default="UTC", help="of the cron line; default UTC")
     parser.add_argument("--catalog", default="winml", help="what the nightly sweep builds")
+    parser.add_argument(
+        "--notify",
+        metavar="BLOCK",
+        help="tell of every sweep that fails: TYPE/NAME of a block on the server, for example"
+        " slack-webhook/team, or 'webhook' with its address in NOTIFY_URL",
+    )
     add_settings(parser, (*SELECTION, *_SWEEP, "feed"))
     parser.set_defaults(run=run)
 
@@ -28,7 +34,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if not os.environ.get("PREFECT_API_URL"):
         raise UsageError("there is no Prefect server to deploy to", hint="set PREFECT_API_URL")
     from flows.fleet.connection import reached
-    from flows.fleet.deployments import deploy, deploy_nightly
+    from flows.fleet.deployments import deploy, deploy_nightly, deploy_notice
 
     with reached():
         names = deploy(arguments.pool)
@@ -43,6 +49,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             names.append(
                 deploy_nightly(arguments.pool, arguments.nightly, arguments.timezone, parameters)
             )
+        if arguments.notify:
+            names.append(deploy_notice(arguments.notify, os.environ))
     for name in names:
         print(f"deployed {name}")
     return Exit.OK

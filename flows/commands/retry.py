@@ -23,6 +23,8 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
         choices=[str(one) for one in FailureClass],
         help="only cells that failed for this class of reason (repeat for more)",
     )
+    parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
+    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
     names = [name for name in ("only", *SWEEP, *PLACES) if name != "stamp"]
     add_settings(parser, names)
@@ -31,8 +33,13 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Plan the failed cells again, then resume."""
-    from flows.again import go_again
-
     classes = tuple(FailureClass(name) for name in arguments.classes)
     settings = settings_of(arguments)
+    if arguments.fleet:
+        from flows.fleet.again import again_on_fleet
+
+        pool, as_json = arguments.pool, arguments.json
+        return again_on_fleet(settings, arguments.batch, pool, retry=classes, as_json=as_json)
+    from flows.again import go_again
+
     return go_again(settings, arguments.batch, retry=classes, as_json=arguments.json)

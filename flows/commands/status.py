@@ -15,6 +15,7 @@ from flows.lookup import find_sweep
 from flows.quantity import brief, show_duration, show_size
 from flows.summary import Summary, summarize
 from flows.table import render
+from flows.waiting import waiting
 from flows.workspace import Workspace
 from matrix.errors import Exit
 from matrix.status import Status
@@ -52,7 +53,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         ]
         summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
         if arguments.json:
-            print(json.dumps(_document(info, summary, outcomes), indent=1))
+            document = _document(info, summary, outcomes)
+            print(json.dumps({**document, "idle": _idle(state, info, summary)}, indent=1))
         else:
             _print(state, info, summary, outcomes, failed_only=arguments.failed)
     return Exit.OK
@@ -127,9 +129,28 @@ def _print(
     print("\n".join(summary.lines()))
     holders = state.leases(info.id)
     for holder in holders:
-        print(f"  in work: {holder.model} by {holder.owner} since {_when(holder.taken_at)}")
-    if summary.open and not holders:
-        print(f"  {summary.open} open, nobody at work: modelmill resume {info.stamp}")
+        silent = ", silent: somebody else may take it" if holder.expired else ""
+        since = _when(holder.taken_at)
+        print(f"  in work: {holder.model} by {holder.owner} since {since}{silent}")
+    for line in _idle(state, info, summary):
+        print(f"  {line}")
+
+
+def _idle(state: State, info: SweepInfo, summary: Summary) -> list[str]:
+    """Why what is open is not being worked on."""
+    if not summary.open:
+        return []
+    why = waiting(state, info.id)
+    busy = any(not one.expired for one in state.leases(info.id))
+    lines = [] if busy else [f"{summary.open} open, nobody at work"]
+    lines += why.lines() if info.exit_code is None else []
+    if why.fleet and info.exit_code is None and lines:
+        from flows.fleet.lookout import reports
+
+        return lines + reports(info.id, info.stamp)
+    if not busy:
+        lines[0] += f": modelmill resume {info.stamp}{' --fleet' if why.fleet else ''}"
+    return lines
 
 
 def _logs(outcomes: list[Outcome]) -> None:

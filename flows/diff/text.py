@@ -22,14 +22,15 @@ def lines(comparison: Comparison, *, everything: bool = False) -> Iterator[str]:
         shown = changes if everything else changes[:_MOST_SHOWN]
         for change in shown:
             yield f"  {change.cell}"
-            yield from (f"    {line}" for line in _facts(change))
+            yield from (f"    {line}" for line in facts(change))
         if len(changes) > len(shown):
             yield f"  ... and {len(changes) - len(shown)} more: --all or --json"
     counts = [f"{count} {verdict}" for verdict, count in comparison.counts().items() if count]
     yield f"{comparison.before} -> {comparison.after}: {', '.join(counts) or 'no cells'}"
 
 
-def _facts(change: Change) -> Iterator[str]:
+def facts(change: Change) -> Iterator[str]:
+    """What is known of why a cell is not what it was."""
     before, after = change.before, change.after
     if after is not None and after.failure:
         yield brief(f"{after.failure}: {after.message or ''}", 200)

@@ -1,25 +1,61 @@
-"""Going on with a sweep of a fleet: its plan is in the state, no catalog is needed."""
+"""Going on with a sweep of a fleet: its plan is in the state, no catalog is needed.
+
+A sweep that was never on a fleet has no such plan; it is planned again from its catalog.
+"""
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from datetime import date
 
 from flows.fleet.launch import Launch
 from flows.fleet.slot import state_url
-from flows.fleet.ticket import last_ticket
+from flows.fleet.ticket import NoTicket, last_ticket, values_of
 from flows.lookup import find_sweep
+from flows.memory import recall
+from flows.options import OPTIONS
+from flows.planning import plan_of
 from flows.settings import Settings
-from matrix.errors import Exit
-from state.ledger import open_state
+from matrix.errors import Exit, NothingSelected
+from matrix.status import FailureClass
+from state.ledger import State, open_state
+from state.records import SweepInfo
+
+_HERE = ("state", "summary")
+"""Settings of this command; all others are the sweep's or its workers'."""
 
 
-def again_on_fleet(settings: Settings, stamp: str | None, pool: str, *, as_json: bool) -> Exit:
-    """Order the last run of a sweep once more."""
+def again_on_fleet(
+    settings: Settings,
+    stamp: str | None,
+    pool: str,
+    *,
+    retry: tuple[FailureClass, ...] | None = None,
+    as_json: bool,
+) -> Exit:
+    """Order the last run of a sweep once more; with `retry`, first plan its failed cells of these
+    classes again (no classes: all of them; `--only` narrows it)."""
     with open_state(state_url(settings)) as state:
         info = find_sweep(state, stamp)
-        ticket = replace(last_ticket(state, info.id, info.stamp), newest={})
-    recalled = ticket.settings({**os.environ}, settings.cwd).replaced(
-        {"state": settings["state"]}, "the state it was found in"
-    )
-    return Launch(ticket.plan, recalled, ticket.values, pool, as_json).go()
+        launch = _launch(state, info, settings, pool, as_json=as_json)
+        launch.check()  # before anything is planned again
+        if retry is not None and not state.retry(info.id, retry, settings["only"]):
+            raise NothingSelected(
+                f"no failed cell of sweep {info.stamp} matches",
+                hint=f"see modelmill status {info.stamp} --failed",
+            )
+    return launch.go()
+
+
+def _launch(
+    state: State, info: SweepInfo, settings: Settings, pool: str, *, as_json: bool
+) -> Launch:
+    try:
+        ticket = last_ticket(state, info.id, info.stamp)
+    except NoTicket:
+        recalled, catalog = recall(settings, info.stamp, info.settings)
+        plan = plan_of(recalled, catalog, date.today())  # noqa: DTZ011 - the user's date
+        return Launch(plan, recalled, values_of(recalled, catalog), pool, as_json)
+    here = {OPTIONS[name].variable: str(settings[name]) for name in _HERE if settings[name]}
+    known = ticket.settings({**os.environ, **here}, settings.cwd)
+    return Launch(ticket.plan, known, ticket.values, pool, as_json)

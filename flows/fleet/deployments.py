@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
-from prefect.automations import Automation
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
 from prefect.client.schemas.objects import (
     ConcurrencyLimitConfig,
     ConcurrencyLimitStrategy,
-    StateType,
 )
 from prefect.client.schemas.schedules import CronSchedule
-from prefect.events.actions import ChangeFlowRunState
-from prefect.events.schemas.automations import EventTrigger, Posture
-from prefect.events.schemas.events import ResourceSpecification
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
 from flows.fleet import entrypoints
+from flows.fleet.automations import bury_the_dead, tell_failures
 from flows.fleet.needs import Words, to_text
 from flows.fleet.worker import SWEEPS
-
-_ZOMBIE = "modelmill-zombie"
-_SILENT = timedelta(seconds=90)
+from flows.names import PARENT_FLOW
 
 
 def deploy(pool: str) -> list[str]:
@@ -35,8 +28,14 @@ def deploy(pool: str) -> list[str]:
             _pool(client, name)
         _deployment(client, entrypoints.slot, pool, pool)
         _deployment(client, entrypoints.parent, pool, pool + SWEEPS, parameters={"pool": pool})
-    _zombies()
-    return [f"{entrypoints.PARENT_FLOW}/{pool}", f"{entrypoints.slot.name}/{pool}"]
+        zombies = bury_the_dead(client)
+    return [f"{PARENT_FLOW}/{pool}", f"{entrypoints.slot.name}/{pool}", zombies]
+
+
+def deploy_notice(who: str, environ: Mapping[str, str]) -> str:
+    """Have failures told; returns the name of the automation."""
+    with get_client(sync_client=True) as client:
+        return tell_failures(client, who, environ)
 
 
 def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str, Any]) -> str:
@@ -49,6 +48,7 @@ def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str,
             name,
             pool + SWEEPS,
             parameters={"pool": pool, **parameters},
+            tags=["nightly"],
             schedules=[
                 DeploymentScheduleCreate(schedule=CronSchedule(cron=cron, timezone=timezone))
             ],
@@ -57,7 +57,7 @@ def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str,
                 limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW
             ),
         )
-    return f"{entrypoints.PARENT_FLOW}/{name}"
+    return f"{PARENT_FLOW}/{name}"
 
 
 def announce(pool: str, queue: str, words: Words) -> None:
@@ -94,29 +94,3 @@ def _deployment(client: SyncPrefectClient, flow: Any, name: str, pool: str, **mo
         concurrency_options=options,
         **more,
     )
-
-
-def _zombies() -> None:
-    """A run whose machine is gone says nothing; Prefect would show it running for ever."""
-    wanted = Automation(
-        name=_ZOMBIE,
-        trigger=EventTrigger(
-            after={"prefect.flow-run.heartbeat"},
-            expect={"prefect.flow-run.*"},
-            for_each={"prefect.resource.id"},
-            match=ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]}),
-            posture=Posture.Proactive,
-            threshold=1,
-            within=_SILENT,
-        ),
-        actions=[
-            ChangeFlowRunState(
-                name="Crashed", state=StateType.CRASHED, message="no heartbeat", force=False
-            )
-        ],
-    )
-    try:
-        # Both are coroutines only in async code, which their types do not say.
-        cast("Any", Automation.read)(name=_ZOMBIE)
-    except ValueError:
-        cast("Any", wanted.create)()

@@ -6,18 +6,23 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from flows.estimates import estimate
+from flows.fleet.connection import reached
 from flows.fleet.patience import PatientState
 from flows.fleet.slot import state_url
 from flows.fleet.ticket import Ticket, write_ticket
 from flows.fleet.watch import end_for_all
 from flows.follower import Follower
+from flows.names import PARENT_FLOW
 from flows.planning import selection_of
 from flows.settings import Settings
 from flows.stop import Stop, stopped_by_signals
+from flows.summaries import clear_summaries, write_summaries
 from flows.summary import summarize
 from flows.sweep import cell_rows, model_rows
 from flows.tally import Tally
@@ -25,12 +30,15 @@ from flows.views import choose_view
 from flows.workspace import Workspace
 from matrix.errors import Exit, MillError, UsageError
 from matrix.model import Plan
+from state.errors import StateUnavailable
 from state.ledger import State, open_state
 from state.records import Kind, SweepInfo
 
 _LOOK = 0.5
 _ASK_PREFECT = 10
 """Every so many looks; it is only asked whether the parent died."""
+
+_FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 RELEASED = 20.0
 """Seconds in which the slots of a cancelled sweep hand back what they hold."""
@@ -54,17 +62,29 @@ class Launch:
 
     def go(self) -> Exit:
         """Order, follow, say how it ended."""
-        if not os.environ.get("PREFECT_API_URL"):
-            raise UsageError("--fleet needs a Prefect server", hint="set PREFECT_API_URL")
+        self.check()
+        if self.settings["summary"]:
+            clear_summaries(self.settings.path("summary"))
         stop = Stop()
         with open_state(state_url(self.settings)) as opened, stopped_by_signals(stop, RELEASED + 5):
             state = PatientState(opened, stop)
             ticket = self._order(state)
-            flow_run = submit(self.pool, ticket)
+            with reached():
+                flow_run = submit(self.pool, ticket)
             self._follow(state, ticket, flow_run, stop)
             if stop:
                 cancel_sweep(opened, ticket.sweep)
+            if self.settings["summary"]:
+                info = sweep_of(opened, ticket.sweep)
+                write_summaries(self.settings.path("summary"), opened, info)
             return self._say_ended(opened, ticket, stop)
+
+    def check(self) -> None:
+        """Before anything is recorded: does the server answer, and does it know this fleet?"""
+        if not os.environ.get("PREFECT_API_URL"):
+            raise UsageError("--fleet needs a Prefect server", hint="set PREFECT_API_URL")
+        with reached():
+            check_deployed(self.pool)
 
     def _order(self, state: State) -> Ticket:
         from flows.fleet.entrypoints import feed_address
@@ -91,14 +111,16 @@ class Launch:
 
     def _follow(self, state: State, ticket: Ticket, flow_run: UUID, stop: Stop) -> None:
         publish = not self.settings["no_publish"]
-        tally = Tally(state.statuses(ticket.sweep), publish=publish)
+        known = estimate(ticket.plan, state)
+        tally = Tally(state.statuses(ticket.sweep), publish=publish, known=known)
         looks = 0
         with Follower(state, ticket.sweep, choose_view(as_json=self.as_json), tally, ticket.run):
             while not stop.wait(_LOOK):
                 if sweep_of(state, ticket.sweep).ended_at is not None:
                     return
                 looks += 1
-                if looks % _ASK_PREFECT == 0 and _gone(flow_run):
+                count_slots(state, ticket.sweep, tally)
+                if looks % _ASK_PREFECT == 0 and _gone(flow_run, ticket.sweep):
                     if sweep_of(state, ticket.sweep).ended_at is not None:
                         return
                     raise ParentLost(
@@ -127,28 +149,41 @@ class Launch:
         return code
 
 
-def submit(pool: str, ticket: Ticket) -> UUID:
-    """Start the parent of a ticket."""
-    from prefect.deployments import run_deployment
+def check_deployed(pool: str) -> None:
+    """Whether a fleet of this name was set up."""
+    from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
 
-    from flows.fleet.entrypoints import PARENT_FLOW
-
-    stamp = ticket.plan.stamp
-    parameters = {"stamp": stamp, "sweep": ticket.sweep, "run": ticket.run, "pool": pool}
     try:
-        made: Any = run_deployment(
-            f"{PARENT_FLOW}/{pool}",
-            parameters=parameters,
-            timeout=0,
-            tags=[f"stamp:{stamp}", f"sweep:{ticket.sweep}"],
-            idempotency_key=f"{pool}-{ticket.sweep}-{ticket.run}",
-        )
+        with get_client(sync_client=True) as client:
+            client.read_deployment_by_name(f"{PARENT_FLOW}/{pool}")
     except ObjectNotFound:
         raise UsageError(
             f"the Prefect server knows no fleet '{pool}'", hint=f"modelmill deploy --pool {pool}"
         ) from None
+
+
+def submit(pool: str, ticket: Ticket) -> UUID:
+    """Start the parent of a ticket."""
+    from prefect.deployments import run_deployment
+
+    stamp = ticket.plan.stamp
+    parameters = {"stamp": stamp, "sweep": ticket.sweep, "run": ticket.run, "pool": pool}
+    made: Any = run_deployment(
+        f"{PARENT_FLOW}/{pool}",
+        parameters=parameters,
+        timeout=0,
+        tags=[f"stamp:{stamp}", f"sweep:{ticket.sweep}"],
+        idempotency_key=f"{pool}-{ticket.sweep}-{ticket.run}",
+    )
     return UUID(str(made.id))
+
+
+def count_slots(state: State, sweep: int, tally: Tally) -> None:
+    """As many slots as hold a lease now: the time left depends on it. They come and go."""
+    with suppress(StateUnavailable):  # a restart of the database; the number stays for now
+        at_work = {one.owner for one in state.leases(sweep) if not one.expired}
+        tally.slots = max(1, len(at_work))
 
 
 def sweep_of(state: State, sweep: int) -> SweepInfo:
@@ -165,7 +200,7 @@ def cancel_sweep(state: State, sweep: int) -> int:
 
     end_for_all(state, sweep, None)
     deadline = time.monotonic() + RELEASED
-    while time.monotonic() < deadline and state.leases(sweep):
+    while time.monotonic() < deadline and any(not one.expired for one in state.leases(sweep)):
         time.sleep(0.2)
     cancelled = state.cancel_open(sweep)
     if sweep_of(state, sweep).ended_at is None:
@@ -173,13 +208,22 @@ def cancel_sweep(state: State, sweep: int) -> int:
     return len(cancelled)
 
 
-def _gone(flow_run: UUID) -> bool:
+def _gone(flow_run: UUID, sweep: int) -> bool:
+    """Whether the parent has ended and no other one leads, or is to lead, in its place."""
     import httpx
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 
+    others = {"tags": {"all_": [f"sweep:{sweep}"]}, "state": {"type": {"not_any_": _FINAL}}}
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(flow_run).state
+            if state is None or not state.is_final():
+                return False
+            return not client.read_flow_runs(
+                flow_filter=FlowFilter.model_validate({"name": {"any_": [PARENT_FLOW]}}),
+                flow_run_filter=FlowRunFilter.model_validate(others),
+                limit=1,
+            )
     except httpx.HTTPError:
         return False  # the server is away; the sweep is not
-    return state is not None and state.is_final()

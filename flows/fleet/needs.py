@@ -60,6 +60,12 @@ def serves(has: Collection[str], needs: Collection[str]) -> bool:
     )
 
 
+def lacking(machines: Iterable[Words], needs: Collection[str]) -> list[str]:
+    """What the machine that comes nearest does not have; no machine: everything."""
+    lacks = [sorted(need for need in needs if not serves(has, {need})) for has in machines]
+    return min(lacks, key=len, default=sorted(needs))
+
+
 def _gigabytes(word: str) -> float:
     kind, _, number = word.partition(":")
     return float(number) if kind == _MEMORY and number.isdigit() else 0.0

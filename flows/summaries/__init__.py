@@ -20,6 +20,7 @@ from state.records import SweepInfo
 JSON_NAME = "summary.json"
 MARKDOWN_NAME = "summary.md"
 JUNIT_NAME = "junit.xml"
+REPORT_NAME = "report.html"
 _HINT = "choose another folder with --summary"
 
 

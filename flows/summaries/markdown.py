@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from flows.diff.comparison import Comparison, Verdict
+from flows.diff.text import facts
 from flows.quantity import brief, show_duration
 from flows.summaries.told import Told
 from flows.words import EXITS, LOOKS
@@ -12,6 +14,8 @@ from matrix.errors import Exit
 from matrix.status import Status
 
 _MOST_FAILURES = 100
+_MOST_CHANGES = 50
+_NO_NEWS = (Verdict.UNCHANGED, Verdict.STILL_FAILS, Verdict.UNFINISHED)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
@@ -45,8 +49,27 @@ def _lines(told: Told) -> Iterator[str]:
             yield ""
             yield f"... and {len(summary.failures) - _MOST_FAILURES} more."
         yield ""
+    if told.since is not None:
+        yield from _since(told.since)
     if summary.open:
         yield f"{summary.open} open: `modelmill resume {info.stamp}` goes on."
+
+
+def _since(since: Comparison) -> Iterator[str]:
+    counts = [f"{count} {verdict}" for verdict, count in since.counts().items() if count]
+    yield f"## Since {plain(since.before)}"
+    yield ""
+    yield f"{', '.join(counts) or 'no cells'}."
+    yield ""
+    changes = [one for one in since.changes if one.verdict not in _NO_NEWS]
+    for one in changes[:_MOST_CHANGES]:
+        why = "; ".join(facts(one))
+        yield f"- {one.verdict}: `{one.cell}`{f' ({plain(brief(why, 400))})' if why else ''}"
+    if len(changes) > _MOST_CHANGES:
+        command = f"modelmill diff {since.before} {since.after}"
+        yield f"- ... and {len(changes) - _MOST_CHANGES} more: `{command}`"
+    if changes:
+        yield ""
 
 
 def _ending(told: Told) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flows.diff.comparison import Comparison, Verdict, compare
 from flows.exports import is_export
 from flows.summary import Summary, summarize
 from state.ledger import State
@@ -22,6 +24,8 @@ class Told:
     summary: Summary
     outcomes: Sequence[Outcome]
     """Cells and exports, in the order of their ids."""
+    since: Comparison | None = None
+    """Against the sweep of the same cells before this one; None: there is none."""
 
     @property
     def seconds(self) -> float | None:
@@ -39,8 +43,16 @@ class Told:
             "ended_at": self.info.ended_at,
             "seconds": self.seconds,
             "exit_code": self.info.exit_code,
+            "since": self._since(),
             "outcomes": [_cell(one) for one in self.outcomes],
         }
+
+    def _since(self) -> Mapping[str, Any] | None:
+        if self.since is None:
+            return None
+        document = self.since.to_json()
+        cells = [one for one in document["cells"] if one["verdict"] != Verdict.UNCHANGED]
+        return {**document, "cells": cells}
 
 
 def tell(state: State, info: SweepInfo) -> Told:
@@ -48,7 +60,30 @@ def tell(state: State, info: SweepInfo) -> Told:
     fresh = state.find_sweep(info.stamp, info.feed) or info
     outcomes = list(state.outcomes(fresh.id))
     summary = summarize(fresh.stamp, fresh.feed, outcomes, publish=fresh.publish)
-    return Told(fresh, summary, outcomes)
+    before = previous(state, fresh)
+    return Told(fresh, summary, outcomes, compare(state, before, fresh) if before else None)
+
+
+def previous(state: State, info: SweepInfo) -> SweepInfo | None:
+    """The sweep that this one follows: what was begun last before it of the same catalog, with the
+    same selection, for the same feed."""
+
+    def kind(one: SweepInfo) -> tuple[object, ...]:
+        return (one.feed, one.publish, one.settings.get("catalog"), _plain(one.selection))
+
+    earlier = [
+        one
+        for one in state.sweeps()
+        if one.id != info.id
+        and one.exit_code is not None
+        and one.created_at < info.created_at
+        and kind(one) == kind(info)
+    ]
+    return max(earlier, key=lambda one: one.created_at, default=None)
+
+
+def _plain(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, default=list)
 
 
 def _cell(one: Outcome) -> Mapping[str, Any]:
