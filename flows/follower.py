@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Self
 
+from flows.fleet.ticket import FLEET
+from flows.planned import PLAN
 from flows.tally import Tally
 from flows.views import View
 from state.ledger import State
+from state.records import Event
 
 INTERVAL = 0.2
 _PAGE = 1000
+_WIDE = {PLAN, FLEET}
+"""Keys of events that are as long as the sweep is wide."""
+
+
+def trimmed(event: Event) -> Event:
+    """An event without what nobody wants to see in a line."""
+    wide = event.data is not None and not _WIDE.isdisjoint(event.data)
+    return replace(event, data=None) if wide else event
 
 
 class Follower:
@@ -48,5 +60,5 @@ class Follower:
             for event in page:
                 self._after = event.id
                 self.tally.apply(event)
-                self._view.event(event, self.tally)
+                self._view.event(trimmed(event), self.tally)
         self._view.tick(self.tally)

@@ -6,10 +6,13 @@ every run notes its plan: each policy once, and for each model where its cells s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from flows.estimates import Estimates
+from flows.outlook import OUTLOOK, from_record
+from flows.outlook import to_record as foretold_record
 from matrix.cellid import parse
 from matrix.model import Plan, PlannedModel
 from state.ledger import State
@@ -32,9 +35,25 @@ class Planned:
     source: Json = field(default_factory=dict)
 
 
-def note_plan(state: State, sweep_id: int, plan: Plan) -> None:
-    """Keep the plan of a run with its sweep."""
-    state.note(sweep_id, Kind.NOTICE, {PLAN: to_record(plan)})
+def note_plan(state: State, sweep_id: int, plan: Plan, known: Estimates | None = None) -> None:
+    """Keep the plan of a run with its sweep, and what it was foretold to take."""
+    data = {PLAN: to_record(plan)}
+    if known is not None and known.models:
+        data[OUTLOOK] = foretold_record(known)
+    state.note(sweep_id, Kind.NOTICE, data)
+
+
+def foretold(state: State, sweep_id: int) -> Estimates | None:
+    """What the last run of a sweep was foretold to take."""
+    records = [data[OUTLOOK] for data in _notices(state, sweep_id) if OUTLOOK in data]
+    return from_record(records[-1]) if records else None
+
+
+def _notices(state: State, sweep_id: int) -> Iterator[Json]:
+    after = 0
+    while page := state.events(sweep_id, after, _PAGE, kind=Kind.NOTICE):
+        after = page[-1].id
+        yield from (one.data for one in page if one.data)
 
 
 def to_record(plan: Plan) -> dict[str, Any]:
@@ -82,12 +101,7 @@ class PlannedCells:
     @classmethod
     def of(cls, state: State, sweep_id: int) -> PlannedCells:
         """Read them from the events of a sweep."""
-        records = []
-        after = 0
-        while page := state.events(sweep_id, after, _PAGE, kind=Kind.NOTICE):
-            after = page[-1].id
-            records += [one.data[PLAN] for one in page if one.data and PLAN in one.data]
-        return cls(records)
+        return cls([data[PLAN] for data in _notices(state, sweep_id) if PLAN in data])
 
     def model(self, name: str) -> Planned:
         """What is known of a model, by `MODEL:TASK`."""

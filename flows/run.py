@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from feed.interface import Feed
 from feed.publisher import Publisher
-from flows.estimates import estimate
+from flows.fleet.watch import Watch
 from flows.follower import Follower
 from flows.local import engine_spec, slot_count, workshop
+from flows.planned import foretold
 from flows.planning import selection_of
 from flows.server import start_server
 from flows.settings import Settings
@@ -78,8 +80,10 @@ class Run:
         )
         publisher = Publisher(feed, tries=self.settings["tries"]) if begun.info.publish else None
         self._say_begun(feed, begun)
-        if not stop and has_work(state, begun.info):
-            self._build(work, state, begun, publisher, stop)
+        after = state.events(begun.info.id, kind=Kind.BEGUN)[-1].id
+        with Watch(state, begun.info.id, after, stop, turn=math.inf):  # for modelmill cancel
+            if not stop and has_work(state, begun.info):
+                self._build(work, state, begun, publisher, stop)
         template = self.settings["package"]
         ended = finish(self.plan, state, feed, publisher, begun.info, stop, template)
         if self.settings["summary"]:
@@ -98,7 +102,7 @@ class Run:
             state.statuses(begun.info.id),
             publish=begun.info.publish,
             slots=slot_count(self.settings),
-            expected=estimate(self.plan, state).cells,
+            known=foretold(state, begun.info.id),
         )
         after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
         server = start_server(work.home, os.environ)

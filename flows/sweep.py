@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from feed.errors import FeedError, Unauthorized
 from feed.interface import Feed, Published
 from feed.publisher import Publisher
-from flows.estimates import estimate
+from flows.estimates import Estimates, estimate
 from flows.indexing import index_of, publish_index
 from flows.planned import note_plan
 from flows.settings import Settings
@@ -46,16 +46,17 @@ def begin(
     publish = not settings["no_publish"]
     if publish:
         feed.preflight([(item.package, item.version) for item in items(plan)])
+    known = estimate(plan, state)
     info = state.begin(
         plan.stamp,
         feed.name,
         cell_rows(plan),
-        model_rows(plan, state),
+        model_rows(plan, state, known),
         dict(recorded),
         dict(selection),
         publish=publish,
     )
-    note_plan(state, info.id, plan)
+    note_plan(state, info.id, plan, known)
     if not publish:
         return Begun(info, {}, 0)
     listed_at = state.now()
@@ -126,9 +127,9 @@ def cell_rows(plan: Plan) -> list[CellRow]:
     return rows
 
 
-def model_rows(plan: Plan, state: State) -> list[ModelRow]:
+def model_rows(plan: Plan, state: State, known: Estimates | None = None) -> list[ModelRow]:
     """The models with what they cost before, so that the longest goes first."""
-    known = estimate(plan, state)
+    known = known or estimate(plan, state)
     return [
         ModelRow(model.name, position, known.seconds(model.name))
         for position, model in enumerate(plan.models)

@@ -5,12 +5,16 @@ Counts move by one event at a time and are never recounted: a sweep may have 20,
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from flows.estimates import Estimates
 from flows.exports import is_export
+from flows.outlook import OUTLOOK, Outlook, from_record
+from flows.waiting import UNSERVED, one_line
 from matrix.status import Status
-from state.records import Event
+from state.records import Event, Kind
 
 BUSY = frozenset(
     {Status.BUILDING, Status.BUILT, Status.VERIFYING, Status.VERIFIED, Status.PUBLISHING}
@@ -26,7 +30,7 @@ class Tally:
         *,
         publish: bool = True,
         slots: int = 1,
-        expected: Mapping[str, float] | None = None,
+        known: Estimates | None = None,
     ) -> None:
         self.publish = publish
         self.slots = max(slots, 1)
@@ -34,19 +38,31 @@ class Tally:
         """By owner: the cell at hand, its status, since when."""
         self.notice = ""
         """What the one who looks should know besides; empty: nothing."""
+        self.waiting = ""
+        """What waits for a machine that nobody alive is; empty: nothing."""
         self.total = sum(not is_export(cell) for cell in statuses)
         self.failed = 0
         """Cells and exports that failed."""
         self._statuses: dict[str, Status] = {}
         self._counts: Counter[Status] = Counter()
-        self._expected = expected or {}
         self._started: dict[str, float] = {}
-        self._took = (0, 0.0)
+        self._outlook = Outlook(known)
         for cell, status in statuses.items():
             self._move(cell, status)
 
+    def foretell(self, known: Estimates) -> None:
+        """Go by these figures from now on."""
+        self._outlook = Outlook(known)
+        for cell, status in self._statuses.items():
+            if self._waits(status) and not is_export(cell):
+                self._outlook.add(cell)
+
     def apply(self, event: Event) -> None:
         """Take in one event."""
+        if event.kind is Kind.NOTICE and event.data and UNSERVED in event.data:
+            self.waiting = one_line(event.data[UNSERVED])
+        if event.data and OUTLOOK in event.data:
+            self.foretell(from_record(event.data[OUTLOOK]))
         cell, status = event.cell, event.status
         if cell is None or status is None:
             return
@@ -57,18 +73,25 @@ class Tally:
             del self.busy[event.owner]
         if status is Status.BUILDING:
             self._started[cell] = event.at
-        elif self.final(status) and cell in self._started:
-            count, seconds = self._took
-            self._took = (count + 1, seconds + event.at - self._started.pop(cell))
+        elif not self._waits(status) and cell in self._started:
+            self._outlook.took(cell, max(0.0, event.at - self._started.pop(cell)))
 
     def _move(self, cell: str, status: Status) -> None:
         before = self._statuses.get(cell)
         self._statuses[cell] = status
         self.failed += status.failed - (before.failed if before else False)
         if not is_export(cell):
+            waited = before is not None and self._waits(before)
+            if self._waits(status) != waited:
+                self._outlook.add(cell, -1 if waited else 1)
             self._counts[status] += 1
             if before:
                 self._counts[before] -= 1
+
+    def _waits(self, status: Status) -> bool:
+        """Whether a slot has still to do something; publishing goes on beside the next build."""
+        through = {Status.VERIFIED, Status.PUBLISHING}
+        return not self.final(status) and status not in through
 
     def final(self, status: Status) -> bool:
         """Whether nothing more happens to a cell of this status in this sweep."""
@@ -81,21 +104,18 @@ class Tally:
         """Cells that are through, well or badly."""
         return sum(count for status, count in self._counts.items() if self.final(status))
 
+    @property
+    def told(self) -> str:
+        """Everything that is to be said beside the counts."""
+        return "; ".join(filter(None, (self.notice, self.waiting)))
+
     def counts(self) -> dict[str, int]:
         """Cells by status, in the order of the enum."""
         return {str(status): self._counts[status] for status in Status if self._counts[status]}
 
-    def seconds_left(self) -> float | None:
-        """From this run's own pace, or before that from history; None: no idea yet."""
-        left = self.total - self.ended
-        if not left:
-            return 0.0
-        count, seconds = self._took
-        if count >= 2 * self.slots:
-            return left * seconds / count / self.slots
-        known = [
-            seconds
-            for cell, seconds in self._expected.items()
-            if not self.final(self._statuses.get(cell, Status.PLANNED))
-        ]
-        return sum(known) / self.slots if len(known) >= left else None
+    def outlook(self) -> Iterator[str]:
+        """Time left, disk and memory, with their ranges, as far as anything is known of them."""
+        if self.ended < self.total:
+            now = time.time()
+            at_hand = {cell: now - at for cell, at in self._started.items()}
+            yield from self._outlook.lines(self.slots, at_hand)

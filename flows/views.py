@@ -49,12 +49,18 @@ def one_line(event: Event, tally: Tally) -> str | None:
     return f"[{place}] {event.status:<14} {'  '.join(facts)}"
 
 
+_FEWEST = 20
+"""Cells between two looks ahead in plain lines."""
+
+
 class PlainView:
     """A line per finished cell; what CI and files get."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._noticed = ""
+        self._looked_ahead: int | None = None
+        """Cells that had ended when it was last said how long the rest may take."""
 
     def event(self, event: Event, tally: Tally) -> None:
         """A line, if there is something to say."""
@@ -63,11 +69,17 @@ class PlainView:
             print(line, file=self._out, flush=True)
 
     def tick(self, tally: Tally) -> None:
-        """Nothing moves; only a new notice is said, once."""
-        if tally.notice != self._noticed:
-            self._noticed = tally.notice
-            if tally.notice:
-                print(tally.notice, file=self._out, flush=True)
+        """Nothing moves; a new notice is said once, and now and then what is still to come."""
+        if tally.told != self._noticed:
+            self._noticed = tally.told
+            if tally.told:
+                print(tally.told, file=self._out, flush=True)
+        last, pause = self._looked_ahead, max(_FEWEST, tally.total // 10)
+        if last is None or tally.ended >= last + pause:
+            self._looked_ahead = tally.ended
+            ahead = "; ".join(tally.outlook())
+            if ahead:
+                print(f"{tally.ended}/{tally.total}: {ahead}", file=self._out, flush=True)
 
     def close(self) -> None:
         """Nothing to tidy."""
@@ -115,23 +127,24 @@ class LiveView:
         total, ended = tally.total, tally.ended
         width = max(10, min(40, self._console.width - 50))
         full = width * ended // total if total else width
-        left = tally.seconds_left()
-        eta = "" if left is None or ended == total else f"  about {show_duration(left)} left"
+        ahead = list(tally.outlook())
         bar = ("#" if self._console.legacy_windows else "━") * full + " " * (width - full)
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f" {bar}", style="green")
-        text.append(f" {ended}/{total}{eta}")
+        text.append(f" {ended}/{total}")
         if tally.failed:
             text.append(f"  {tally.failed} failed", style="red")
+        for line in ahead:
+            text.append(f"\n  {line}", style="dim")
         busy = sorted(tally.busy.items())
-        room = max(1, self._console.height - 3)
+        room = max(1, self._console.height - 3 - len(ahead))
         for owner, (cell, status, since) in busy[:room]:
             text.append(f"\n  {_short(owner, tally.busy)}: ", style="dim")
             text.append(f"{cell} {status} {show_duration(max(0.0, time.time() - since))}")
         if len(busy) > room:
             text.append(f"\n  ... and {len(busy) - room} more at work", style="dim")
-        if tally.notice:
-            text.append(f"\n  {tally.notice}", style="yellow")
+        if tally.told:
+            text.append(f"\n  {tally.told}", style="yellow")
         self._live.update(text, refresh=True)
 
     def close(self) -> None:

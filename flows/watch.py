@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
-from flows.planned import PLAN
+from flows.follower import trimmed
+from flows.planned import foretold
 from flows.stop import Stop
 from flows.tally import BUSY, Tally
 from flows.views import View
+from flows.waiting import one_line, waiting
 from state.errors import StateUnavailable
 from state.ledger import State
 from state.records import Event, Kind, SweepInfo
@@ -61,7 +62,7 @@ class Watch:
         """Show what is new; True when the sweep is over."""
         for event in self._news():
             self.tally.apply(event)
-            self._view.event(event, self.tally)
+            self._view.event(trimmed(event), self.tally)
         if time.monotonic() - self._looked >= _LOOK_AROUND:
             self._look_around()
         self._view.tick(self.tally)
@@ -73,7 +74,12 @@ class Watch:
         self._count()
 
     def _count(self) -> None:
-        self.tally = Tally(self._state.statuses(self._info.id), publish=self._info.publish)
+        self.tally = Tally(
+            self._state.statuses(self._info.id),
+            publish=self._info.publish,
+            known=foretold(self._state, self._info.id),
+        )
+        self.tally.waiting = one_line(waiting(self._state, self._info.id).unserved)
         self._look_around()
 
     def _news(self) -> Iterator[Event]:
@@ -82,8 +88,6 @@ class Watch:
                 self._after = event.id
                 if event.kind is Kind.BEGUN:
                     self._count()  # a run may bring more cells
-                if event.data and PLAN in event.data:
-                    event = replace(event, data=None)  # noqa: PLW2901 - as long as the sweep is wide
                 yield event
 
     def _look_around(self) -> None:
@@ -113,5 +117,5 @@ class Watch:
             return False
         for event in self._news():
             self.tally.apply(event)
-            self._view.event(event, self.tally)
+            self._view.event(trimmed(event), self.tally)
         return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from matrix.errors import Exit
 from matrix.model import Plan
 
 if TYPE_CHECKING:
-    from flows.estimates import Estimates, Range
+    from flows.estimates import Estimates
 
 
 def add(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -111,24 +110,21 @@ def _estimate_json(known: Estimates, settings: Settings) -> dict[str, Any]:
 
 def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
     from flows.local import slot_count
+    from flows.outlook import spelled
 
     slots = slot_count(settings)
     wall, disk, memory = known.wall(slots), known.disk(), known.memory(slots)
     lines = [
         f"if everything is built anew with {slots} slot{'s' if slots != 1 else ''}:",
-        f"  time    {_between(wall, show_duration)}",
-        f"  disk    {_between(disk, show_size)}",
-        f"  memory  {_between(memory, show_size)}",
+        f"  time    {spelled(wall, show_duration)}",
+        f"  disk    {spelled(disk, show_size)}",
+        f"  memory  {spelled(memory, show_size)}",
     ]
     longest = sorted(known.models.items(), key=lambda item: -item[1].seconds.likely)[:3]
     lines += [
-        f"  longest {name}: {_between(cost.seconds, show_duration)}, from {cost.basis}"
+        f"  longest {name}: {spelled(cost.seconds, show_duration)}, from {cost.basis}"
         for name, cost in longest
     ]
     if known.unknown:
         lines.append(f"  nothing is known of {known.unknown} models")
     return lines
-
-
-def _between(what: Range, show: Callable[[float], str]) -> str:
-    return f"{show(what.likely)} ({show(what.low)} to {show(what.high)})"

@@ -8,6 +8,7 @@ import flows.run
 from feed.publisher import Publisher
 from flows.follower import Follower
 from flows.local import slot_count, workshop
+from flows.planned import foretold
 from flows.slot import run_plainly, run_slots
 from flows.stop import Stop
 from flows.sweep import Begun
@@ -33,6 +34,7 @@ class PlainRun(flows.run.Run):
             state.statuses(begun.info.id),
             publish=begun.info.publish,
             slots=slot_count(self.settings),
+            known=foretold(state, begun.info.id),
         )
         after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
         with (

@@ -1,0 +1,151 @@
+"""A sweep on PostgreSQL, followed on a terminal of a machine that shares nothing but the state."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from state.ledger import open_state
+from tests.integration.sweeping import CLI, LIMIT, Mill, eventually, model
+from tests.integration.test_state_postgresql import PASSWORD, Server, _names
+
+pytest.importorskip("psycopg")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal is POSIX")
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    folder = Path(tempfile.mkdtemp(prefix="mill-watch-pg-"))
+    try:
+        made = Server(folder)
+        yield made
+        made.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    name = f"watch_{next(_names)}"
+    server.execute(f"CREATE DATABASE {name}")
+    open_state(server.url(name)).close()
+    return server.url(name)
+
+
+class Terminal:
+    """The command on a terminal of its own, and everything that it has shown."""
+
+    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+        self.process = process
+        self._fd = fd
+        self._data = b""
+
+    @property
+    def text(self) -> str:
+        return _ANSI.sub("", self._data.decode(errors="replace"))
+
+    def until(self, check: Callable[[str], bool]) -> str:
+        """Read on until it comes true, or until the end."""
+        while not check(self.text):
+            try:
+                data = os.read(self._fd, 65536)
+            except OSError:  # the other end was closed
+                data = b""
+            if not data:
+                break
+            self._data += data
+        return self.text
+
+
+@contextmanager
+def terminal(mill: Mill, *arguments: str) -> Iterator[Terminal]:
+    import pty
+
+    ours, theirs = pty.openpty()
+    size = {"COLUMNS": "140", "LINES": "30", "TERM": "xterm"}
+    process = subprocess.Popen(
+        [sys.executable, *CLI, *arguments],
+        cwd=mill.folder,
+        env={**mill.environment(), **size},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(process, ours)
+        process.wait(LIMIT)
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_a_sweep_is_followed_live_from_another_machine(
+    mill: Mill, url: str, tmp_path: Path
+) -> None:
+    mill.env["MODELMILL_STATE"] = url
+    elsewhere = Mill(tmp_path / "elsewhere", {"MODELMILL_STATE": url})
+    elsewhere.folder.mkdir()
+    known = model("tiny/a")
+    mill.ok("sweep", mill.catalog(known), "--target", "qnn_npu", "--stamp", "before")
+
+    gate = mill.folder / "gate"
+    catalog = mill.catalog(
+        known,
+        model("tiny/b", act={"export": f"wait:{gate}"}),
+        model("tiny/bad", act={"export": f"wait:{gate}", "quantize": "fail:QUANTIZE"}),
+    )
+    with mill.start("sweep", catalog, "--target", "qnn_npu", "--stamp", "seen", plain=True) as at:
+        assert eventually(gate.exists, LIMIT)
+        with terminal(elsewhere, "status", "seen", "--watch") as screen:
+            screen.until(lambda text: "@export building" in text or "@qnn_npu building" in text)
+            gate.with_name("gate.go").touch()
+            text = screen.until(lambda _text: False)
+        assert at.end().code == 1
+    assert screen.process.returncode == 0
+    assert text.startswith("sweep seen -> ")
+    assert re.search(r"slot-\d+: tiny/b(ad)?:fill-mask@\w+ building", text)
+    assert re.search(r"\d/3\] published +tiny/b:fill-mask@qnn_npu", text)
+    assert re.search(r"/3\] build_failed +tiny/bad:fill-mask@qnn_npu +QUANTIZE told to", text)
+    assert re.search(r"about \S+ \(\S+ to \S+\) left", text)
+    assert re.search(r"disk .+ \(.+ to .+\), memory .+ \(.+ to .+\)", text)
+    assert "sweep seen: 3 cells: 2 published, 1 build failed" in text
+    assert "next: do not tell it to" in text
+    assert PASSWORD not in text
+    assert list(elsewhere.folder.iterdir()) == []
+
+
+def test_looking_away_leaves_the_terminal_and_the_sweep_alone(
+    mill: Mill, url: str, tmp_path: Path
+) -> None:
+    mill.env["MODELMILL_STATE"] = url
+    elsewhere = Mill(tmp_path / "elsewhere", {"MODELMILL_STATE": url})
+    elsewhere.folder.mkdir()
+    gate = mill.folder / "gate"
+    catalog = mill.catalog(model(act={"export": f"wait:{gate}"}))
+    with mill.start("sweep", catalog, "--target", "mlas_cpu", "--stamp", "seen", plain=True) as at:
+        assert eventually(gate.exists, LIMIT)
+        with terminal(elsewhere, "status", "--watch") as screen:
+            screen.until(lambda text: "building" in text)
+            screen.process.send_signal(signal.SIGINT)
+            text = screen.until(lambda _text: False)
+        gate.with_name("gate.go").touch()
+        assert at.end().code == 0
+    assert screen.process.returncode == 0
+    assert "sweep seen: 1 cells" in text
+    assert screen._data.rfind(b"\x1b[?25h") > screen._data.rfind(b"\x1b[?25l")
