@@ -47,7 +47,11 @@ class Installer(Protocol):
 def installer_of(name: str) -> Installer | None:
     """The installer of an engine; None: it lives in our own environment."""
     package = installed_engines()[name].module
-    if find_spec(package) is None or find_spec(f"{package}.install") is None:
+    spec = find_spec(package)
+    # An engine in a single module has nothing beside it.
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    if find_spec(f"{package}.install") is None:
         return None
     return cast("Installer", import_module(f"{package}.install"))
 

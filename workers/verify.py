@@ -20,7 +20,8 @@ from matrix.status import FailureClass
 from workers.built import Built
 from workers.errors import BuildFailed, CorruptBlob
 from workers.ladder.claim import Claim
-from workers.ladder.rungs import climb, ran_well
+from workers.ladder.premise import MISFIT, RAN_WRONG, ran_well
+from workers.ladder.rungs import climb, damaged
 from workers.ladder.seen import Ran, Seen
 from workers.ladder.verdict import DEFAULT_LEVEL, failing, up_to
 from workers.measuring import Measuring, Notes
@@ -43,11 +44,13 @@ class VerifyFailed(BuildFailed):
     def __init__(self, built: Built, failed: Sequence[Rung]) -> None:
         self.built = built
         """With all the evidence; its folder is still there."""
-        first = failed[0]
+        # A rung that could not be run is there because of another one, which tells more.
+        first = next((rung for rung in failed if rung.passed is False), failed[0])
+        said = "failed" if first.passed is False else "cannot be told"
         super().__init__(
             FailureClass.VERIFY,
             STAGE,
-            f"{first.name} failed: {first.detail}",
+            f"{first.name} {said}: {first.detail}",
             hint="the evidence is in the package's build.json",
         )
 
@@ -113,7 +116,8 @@ class Verifier:
         fresh: dict[str, Notes] = {INSPECTED: {}, "measured": {}}
         try:
             self._inspect(seen, subject, watching, fresh[INSPECTED])
-            if set(wanted) - STATIC and seen.models:
+            seen.stopped = damaged(subject.claim, seen)
+            if set(wanted) - STATIC and seen.models and not seen.stopped:
                 fresh["measured"] = self._measuring.into(
                     seen, subject, watching, task="task" in wanted
                 )
@@ -188,7 +192,7 @@ def _record_of(ran: Ran) -> dict[str, Any]:
     did = ran_well(ran) and (taken > 0 or not every)
     told = {**ran.to_json(), "ran": did, "taken": [taken, every]}
     if not did:
-        broken = ran.problem("open", "run", "crash")
+        broken = ran.problem(*RAN_WRONG, MISFIT)
         told["why"] = broken[0] if broken else "it took no node of the graph"
     return told
 

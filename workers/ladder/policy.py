@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from workers.ladder.claim import Claim
+from workers.ladder.premise import Json, Verdict, not_run
 from workers.ladder.seen import Seen
 
-Json = Mapping[str, Any]
 _Q = {"QuantizeLinear", "DequantizeLinear"}
 _INTEGER = (
     "QLinear", "MatMulInteger", "ConvInteger", "DynamicQuantize", "MatMulNBits", "QAttention",
@@ -17,11 +16,15 @@ _INTEGER = (
 """Beginnings of the names of operators that compute on integers without QDQ."""
 _SIXTEEN = {"uint16", "int16"}
 _EIGHT = {"uint8", "int8"}
+ADVICE = (
+    "the cell's log and `modelmill explain` tell what the build did; another precision or opset "
+    "in the catalog may do"
+)
 _MOST = 0.5
 _NEARLY_ALL = 0.9
 
 
-def judge(claim: Claim, seen: Seen) -> tuple[bool | None, list[str], dict[str, Any]]:
+def judge(claim: Claim, seen: Seen) -> Verdict:
     """Content against label, for every model of the package."""
     problems, evidence = [], {}
     for model, found in seen.models.items():
@@ -39,9 +42,12 @@ def judge(claim: Claim, seen: Seen) -> tuple[bool | None, list[str], dict[str, A
             f"the pass {min(lost)} is blocked for {claim.target.label}, "
             "but the build did not leave it out"
         )
-    if seen.models and not evidence:
-        return None, ["no model can be read"], {}
-    return not problems, problems, {"models": evidence, "precision": claim.precision}
+    found = {"models": evidence, "precision": claim.precision}
+    if problems:
+        problems.append(ADVICE)
+    elif len(evidence) < max(len(seen.models), 1):
+        return not_run("integrity failed: there is a model that cannot be read", found)
+    return not problems, problems, found
 
 
 def _label(claim: Claim, found: Json) -> list[str]:

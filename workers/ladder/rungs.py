@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from workers.ladder import policy
+from workers.ladder import parity, policy, task
 from workers.ladder.claim import Claim
+from workers.ladder.premise import MISFIT, RAN_WRONG, Json, Verdict, not_run, over
 from workers.ladder.seen import Ran, Seen
 from workers.stages import Rung
 
-Json = Mapping[str, Any]
-Verdict = tuple[bool | None, list[str], dict[str, Any]]
-"""Passed (None: could not be run), what is wrong or noteworthy, evidence."""
-RAN_WRONG = ("open", "run", "crash")
+OPTIONAL = "task"
+DAMAGED = "integrity failed"
 
 
 def climb(name: str, claim: Claim, seen: Seen) -> Rung:
     """One rung of one package."""
     passed, told, evidence = RUNGS[name](claim, seen)
-    waived = claim.rules.waive.get(name, "") if passed is False else ""
+    asked = passed is False or (passed is None and name != OPTIONAL)
+    waived = claim.rules.waive.get(name, "") if asked else ""
     count = len(seen.models)
     detail = "; ".join(told) or f"{count} model file{'s' * (count != 1)}"
     if waived:
@@ -30,10 +30,50 @@ def climb(name: str, claim: Claim, seen: Seen) -> Rung:
 def integrity(claim: Claim, seen: Seen) -> Verdict:
     """Every file is there, every model is valid ONNX that the target can read, every weight is
     a number."""
+    problems = [*_damage(seen), *_out_of_range(claim, seen)]
+    kept = ("ir", "opsets", "external")
+    evidence = {
+        model: {key: found[key] for key in kept if key in found}
+        for model, found in seen.models.items()
+    }
+    return not problems, problems, {"models": evidence}
+
+
+def damaged(claim: Claim, seen: Seen) -> str:
+    """Why a package is not worth running: what it holds is not what was built, or no numbers.
+
+    A model of an opset that the target does not take can still be looked at.
+    """
+    return DAMAGED if _damage(seen) and "integrity" not in claim.rules.waive else ""
+
+
+def _damage(seen: Seen) -> list[str]:
     problems = list(seen.files)
+    problems += [
+        f"{model}: {text}" for model, one in seen.models.items() for text in one["problems"]
+    ]
+    if not seen.models:
+        problems.append("the package has no .onnx file")
+    if problems:
+        problems.append(
+            "fetch it or build it again; if it stays so, try another opset or another engine"
+        )
+    for model, found in seen.models.items():
+        problems += [
+            f"{model}: weight {name} holds NaN; is the source damaged, or did fp16 overflow?"
+            for name in found.get("nan", ())
+        ]
+        problems += [
+            f"{model}: weight {name} holds an infinity; did fp16 overflow?"
+            for name in found.get("infinite", ())
+        ]
+    return problems
+
+
+def _out_of_range(claim: Claim, seen: Seen) -> list[str]:
+    problems = []
     low, high = claim.target.opset
     for model, found in seen.models.items():
-        problems += [f"{model}: {text}" for text in found["problems"]]
         if found["problems"]:
             continue
         opset = found["opsets"].get("ai.onnx", 0)
@@ -45,36 +85,23 @@ def integrity(claim: Claim, seen: Seen) -> Verdict:
         if found["ir"] > claim.newest_ir:
             problems.append(
                 f"{model}: IR version {found['ir']} is newer than {claim.newest_ir}, the newest "
-                f"that {claim.target.label} reads"
+                f"that {claim.target.label} reads; set a lower opset in the catalog"
             )
-        problems += [
-            f"{model}: weight {name} holds NaN; is the source damaged, or did fp16 overflow?"
-            for name in found["nan"]
-        ]
-        problems += [
-            f"{model}: weight {name} holds an infinity; did fp16 overflow?"
-            for name in found["infinite"]
-        ]
-    if not seen.models:
-        problems.append("the package has no .onnx file")
-    kept = ("ir", "opsets", "external")
-    evidence = {
-        model: {key: found[key] for key in kept if key in found}
-        for model, found in seen.models.items()
-    }
-    return not problems, problems, {"models": evidence}
+    return problems
 
 
 def loads(_claim: Claim, seen: Seen) -> Verdict:
     """A session opens and runs on every runtime there is for it."""
+    if seen.stopped:
+        return not_run(seen.stopped)
     problems = [text for ran in seen.runs for text in ran.problem(*RAN_WRONG)]
-    for ran in seen.runs:
-        for model, found in ran.models.items():
-            problems += [
-                f"{model} on {ran.runtime.name}: output {name} holds NaN or infinity"
-                for name, one in dict(found.get("seen", {})).items()
-                if not one["finite"] and _should_be_finite(seen, model, name)
-            ]
+    if problems:
+        problems.append(
+            "another opset or precision in the catalog may suit the runtime; `modelmill doctor` "
+            "tells its version"
+        )
+    if seen.no_reference:
+        problems += [text for ran in seen.runs for text in _no_numbers(ran)]
     evidence: dict[str, Any] = {
         ran.runtime.name: {
             model: {"sets": found.get("sets", 0), "nodes": dict(found.get("nodes", {}))}
@@ -82,18 +109,26 @@ def loads(_claim: Claim, seen: Seen) -> Verdict:
         }
         for ran in seen.runs
     }
-    return _over(seen, problems, evidence)
+    misfits = [text for ran in seen.runs for text in ran.problem(MISFIT)]
+    if misfits and not problems:
+        return not_run(f"no input values fit: {misfits[0]}", evidence)
+    return not problems, problems, evidence
 
 
-def _should_be_finite(seen: Seen, model: str, output: str) -> bool:
-    found = dict(seen.reference.get(model, {}).get("seen", {}))
-    return bool(found.get(output, {}).get("finite", True))
+def _no_numbers(ran: Ran) -> list[str]:
+    """Where there is an export to compare with, parity sees that."""
+    return [
+        f"{model} on {ran.runtime.name}: output {name} holds NaN or infinity"
+        for model, found in ran.models.items()
+        for name, one in dict(found.get("seen", {})).items()
+        if not one["finite"]
+    ]
 
 
 def shapes(claim: Claim, seen: Seen) -> Verdict:
     """Inputs and outputs are the export's: declared, and as they come out of every run."""
-    if seen.no_reference:
-        return None, [seen.no_reference], {}
+    if why := seen.stopped or seen.no_reference:
+        return not_run(why)
     problems = []
     for ran in seen.runs:
         for model, found in ran.models.items():
@@ -112,7 +147,13 @@ def shapes(claim: Claim, seen: Seen) -> Verdict:
         model: {side: found.get(side) for side in ("inputs", "outputs")}
         for model, found in (seen.runs[0].models if seen.runs else {}).items()
     }
-    return _over(seen, list(dict.fromkeys(problems)), {"models": evidence})
+    problems = list(dict.fromkeys(problems))
+    if problems:
+        problems.append(
+            "the optimization or quantization changed it: try another opset or precision in the "
+            "catalog, or waive shapes with a reason"
+        )
+    return over(seen, problems, {"models": evidence})
 
 
 def _ports(side: str, found: list[Any], wanted: list[Any], claim: Claim) -> list[str]:
@@ -145,110 +186,13 @@ def _came_out(found: Json, wanted: Json) -> list[str]:
         one = found.get(name)
         if one is None:
             problems.append(f"output {name} of the export is missing")
-        elif (one["dtype"], one["shape"]) != (want["dtype"], want["shape"]):
+        elif (one["dtype"], one["shapes"]) != (want["dtype"], want["shapes"]):
+            ours, theirs = (" or ".join(map(str, each["shapes"])) for each in (one, want))
             problems.append(
-                f"output {name} came out as {one['dtype']} {one['shape']}, "
-                f"of the export as {want['dtype']} {want['shape']}"
+                f"output {name} came out as {one['dtype']} {ours}, "
+                f"of the export as {want['dtype']} {theirs}"
             )
     return problems
-
-
-def parity(claim: Claim, seen: Seen) -> Verdict:
-    """The outputs are the export's, as near as the precision lets them be, on every runtime."""
-    if seen.no_reference:
-        return None, [seen.no_reference], {}
-    limit = claim.rules.threshold(claim.precision)
-    problems: list[str] = []
-    evidence: dict[str, Any] = {}
-    for ran in seen.runs:
-        rows: dict[str, Json] = {}
-        for model, found in ran.models.items():
-            rows |= {f"{model} {name}": one for name, one in dict(found.get("parity", {})).items()}
-            ends = dict(found.get("end_to_end", {}))
-            rows |= {f"{model} end to end {name}": one for name, one in ends.items()}
-        rows |= {f"end to end {name}": one for name, one in ran.joined.items()}
-        for where, one in rows.items():
-            if text := _too_far(one, limit.cosine, limit.error, limit.max_abs):
-                problems.append(f"{where} on {ran.runtime.name}: {text}")
-        evidence[ran.runtime.name] = rows
-    limits: dict[str, Any] = {"cosine": limit.cosine, "error": round(limit.error, 6)}
-    limits |= {"max_abs": limit.max_abs} if limit.max_abs is not None else {}
-    if limit.reason:
-        limits["reason"] = limit.reason
-    if problems:
-        problems.append(
-            f"{claim.precision} must reach cosine {limit.cosine:g}; try another precision, better "
-            "calibration data, or a threshold with its reason (verify.parity) in the catalog"
-        )
-    passed, told, evidence = _over(seen, problems, {**evidence, "limits": limits})
-    cosines = [one["cosine"] for rows in evidence.values() for one in _rows(rows)]
-    if passed and cosines:
-        told = [f"cosine {min(cosines):.5f} or better with the export"]
-    return passed, told, evidence
-
-
-def _rows(rows: Json) -> list[Json]:
-    return [one for one in rows.values() if isinstance(one, dict) and "cosine" in one]
-
-
-def _too_far(one: Json, cosine: float, error: float, max_abs: float | None) -> str:
-    if not one or "problem" in one:
-        return str(one.get("problem", ""))
-    if "agree" in one:
-        return "" if one["agree"] >= cosine else f"{one['agree']:.2%} of the values agree"
-    text = ""
-    if one["cosine"] < cosine:
-        text = f"cosine {one['cosine']:.5f} with the export"
-    elif one["error"] > error:
-        text = f"relative error {one['error']:.3g} against the export (limit {error:.3g}); a scale?"
-    elif max_abs is not None and one["max_abs"] > max_abs:
-        text = f"a value is off by {one['max_abs']:.3g} (limit {max_abs:g})"
-    return text
-
-
-def task(claim: Claim, seen: Seen) -> Verdict:
-    """The metric on the catalog's dataset is the source model's, or nearly."""
-    wanted = claim.rules.task
-    if wanted is None:
-        return None, ["the catalog gives no dataset and metric"], {}
-    if seen.no_reference:
-        return None, [seen.no_reference], {}
-    problems, evidence = [], {}
-    for model, found in seen.runs[0].models.items() if seen.runs else ():
-        ours, theirs = found.get("task"), seen.reference[model].get("task")
-        if not ours or not theirs:
-            continue
-        score, base = _scores(wanted.metric, ours, theirs)
-        if score is None or base is None:
-            problems.append(f"{model}: accuracy needs an array `label` in the dataset")
-            continue
-        evidence[model] = {wanted.metric: score, "source": base, "samples": ours["samples"]}
-        if score < base - wanted.within:
-            problems.append(
-                f"{model}: {wanted.metric} is {score:.4f}, of the source model {base:.4f} "
-                f"(within {wanted.within:g} is asked)"
-            )
-    return _over(seen, problems, {"models": evidence})
-
-
-def _scores(metric: str, ours: Json, theirs: Json) -> tuple[float | None, float | None]:
-    if metric == "accuracy":
-        return ours["accuracy"], theirs["accuracy"]
-    pairs = list(zip(ours["answers"], theirs["answers"], strict=True))
-    return sum(a == b for a, b in pairs) / max(len(pairs), 1), 1.0
-
-
-def _over(seen: Seen, problems: list[str], evidence: dict[str, Any]) -> Verdict:
-    """What ran at all decides; a rung that nothing could run is not passed and not failed."""
-    broken = [ran for ran in seen.runs if ran.problem(*RAN_WRONG)]
-    if not problems and broken and len(broken) == len(seen.runs):
-        return None, ["the model did not run"], evidence
-    return not problems, problems, evidence
-
-
-def ran_well(ran: Ran) -> bool:
-    """Whether every model of the package ran there."""
-    return bool(ran.models) and not ran.problem(*RAN_WRONG)
 
 
 RUNGS: dict[str, Callable[[Claim, Seen], Verdict]] = {
@@ -256,6 +200,6 @@ RUNGS: dict[str, Callable[[Claim, Seen], Verdict]] = {
     "policy": policy.judge,
     "loads": loads,
     "shapes": shapes,
-    "parity": parity,
-    "task": task,
+    "parity": parity.judge,
+    "task": task.judge,
 }

@@ -24,7 +24,7 @@ class Ran:
     """Two towers end to end."""
 
     def problem(self, *points: str) -> list[str]:
-        """What went wrong at these points (open, run, crash), one line for each model."""
+        """What went wrong at these points (open, feed, run, crash), a line for each model."""
         return [
             f"{model} on {self.runtime.name}: {seen['error']}"
             for model, seen in self.models.items()
@@ -73,6 +73,8 @@ class Seen:
     """Model file -> the export on ONNX Runtime CPU."""
     no_reference: str = ""
     """Why there is nothing to compare with."""
+    stopped: str = ""
+    """Why nothing was run at all."""
     runs: list[Ran] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     """Why the target's own provider could not be used."""

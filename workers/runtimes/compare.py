@@ -9,7 +9,10 @@ Outputs = Mapping[str, Any]
 
 
 def compare(found: Sequence[Outputs], wanted: Sequence[Outputs]) -> dict[str, Any]:
-    """For every output of the reference: its worst numbers of any set."""
+    """For every output of the reference: its worst numbers of any set.
+
+    `problem`: what is there is wrong; `absent`: there is nothing to compare, `shapes` says why.
+    """
     names = list(wanted[0]) if wanted else []
     pairs = list(zip(found, wanted, strict=True))
     return {
@@ -18,15 +21,20 @@ def compare(found: Sequence[Outputs], wanted: Sequence[Outputs]) -> dict[str, An
 
 
 def describe(sets: Sequence[Outputs]) -> dict[str, Any]:
-    """What came out: type, shape, and whether every number is one."""
+    """What came out: type, the shapes of all sets, and whether every number is one."""
     return {
         name: {
             "dtype": str(getattr(value, "dtype", type(value).__name__)),
-            "shape": list(getattr(value, "shape", ())),
+            "shapes": _shapes([one[name] for one in sets]),
             "finite": all(_finite(one[name]) for one in sets),
         }
         for name, value in (sets[0] if sets else {}).items()
     }
+
+
+def _shapes(several: Sequence[Any]) -> list[list[int]]:
+    """Every shape once, in the order of the sets."""
+    return [list(one) for one in dict.fromkeys(getattr(value, "shape", ()) for value in several)]
 
 
 def _finite(value: Any) -> bool:
@@ -43,9 +51,9 @@ def _one(found: Any, wanted: Any) -> dict[str, Any]:
     if not isinstance(wanted, np.ndarray) or wanted.dtype.kind not in "fiub":
         return {}  # sequences and texts: the shapes rung has seen them
     if found is None:
-        return {"problem": "the output is missing"}
+        return {"absent": "the output is missing"}
     if found.shape != wanted.shape:
-        return {"problem": f"its shape is {list(found.shape)}, the export's {list(wanted.shape)}"}
+        return {"absent": f"its shape is {list(found.shape)}, the export's {list(wanted.shape)}"}
     if not wanted.size:
         return {"cosine": 1.0, "error": 0.0, "max_abs": 0.0}
     if wanted.dtype.kind != "f":
@@ -86,9 +94,10 @@ def _max(values: Any) -> float:
 
 
 def _worst(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    for one in several:
-        if "problem" in one:
-            return one
+    for key in ("problem", "absent"):
+        for one in several:
+            if key in one:
+                return one
     worst: dict[str, Any] = {}
     for one in several:
         for key, value in one.items():

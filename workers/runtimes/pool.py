@@ -120,7 +120,9 @@ class Runtimes:
                 f"pip install 'modelmill[{kind.extra}]'",
             )
         try:
-            rows = self._host(kind).call("discover", {}, stage=STAGE).result
+            # A vendor library that hangs when it looks for its device is a missing one.
+            limit = self.limits.start_timeout
+            rows = self._host(kind).call("discover", {}, stage=STAGE, timeout=limit).result
         except BuildFailed as error:
             if kind is ORT:
                 raise

@@ -48,9 +48,11 @@ class RuntimeService:
             answer["at"] = "run"
             _run(session, args, answer)
             answer["at"] = ""
+        except values.Misfit as error:
+            answer |= {"at": "feed", "error": str(error)}
         # A runtime raises anything at all; the answer says where, and the owner judges.
         except Exception as error:  # noqa: BLE001
-            answer["error"] = " ".join(str(error).split())[:600] or type(error).__name__
+            answer["error"] = _line(error)
         finally:
             if session is not None:
                 session.close()
@@ -65,8 +67,9 @@ def _describe(session: Session, answer: Answer) -> None:
 
 def _run(session: Session, args: Mapping[str, Any], answer: Answer) -> None:
     sets = _sets(session, args)
+    fed = [values.feeds(one, session.inputs, number) for number, one in enumerate(sets, 1)]
     began = time.monotonic()
-    found = [session.run(values.feeds(one, session.inputs)) for one in sets]
+    found = [session.run(one) for one in fed]
     answer["run_seconds"] = round((time.monotonic() - began) / max(len(sets), 1), 4)
     answer["sets"] = len(sets)
     answer["seen"] = describe(found)
@@ -74,19 +77,27 @@ def _run(session: Session, args: Mapping[str, Any], answer: Answer) -> None:
         _save(Path(args["save"]), found)
     if args.get("reference"):
         answer["parity"] = compare(found, _load(Path(args["reference"])))
-    chain = args.get("chain")
-    links = _links(chain, sets) if chain else []
-    if chain and links:
-        ends = [
-            session.run(values.feeds({**one, **link}, session.inputs))
-            for one, link in zip(sets, links, strict=True)
-        ]
-        if chain.get("save"):
-            _save(Path(chain["save"]), ends)
-        if chain.get("reference") and Path(chain["reference"]).is_file():
-            answer["end_to_end"] = compare(ends, _load(Path(chain["reference"])))
+    if chain := args.get("chain"):
+        _run_on(session, chain, sets, answer)
     if task := args.get("task"):
         answer["task"] = _task(session, task, args)
+
+
+def _run_on(
+    session: Session, chain: Mapping[str, Any], sets: list[values.Feeds], answer: Answer
+) -> None:
+    """End to end: on what an earlier component of the same package has given."""
+    links = _links(chain, sets)
+    ends = [
+        session.run(values.feeds({**one, **link}, session.inputs))
+        for one, link in zip(sets, links, strict=False)
+    ]
+    if ends and chain.get("save"):
+        _save(Path(chain["save"]), ends)
+    if chain.get("reference") and Path(chain["reference"]).is_file():
+        wanted = _load(Path(chain["reference"]))
+        lost = {"": {"absent": "what the encoder gives does not fit"}}
+        answer["end_to_end"] = compare(ends, wanted) if ends else lost
 
 
 def _sets(session: Session, args: Mapping[str, Any]) -> list[values.Feeds]:
@@ -125,21 +136,35 @@ def _links(chain: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.Fe
 
 
 def _task(session: Session, task: Mapping[str, Any], args: Mapping[str, Any]) -> Answer:
-    """Top-1 answers on a dataset: against its labels, or kept for comparison with the source's."""
+    """Top-1 answers on a dataset: against its labels, or kept for comparison with the source's.
+
+    Empty for a component that the dataset has no values for; what does not fit is told.
+    """
+    rows = values.read(Path(task["dataset"]), args.get("component", ""), 100_000)
+    names = {port.name for port in session.inputs}
+    if not rows or not names & rows[0].keys():
+        return {}
+    try:
+        return _answers(session, rows)
+    # Whatever a runtime raises over a dataset: the model has run, on values of its own.
+    except Exception as error:  # noqa: BLE001
+        return {"problem": _line(error)}
+
+
+def _answers(session: Session, rows: list[values.Feeds]) -> Answer:
     import numpy as np
 
-    component = args.get("component", "")
-    rows = values.read(Path(task["dataset"]), component, 100_000)
     answers, right = [], 0
-    for row in rows:
-        first = next(iter(session.run(values.feeds(row, session.inputs)).values()))
+    for number, row in enumerate(rows, 1):
+        fed = values.feeds(row, session.inputs, number)
+        first = next(iter(session.run(fed).values()))
         answers.append(int(np.argmax(first, axis=-1).ravel()[0]))
         if "label" in row:
             right += int(answers[-1] == int(np.ravel(row["label"])[0]))
     labelled = all("label" in row for row in rows)
     return {
         "samples": len(rows),
-        "accuracy": right / len(rows) if rows and labelled else None,
+        "accuracy": right / len(rows) if labelled else None,
         "answers": answers,
     }
 
@@ -149,8 +174,15 @@ def _join(args: Mapping[str, Any]) -> Answer:
     logits = {}
     for who in ("found", "wanted"):
         sides = [[next(iter(one.values())) for one in _load(Path(path))] for path in args[who]]
-        logits[who] = joined(list(zip(*sides, strict=False)), args["scale"], args["bias"])
+        try:
+            logits[who] = joined(list(zip(*sides, strict=False)), args["scale"], args["bias"])
+        except ValueError as error:
+            return {"logits": {"absent": f"the towers cannot be joined: {_line(error)}"}}
     return compare([{"logits": logits["found"]}], [{"logits": logits["wanted"]}])
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:600] or type(error).__name__
 
 
 def _save(path: Path, sets: list[Any]) -> None:

@@ -33,13 +33,35 @@ def read(path: Path, component: str, limit: int) -> list[Feeds]:
     ]
 
 
-def feeds(sample: Mapping[str, Any], ports: Sequence[Port]) -> Feeds:
-    """What of a sample a graph takes, in its types."""
+class Misfit(ValueError):
+    """Input values are not the graph's: another name, or another shape."""
+
+
+def feeds(sample: Mapping[str, Any], ports: Sequence[Port], number: int = 1) -> Feeds:
+    """What of a sample a graph takes, in its types. Raises `Misfit`."""
     import numpy as np
 
-    if missing := [port.name for port in ports if port.name not in sample]:
-        raise ValueError(f"the input values hold nothing for input '{missing[0]}'")
-    return {port.name: np.asarray(sample[port.name], dtype=port.dtype or None) for port in ports}
+    found = {}
+    for port in ports:
+        if port.name not in sample:
+            raise Misfit(f"set {number} of the input values holds nothing for input {port.name}")
+        value = np.asarray(sample[port.name], dtype=port.dtype or None)
+        if not _fits(value.shape, port.shape):
+            raise Misfit(
+                f"set {number} of the input values has the shape {list(value.shape)} for input "
+                f"{port.name}, which takes {list(port.shape)}"
+            )
+        found[port.name] = value
+    return found
+
+
+def _fits(shape: Sequence[int], dims: Sequence[int | str | None]) -> bool:
+    if not dims:
+        return True  # a scalar, or a runtime that does not tell
+    fixed = [dim if isinstance(dim, int) and dim >= 0 else None for dim in dims]
+    return len(shape) == len(fixed) and all(
+        want in {None, size} for size, want in zip(shape, fixed, strict=True)
+    )
 
 
 def made(ports: Sequence[Port], seed: int, shapes: Mapping[str, Sequence[int]]) -> Feeds:

@@ -1,0 +1,89 @@
+"""The rung `parity`: the outputs are the export's, as near as the precision lets them be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from matrix.verification import EP, Threshold
+from workers.ladder.claim import Claim
+from workers.ladder.premise import Json, Verdict, not_run, over
+from workers.ladder.seen import Ran, Seen
+
+
+def judge(claim: Claim, seen: Seen) -> Verdict:
+    """On every runtime, every output, component by component and end to end."""
+    if why := seen.stopped or seen.no_reference:
+        return not_run(why)
+    limit = claim.rules.threshold(claim.precision)
+    evidence: dict[str, Any] = {ran.runtime.name: _rows(ran) for ran in seen.runs}
+    problems, unseen = [], []
+    for runtime, rows in evidence.items():
+        for where, one in rows.items():
+            if "absent" in one:
+                unseen.append(f"{where} on {runtime} cannot be compared: {one['absent']}")
+            elif text := _too_far(one, limit):
+                problems.append(f"{where} on {runtime}: {text}")
+    if problems:
+        problems.append(
+            f"{claim.precision} must reach cosine {limit.cosine:g}; try another precision, better "
+            "calibration data, or a threshold with its reason (verify.parity) in the catalog"
+        )
+    evidence["limits"] = _limits(limit)
+    passed, told, evidence = over(seen, problems, evidence, unseen)
+    if passed:
+        told = [*_summary(evidence, limit), *told, *_elsewhere(claim, seen)]
+    return passed, told, evidence
+
+
+def _rows(ran: Ran) -> dict[str, Json]:
+    rows: dict[str, Json] = {}
+    for model, found in ran.models.items():
+        rows |= {f"{model} {name}": one for name, one in dict(found.get("parity", {})).items()}
+        ends = dict(found.get("end_to_end", {}))
+        rows |= {f"{model} end to end {name}".rstrip(): one for name, one in ends.items()}
+    return rows | {f"end to end {name}": one for name, one in ran.joined.items()}
+
+
+def _too_far(one: Json, limit: Threshold) -> str:
+    if not one or "problem" in one:
+        return str(one.get("problem", ""))
+    if "agree" in one:
+        return "" if one["agree"] >= limit.cosine else f"{one['agree']:.2%} of the values agree"
+    if one["cosine"] < limit.cosine:
+        return f"cosine {one['cosine']:.5f} with the export"
+    if one["error"] > limit.error:
+        return (
+            f"relative error {one['error']:.3g} against the export (limit {limit.error:.3g}); "
+            "a scale?"
+        )
+    if limit.max_abs is not None and one["max_abs"] > limit.max_abs:
+        return f"a value is off by {one['max_abs']:.3g} (limit {limit.max_abs:g})"
+    return ""
+
+
+def _limits(limit: Threshold) -> dict[str, Any]:
+    limits: dict[str, Any] = {"cosine": limit.cosine, "error": round(limit.error, 6)}
+    if limit.max_abs is not None:
+        limits["max_abs"] = limit.max_abs
+    return limits | ({"reason": limit.reason} if limit.reason else {})
+
+
+def _summary(evidence: Json, limit: Threshold) -> Iterator[str]:
+    cosines = [one["cosine"] for rows in evidence.values() for one in _vectors(rows)]
+    if cosines:
+        yield f"cosine {min(cosines):.5f} or better with the export"
+    if limit.reason:
+        yield f"the catalog asks {limit.cosine:g}: {limit.reason}"
+
+
+def _vectors(rows: Json) -> list[Json]:
+    return [one for one in rows.values() if isinstance(one, dict) and "cosine" in one]
+
+
+def _elsewhere(claim: Claim, seen: Seen) -> Iterator[str]:
+    """The waiver `ep` is of no rung: it shows where what it waives would have."""
+    reason = claim.rules.waive.get(EP)
+    if reason and seen.missing:
+        one = seen.missing[0]
+        yield f"not run on {one.provider} {one.device}: because {one.why} (waived: {reason})"
