@@ -1,0 +1,160 @@
+"""Composites: each component against the export's, and all of it end to end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from matrix.verification import rules_from
+from tests.integration.lab import (
+    WEIGHTS,
+    Lab,
+    claim,
+    entries,
+    failed,
+    lab_in,
+    made,
+    model,
+    not_run,
+    then,
+    told,
+    values,
+    warm,
+)
+from workers.runtimes.pool import Runtimes
+from workers.subject import Subject
+
+pytestmark = pytest.mark.engine
+
+CPU = "CPUExecutionProvider cpu"
+HIDDEN = "encoder_hidden_states"
+
+
+@pytest.fixture(scope="module")
+def runtimes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtimes]:
+    with warm(tmp_path_factory.mktemp("warm")) as found:
+        yield found
+
+
+@pytest.fixture
+def lab(tmp_path: Path, runtimes: Runtimes) -> Iterator[Lab]:
+    with lab_in(tmp_path, runtimes) as found:
+        yield found
+
+
+def encoder(weights: Any = WEIGHTS) -> Any:
+    return model(weights, "last_hidden_state")
+
+
+def limited(low: float, high: float) -> Any:
+    """A decoder that takes nothing beyond a range, as one does that was calibrated badly."""
+    from onnx import helper, numpy_helper
+
+    limits = {"low": np.float32(low), "high": np.float32(high), "w": WEIGHTS}
+    nodes = [
+        helper.make_node("Clip", [HIDDEN, "low", "high"], ["h"]),
+        helper.make_node("MatMul", ["h", "w"], ["y"]),
+    ]
+    tensors = [numpy_helper.from_array(np.asarray(one), name) for name, one in limits.items()]
+    return made(nodes, tensors, "y", given=HIDDEN)
+
+
+def pair(lab: Lab, **changed: Any) -> Subject:
+    """An encoder and its decoder; the decoder's own input values are small."""
+    sound = {"encoder": encoder(), "decoder": model(given=HIDDEN)}
+    inputs = {
+        "encoder": {"x": values(1)},
+        "decoder": {HIDDEN: values(2) / 4},
+    }
+    return lab.subject(
+        lab.place(**{**sound, **changed}), claim(), export=lab.place(**sound), inputs=inputs
+    )
+
+
+def test_every_component_and_the_whole_are_compared(lab: Lab) -> None:
+    climbed = lab.verifier.climb(pair(lab))
+    assert not climbed.failed
+    rows = climbed.rungs[4].evidence[CPU]
+    assert {name: one["cosine"] for name, one in rows.items()} == {
+        "encoder/model.onnx last_hidden_state": 1.0,
+        "decoder/model.onnx y": 1.0,
+        "decoder/model.onnx end to end y": 1.0,
+    }
+
+
+def test_what_only_the_whole_shows_fails_parity(lab: Lab) -> None:
+    climbed = lab.verifier.climb(pair(lab, decoder=limited(-1, 1)))
+    assert failed(climbed) == ["parity"]
+    rows = climbed.rungs[4].evidence[CPU]
+    assert rows["decoder/model.onnx y"]["cosine"] == 1.0
+    assert f"decoder/model.onnx end to end y on {CPU}: cosine 0." in told(climbed, "parity")
+    assert "decoder/model.onnx y on" not in told(climbed, "parity")
+
+
+def test_the_damaged_component_is_named(lab: Lab) -> None:
+    climbed = lab.verifier.climb(pair(lab, encoder=encoder(WEIGHTS[::-1].copy())))
+    assert failed(climbed) == ["parity"]
+    assert f"encoder/model.onnx last_hidden_state on {CPU}: cosine" in told(climbed, "parity")
+    assert f"decoder/model.onnx y on {CPU}" not in told(climbed, "parity")
+
+
+def test_an_encoder_whose_output_nobody_takes_is_a_matter_of_shapes(lab: Lab) -> None:
+    climbed = lab.verifier.climb(pair(lab, encoder=model(output="hidden")))
+    assert failed(climbed) == ["shapes"]
+    assert not_run(climbed) == ["parity"]
+    assert "the outputs are hidden; the export's are last_hidden_state" in told(climbed, "shapes")
+    rows = climbed.rungs[4].evidence[CPU]
+    assert rows["decoder/model.onnx end to end"] == {
+        "absent": "what the encoder gives does not fit"
+    }
+
+
+def tower(angle: float) -> Any:
+    """An embedding [cos, sin] of this angle, whatever the input: rows are all positive."""
+    weights = np.zeros((8, 8), np.float32)
+    weights[:, 0], weights[:, 1] = np.cos(angle), np.sin(angle)
+    return model(weights)
+
+
+def towers(lab: Lab, text: float, vision: float) -> Subject:
+    rules = rules_from({"parity": {"fp32": {"cosine": 0.9, "reason": "as w8a8"}}})
+    inputs = {name: {"x": np.abs(values(seed)) + 1} for seed, name in enumerate(("text", "vision"))}
+    package = lab.place(text=tower(text), vision=tower(vision))
+    (package / "towers.json").write_text(json.dumps({"logit_scale": 10.0, "logit_bias": -1.0}))
+    export = lab.place(text=tower(0), vision=tower(np.radians(90)))
+    return lab.subject(package, claim(rules=rules), export=export, inputs=inputs)
+
+
+def test_two_towers_are_joined_to_their_logits(lab: Lab) -> None:
+    climbed = lab.verifier.climb(towers(lab, 0, np.radians(90)))
+    assert not climbed.failed
+    assert climbed.rungs[4].evidence[CPU]["end to end logits"]["cosine"] == 1.0
+
+
+def test_towers_that_lean_towards_each_other_fail_parity(lab: Lab) -> None:
+    """Each is within its limit; together they find text and image far more alike than they are."""
+    climbed = lab.verifier.climb(towers(lab, np.radians(20), np.radians(70)))
+    assert failed(climbed) == ["parity"]
+    rows = climbed.rungs[4].evidence[CPU]
+    assert {name for name, one in rows.items() if one["cosine"] > 0.9 and one["error"] < 0.4} == {
+        "text/model.onnx y",
+        "vision/model.onnx y",
+    }
+    assert told(climbed, "parity").startswith(f"end to end logits on {CPU}: ")
+
+
+def test_a_tower_of_another_width_cannot_be_joined(lab: Lab) -> None:
+    import onnx
+
+    subject = towers(lab, 0, np.radians(90))
+    narrow = then("Slice", "from", "to", "axis", dims=(2, 4))
+    onnx.save(narrow, subject.folder / "text" / "model.onnx")
+    climbed = lab.verifier.climb(replace(subject, files=entries(subject.folder)))
+    assert failed(climbed) == ["shapes"]
+    assert not_run(climbed) == ["parity"]
