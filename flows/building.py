@@ -101,6 +101,7 @@ def _verify(
         return None
     try:
         proven = built if piece.exports else _proven(shop, held, bench, piece, built, log)
+        proven.let_go()
         proven = bench.attester.attest(proven, piece.as_published)
     except VerifyFailed as error:
         kept = keep(

@@ -78,11 +78,12 @@ class Estimates:
     unknown: int = 0
     peaks: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     """Memory of each model's stages and components, as far as they have run before."""
+    sizes: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    """Likewise, the bytes that they made."""
 
-    def disk_of(self, cell: Cell) -> int:
-        """Bytes to set aside before a cell's model is built; 0: no idea."""
-        cost = self.models.get(cell.model.name)
-        return int(cost.disk.likely) if cost else 0
+    def disk_of(self, cell: Cell, stage: str, component: str) -> int:
+        """Bytes that a stage is expected to make; 0: no idea."""
+        return self.sizes.get((cell.model.name, stage, component), 0)
 
     def memory_of(self, cell: Cell, stage: str, component: str) -> int:
         """Bytes that a stage is expected to take at its peak; 0: no idea."""
@@ -141,10 +142,12 @@ def estimate(plan: Plan, state: State) -> Estimates:
             models[planned.name] = cost
             cells |= shares
     peaks: dict[tuple[str, str, str], int] = {}
+    sizes: dict[tuple[str, str, str], int] = {}
     for unit in units:
         place = (unit.model, unit.stage, unit.component)
         peaks[place] = max(unit.peak_memory, peaks.get(place, 0))
-    return Estimates(models, cells, unknown, peaks)
+        sizes[place] = max(unit.bytes, sizes.get(place, 0))
+    return Estimates(models, cells, unknown, peaks, sizes)
 
 
 def _kind(model: Model) -> tuple[str, str]:

@@ -96,8 +96,7 @@ def workshop(
             newest=begun.newest,
             among=among(plan, state, begun.info),
         )
-        known = estimate(plan, state)
-        options = replace(_options(plan, settings), estimate=known.disk_of, memory=known.memory_of)
+        options = replace(_options(plan, settings), expected=estimate(plan, state))
         memory = MemoryBudget(settings["memory_budget"] or 0)
         made = [
             _bench(number, slots, spec, work, store, budget, memory, options, settings, sign)

@@ -1,13 +1,17 @@
-"""The disk budget: bytes are reserved before work starts, and room is made before that fails.
+"""The disk budget: bytes are reserved before a stage starts, and room is made before that fails.
 
 In this order: evict what nobody uses, wait for others to finish, fail the one cell that does not
-fit. What counts is what the store really holds plus what running cells have reserved.
+fit. What counts is what the store really holds plus what running stages have reserved.
+
+Who waits holds nothing (see `workers.room`) and is served in turn: a build that kept what it has
+used while others passed it would in the end be short of room that it takes itself.
 """
 
 from __future__ import annotations
 
 import shutil
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +29,7 @@ POLL = 0.2
 
 
 class DiskBudget:
-    """How much the store may hold; shared by all slots of a sweep."""
+    """How much the store may hold; shared by all slots of a process."""
 
     def __init__(
         self,
@@ -46,38 +50,82 @@ class DiskBudget:
         self._measured: int | None = None
         self._added_before = 0
         self._looks = 0
+        self._queue: deque[object] = deque()
         self._changed = threading.Condition()
 
     @property
     def reserved(self) -> int:
-        """Bytes that running cells have set aside."""
+        """Bytes that are set aside for running stages."""
         return self._reserved
 
-    @contextmanager
-    def reserve(self, size: int, cancel: threading.Event | None = None) -> Iterator[None]:
-        """Set `size` bytes aside for as long as a cell is built. Raises `BuildFailed` (DISK)."""
+    @property
+    def waiting(self) -> int:
+        """How many builds wait for room."""
+        return len(self._queue)
+
+    def claim(self, size: int) -> bool:
+        """Set `size` bytes aside if that can be done at once and nobody waits."""
         with self._changed:
-            while (reason := self._lacks(size)) is not None:
-                if not self._reserved:
-                    failure = BuildFailed(
-                        FailureClass.DISK,
-                        "reserve",
-                        reason,
-                        hint="raise --disk-budget, free some space, or use fewer --jobs",
-                    )
-                    if 0 < self.limit < size:
-                        failure.retryable = False  # it will never fit, however long one waits
-                    raise failure
-                if cancel is not None and cancel.is_set():
-                    raise Cancelled("cancelled while waiting for disk space")
-                self._changed.wait(POLL)
+            if self._queue or self._lacks(size) is not None:
+                return False
             self._reserved += size
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._reserved -= size
+            return True
+
+    def give_back(self, size: int) -> None:
+        """End what `claim` began."""
+        with self._changed:
+            self._reserved -= size
+            self._changed.notify_all()
+
+    @contextmanager
+    def reserve(
+        self, size: int, cancel: threading.Event | None = None, *, whole: int = 0
+    ) -> Iterator[int]:
+        """Set `size` bytes aside, or up to `whole` where there can be as many.
+
+        Waits for its turn and for room; call it with nothing of the store in use. Raises
+        `BuildFailed` (DISK) when there is nobody left to wait for.
+        """
+        most = max(size, min(whole, self.limit) if self.limit else whole)
+        ticket = object()
+        with self._changed:
+            self._queue.append(ticket)
+            try:
+                amount = self._wait(ticket, size, most, cancel)
+                self._reserved += amount
+            finally:
+                self._queue.remove(ticket)
                 self._changed.notify_all()
+        try:
+            yield amount
+        finally:
+            self.give_back(amount)
+
+    def _wait(self, ticket: object, size: int, most: int, cancel: threading.Event | None) -> int:
+        while True:
+            if cancel is not None and cancel.is_set():
+                raise Cancelled("cancelled while waiting for disk space")
+            if self._queue[0] is ticket:
+                # Whoever is still at work is seen before what is free: it may end in between.
+                others = self._reserved > 0 or self._store.used()
+                if self._lacks(most) is None:
+                    return most
+                if not others:
+                    if (reason := self._lacks(size)) is None:
+                        return size
+                    raise self._full(size, reason)
+            self._changed.wait(POLL)
+
+    def _full(self, size: int, reason: str) -> BuildFailed:
+        failure = BuildFailed(
+            FailureClass.DISK,
+            "reserve",
+            reason,
+            hint="raise --disk-budget, free some space, or use fewer --jobs",
+        )
+        if 0 < self.limit < size:
+            failure.retryable = False  # it will never fit, however long one waits
+        return failure
 
     def trim(self) -> GcReport | None:
         """Evict what is over the budget now that nothing more is coming; None: nothing was."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,19 @@ from workers.budget import DiskBudget
 from workers.built import Built
 from workers.engine import BuildPlan, Request
 from workers.errors import BuildFailed, CorruptBlob
+from workers.expectation import Expectation, Unknown, disk_needed, memory_needed
 from workers.failures import KnownFailures
 from workers.graph import EXPORT, INPUTS, StageTask, Walked, walk
 from workers.host import codec
 from workers.host.client import EngineHost
 from workers.ladder.claim import Claim
+from workers.last_keys import note_keys
 from workers.memory_budget import MemoryBudget
 from workers.package import Json, Maker, Sealed, assemble
-from workers.pipeline import Runner, os_failure
+from workers.pipeline import Context, Runner, os_failure
 from workers.record import Clock, build_record
 from workers.request import request_for
+from workers.room import Crowded, Room
 from workers.scratch import Scratch, sweep_dead
 from workers.stages import Observer, StageRun, Unobserved
 from workers.store import Action, Store
@@ -34,8 +37,6 @@ __all__ = ["BuildOptions", "Builder", "Built"]
 
 TRIES = 3
 """How often a build is begun anew because the store held wrong bytes."""
-KEYS = "keys"
-"""The kind of note that keeps a cell's last stage keys, for `explain`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +47,7 @@ class BuildOptions:
     self_contained: bool = False
     remote_code: bool = False
     pickle: bool = False
-    estimate: Callable[[Cell], int] | None = None
-    """Bytes that a cell took when it was last built; 0: unknown."""
-    memory: Callable[[Cell, str, str], int] | None = None
-    """Bytes that a stage (of a component) of it took at its peak; 0: unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """Who watches one build, where it writes, and what stops it."""
-
-    observer: Observer
-    cancel: threading.Event | None = None
-    log: Path | None = None
+    expected: Expectation = field(default_factory=Unknown)
 
 
 class Builder:
@@ -99,9 +88,12 @@ class Builder:
         log: Path | None = None,
         attempt: int = 1,
     ) -> Built:
-        """Build a cell. Raises `BuildFailed` or `Cancelled`; then nothing of it is left behind."""
-        context = Context(observer or Unobserved(), cancel, log)
-        return self._anew(cell.id, lambda: self._build(cell, context, attempt))
+        """Build a cell. Raises `BuildFailed` or `Cancelled`; then nothing of it is left behind.
+
+        What it was made of stays in the store until the answer is let go.
+        """
+        context = self._context(observer, cancel, log)
+        return self._anew(cell.id, context, lambda: self._build(cell, context, attempt))
 
     def export_package(
         self,
@@ -114,13 +106,14 @@ class Builder:
         log: Path | None = None,
     ) -> Built:
         """The export of a model, as `cell` wants it, as a package."""
-        context = Context(observer or Unobserved(), cancel, log)
-        return self._anew(cell.id, lambda: self._build_export(model, cell, version, context))
+        context = self._context(observer, cancel, log)
+        return self._anew(
+            cell.id, context, lambda: self._build_export(model, cell, version, context)
+        )
 
     def predict(self, cell: Cell, *, cancel: threading.Event | None = None) -> str | None:
         """The tree digest that `build` would arrive at, if every stage is in the store."""
-        request = self._request(cell)
-        plan = self._plan(request, Context(Unobserved(), cancel))
+        plan = self._plan(self._request(cell), self._context(cancel=cancel))
         walked = self._walk(plan, lambda task: self.store.lookup(task.key.key))
         if walked is None:
             return None
@@ -141,7 +134,7 @@ class Builder:
             seen.append((task, action))
             return action
 
-        self._walk(self._plan(self._request(cell), Context(Unobserved())), resolve)
+        self._walk(self._plan(self._request(cell), self._context()), resolve)
         return seen
 
     def close(self) -> None:
@@ -149,23 +142,35 @@ class Builder:
         self.host.close()
         self._scratch.close()
 
-    def _anew(self, cell_id: str, build: Callable[[], Built]) -> Built:
-        """Build; bytes of the store that turn out wrong are made again from their inputs."""
-        try:
-            with self.store.in_use():
-                for _try in range(TRIES):
-                    try:
-                        return build()
-                    except CorruptBlob as error:
-                        found = error
-        except OSError as error:
-            raise os_failure("store", error) from error
+    def _context(
+        self,
+        observer: Observer | None = None,
+        cancel: threading.Event | None = None,
+        log: Path | None = None,
+    ) -> Context:
+        return Context(observer or Unobserved(), Room(self._budget, cancel), cancel, log)
+
+    def _anew(self, cell_id: str, context: Context, build: Callable[[], Built]) -> Built:
+        """Build; begin again after waiting for room, or with bytes that turned out wrong."""
+        bad: list[CorruptBlob] = []
+        with closing(context.room) as room:
+            while len(bad) < TRIES:
+                try:
+                    with ExitStack() as used:
+                        used.enter_context(self.store.in_use())
+                        return replace(build(), used=used.pop_all())
+                except Crowded as crowded:
+                    room.wait(crowded)
+                except CorruptBlob as error:
+                    bad.append(error)
+                except OSError as error:
+                    raise os_failure("store", error) from error
         raise BuildFailed(
             FailureClass.DISK,
             "store",
-            f"{found.message}, {TRIES} times in a row, for {cell_id}",
+            f"{bad[-1].message}, {TRIES} times in a row, for {cell_id}",
             hint="is the disk of the store failing?",
-        ) from found
+        ) from bad[-1]
 
     def _build(self, cell: Cell, context: Context, attempt: int) -> Built:
         clock = Clock()
@@ -176,7 +181,7 @@ class Builder:
         record = build_record(
             self.options.stamp, cell.version, self.tools(), clock, walked, runs, attempt
         )
-        self._note_keys(cell.id, walked)
+        note_keys(self.store.notes, cell.id, walked)
         return self._package(
             cell.id,
             sealed,
@@ -245,37 +250,28 @@ class Builder:
         self, cell: Cell, request: Request, plan: BuildPlan, context: Context, *, until: str = ""
     ) -> tuple[Walked, list[StageRun]]:
         """All stages, each from the store or run now."""
+        past = self.options.expected
 
-        def reserve() -> AbstractContextManager[object]:
-            known = self.options.estimate(cell) if self.options.estimate else 0
-            if self._budget is None:
-                return nullcontext()
-            return self._budget.reserve(known or plan.disk, context.cancel)
+        def disk(task: StageTask) -> AbstractContextManager[object]:
+            return context.room.reserve(disk_needed(past, cell, plan, task), plan.disk)
 
         def memory(task: StageTask) -> AbstractContextManager[object]:
             if self._memory is None:
                 return nullcontext()
-            ask = self.options.memory
-            known = ask(cell, task.spec.name, task.component) if ask else 0
-            return self._memory.reserve(known or plan.memory, context.cancel)
+            return self._memory.reserve(memory_needed(past, cell, plan, task), context.cancel)
 
         runner = Runner(
             store=self.store,
             host=self.host,
             cell_id=cell.id,
             request=request,
-            observer=context.observer,
+            context=context,
             timeout=cell.timeout,
-            log=context.log,
-            cancel=context.cancel,
-            reserve=reserve,
+            disk=disk,
             memory=memory,
             known=self._known,
         )
-        try:
-            walked = self._walk(plan, runner.resolve, until=until)
-        finally:
-            runner.close()
+        walked = self._walk(plan, runner.resolve, until=until)
         if walked is None:
             raise AssertionError("a runner resolves every stage or raises")
         return walked, runner.runs
@@ -303,12 +299,3 @@ class Builder:
             plan = self.host.plan(request, log=context.log, cancel=context.cancel)
             self._plans[key] = plan
         return self._plans[key]
-
-    def _note_keys(self, cell_id: str, walked: Walked) -> None:
-        now = {
-            f"{task.spec.name}:{task.component}": {"key": task.key.key, "parts": task.key.parts}
-            for task, _action in walked.tasks
-        }
-        last = self.store.notes.read(KEYS, cell_id) or {}
-        if last.get("now") != now:
-            self.store.notes.write(KEYS, cell_id, {"now": now, "before": last.get("now")})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ class Built:
     """The files of the export that it was made of: what verification compares it with."""
     claim: Claim | None = None
     """What verification holds it to; None: an export."""
+    used: ExitStack = field(default_factory=ExitStack, compare=False)
+    """Keeps what it was made of in the store."""
 
     @property
     def bytes(self) -> int:
@@ -76,8 +79,13 @@ class Built:
         self.release()
         return dest
 
+    def let_go(self) -> None:
+        """It is verified: from here on its folder is enough, and the store may evict the rest."""
+        self.used.close()
+
     def release(self) -> None:
         """The local bytes are no longer needed; the store keeps its own."""
+        self.let_go()
         remove_tree(self.folder)
 
 

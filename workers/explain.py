@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrix.model import Cell
-from workers.builder import KEYS, Builder
+from workers.builder import Builder
 from workers.keys import StageKey, diff_keys
+from workers.last_keys import last_keys
 
 Kept = Mapping[str, Any]
 
@@ -27,7 +28,7 @@ class Reason:
 
 def explain(builder: Builder, cell: Cell) -> list[Reason]:
     """Every stage run as far as it can be keyed: what follows a missing one is not known yet."""
-    note = builder.store.notes.read(KEYS, cell.id) or {}
+    note = last_keys(builder.store.notes, cell.id)
     last, before = note.get("now") or {}, note.get("before") or {}
     reasons = []
     for task, action in builder.keys(cell):

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from workers.errors import BuildFailed, failure_of
 from workers.failures import KnownFailures
 from workers.graph import StageTask
 from workers.host.client import EngineHost
+from workers.room import Room
 from workers.stages import Observer, StageRun
 from workers.store import Action, Store
 from workers.store.blobs import NotAFile
@@ -39,11 +40,19 @@ def os_failure(stage: str, error: OSError) -> BuildFailed:
     return BuildFailed(FailureClass.DISK, stage, text, hint="can the store be read and written?")
 
 
-def _no_budget() -> AbstractContextManager[object]:
-    return nullcontext()
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One build, however often it is begun anew: who watches it, what stops it, what it has."""
+
+    observer: Observer
+    room: Room
+    cancel: threading.Event | None = None
+    log: Path | None = None
+    made: dict[str, StageRun] = field(default_factory=dict)
+    """What it has run so far, by key: found in the store the next time, but not reused."""
 
 
-def _any_memory(_task: StageTask) -> AbstractContextManager[object]:
+def _anything(_task: StageTask) -> AbstractContextManager[object]:
     return nullcontext()
 
 
@@ -55,54 +64,47 @@ class Runner:
     host: EngineHost
     cell_id: str
     request: Request
-    observer: Observer
+    context: Context
     timeout: float
-    log: Path | None = None
-    cancel: threading.Event | None = None
-    reserve: Callable[[], AbstractContextManager[object]] = _no_budget
-    """Called before the first stage that really has to run."""
-    memory: Callable[[StageTask], AbstractContextManager[object]] = _any_memory
+    disk: Callable[[StageTask], AbstractContextManager[object]] = _anything
+    """Called for every stage that is not in the store: held until it is."""
+    memory: Callable[[StageTask], AbstractContextManager[object]] = _anything
     """Called for every stage that runs: held while it does."""
     known: KnownFailures = field(default_factory=KnownFailures)
     runs: list[StageRun] = field(default_factory=list)
-    _reserved: ExitStack = field(default_factory=ExitStack)
-    _has_reserved: bool = False
 
     def resolve(self, task: StageTask) -> Action:
         """The action of a run, from the store or made now."""
         key, began = task.key.key, time.monotonic()
         action = self.store.lookup(key)
-        reused = action is not None
+        ran = False
         if action is None:
             self.known.check(key)
-            self._reserve()
-            with self.store.lock(key, self.cancel):
+            with self.disk(task), self.store.lock(key, self.context.cancel):
                 action = self.store.lookup(key)
-                reused = action is not None
                 if action is None:
-                    action = self._run_noted(task)
-        run = StageRun(
-            stage=task.spec.name,
-            component=task.component,
-            key=key,
-            parts=task.key.parts,
-            reused=reused,
-            seconds=time.monotonic() - began,
-            bytes=action.size,
-            peak_memory=action.peak_memory,
-        )
-        self.runs.append(run)
-        self.observer.stage_finished(self.cell_id, run)
+                    action, ran = self._run_noted(task), True
+        self._tell(task, action, ran, time.monotonic() - began)
         return action
 
-    def close(self) -> None:
-        """Give reserved disk back."""
-        self._reserved.close()
-
-    def _reserve(self) -> None:
-        if not self._has_reserved:
-            self._reserved.enter_context(self.reserve())
-            self._has_reserved = True
+    def _tell(self, task: StageTask, action: Action, ran: bool, seconds: float) -> None:
+        key, made = task.key.key, self.context.made
+        run = made.get(key)
+        if run is None or ran:
+            run = StageRun(
+                stage=task.spec.name,
+                component=task.component,
+                key=key,
+                parts=task.key.parts,
+                reused=not ran,
+                seconds=seconds,
+                bytes=action.size,
+                peak_memory=action.peak_memory,
+            )
+            self.context.observer.stage_finished(self.cell_id, run)
+            if ran:
+                made[key] = run
+        self.runs.append(run)
 
     def _run_noted(self, task: StageTask) -> Action:
         try:
@@ -113,7 +115,7 @@ class Runner:
 
     def _run(self, task: StageTask) -> Action:
         stage = task.spec.name
-        self.observer.stage_started(self.cell_id, stage, task.component)
+        self.context.observer.stage_started(self.cell_id, stage, task.component)
         try:
             with self.store.scratch.borrow(stage) as folder:
                 return self._run_in(folder, task)
@@ -149,10 +151,12 @@ class Runner:
             inputs=inputs,
             out=out,
             component=task.component,
-            progress=lambda text: self.observer.progress(self.cell_id, text),
+            progress=lambda text: self.context.observer.progress(self.cell_id, text),
         )
         with self.memory(task):
-            report = self.host.run(job, timeout=self.timeout, log=self.log, cancel=self.cancel)
+            report = self.host.run(
+                job, timeout=self.timeout, log=self.context.log, cancel=self.context.cancel
+            )
         action = Action(
             key=task.key.key,
             parts=task.key.parts,

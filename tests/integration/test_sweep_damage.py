@@ -107,7 +107,6 @@ def test_a_state_that_cannot_be_read_is_refused_and_left_as_it_is(mill: Mill, da
     assert mill.published() == published
 
 
-@pytest.mark.slow  # unstable in full runs on a busy machine, never alone
 def test_a_cell_that_does_not_fit_the_disk_budget_fails_and_the_others_go_on(mill: Mill) -> None:
     mill.catalog(
         model("tiny/a"),

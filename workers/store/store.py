@@ -17,7 +17,7 @@ from workers.store.folder import open_folder, require_store
 from workers.store.gc import GcReport, collect
 from workers.store.locks import Locks
 from workers.store.notes import Notes
-from workers.store.pins import Pins
+from workers.store.pins import NEVER, Pins
 
 GATE = "gate.lock"
 
@@ -122,6 +122,10 @@ class Store:
             yield
         finally:
             self._pins.drop(pin)
+
+    def used(self) -> bool:
+        """Whether anybody's build, in any process, keeps what it uses now."""
+        return self._pins.horizon() < NEVER
 
     def gc(self, budget: int = 0) -> GcReport:
         """Evict least recently used actions that nobody has pinned, down to `budget` bytes."""

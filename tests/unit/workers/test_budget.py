@@ -65,10 +65,67 @@ def test_what_is_in_use_is_not_evicted_for_room(tmp_path: Path) -> None:
     with store.in_use():
         fill(store, "1")
         fill(store, "2")
-        with pytest.raises(BuildFailed, match="in use"), disk.reserve(100):
+        assert not disk.claim(100)
+        assert store.usage().size == 200
+    assert disk.claim(100)
+    assert store.usage().size <= 150
+
+
+def test_nobody_fails_while_others_use_what_could_be_evicted(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    disk, waits, got = budget(store, 250), threading.Event(), threading.Event()
+
+    def waiting() -> None:
+        with disk.reserve(100):
+            got.set()
+
+    used = store.used
+
+    def looked() -> bool:
+        waits.set()
+        return used()
+
+    store.used = looked  # type: ignore[method-assign]  # tells that somebody waits
+    thread = threading.Thread(target=waiting)
+    with store.in_use():
+        fill(store, "1")
+        fill(store, "2")
+        thread.start()
+        assert waits.wait(10)
+        assert not got.is_set()
+    thread.join(10)
+    assert got.is_set()
+
+
+def test_nobody_is_passed_by_those_who_come_later(store: Store) -> None:
+    disk, cancel = budget(store, 1000), threading.Event()
+    pause = threading.Event()
+
+    def waiting() -> None:
+        with pytest.raises(Cancelled), disk.reserve(900, cancel):
             pass
-    with disk.reserve(100):
-        assert store.usage().size <= 150
+
+    thread = threading.Thread(target=waiting)
+    with disk.reserve(200):
+        thread.start()
+        while not disk.waiting:
+            pause.wait(0.01)
+        assert not disk.claim(1), "there is room, but somebody is first"
+        cancel.set()
+        thread.join(10)
+        assert disk.claim(1)
+
+
+def test_more_than_a_stage_needs_is_set_aside_only_where_it_is_to_be_had(store: Store) -> None:
+    disk = budget(store, 1000)
+    with disk.reserve(100, whole=600) as amount:
+        assert amount == disk.reserved == 600
+    with disk.reserve(100, whole=5000) as amount:
+        assert amount == 1000
+        assert store.usage().size == 0
+    left = DiskBudget(store, keep_free=0, free=lambda _path: 150)
+    with left.reserve(100, whole=600) as amount:
+        assert amount == 100
 
 
 def test_a_cell_waits_for_others_to_finish(store: Store) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from matrix.digest import FileEntry, tree_digest
+from matrix.model import Cell
 from matrix.status import FailureClass
 from tests.fakes.cells import LABELS, make_cell, make_model, plan_model
 from tests.fakes.in_process import InProcessHost
@@ -261,23 +262,95 @@ def test_native_code_says_disk_full_in_its_own_words(bench: Bench, text: str) ->
     assert failed.value.failure is FailureClass.DISK
 
 
-def test_disk_is_reserved_only_for_what_really_runs(tmp_path: Path) -> None:
+class Remembering:
+    """What builds took before."""
+
+    def disk_of(self, cell: Cell, stage: str, _component: str) -> int:
+        return 77 if (cell.target.label, stage) == ("ov_cpu", "export") else 0
+
+    def memory_of(self, _cell: Cell, _stage: str, _component: str) -> int:
+        return 0
+
+
+def test_disk_is_reserved_only_for_what_really_runs_and_stage_by_stage(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    reserved: list[int] = []
+    claimed: list[int] = []
 
     class Counting(DiskBudget):
-        def reserve(self, size: int, cancel: Any = None) -> Any:
-            reserved.append(size)
-            return super().reserve(size, cancel)
+        def claim(self, size: int) -> bool:
+            assert self.reserved == 0, "the stage before has given back what it had"
+            claimed.append(size)
+            return super().claim(size)
 
-    options = BuildOptions(estimate=lambda cell: 77 if cell.target.label == "ov_cpu" else 0)
+    options = BuildOptions(expected=Remembering())
     budget = Counting(bench.store, 10**9, free=lambda _path: 1 << 50)
     builder = Builder(bench.store, bench.host, tmp_path / "w", options, budget=budget)
     for _ in range(2):
         builder.build(make_cell(disk=55))
+    assert claimed == [55, 55, 55]
     builder.build(make_cell("other/model", label="ov_cpu", disk=55, salt="other"))
-    assert reserved == [55, 77]
+    assert claimed[3:] == [2 * 77, 55, 55]
     assert budget.reserved == 0
+
+
+def test_a_build_that_finds_no_room_waits_with_nothing_in_use_and_counts_nothing_twice(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path)
+    waited: list[tuple[int, int]] = []
+
+    class Crowding(DiskBudget):
+        def claim(self, size: int) -> bool:
+            # The export finds room; what comes after it does not.
+            return not bench.store.usage().actions and super().claim(size)
+
+        @contextmanager
+        def reserve(
+            self, size: int, cancel: threading.Event | None = None, *, whole: int = 0
+        ) -> Iterator[int]:
+            assert not bench.store.used()
+            assert self.reserved == 0
+            waited.append((size, whole))
+            bench.store.gc(0)  # others took the room that the export had
+            with super().reserve(size, cancel, whole=whole) as amount:
+                yield amount
+
+    budget = Crowding(bench.store, 10**9, free=lambda _path: 1 << 50)
+    builder = Builder(bench.store, bench.host, tmp_path / "w", budget=budget)
+    built = builder.build(make_cell(disk=55))
+    assert waited == [(55, 55)]
+    assert [(run.stage, run.reused) for run in built.stages] == [
+        ("export", False),
+        ("inputs", False),
+        ("optimize", False),
+    ]
+    built.let_go()
+    assert budget.reserved == 0
+    assert not bench.store.used()
+
+
+def test_what_a_build_made_before_it_had_to_wait_is_not_called_reused(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+
+    class Crowding(DiskBudget):
+        def claim(self, size: int) -> bool:
+            return not bench.store.usage().actions and super().claim(size)
+
+    budget = Crowding(bench.store, 10**9, free=lambda _path: 1 << 50)
+    builder = Builder(bench.store, bench.host, tmp_path / "w", budget=budget)
+    built = builder.build(make_cell(disk=55))
+    assert [run.reused for run in built.stages] == [False, False, False]
+    assert builder.build(make_cell(disk=55)).stages[0].reused
+
+
+def test_what_a_package_was_made_of_stays_until_it_is_let_go(bench: Bench) -> None:
+    built = bench.builder.build(make_cell())
+    bench.store.gc(0)
+    assert bench.store.source(built.export[0]).is_file()
+    built.let_go()
+    bench.store.gc(0)
+    assert bench.store.usage().size == 0
+    assert built.files[0].source.is_file(), "the package itself is complete"
 
 
 def test_who_watches_sees_what_ran_and_what_was_reused(bench: Bench) -> None:
@@ -370,8 +443,11 @@ def test_every_stage_that_runs_waits_for_its_memory(tmp_path: Path) -> None:
                 yield
             asked.append(("end", self.reserved))
 
-    sizes = {"export": 70, "inputs": 10, "optimize": 0}
-    options = BuildOptions(memory=lambda _cell, stage, _component: sizes[stage])
+    class Sized(Remembering):
+        def memory_of(self, _cell: Cell, stage: str, _component: str) -> int:
+            return {"export": 70, "inputs": 10, "optimize": 0}[stage]
+
+    options = BuildOptions(expected=Sized())
     builder = Builder(bench.store, bench.host, tmp_path / "w", options, memory=Noted(100))
     builder.build(make_cell())
     assert asked == [("begin", 70), ("end", 0), ("begin", 10), ("end", 0), ("begin", 0), ("end", 0)]
