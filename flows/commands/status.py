@@ -66,9 +66,9 @@ def _watch(state: State, info: SweepInfo, *, as_json: bool) -> Exit:
     from flows.watch import Watch
 
     stop = Stop()
-    if not as_json:
-        print(f"sweep {info.stamp} -> {info.feed}", flush=True)
     with stopped_by_signals(stop):
+        if not as_json:
+            print(f"sweep {info.stamp} -> {info.feed}", flush=True)
         Watch(state, info, choose_view(as_json=as_json)).follow(stop)
     info = state.find_sweep(info.stamp, info.feed) or info
     summary = summarize(info.stamp, info.feed, state.outcomes(info.id), publish=info.publish)

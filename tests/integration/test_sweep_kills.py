@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -25,12 +26,12 @@ CELLS = 32
 SEED = 20260609
 
 
-def catalog(mill: Mill) -> str:
+def catalog(mill: Mill, **last: Any) -> str:
     return mill.catalog(
         model("tiny/a"),
         model("tiny/b", components=["encoder", "decoder"]),
         model("tiny/c", size=300_000),
-        model("tiny/d"),
+        model("tiny/d", **last),
     )
 
 
@@ -84,10 +85,11 @@ def check_no_strays(mill: Mill, reference: Mill) -> None:
     assert {path.name for path in mill.home.iterdir()} <= expected | {"prefect"}
 
 
-def undisturbed(tmp_path: Path) -> tuple[Mill, float]:
+def undisturbed(tmp_path: Path, **last: Any) -> tuple[Mill, float]:
     mill = new_mill(tmp_path / "reference")
+    name = catalog(mill, **last)
     began = time.monotonic()
-    mill.ok("sweep", catalog(mill), "--stamp", "s1")
+    mill.ok("sweep", name, "--stamp", "s1")
     return mill, time.monotonic() - began
 
 
@@ -132,14 +134,22 @@ def test_a_sweep_that_is_killed_fifty_times(tmp_path: Path) -> None:
 def test_the_whole_command_is_killed_with_its_server(
     tmp_path: Path, prefect_template: Path
 ) -> None:
-    reference, _took = undisturbed(tmp_path)
+    # Something must be left to do at the moment of the kill, however late that comes.
+    gate, go = tmp_path / "gate", tmp_path / "gate.go"
+    waits = {"act": {"export": f"wait:{gate}"}}
+    go.touch()
+    reference, _took = undisturbed(tmp_path, **waits)
+    go.unlink()
+    gate.unlink()
     mill = new_mill(tmp_path / "mill")
     shutil.copytree(prefect_template, mill.home / "prefect")
-    name = catalog(mill)
+    name = catalog(mill, **waits)
     with mill.start("sweep", name, "--stamp", "s1") as running:
         running.until("[20/32]")
+        assert eventually(gate.exists, 60)
         kill(mill, running, everything=False)
         assert mill.alone()
+    go.touch()
     mill.ok("sweep", name, "--stamp", "s1", plain=False)
     assert mill.published() == reference.published()
     check_published_once(mill)
