@@ -7,6 +7,7 @@ import os
 
 from flows.arguments import Parser, add_settings, settings_of
 from flows.options import OPTIONS, SELECTION
+from flows.planning import catalog_reference
 from matrix.errors import Exit, UsageError
 
 _SWEEP = ("package", "engine", "precision", "opset", "self_contained", "if_changed", "no_publish")
@@ -45,7 +46,10 @@ def run(arguments: argparse.Namespace) -> Exit:
                 for name, value in settings.items()
                 if value.origin != "default" and name in {*SELECTION, *_SWEEP, "feed"}
             }
-            parameters = {"catalog": arguments.catalog, "settings": chosen}
+            parameters = {
+                "catalog": catalog_reference(settings, arguments.catalog),
+                "settings": chosen,
+            }
             names.append(
                 deploy_nightly(arguments.pool, arguments.nightly, arguments.timezone, parameters)
             )

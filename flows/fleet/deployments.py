@@ -8,17 +8,19 @@ from typing import Any
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
 from prefect.client.schemas.objects import (
-    ConcurrencyLimitConfig,
     ConcurrencyLimitStrategy,
+    ConcurrencyOptions,
 )
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+from pydantic import ValidationError
 
 from flows.fleet import entrypoints
 from flows.fleet.automations import bury_the_dead, tell_failures
 from flows.fleet.needs import Words, to_text
 from flows.fleet.worker import SWEEPS
 from flows.names import PARENT_FLOW
+from matrix.errors import UsageError
 
 
 def deploy(pool: str) -> list[str]:
@@ -41,6 +43,10 @@ def deploy_notice(who: str, environ: Mapping[str, str]) -> str:
 def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str, Any]) -> str:
     """A scheduled sweep; a night is left out while the one before it still runs."""
     name = f"{pool}-nightly"
+    try:
+        schedule = CronSchedule(cron=cron, timezone=timezone)
+    except ValidationError as error:
+        raise UsageError(f"'{cron}' ({timezone}): {error.errors()[0]['msg']}") from None
     with get_client(sync_client=True) as client:
         _deployment(
             client,
@@ -49,12 +55,10 @@ def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str,
             pool + SWEEPS,
             parameters={"pool": pool, **parameters},
             tags=["nightly"],
-            schedules=[
-                DeploymentScheduleCreate(schedule=CronSchedule(cron=cron, timezone=timezone))
-            ],
+            schedules=[DeploymentScheduleCreate(schedule=schedule)],
             concurrency_limit=1,
-            concurrency_options=ConcurrencyLimitConfig(
-                limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW
+            concurrency_options=ConcurrencyOptions(
+                collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW
             ),
         )
     return f"{PARENT_FLOW}/{name}"
@@ -82,6 +86,8 @@ def _deployment(client: SyncPrefectClient, flow: Any, name: str, pool: str, **mo
     from prefect.utilities.callables import parameter_schema
 
     options = more.pop("concurrency_options", None)
+    # What no parameter is called is refused when it is submitted, not when it has started.
+    form = {**parameter_schema(flow).model_dump_for_openapi(), "additionalProperties": False}
     client.create_deployment(
         flow_id=client.create_flow(flow),
         name=name,
@@ -89,7 +95,7 @@ def _deployment(client: SyncPrefectClient, flow: Any, name: str, pool: str, **mo
         pull_steps=[],
         work_pool_name=pool,
         description=flow.description,
-        parameter_openapi_schema=parameter_schema(flow).model_dump_for_openapi(),
+        parameter_openapi_schema=form,
         enforce_parameter_schema=True,
         concurrency_options=options,
         **more,

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from flows.server import _ENVIRONMENT, _free_port, _healthy
 from state.ledger import State, open_state
 from state.records import Event
 from tests.integration.sweeping import MARK, Mill, Running, eventually
+from tests.integration.test_state_postgresql import Server
 
 POOL = "mill"
 
@@ -29,6 +31,7 @@ class PrefectServer:
 
     home: Path
     port: int = field(default_factory=_free_port)
+    env: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -43,7 +46,7 @@ class PrefectServer:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env={**kept, **_ENVIRONMENT, "PREFECT_HOME": str(self.home)},
+                env={**kept, **_ENVIRONMENT, "PREFECT_HOME": str(self.home), **self.env},
             )
         assert eventually(lambda: _healthy(self.url), 60.0)
 
@@ -117,6 +120,31 @@ def fleet_mill(folder: Path, server: PrefectServer, url: str, **env: str) -> Fle
         **env,
     }
     return mill
+
+
+@contextmanager
+def postgres() -> Iterator[Server]:
+    """A database server of one's own."""
+    folder = Path(tempfile.mkdtemp(prefix="mill-fleet-pg-"))
+    try:
+        made = Server(folder)
+        try:
+            yield made
+        finally:
+            made.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def prefect_server(template: Path, home: Path, **env: str) -> Iterator[PrefectServer]:
+    """A Prefect server of one's own, from a migrated database."""
+    server = PrefectServer(copied(template, home), env=env)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def copied(template: Path, home: Path) -> Path:

@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
-import queue
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from flows.server import _healthy
 from tests.integration.sweeping import ROOT, Mill, eventually, model
+from tests.integration.webhook import Told, webhook
 
 SAMPLE = ROOT / "docs" / "samples" / "notify.py"
 LIMIT = 60.0
 
 
 @pytest.fixture
-def hook() -> Iterator[tuple[str, queue.Queue[dict[str, str]]]]:
+def hook() -> Iterator[tuple[str, Told]]:
     """A webhook on loopback and what it was told."""
-    told: queue.Queue[dict[str, str]] = queue.Queue()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            told.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_args: object) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/hook", told
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with webhook() as made:
+        yield made
 
 
 @pytest.fixture
@@ -76,7 +57,7 @@ def prefect(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_documented_notification_is_sent(
-    mill: Mill, hook: tuple[str, queue.Queue[dict[str, str]]], prefect: str
+    mill: Mill, hook: tuple[str, Told], prefect: str
 ) -> None:
     address, told = hook
     env = {**mill.environment(), "PREFECT_API_URL": prefect, "NOTIFY_URL": address}

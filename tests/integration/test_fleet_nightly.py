@@ -1,0 +1,167 @@
+"""A sweep that Prefect starts: parameters, no overlap, messages, what changed, retry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from state.ledger import open_state
+from tests.integration.fleeting import POOL, FleetMill, fleet_mill, postgres, prefect_server
+from tests.integration.sweeping import eventually, model
+from tests.integration.webhook import Told, webhook
+
+pytest.importorskip("psycopg")
+pytestmark = [
+    pytest.mark.fleet,
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name != "posix", reason="PostgreSQL is started by its POSIX tools"),
+]
+LIMIT = 90.0
+NIGHTLY = f"modelmill-fleet/{POOL}-nightly"
+
+
+@dataclass
+class World:
+    """A fleet with a nightly sweep, and Prefect's API as a script would call it."""
+
+    mill: FleetMill
+    told: Told
+    api: httpx.Client
+
+    def start(self, **parameters: Any) -> str:
+        """Start the nightly deployment; returns the flow run."""
+        deployment = self.api.get(f"/deployments/name/{NIGHTLY}").json()["id"]
+        reply = self.api.post(
+            f"/deployments/{deployment}/create_flow_run", json={"parameters": parameters}
+        )
+        assert reply.status_code == 201, reply.text
+        return str(reply.json()["id"])
+
+    def run(self, flow_run: str) -> dict[str, Any]:
+        return dict(self.api.get(f"/flow_runs/{flow_run}").json())
+
+    def ended(self, flow_run: str) -> dict[str, Any]:
+        """The flow run when it is over."""
+        final = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
+        assert eventually(lambda: self.run(flow_run)["state_type"] in final, LIMIT), self.run(
+            flow_run
+        )
+        return self.run(flow_run)
+
+    def artifact(self, key: str) -> dict[str, Any]:
+        reply = self.api.get(f"/artifacts/{key}/latest")
+        assert reply.status_code == 200, reply.text
+        return dict(reply.json())
+
+    def task_runs(self, tag: str) -> list[dict[str, Any]]:
+        body = {"task_runs": {"tags": {"all_": [tag]}}}
+        return list(self.api.post("/task_runs/filter", json=body).json())
+
+
+@pytest.fixture
+def world(prefect_template: Path, tmp_path: Path) -> Iterator[World]:
+    triggers = {"PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "true"}
+    with (
+        postgres() as database,
+        prefect_server(prefect_template, tmp_path / "prefect", **triggers) as server,
+        webhook() as (address, told),
+        httpx.Client(base_url=server.url) as api,
+    ):
+        database.execute("CREATE DATABASE nightly")
+        url = database.url("nightly")
+        open_state(url).close()
+        mill = fleet_mill(tmp_path / "mill", server, url, NOTIFY_URL=address)
+        catalog = str(mill.folder / mill.catalog(model()))
+        nightly = ("--nightly", "0 2 31 12 *", "--catalog", catalog, "--if-changed")
+        mill.ok("deploy", "--pool", POOL, *nightly, "--target", "mlas_cpu", "--notify", "webhook")
+        yield World(mill, told, api)
+
+
+def test_a_nightly_sweep_from_its_deployment_to_a_retry(world: World) -> None:
+    mill = world.mill
+    with mill.worker("a", "--sweeps", "2"):
+        refuses_what_is_no_parameter(world)
+        does_not_overlap(world)
+        shows_itself(world)
+        tells_of_failures_and_of_what_changed(world)
+        is_retried(world)
+    assert mill.machines.alone()
+
+
+def refuses_what_is_no_parameter(world: World) -> None:
+    deployment = world.api.get(f"/deployments/name/{NIGHTLY}").json()
+    form = deployment["parameter_openapi_schema"]["definitions"]["SweepSettings"]["properties"]
+    assert form["timeout"]["description"] == "limit for one build stage"
+    for wrong in ({"settings": {"trget": ["x"]}}, {"settings": {"timeout": "long"}}, {"moon": 1}):
+        reply = world.api.post(
+            f"/deployments/{deployment['id']}/create_flow_run", json={"parameters": wrong}
+        )
+        assert reply.status_code in {409, 422}, (wrong, reply.text)
+
+
+def does_not_overlap(world: World) -> None:
+    mill, gate = world.mill, world.mill.folder / "gate"
+    mill.catalog(model("tiny/a", act={"optimize": f"wait:{gate}"}), model("tiny/b"))
+    first = world.start(stamp="n1")
+    assert eventually(gate.exists, LIMIT)
+    second = world.ended(world.start(stamp="other"))
+    assert second["state_type"] == "CANCELLED"
+    assert "concurrency" in second["state"]["message"]
+    gate.with_name("gate.go").touch()
+    assert world.ended(first)["state_type"] == "COMPLETED"
+    assert mill.statuses("n1") == {"published": 2}
+    with mill.state() as state:
+        assert state.find_sweep("other") is None
+
+
+def shows_itself(world: World) -> None:
+    named = {"flow_runs": {"name": {"any_": ["sweep-n1"]}}}
+    (run,) = world.api.post("/flow_runs/filter", json=named).json()
+    assert {"stamp:n1", "target:mlas_cpu", "model:tiny/a:fill-mask"} <= set(run["tags"])
+    assert eventually(lambda: len(world.task_runs("stamp:n1")) == 2, LIMIT)
+    (task,) = world.task_runs("model:tiny/b:fill-mask")
+    assert task["name"] == "tiny/b:fill-mask#1"
+    assert "target:mlas_cpu" in task["tags"]
+    assert world.artifact("modelmill-n1-progress")["data"] == 100.0
+    assert "tiny/b:fill-mask@mlas_cpu" in str(world.artifact("modelmill-n1-outcomes")["data"])
+    report = world.artifact("modelmill-n1-report")["data"]
+    assert "modelmill-index 0.0.0-n1" in report
+    assert "Since" not in report
+
+
+def tells_of_failures_and_of_what_changed(world: World) -> None:
+    mill = world.mill
+    broken = {"optimize": f"once:{mill.folder / 'broken'}:fail:OPTIMIZE"}
+    mill.catalog(
+        model("tiny/a", salt="changed"), model("tiny/b", salt="new", act=broken), model("tiny/c")
+    )
+    assert world.ended(world.start(stamp="n2"))["state_type"] == "FAILED"
+    message = world.told.get(timeout=LIMIT)
+    assert message["title"] == "modelmill sweep-n2: Failed"
+    assert "tiny/b:fill-mask@mlas_cpu" in message["text"]
+    report = world.artifact("modelmill-n2-report")["data"]
+    assert "## Since n1" in report
+    for news in (
+        "now fails: `tiny/b:fill-mask@mlas_cpu`",
+        "changed: `tiny/a:fill-mask@mlas_cpu`",
+        "new: `tiny/c:fill-mask@mlas_cpu`",
+    ):
+        assert news in report
+
+
+def is_retried(world: World) -> None:
+    mill = world.mill
+    ran = mill.run("retry", "n2", *mill.fleet("--summary", "out"), plain=False)
+    assert (ran.code, ran.err) == (0, ""), ran
+    assert mill.statuses("n2") == {"published": 3}
+    assert (mill.folder / "out" / "junit.xml").exists()
+    again = mill.run("retry", "n2", *mill.fleet(), plain=False)
+    assert again.code == 4
+    assert "no failed cell" in again.err
+    assert world.told.empty()
