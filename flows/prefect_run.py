@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -23,6 +23,7 @@ from uuid import UUID
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 
+import httpx
 from prefect import flow, tags, task
 from prefect.artifacts import (
     create_progress_artifact,
@@ -33,8 +34,9 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowFilter, FlowRunFilter, TaskRunFilter
 from prefect.client.schemas.objects import State
-from prefect.context import FlowRunContext, TagsContext
+from prefect.context import FlowRunContext, TagsContext, TaskRunContext
 from prefect.events.worker import EventsWorker
+from prefect.exceptions import PrefectException
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
@@ -48,6 +50,7 @@ from flows.names import artifact_key
 from flows.slot import RunModel, run_slots
 from flows.stop import Stop
 from flows.tally import Tally
+from matrix.model import PlannedModel
 from state.owner import started
 from state.records import Outcome
 
@@ -95,9 +98,15 @@ class Board:
             self._move()
 
     def _move(self) -> None:
+        # A picture of the work is not worth the work: a server that is away misses it.
+        with suppress(httpx.HTTPError, PrefectException):
+            self._draw()
+
+    def _draw(self) -> None:
         tally = self.tally
         percent = 100.0 * tally.ended / tally.total if tally.total else 100.0
-        text = f"{tally.ended} of {tally.total} cells, {tally.failed} failed"
+        counts = f"{tally.ended} of {tally.total} cells, {tally.failed} failed"
+        text = "; ".join(filter(None, (counts, *tally.outlook(), tally.told)))
         if self._progress is None:
             self._progress = create_progress_artifact(  # type: ignore[assignment]
                 progress=percent, key=artifact_key(self.stamp, "progress"), description=text
@@ -118,30 +127,41 @@ class Board:
             }
             for one in ranked[:_MOST_ROWS]
         ]
-        create_table_artifact(
-            table=table,
-            key=artifact_key(self.stamp, "outcomes"),
-            description=f"{len(ranked)} cells and exports of sweep {self.stamp}",
-        )
+        with suppress(httpx.HTTPError, PrefectException):
+            create_table_artifact(
+                table=table,
+                key=artifact_key(self.stamp, "outcomes"),
+                description=f"{len(ranked)} cells and exports of sweep {self.stamp}",
+            )
 
 
-def shown_as_tasks(stop: Stop) -> RunModel:
+def shown_as_tasks(stop: Stop, stamp: str) -> RunModel:
     """Give every model a task run of the flow run around it."""
 
     @task(persist_result=False, cache_policy=NO_CACHE, task_run_name="{model}#{attempt}")
     def build_model(model: str, attempt: int) -> State[Any]:  # noqa: ARG001 - names the run
+        _tag_task(known[model], stamp)
         return _state_of(pending[model](), stop)
 
     pending: dict[str, Callable[[], ModelResult]] = {}
+    known: dict[str, PlannedModel] = {}
 
-    def run_model(model: str, attempt: int, work: Callable[[], ModelResult]) -> None:
-        pending[model] = work
-        # Every tag of a task is a concurrency limit to be asked for over the API: 0.3 s a model.
+    def run_model(model: PlannedModel, attempt: int, work: Callable[[], ModelResult]) -> None:
+        pending[model.name], known[model.name] = work, model
+        # Every tag that a task begins with is a concurrency limit to be asked for: 0.3 s a model.
         with TagsContext(current_tags=set()):
-            build_model(model, attempt, return_state=True)
-        del pending[model]
+            build_model(model.name, attempt, return_state=True)
+        del pending[model.name], known[model.name]
 
     return run_model
+
+
+def _tag_task(model: PlannedModel, stamp: str) -> None:
+    """Tags that are given while it runs cost nothing; they travel with the state at its end."""
+    context = TaskRunContext.get()
+    if context is not None:
+        targets = {f"target:{cell.target.label}" for cell in model.cells}
+        context.task_run.tags = [f"stamp:{stamp}", f"model:{model.name}", *sorted(targets)]
 
 
 def _in_short(opened: Workshop) -> str:
@@ -166,7 +186,7 @@ def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -
             board = Board(stamp, tally)
             state, sweep_id = opened.shop.state, opened.shop.sweep_id
             with board.kept():
-                run_slots(opened.shop, opened.benches, shown_as_tasks(stop))
+                run_slots(opened.shop, opened.benches, shown_as_tasks(stop, stamp))
                 # The tally follows the events a moment behind; the bar is to end where they do.
                 board.tally = Tally(state.statuses(sweep_id), publish=tally.publish)
             board.outcomes(state.outcomes(sweep_id, brief=True))

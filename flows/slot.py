@@ -14,17 +14,18 @@ from collections.abc import Callable, Sequence
 from flows.leasing import Held
 from flows.model_run import ModelResult, ModelRun, Turn
 from flows.shop import Bench, Shop
+from matrix.model import PlannedModel
 from state.records import Lease
 
-RunModel = Callable[[str, int, Callable[[], ModelResult]], None]
-"""Called with a model's name, the attempt and the work; runs the work (and may show it)."""
+RunModel = Callable[[PlannedModel, int, Callable[[], ModelResult]], None]
+"""Called with a model, the attempt and the work; runs the work (and may show it)."""
 
 LOOPS_PER_BENCH = 2
 _IDLE = 1.0
 """Seconds between two looks for work while other processes hold all that is left."""
 
 
-def run_plainly(_name: str, _attempt: int, work: Callable[[], ModelResult]) -> None:
+def run_plainly(_model: PlannedModel, _attempt: int, work: Callable[[], ModelResult]) -> None:
     """A `RunModel` that shows nothing."""
     work()
 
@@ -99,8 +100,9 @@ def _show(shop: Shop, run_model: RunModel, turn: Turn, held: Held) -> ModelResul
     results: list[ModelResult] = []
 
     def work() -> ModelResult:
-        results.append(ModelRun(shop, held, shop.models[held.lease.model], turn).run())
+        results.append(ModelRun(shop, held, model, turn).run())
         return results[0]
 
-    run_model(held.lease.model, held.lease.attempt, work)
+    model = shop.models[held.lease.model]
+    run_model(model, held.lease.attempt, work)
     return results[0] if results else None

@@ -1,0 +1,48 @@
+"""The form of the parent: made from the table of settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from flows.fleet.parameters import NAMES, SweepSettings, flags_of
+from flows.options import OPTIONS
+from flows.settings import resolve
+
+
+def test_the_form_says_what_the_flags_say() -> None:
+    fields = SweepSettings.model_json_schema()["properties"]
+    assert set(fields) == set(NAMES)
+    for name, field in fields.items():
+        assert field["description"] == OPTIONS[name].help
+    assert {"feed", "target", "if_changed", "heartbeat"} <= set(NAMES)
+
+
+def test_what_belongs_to_a_machine_is_not_in_it() -> None:
+    assert not {"home", "store", "state", "jobs", "disk_budget", "memory", "sign_key"} & set(NAMES)
+
+
+def test_only_what_was_filled_in_becomes_a_flag(tmp_path: Path) -> None:
+    form = SweepSettings.model_validate({"target": ["mlas_cpu"], "if_changed": True, "opset": 17})
+    flags = flags_of(form)
+    assert flags == {"target": ("mlas_cpu",), "if_changed": True, "opset": 17}
+    settings = resolve(flags, {}, tmp_path)
+    assert settings["target"] == ("mlas_cpu",)
+    assert settings.origin("engine") == "default"
+
+
+def test_the_defaults_of_the_form_are_those_of_the_settings() -> None:
+    filled = SweepSettings().model_dump()
+    for name in NAMES:
+        default = OPTIONS[name].default
+        assert filled[name] == (list(default) if OPTIONS[name].many else default)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"trget": ["x"]}, {"timeout": "long"}, {"target": "mlas_cpu"}, {"opset": 1.5}]
+)
+def test_rubbish_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        SweepSettings.model_validate(wrong)
