@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from flows.stop import Stop
-from state.errors import StateUnavailable
+from state.errors import StateError
 from state.ledger import State
 from state.records import Lease
 
@@ -72,7 +72,7 @@ class LeaseKeeper:
     def _renewed(self, held: Held) -> bool:
         try:
             return self._state.renew(held.lease, self.ttl)
-        except StateUnavailable:
-            # The database is away for a moment: three more heartbeats fit into the lease, and a
-            # lease that is really lost is refused at the next record.
+        except StateError:
+            # The database is away: three more tries fit into the lease, and one that runs out is
+            # still ours if nobody could take it. What is really lost is refused at the next record.
             return True

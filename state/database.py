@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Float, Table, create_engine, event
@@ -31,6 +32,21 @@ _TRANSIENT = ("database is locked", "database is busy")
 _LASTING = ("authentication", "does not exist", "no pg_hba.conf entry")
 _BACK_OFF = {"40001", "40P01"}
 """PostgreSQL: serialization failure, deadlock. The same transaction again will do."""
+
+_CUT_OFF = {"25P03", "25P04", "57P01", "57P02", "57P03", "57P05"}
+"""PostgreSQL: it ended this session, or is just starting or stopping."""
+
+SILENT_SECONDS = 10
+"""Half a transaction of a process that was stopped or cut off holds locks; not for longer."""
+
+_LINK = {
+    "connect_timeout": 10,
+    # A line that is cut says nothing: without these a call would wait for a quarter of an hour.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
 
 
 class Raced(StateUnavailable):
@@ -133,7 +149,8 @@ class Database:
         if self._secret:
             reason = reason.replace(self._secret, "***")
         message = f"the state {self.label} cannot be used: {reason}"
-        if error.connection_invalidated or any(text in reason for text in _TRANSIENT):
+        cut = error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _CUT_OFF
+        if cut or any(text in reason for text in _TRANSIENT):
             return StateUnavailable(message, hint="try again; what was recorded is safe")
         if self.sqlite:
             hint = "check its disk and permissions, or choose another with --state"
@@ -148,17 +165,25 @@ class Database:
 
 def _engine(url: URL, is_sqlite: bool) -> Engine:
     if not is_sqlite:
-        return create_engine(
-            url,
-            json_serializer=to_json,
-            pool_pre_ping=True,
-            max_overflow=50,
-            connect_args={"connect_timeout": 10},
+        engine = create_engine(
+            url, json_serializer=to_json, pool_pre_ping=True, max_overflow=50, connect_args=_LINK
         )
+        event.listen(engine, "connect", partial(_limit, engine.dialect.loaded_dbapi.Error))
+        return engine
     engine = create_engine(url, json_serializer=to_json, max_overflow=50)
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+def _limit(
+    failure: type[Exception], connection: DBAPIConnection, _entry: ConnectionPoolEntry
+) -> None:
+    with suppress(failure):  # a line that broke already: its first use says so in our words
+        cursor = connection.cursor()
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{SILENT_SECONDS}s'")
+        cursor.close()
+        connection.commit()
 
 
 def _configure(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:

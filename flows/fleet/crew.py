@@ -1,24 +1,27 @@
 """Prefect's side of the parent: which queues are served, and the slot runs that wait in them.
 
 Every queue that a worker polls gets slot runs while there is work that its workers may do; a few
-always wait there, so that a slot that becomes free, or a machine that joins, finds one.
+always wait there, so that a slot that becomes free, or a machine that joins, finds one. They are
+known by the tag of their sweep: a parent that takes over finds those of the one before.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
-from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.filters import FlowRunFilter
-from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.deployments import run_deployment
 from prefect.states import Cancelled
 
 from flows.fleet.needs import Words, from_text
+from flows.names import PARENT_FLOW
 
 SLOT_FLOW = "modelmill-slot"
 SILENT = 60.0
@@ -26,6 +29,10 @@ SILENT = 60.0
 
 _FEWEST = 2
 _PAGE = 200
+_UNENDED = [
+    kind.value
+    for kind in (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
+]
 
 
 @dataclass(slots=True)
@@ -42,8 +49,6 @@ class Crew:
     pool: str
     parameters: Mapping[str, Any]
     tags: list[str]
-    _live: dict[UUID, str] = field(default_factory=dict)
-    """Submitted and not ended, by queue."""
     _running: dict[str, int] = field(default_factory=dict)
     _waiting: dict[str, int] = field(default_factory=dict)
     _polls: dict[str, _Seen] = field(default_factory=dict)
@@ -66,42 +71,80 @@ class Crew:
         return found
 
     def look(self) -> None:
-        """Count what waits and what runs."""
+        """Count what waits and what runs; slot runs of an older run see that it is over."""
         self._running, self._waiting = {}, {}
         for run in self._read():
-            queue = self._live[run.id]
-            if run.state is None or run.state.is_final():
-                del self._live[run.id]
-            elif run.state.is_scheduled() or run.state.is_pending():
-                self._waiting[queue] = self._waiting.get(queue, 0) + 1
-            else:
-                self._running[queue] = self._running.get(queue, 0) + 1
+            queue = str(run.work_queue_name)
+            if run.parameters != dict(self.parameters):
+                continue
+            counts = self._waiting if _waits(run) else self._running
+            counts[queue] = counts.get(queue, 0) + 1
 
     def fill(self, queue: str, demand: int) -> None:
         """Let as many wait as run, a few at least, but no more than there is work for."""
         wanted = min(demand, max(_FEWEST, self._running.get(queue, 0)))
-        for _more in range(wanted - self._waiting.get(queue, 0)):
-            run: Any = run_deployment(  # a coroutine only in async code
-                f"{SLOT_FLOW}/{self.pool}",
-                parameters=dict(self.parameters),
-                timeout=0,
-                tags=self.tags,
-                work_queue_name=queue,
-            )
-            self._live[run.id] = queue
+        missing = wanted - self._waiting.get(queue, 0)
+        if missing <= 0:
+            return
+        now = self._now()
+        for _more in range(missing):
+            self._submit(f"{SLOT_FLOW}/{self.pool}", self.parameters, now, queue)
 
     def dismiss(self) -> None:
         """Cancel what waits; what runs sees by itself that nothing is left."""
-        for run in self._read():
-            if run.state and (run.state.is_scheduled() or run.state.is_pending()):
+        for run in list(self._read()):
+            if _waits(run):
                 gone: State[Any] = Cancelled(message="nothing is left to do")
                 self.client.set_flow_run_state(run.id, gone, force=True)
 
-    def _read(self) -> list[FlowRun]:
-        ids = [str(one) for one in self._live]
-        found: list[FlowRun] = []
-        for start in range(0, len(ids), _PAGE):
-            page = {"id": {"any_": ids[start : start + _PAGE]}}
-            chosen = FlowRunFilter.model_validate(page)
-            found += self.client.read_flow_runs(flow_run_filter=chosen, limit=_PAGE)
-        return found
+    def hand_over(self) -> None:
+        """Start another parent; not as a child of ours, whose end would be its own."""
+        parameters = {**self.parameters, "pool": self.pool}
+        self._submit(f"{PARENT_FLOW}/{self.pool}", parameters, self._now(), child=False)
+
+    def _submit(
+        self,
+        deployment: str,
+        parameters: Mapping[str, Any],
+        now: datetime,
+        queue: str | None = None,
+        *,
+        child: bool = True,
+    ) -> None:
+        run_deployment(
+            deployment,
+            parameters=dict(parameters),
+            scheduled_time=now,
+            timeout=0,
+            tags=self.tags,
+            work_queue_name=queue,
+            as_subflow=child,
+        )
+
+    def _now(self) -> datetime:
+        """The server's clock: were ours ahead, what we submit would wait until it is as late."""
+        told = self.client.hello().headers.get("Date")
+        return parsedate_to_datetime(told) if told else datetime.now(UTC)
+
+    def _read(self) -> Iterator[FlowRun]:
+        """The slot runs of this sweep that have not ended."""
+        wanted = {
+            "tags": {"all_": [f"sweep:{self.parameters['sweep']}"]},
+            "state": {"type": {"any_": _UNENDED}},
+        }
+        start = 0
+        while True:
+            page = self.client.read_flow_runs(
+                flow_filter=FlowFilter.model_validate({"name": {"any_": [SLOT_FLOW]}}),
+                flow_run_filter=FlowRunFilter.model_validate(wanted),
+                limit=_PAGE,
+                offset=start,
+            )
+            yield from page
+            start += len(page)
+            if len(page) < _PAGE:
+                return
+
+
+def _waits(run: FlowRun) -> bool:
+    return run.state is not None and (run.state.is_scheduled() or run.state.is_pending())

@@ -6,6 +6,7 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,19 @@ from prefect.exceptions import PrefectException
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import BaseModel
 
+from flows.fleet.board import Counting, entitle, show_report, tags_of
 from flows.fleet.crew import SLOT_FLOW, Crew
+from flows.fleet.orders import VARIABLE as ORDERS
+from flows.fleet.orders import Orders
 from flows.fleet.parameters import SweepSettings, flags_of
-from flows.fleet.parent import Parent
+from flows.fleet.parent import Ended, Parent
 from flows.fleet.patience import PatientState, open_patiently
 from flows.fleet.slot import FOLDER, Slot, state_url
 from flows.fleet.ticket import Ticket, read_ticket, values_of
-from flows.fleet.watch import Watch, end_for_all
+from flows.fleet.watch import Watch
 from flows.follower import Follower
+from flows.names import PARENT_FLOW
+from flows.planned import foretold
 from flows.planning import catalog_reference, plan_of
 from flows.prefect_run import Board, quiet, shown_as_tasks
 from flows.settings import resolve
@@ -34,20 +40,18 @@ from flows.summary import Summary
 from flows.tally import Tally
 from flows.workspace import Workspace
 from matrix.errors import Exit, MillError
-from state.records import Event
 
-PARENT_FLOW = "modelmill-fleet"
 _FAREWELL = 20.0
 _OVERALL = (httpx.HTTPError, PrefectException)
 
 
 @flow(name=SLOT_FLOW, flow_run_name="{stamp}-slot", persist_result=False)
-def slot(stamp: str, sweep: int, run: int) -> State[Any]:  # noqa: ARG001 - names the run
+def slot(stamp: str, sweep: int, run: int) -> State[Any]:
     """Build models of a sweep in this worker slot until nothing is left."""
     quiet()
     stop = Stop()
     worker = Slot(sweep, run, os.environ, stop)
-    error = _beside(lambda: worker.work(shown_as_tasks(stop)), stop)
+    error = _beside(lambda: worker.work(shown_as_tasks(stop, stamp)), stop)
     if error is not None:
         return Failed(message=f"{type(error).__name__}: {error}"[:500])
     if stop:
@@ -79,11 +83,13 @@ def parent(
                 ticket = read_ticket(state, sweep, run, stop)
             else:
                 ticket = _planned(catalog, stamp, settings, cwd)
-            made.append(_sweep(state, ticket, cwd, pool, stop))
+            made.extend(filter(None, [_sweep(state, ticket, cwd, pool, stop)]))
 
     error = _beside(work, stop)
     if error is not None:
         return Failed(message=f"{type(error).__name__}: {error}"[:500])
+    if not made:
+        return Completed(message="another parent leads this sweep")
     code = made[0].exit_code(stop)
     text = "; ".join(made[0].lines())[:500]
     if code is Exit.OK:
@@ -107,46 +113,37 @@ def feed_address(spec: str | None, work: Workspace) -> str:
     return name if name.startswith("dir:") else str(spec)
 
 
-class _Silent:
-    """A view for nobody: the tally is what is wanted."""
-
-    def event(self, event: Event, tally: Tally) -> None:
-        """Nothing."""
-
-    def tick(self, tally: Tally) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-def _sweep(state: PatientState, ticket: Ticket, cwd: Path, pool: str, stop: Stop) -> Summary:
-    settings = ticket.settings(os.environ, cwd)
-    lead = Parent(state, ticket, settings, stop, _OVERALL)
-    begun, ticket = lead.begin()
-    stamp = ticket.plan.stamp
-    parameters = {"stamp": stamp, "sweep": ticket.sweep, "run": ticket.run}
-    tags = [f"stamp:{stamp}", f"sweep:{ticket.sweep}"]
-    tally = Tally(state.statuses(ticket.sweep), publish=begun.info.publish)
-    board = Board(stamp, tally)
-    # Cancelled between the order and now counts too, so it looks from the first ticket on.
-    first = lead.ticket.run or ticket.run
-    with (
-        get_client(sync_client=True) as client,
-        Watch(state, ticket.sweep, first, stop),
-        Follower(state, ticket.sweep, _Silent(), tally, ticket.run),
-        board.kept(),
-    ):
-        crew = Crew(client, pool, parameters, tags)
-        try:
-            lead.supervise(ticket, crew)
-        finally:
-            lead.dismiss(crew)
-            if stop:
-                end_for_all(state, ticket.sweep, stop.error)
-    summary, _index = lead.finish(begun, ticket)
-    board.outcomes(state.outcomes(ticket.sweep, brief=True))
-    return summary
+def _sweep(state: PatientState, ticket: Ticket, cwd: Path, pool: str, stop: Stop) -> Summary | None:
+    """None: somebody else leads the sweep to its end."""
+    folder = os.environ.get(ORDERS)
+    orders = Orders(Path(folder)) if folder else None
+    with orders.busy() if orders else nullcontext():
+        settings = ticket.settings(os.environ, cwd)
+        lead = Parent(state, ticket, settings, stop, _OVERALL, orders)
+        begun, ticket = lead.begin()
+        stamp = ticket.plan.stamp
+        parameters = {"stamp": stamp, "sweep": ticket.sweep, "run": ticket.run}
+        tags = tags_of(ticket.plan, ticket.sweep)
+        known = foretold(state, ticket.sweep)
+        tally = Tally(state.statuses(ticket.sweep), publish=begun.info.publish, known=known)
+        board = Board(stamp, tally)
+        # Cancelled between the order and now counts too, so it looks from the first ticket on.
+        first = lead.ticket.run or ticket.run
+        with (
+            get_client(sync_client=True) as client,
+            Watch(state.at_once, ticket.sweep, first, stop),
+            Follower(state, ticket.sweep, Counting(state, ticket.sweep), tally, ticket.run),
+            board.kept(),
+        ):
+            with suppress(*_OVERALL):  # for those who look; the work does not need it
+                entitle(client, stamp, tags)
+            if lead.lead(ticket, Crew(client, pool, parameters, tags)) is not Ended.OVER:
+                return None
+        summary, index = lead.finish(begun, ticket)
+        with suppress(*_OVERALL):
+            board.outcomes(state.outcomes(ticket.sweep, brief=True))
+            show_report(state, begun.info, settings, ticket.plan, index)
+        return summary
 
 
 def _beside(work: Callable[[], None], stop: Stop) -> MillError | None:

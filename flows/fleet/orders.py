@@ -28,10 +28,11 @@ class Orders:
     @classmethod
     def make(cls, folder: Path) -> Orders:
         """Of the worker that this process is."""
-        folder.mkdir(parents=True, exist_ok=True)
-        orders = cls(folder)
-        (folder / _OWNER).write_text(_me(), encoding="ascii")
-        return orders
+        new = folder.with_suffix(".new")
+        new.mkdir(parents=True)
+        (new / _OWNER).write_text(_me(), encoding="ascii")
+        new.rename(folder)  # so that no folder of this name is without its owner
+        return cls(folder)
 
     def drain(self) -> None:
         """Finish the model at hand, take no other."""
@@ -44,14 +45,16 @@ class Orders:
     @property
     def draining(self) -> bool:
         """Whether no other model is to be taken; also when the worker was killed."""
-        return (self.folder / _DRAIN).exists() or self._orphaned()
+        return (self.folder / _DRAIN).exists() or self.orphaned
 
     @property
     def stopping(self) -> bool:
         """Whether the model is to be handed back at once."""
         return (self.folder / _STOP).exists()
 
-    def _orphaned(self) -> bool:
+    @property
+    def orphaned(self) -> bool:
+        """Whether the worker is gone, however it went."""
         try:
             owner = (self.folder / _OWNER).read_text(encoding="ascii")
         except OSError:

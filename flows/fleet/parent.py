@@ -1,30 +1,51 @@
 """The parent of a fleet's sweep: begin, keep slots coming while work remains, finish.
 
 It builds nothing and may die: the slots go on and record, and another resume takes its place.
+There is one at a time: the one that began last leads, an older one steps down. A parent whose
+worker drains, or was killed, has another one started elsewhere and ends.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import Protocol
 
 from feed.publisher import Publisher
-from flows.fleet.needs import Words, groups_of, serves
+from flows.fleet.needs import Words, groups_of, lacking, serves
+from flows.fleet.orders import Orders
 from flows.fleet.ticket import Ticket, write_ticket
+from flows.fleet.watch import StoppedElsewhere, end_for_all
 from flows.planning import selection_of
 from flows.settings import Settings
 from flows.stop import Stop
-from flows.summary import Summary
+from flows.summary import Summary, summarize
 from flows.sweep import Begun, begin, finish
+from flows.waiting import UNSERVED
 from flows.workspace import Workspace
 from state.ledger import State
 from state.records import Kind
 
 INTERVAL = 2.0
-UNSERVED = "unserved"
-"""Key of the notice that says what nobody alive can build."""
+LEADS = "leads"
+"""Key of the notice with which a parent takes the lead."""
+
+HAND_OVERS = 15
+"""Times that the Prefect server is asked to start another parent, when this one has to go."""
+
+
+class Ended(Enum):
+    """Why a parent leads no more."""
+
+    OVER = auto()
+    """Nothing is left to do, or everybody is to stop: it has the last word."""
+    REPLACED = auto()
+    """A newer parent leads."""
+    LEFT = auto()
+    """Its worker ends; another parent was asked for."""
 
 
 class Hands(Protocol):
@@ -42,6 +63,9 @@ class Hands(Protocol):
     def dismiss(self) -> None:
         """Cancel what waits."""
 
+    def hand_over(self) -> None:
+        """Have another parent started."""
+
 
 @dataclass(slots=True)
 class Parent:
@@ -53,7 +77,13 @@ class Parent:
     stop: Stop
     away: tuple[type[Exception], ...] = ()
     """What `Hands` raises while the Prefect server is away: slots do without it, and so do we."""
+    orders: Orders | None = None
+    """Of the worker it runs on."""
     _told: object = field(default=None)
+    _since: int = 0
+    """The notice with which it took the lead."""
+    _leaving: int = 0
+    """How often it has asked for another parent."""
 
     def begin(self) -> tuple[Begun, Ticket]:
         """Record and seed; the ticket that slots are given knows what the feed has."""
@@ -72,28 +102,64 @@ class Parent:
             ticket = replace(ticket, run=write_ticket(self.state, ticket))
         return begun, ticket
 
-    def supervise(self, ticket: Ticket, hands: Hands) -> None:
-        """Until nothing is open, or a stop."""
+    def lead(self, ticket: Ticket, hands: Hands) -> Ended:
+        """Take the lead until the end; what still waits then is sent away."""
+        mark = {LEADS: ticket.run, "pid": os.getpid()}
+        self._since = self.state.note(ticket.sweep, Kind.NOTICE, mark)
+        ended = Ended.OVER
+        try:
+            ended = self.supervise(ticket, hands)
+        finally:
+            if ended is Ended.OVER:
+                with suppress(*self.away):
+                    hands.dismiss()
+                # Told twice, a resume that has begun in between would take it for itself.
+                if self.stop and not isinstance(self.stop.error, StoppedElsewhere):
+                    end_for_all(self.state, ticket.sweep, self.stop.error)
+        return ended
+
+    def supervise(self, ticket: Ticket, hands: Hands) -> Ended:
+        """Until nothing is open, or a stop, or the lead is another's."""
         while not self.stop:
+            if self._replaced(ticket.sweep):
+                return Ended.REPLACED
+            if self.orders is not None and self.orders.draining and self._left(hands):
+                return Ended.LEFT
             groups = groups_of(ticket.plan, ticket.values, self.state.history())
             demand = self._demand(ticket.sweep, groups)
             if demand is None:
-                return
+                return Ended.OVER
             with suppress(*self.away):  # the next round asks again
                 self._keep(ticket.sweep, hands, groups, demand)
             self.stop.wait(INTERVAL)
+        return Ended.OVER
 
-    def dismiss(self, hands: Hands) -> None:
-        """No slot run is to start any more."""
+    def _replaced(self, sweep: int) -> bool:
+        notices = self.state.events(sweep, self._since, kind=Kind.NOTICE)
+        return any(LEADS in (one.data or {}) for one in notices)
+
+    def _left(self, hands: Hands) -> bool:
+        """Whether another parent is under way, or nobody can be asked for one."""
+        self._leaving += 1
         with suppress(*self.away):
-            hands.dismiss()
+            hands.hand_over()
+            return True
+        return self._leaving >= HAND_OVERS
 
     def finish(self, begun: Begun, ticket: Ticket) -> tuple[Summary, str | None]:
         """Index, summary and exit code."""
         feed = Workspace(self.settings).open_feed()
+        if self.stop and self._begun_again(ticket.sweep):
+            outcomes = self.state.outcomes(ticket.sweep, brief=True)
+            name, publish = ticket.plan.stamp, begun.info.publish
+            return summarize(name, feed.name, outcomes, publish=publish), None
         publisher = Publisher(feed, tries=self.settings["tries"]) if begun.info.publish else None
         template = self.settings["package"]
         return finish(ticket.plan, self.state, feed, publisher, begun.info, self.stop, template)
+
+    def _begun_again(self, sweep: int) -> bool:
+        """Whether somebody has ordered the sweep anew: its end is not ours to tell."""
+        return bool(self.state.events(sweep, self._since, 1, kind=Kind.BEGUN))
 
     def _demand(
         self, sweep: int, groups: Mapping[Words, frozenset[str]]
@@ -120,7 +186,13 @@ class Parent:
         for queue, words in queues.items():
             hands.fill(queue, sum(n for needs, n in demand.items() if serves(words, needs)))
         unserved = [
-            {"needs": sorted(needs), "models": sorted(groups[needs])[:5], "count": count}
+            {
+                "needs": sorted(needs),
+                "missing": lacking(queues.values(), needs),
+                "machines": len(queues),
+                "models": sorted(groups[needs])[:5],
+                "count": count,
+            }
             for needs, count in demand.items()
             if count and not any(serves(words, needs) for words in queues.values())
         ]

@@ -1,53 +1,55 @@
 """A state that is waited for: a database that restarts must not cost a slot its model.
 
-What was under way when the connection broke may have been committed or not. Every call here is
-therefore one that may be made twice; `record` looks whether its first try has arrived.
+What was under way when the connection broke may have been committed or not. Every call that waits
+is therefore one that may be made twice; `record` looks whether its first try has arrived. (A lease
+that arrived without our knowing is renewed by nobody and runs out.)
 """
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from flows.stop import Stop
 from matrix.status import Status
 from state.errors import BadTransition, StateUnavailable
 from state.ledger import State, open_state
-from state.owner import Owner
-from state.records import Event, Facts, Json, Kind, Lease, Outcome, Remaining, StageRow, SweepInfo
+from state.records import Facts, Lease, Outcome, StageRow
 
 T = TypeVar("T")
 LIMIT = 900.0
 """Seconds without the database after which a slot gives up."""
 
+AT_ONCE = frozenset({"renew", "stage", "close"})
+"""What does not wait: the keeper of leases has a rhythm of its own, the rest is not for here."""
+
 _PAUSE = 1.0
 
 
 class PatientState(State):
-    """`State` whose calls wait through an outage, until a stop."""
+    """`State` whose calls wait through an outage, until a stop; see `_make_patient`."""
 
-    def __init__(self, state: State, stop: Stop, limit: float = LIMIT) -> None:
+    def __init__(
+        self,
+        state: State,
+        stop: Stop,
+        limit: float = LIMIT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(state._db)
         self._stop = stop
         self._limit = limit
+        self._clock = clock
+
+    @property
+    def at_once(self) -> State:
+        """The same state for those who look again anyway."""
+        return State(self._db)
 
     def _patiently(self, call: Callable[[], T]) -> T:
-        return patiently(call, self._stop, self._limit)
-
-    def lease(
-        self, sweep_id: int, owner: Owner, ttl: float, among: Collection[str] | None = None
-    ) -> Lease | None:
-        """Wait, then lease."""
-        return self._patiently(lambda: super(PatientState, self).lease(sweep_id, owner, ttl, among))
-
-    def release(self, held: Lease, *, done: bool) -> bool:
-        """Wait, then release."""
-        return self._patiently(lambda: super(PatientState, self).release(held, done=done))
-
-    def remaining(self, sweep_id: int, among: Collection[str] | None = None) -> Remaining:
-        """Wait, then count."""
-        return self._patiently(lambda: super(PatientState, self).remaining(sweep_id, among))
+        return patiently(call, self._stop, self._limit, self._clock)
 
     def record(
         self,
@@ -72,7 +74,7 @@ class PatientState(State):
         self._patiently(call)
 
     def _arrived(self, held: Lease | None, sweep_id: int, cell: str, status: Status) -> bool:
-        found = super().outcome(sweep_id, cell)
+        found = self.at_once.outcome(sweep_id, cell)
         return (
             found is not None
             and found.status is status
@@ -84,42 +86,42 @@ class PatientState(State):
         read = super().outcomes
         return iter(self._patiently(lambda: list(read(sweep_id, **filters))))
 
-    def events(
-        self,
-        sweep_id: int,
-        after_id: int = 0,
-        limit: int = 1_000,
-        *,
-        cell: str | None = None,
-        kind: Kind | None = None,
-    ) -> list[Event]:
-        """Wait, then read."""
-        read = super().events
-        return self._patiently(lambda: read(sweep_id, after_id, limit, cell=cell, kind=kind))
 
-    def note(self, sweep_id: int, kind: Kind, data: Json | None = None) -> int:
-        """Wait, then note."""
-        write = super().note
-        return self._patiently(lambda: write(sweep_id, kind, data))
-
-    def sweeps(self) -> list[SweepInfo]:
-        """Wait, then read."""
-        return self._patiently(super().sweeps)
-
-    def end(self, sweep_id: int, exit_code: int) -> None:
-        """Wait, then end."""
-        write = super().end
-        self._patiently(lambda: write(sweep_id, exit_code))
+def _make_patient() -> None:
+    """Every call of `State` that is not written out above waits and may be made twice."""
+    for name in dir(State):
+        plain = getattr(State, name)
+        own = name in vars(PatientState) or name in AT_ONCE or name.startswith("_")
+        if callable(plain) and not own:
+            setattr(PatientState, name, _waiting(plain))
 
 
-def patiently(call: Callable[[], T], stop: Stop, limit: float = LIMIT) -> T:
+def _waiting(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def call(self: PatientState, *arguments: Any, **named: Any) -> Any:
+        # An iterator that the first try has used up would be empty for the second.
+        kept = [list(one) if isinstance(one, Iterator) else one for one in arguments]
+        return self._patiently(lambda: plain(self, *kept, **named))
+
+    return call
+
+
+_make_patient()
+
+
+def patiently(
+    call: Callable[[], T],
+    stop: Stop,
+    limit: float = LIMIT,
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
     """Call again while the database is away, until a stop or for so long."""
-    deadline = time.monotonic() + limit
+    deadline = clock() + limit
     while True:
         try:
             return call()
         except StateUnavailable:
-            if time.monotonic() > deadline or stop.wait(_PAUSE):
+            if clock() > deadline or stop.wait(_PAUSE):
                 raise
 
 

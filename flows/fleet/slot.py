@@ -10,7 +10,7 @@ from feed.publisher import Publisher
 from flows.fleet.needs import Words, from_text, groups_of, serves, words_here
 from flows.fleet.orders import VARIABLE as ORDERS
 from flows.fleet.orders import Orders
-from flows.fleet.patience import PatientState, open_patiently
+from flows.fleet.patience import PatientState, open_patiently, patiently
 from flows.fleet.ticket import Ticket, read_ticket
 from flows.fleet.watch import StoppedElsewhere, Watch, end_for_all
 from flows.local import workshop
@@ -53,8 +53,9 @@ class Slot:
             settings = ticket.settings(self.environ, cwd)
             folder = self.environ.get(ORDERS)
             orders = Orders(Path(folder)) if folder else None
-            watch = Watch(state, self.sweep, self.run, self.stop, orders)
-            watch.look()  # a cancelled sweep or a draining worker does not even begin
+            watch = Watch(state.at_once, self.sweep, self.run, self.stop, orders)
+            # A cancelled sweep or a draining worker does not even begin.
+            patiently(watch.look, self.stop)
             if self.stop or watch.closing.is_set():
                 return
             with watch:

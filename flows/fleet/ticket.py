@@ -23,7 +23,9 @@ from matrix.plan_record import plan_from_record, plan_to_record
 from state.ledger import State
 from state.records import Event, Kind
 
-_KEY = "fleet"
+FLEET = "fleet"
+"""Key of the event that holds a run of a fleet."""
+
 MORE = ("heartbeat", "tries", "trust_state")
 _ALLOWED = ("allow_remote_code", "allow_pickle")
 _PATIENCE = 90
@@ -80,7 +82,7 @@ def write_ticket(state: State, ticket: Ticket) -> int:
         "feed": ticket.feed,
         "newest": newest,
     }
-    return state.note(ticket.sweep, Kind.STARTED, {"pid": os.getpid(), _KEY: document})
+    return state.note(ticket.sweep, Kind.STARTED, {"pid": os.getpid(), FLEET: document})
 
 
 def read_ticket(state: State, sweep: int, run: int, stop: Stop) -> Ticket:
@@ -96,7 +98,7 @@ def read_ticket(state: State, sweep: int, run: int, stop: Stop) -> Ticket:
 
 def last_ticket(state: State, sweep: int, stamp: str) -> Ticket:
     """The newest run of a sweep."""
-    found = [one for one in state.events(sweep, kind=Kind.STARTED) if _KEY in (one.data or {})]
+    found = [one for one in state.events(sweep, kind=Kind.STARTED) if FLEET in (one.data or {})]
     if not found:
         raise NoTicket(
             f"sweep {stamp} was not started on a fleet", hint="leave --fleet away, or sweep --fleet"
@@ -105,7 +107,7 @@ def last_ticket(state: State, sweep: int, stamp: str) -> Ticket:
 
 
 def _ticket(event: Event) -> Ticket:
-    document = (event.data or {}).get(_KEY)
+    document = (event.data or {}).get(FLEET)
     if document is None:
         raise NoTicket(f"run {event.id} of sweep {event.sweep_id} is not one of a fleet")
     newest = {cell: Published(*columns) for cell, columns in document["newest"].items()}

@@ -10,6 +10,7 @@ from typing import Any, Self
 from flows.fleet.orders import Orders
 from flows.stop import Stop
 from matrix.errors import Exit, MillError
+from state.errors import StateUnavailable
 from state.ledger import State
 from state.records import Kind
 
@@ -38,6 +39,7 @@ class Watch:
     """Looks every second; sets `stop` or `closing`."""
 
     state: State
+    """One that does not wait for its database."""
     sweep: int
     run: int
     stop: Stop
@@ -60,7 +62,9 @@ class Watch:
         while not self._over.wait(INTERVAL) and not self.stop:
             try:
                 self.look()
-            except MillError as error:  # the database stayed away, or was changed under us
+            except StateUnavailable:
+                continue  # whoever works waits for the database; orders are not to wait with it
+            except MillError as error:  # the database was changed under us
                 if not self._over.is_set():
                     self.stop.ask(error)
 

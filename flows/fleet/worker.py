@@ -36,6 +36,8 @@ _OF_MACHINE = ("home", "store", "jobs", "disk_budget", "memory", "memory_budget"
 _SWITCHES = ("keep_local", "allow_remote_code", "allow_pickle")
 _DEFAULTS = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",
+    # Prefect asks for what is due by this machine's clock, which may be behind the server's.
+    "PREFECT_WORKER_PREFETCH_SECONDS": "120",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "DO_NOT_TRACK": "1",
@@ -95,7 +97,9 @@ class Worker:
 
     def serve(self, words: Words, queue: str, environ: Mapping[str, str], stop: Stop) -> None:
         """Take flow runs until the stop, then drain."""
-        folder = self.settings.home.absolute() / "fleet" / uuid.uuid4().hex
+        folders = self.settings.home.absolute() / "fleet"
+        _clear_dead(folders)
+        folder = folders / uuid.uuid4().hex
         orders = Orders.make(folder)
         try:
             env = self._environment(words, folder, environ)
@@ -108,7 +112,7 @@ class Worker:
             while not stop.wait(0.5):
                 self._check(folder)
         finally:
-            self._drain(orders, stop)
+            self._drain(orders)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _environment(
@@ -155,7 +159,7 @@ class Worker:
                     hint="see whether the server runs and the pool exists (modelmill deploy)",
                 )
 
-    def _drain(self, orders: Orders, stop: Stop) -> None:
+    def _drain(self, orders: Orders) -> None:
         """No new flow runs, no new models; what is at hand may finish, within limits."""
         orders.drain()
         for process in self._processes:
@@ -166,9 +170,8 @@ class Worker:
                 process.wait(5.0)
         working = orders.working()
         if working:
-            print(f"draining: {len(working)} slots finish their model", flush=True)
-        limit = self.drain_limit if stop else 0.0
-        if not orders.wait_until_idle(limit):
+            print(f"draining: {len(working)} processes finish what they are at", flush=True)
+        if not orders.wait_until_idle(self.drain_limit):
             orders.stop()
             orders.wait_until_idle(10.0)
         for pid in orders.working():
@@ -176,6 +179,14 @@ class Worker:
                 process_ = psutil.Process(pid)
                 for one in [*process_.children(recursive=True), process_]:
                     one.kill()
+
+
+def _clear_dead(folders: Path) -> None:
+    """What workers of this home left that were killed, unless their slots still finish."""
+    for folder in folders.glob("*"):
+        orders = Orders(folder)
+        if not folder.suffix and orders.orphaned and not orders.working():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def queue_name(words: Words) -> str:

@@ -1,0 +1,178 @@
+"""What the parent makes of a Prefect server: one in memory here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.states import Cancelled, Completed, Pending, Running, Scheduled
+
+from flows.fleet import crew as module
+from flows.fleet.crew import SILENT, Crew
+from flows.fleet.needs import to_text
+
+WORDS = frozenset({"engine:fake"})
+DATE = "Wed, 18 Nov 2026 15:00:00 GMT"
+OURS = {"stamp": "s1", "sweep": 7, "run": 3}
+
+
+@dataclass
+class Server:
+    """As much of one as a crew asks for."""
+
+    runs: list[Any] = field(default_factory=list)
+    queues: list[Any] = field(default_factory=list)
+    submitted: list[dict[str, Any]] = field(default_factory=list)
+
+    def hello(self) -> Any:
+        return SimpleNamespace(headers={"Date": DATE})
+
+    def read_work_queues(self, work_pool_name: str) -> list[Any]:
+        return self.queues
+
+    def read_flow_runs(
+        self, flow_filter: Any, flow_run_filter: Any, limit: int, offset: int
+    ) -> list[Any]:
+        types = set(flow_run_filter.state.type.any_)
+        tags = set(flow_run_filter.tags.all_)
+        found = [run for run in self.runs if run.state.type in types and tags <= set(run.tags)]
+        return found[offset : offset + limit]
+
+    def set_flow_run_state(self, run: int, state: Any, *, force: bool) -> None:
+        next(one for one in self.runs if one.id == run).state = state
+
+    def add(self, queue: str, state: Any, parameters: Mapping[str, Any] = OURS) -> Any:
+        tags = [f"sweep:{parameters['sweep']}"]
+        run = SimpleNamespace(
+            id=len(self.runs),
+            state=state,
+            work_queue_name=queue,
+            parameters=dict(parameters),
+            tags=tags,
+        )
+        self.runs.append(run)
+        return run
+
+    def run_deployment(self, name: str, **options: Any) -> Any:
+        self.submitted.append({"name": name, **options})
+        return self.add(options["work_queue_name"], Scheduled(), options["parameters"])
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    made = Server()
+    monkeypatch.setattr(module, "run_deployment", made.run_deployment)
+    return made
+
+
+@pytest.fixture
+def crew(server: Server) -> Crew:
+    return Crew(cast("SyncPrefectClient", server), "mill", OURS, ["stamp:s1", "sweep:7"])
+
+
+def waiting(server: Server, queue: str = "q") -> int:
+    return sum(run.state.is_scheduled() and run.work_queue_name == queue for run in server.runs)
+
+
+@pytest.mark.parametrize(("demand", "submitted"), [(0, 0), (1, 1), (2, 2), (50, 2)])
+def test_a_few_wait_but_no_more_than_there_is_work_for(
+    demand: int, submitted: int, crew: Crew, server: Server
+) -> None:
+    for _round in range(3):
+        crew.look()
+        crew.fill("q", demand)
+    assert waiting(server) == submitted
+
+
+def test_as_many_wait_as_run_for_any_of_them_may_die(crew: Crew, server: Server) -> None:
+    for _slot in range(5):
+        server.add("q", Running())
+    server.add("other", Running())
+    server.add("q", Pending())
+    crew.look()
+    crew.fill("q", 100)
+    crew.fill("other", 100)
+    assert (waiting(server), waiting(server, "other")) == (4, 2)
+
+
+def test_a_slot_that_ended_is_replaced(crew: Crew, server: Server) -> None:
+    crew.look()
+    crew.fill("q", 9)
+    for run in server.runs:
+        run.state = Completed()
+    crew.look()
+    crew.fill("q", 9)
+    assert len(server.runs) == 4
+
+
+def test_a_new_parent_finds_the_slots_of_the_one_before(crew: Crew, server: Server) -> None:
+    server.add("q", Scheduled())
+    server.add("q", Scheduled())
+    server.add("q", Running())
+    crew.look()
+    crew.fill("q", 9)
+    assert server.submitted == []
+
+
+def test_slots_of_an_older_run_are_not_counted_but_sent_away(crew: Crew, server: Server) -> None:
+    """They would see the end of that run and go."""
+    old = server.add("q", Scheduled(), {**OURS, "run": 1})
+    foreign = server.add("q", Scheduled(), {**OURS, "sweep": 8})
+    crew.look()
+    crew.fill("q", 9)
+    assert len(server.submitted) == 2
+    busy = server.add("q", Running())
+    crew.dismiss()
+    assert old.state.type == Cancelled().type
+    assert foreign.state.is_scheduled()
+    assert busy.state.is_running()
+    assert waiting(server) == 1
+
+
+def test_hundreds_of_slots_are_read_page_by_page(crew: Crew, server: Server) -> None:
+    for _slot in range(module._PAGE + 5):
+        server.add("q", Scheduled())
+    crew.dismiss()
+    assert waiting(server) == 0
+
+
+def test_what_is_submitted_is_due_by_the_clock_of_the_server(crew: Crew, server: Server) -> None:
+    crew.look()
+    crew.fill("q", 1)
+    (slot,) = server.submitted
+    assert slot["scheduled_time"].isoformat() == "2026-11-18T15:00:00+00:00"
+    assert (slot["name"], slot["work_queue_name"]) == ("modelmill-slot/mill", "q")
+    assert slot["as_subflow"]
+
+
+def test_another_parent_is_not_the_child_of_this_one(crew: Crew, server: Server) -> None:
+    crew.hand_over()
+    (parent,) = server.submitted
+    assert parent["name"] == "modelmill-fleet/mill"
+    assert parent["parameters"] == {**OURS, "pool": "mill"}
+    assert not parent["as_subflow"]
+
+
+def queue(name: str, polled: object, words: str | None = to_text(WORDS)) -> Any:
+    return SimpleNamespace(name=name, last_polled=polled, description=words)
+
+
+def test_a_queue_is_served_while_its_polls_go_on(
+    crew: Crew, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told by the change of the time, not by the time: whose clock is right does not matter."""
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    server.queues = [queue("alive", 1), queue("dead", 1), queue("never", None), queue("x", 1, "?")]
+    assert crew.queues() == {"alive": WORDS, "dead": WORDS}
+    now += SILENT - 1
+    server.queues[0] = queue("alive", 2)
+    assert crew.queues() == {"alive": WORDS, "dead": WORDS}
+    now += 2
+    assert crew.queues() == {"alive": WORDS}
+    server.queues[1] = queue("dead", 2)
+    assert crew.queues() == {"alive": WORDS, "dead": WORDS}
