@@ -9,8 +9,6 @@ owner.
 from __future__ import annotations
 
 import importlib.metadata
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +16,10 @@ from typing import Any
 
 from workers.runtimes.ort import OrtOpener
 from workers.runtimes.service import RuntimeService
+from workers.runtimes.session import give_back
+from workers.soundness import OWN_OPS, STANDARD, check, graphs_of
 
 TOOLS = ("onnx", "onnxruntime", "onnxruntime-windowsml", "numpy")
-STANDARD = {"", "ai.onnx"}
-OWN_OPS = {"SimplifiedLayerNormalization"}
-"""Operators of ONNX Runtime's own that it writes into the standard domain."""
 Answer = dict[str, Any]
 
 
@@ -39,7 +36,11 @@ class Checker(RuntimeService):
         if op == "inspect":
             progress("inspecting")
             folder = Path(args["folder"])
-            return {model: inspect(folder, folder / model) for model in args["models"]}
+            found = {}
+            for model in args["models"]:
+                found[model] = inspect(folder, folder / model)
+                give_back()
+            return found
         return super().call(op, args, progress)
 
 
@@ -64,61 +65,29 @@ def inspect(folder: Path, path: Path) -> Answer:
         tensors = list(_tensors(model))
         files = {_external(folder, path, tensor) for tensor in tensors} - {""}
         answer["external"] = sorted(files)
-        _check(model, path, files, folder)
-        answer |= _look(model)
-        answer |= _weights(path, tensors)
+        unreadable = _read(model, path, tensors, answer)
+        check(model, path, files, folder)
+        if unreadable is not None:  # the checker would have told more
+            raise unreadable
     # The checked libraries raise anything at all; whatever it is, the model is not sound.
     except Exception as error:  # noqa: BLE001
         answer["problems"].append(" ".join(str(error).split())[:600] or type(error).__name__)
     return answer
 
 
-def _check(model: Any, path: Path, external: set[str], folder: Path) -> None:
-    """The ONNX checker on the model, beside empty files of the right sizes for its external data.
-
-    It looks at nothing but whether those are there, and it refuses hard links, which a package
-    folder is made of.
-    """
-    import onnx
-
-    plain = _without_own_operators(model)
-    if not external:
-        onnx.checker.check_model(plain)
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in external:
-            stand_in = Path(scratch) / name
-            stand_in.parent.mkdir(parents=True, exist_ok=True)
-            with stand_in.open("wb") as stream:
-                stream.truncate((folder / name).stat().st_size)
-        beside = Path(scratch) / path.relative_to(folder)
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        if plain is model:
-            shutil.copyfile(path, beside)
-        else:
-            onnx.save(plain, beside)
-        onnx.checker.check_model(beside)
-
-
-def _without_own_operators(model: Any) -> Any:
-    """The same graph with ONNX Runtime's operators in a domain that the checker leaves alone."""
-    import onnx
-
-    if not any(node.op_type in OWN_OPS and node.domain in STANDARD for node in model.graph.node):
-        return model
-    changed = onnx.ModelProto()
-    changed.CopyFrom(model)
-    for node in changed.graph.node:
-        if node.op_type in OWN_OPS and node.domain in STANDARD:
-            node.domain = "com.microsoft"
-    if not any(item.domain == "com.microsoft" for item in changed.opset_import):
-        changed.opset_import.add(domain="com.microsoft", version=1)
-    return changed
+def _read(model: Any, path: Path, tensors: list[Any], answer: Answer) -> Exception | None:
+    try:
+        answer |= _look(model)
+        answer |= _weights(path, tensors)
+    # Returned, and raised unless the checker has a word for it.
+    except Exception as error:  # noqa: BLE001
+        return error
+    return None
 
 
 def _look(model: Any) -> Answer:
-    nodes = [node for graph in _graphs(model) for node in graph.node]
-    weights = {item.name for graph in _graphs(model) for item in graph.initializer}
+    nodes = [node for graph in graphs_of(model) for node in graph.node]
+    weights = {item.name for graph in graphs_of(model) for item in graph.initializer}
     open_inputs = [
         value.name
         for value in model.graph.input
@@ -143,7 +112,7 @@ def _op(node: Any) -> str:
 def _qdq(model: Any, nodes: list[Any]) -> Answer:
     """The types of quantized activations and weights, and what operators work on them."""
     types = {
-        item.name: _kind(item.data_type) for graph in _graphs(model) for item in graph.initializer
+        item.name: _kind(item.data_type) for graph in graphs_of(model) for item in graph.initializer
     }
     types |= _constants(nodes)
     activations: Counter[str] = Counter()
@@ -235,20 +204,9 @@ def _array(path: Path, tensor: Any) -> Any:
     return np.memmap(file, dtype, "r", offset, tuple(tensor.dims) or (1,))
 
 
-def _graphs(model: Any) -> Iterator[Any]:
-    """The main graph and every graph inside its nodes."""
-    pending = [model.graph]
-    while pending:
-        graph = pending.pop()
-        yield graph
-        for node in graph.node:
-            for attribute in node.attribute:
-                pending += [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
-
-
 def _tensors(model: Any) -> Iterator[Any]:
     """Every tensor with data: initializers and constants, subgraphs included."""
-    for graph in _graphs(model):
+    for graph in graphs_of(model):
         yield from graph.initializer
         for node in graph.node:
             yield from (item.t for item in node.attribute if item.HasField("t"))

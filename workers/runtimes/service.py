@@ -14,7 +14,7 @@ from typing import Any
 
 from workers.runtimes import values
 from workers.runtimes.compare import compare, describe, joined
-from workers.runtimes.session import Opener, Session
+from workers.runtimes.session import Opener, Session, give_back
 
 Answer = dict[str, Any]
 
@@ -31,7 +31,10 @@ class RuntimeService:
             return self._opener.discover()
         if op == "measure":
             progress(f"{args['runtime']['provider']} {args['file']}")
-            return self._measure(args)
+            try:
+                return self._measure(args)
+            finally:
+                give_back()
         if op == "join":
             return _join(args)
         raise ValueError(f"a runtime has no operation {op!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -56,3 +57,17 @@ def threads() -> int:
 
     text = os.environ.get("OMP_NUM_THREADS", "")
     return int(text) if text.isdigit() else 0
+
+
+def give_back() -> None:
+    """Return what a closed session has freed to the system, where the allocator would keep it.
+
+    Otherwise a process that waits for its next model holds the memory of the last one, while
+    another process of the same slot opens it too.
+    """
+    import ctypes
+    import sys
+
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):  # a C library without it
+            ctypes.CDLL(None).malloc_trim(0)
