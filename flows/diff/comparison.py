@@ -211,7 +211,8 @@ def _note(verdict: Verdict, inputs: Sequence[InputChange], old: Made, new: Made)
         return ""
     unknown = [name for name, made in (("first", old), ("second", new)) if not made.built]
     if unknown:
-        return f"built elsewhere or not at all in the {' and the '.join(unknown)} sweep"
+        where = " and the ".join(unknown)
+        return f"no stage is recorded in the {where} sweep: built elsewhere, or failed before"
     if verdict is Verdict.CHANGED:
         return "the recorded inputs are equal: the tools do not give the same bytes every time"
     return "the recorded inputs are equal"

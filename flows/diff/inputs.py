@@ -98,7 +98,9 @@ def _within(old: Json, new: Json) -> Iterator[tuple[Origin, str, str, str]]:
         if name == "source":
             yield Origin.SOURCE, "content", was, now
     for name, was, now in _differing(old.get("params", {}), new.get("params", {})):
-        if name != "source":  # the same digest as among the inputs
+        if name == "commit":  # what the revision that was asked for stood for
+            yield Origin.SOURCE, name, was, now
+        elif name != "source":  # the same digest as among the inputs
             yield Origin.PARAMETER, name, was, now
 
 

@@ -12,15 +12,14 @@ from flows.diff.comparison import MEANINGS, Change, Comparison, Verdict
 from flows.diff.text import deltas
 from flows.masking import masked, masked_json
 from flows.planned import PlannedCells
-from flows.report.document import CellView, Column, Document, Heading, Row, Stage
+from flows.report.document import CellView, Document, Heading, Stage
+from flows.report.grid import Grid, with_content
 from flows.report.places import Places
 from flows.report.savings import largest, slowest, totals
 from flows.report.timeline import History
 from flows.summary import summarize
 from flows.words import CAUSES, EXITS, LOOKS
 from matrix.errors import Exit
-from matrix.model import EXPORT
-from matrix.targets import load_targets
 from state.ledger import State
 from state.records import Event, Outcome, StageRun, SweepInfo
 
@@ -38,64 +37,27 @@ def collect(state: State, info: SweepInfo, comparison: Comparison | None = None)
     ordered = sorted(outcomes, key=grid.place)
     history = History(Places(), {one.cell: place for place, one in enumerate(ordered)})
     history.read(_events(state, info.id))
-    gatherer = Gatherer(
-        grid, planned, history, _by_cell(state.stage_runs(info.id)), state.real_seconds(info.id)
-    )
+    runs = state.stage_runs(info.id)
+    gatherer = Gatherer(grid, planned, history, _by_cell(runs), state.real_seconds(info.id))
     cells = [gatherer.view(one) for one in ordered]
+    rows = with_content(grid.rows, runs, state.key_parts(info.id))
     return Document(
         heading=_heading(state, info, outcomes),
-        totals=totals(cells, len(grid.rows), info),
+        totals=totals(cells, len(rows), info),
         statuses=[{"name": str(status), **asdict(look)} for status, look in LOOKS.items()],
         causes={str(kind): asdict(cause) for kind, cause in CAUSES.items()},
         columns=grid.columns,
-        rows=grid.rows,
+        rows=rows,
         cells=cells,
         policies=gatherer.policies.values,
         keys=gatherer.keys.values,
         owners=history.owners.values,
         logs=gatherer.logs.values,
         timeline=history.timeline(),
-        slowest=slowest(cells, grid.rows),
+        slowest=slowest(cells, rows),
         largest=largest(cells),
         comparison=_compared(comparison),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Models down, targets across; the export first, then the targets in their own order."""
-
-    columns: list[Column]
-    rows: list[Row]
-    _column: Mapping[str, int]
-    _row: Mapping[str, int]
-
-    @classmethod
-    def of(cls, outcomes: list[Outcome], planned: PlannedCells) -> Grid:
-        """Lay it out."""
-        table = {row.label: row for row in load_targets().rows}
-        order = [EXPORT, *table]
-        labels = {_label(one.cell) for one in outcomes}
-
-        def rank(label: str) -> tuple[int, str]:
-            target = label.partition(":")[0]
-            return (order.index(target) if target in order else len(order), label)
-
-        columns = []
-        for label in sorted(labels, key=rank):
-            row = table.get(label.partition(":")[0])
-            columns.append(Column(label, row.ep if row else "", row.device if row else ""))
-        names = list(dict.fromkeys(one.model for one in outcomes))
-        return cls(
-            columns,
-            [_row(name, planned) for name in names],
-            {column.label: place for place, column in enumerate(columns)},
-            {name: place for place, name in enumerate(names)},
-        )
-
-    def place(self, one: Outcome) -> tuple[int, int]:
-        """Row and column of a cell."""
-        return self._row[one.model], self._column[_label(one.cell)]
 
 
 def _compared(comparison: Comparison | None) -> dict[str, Any] | None:
@@ -115,23 +77,6 @@ def _deltas(one: Change) -> list[str]:
     if one.before is None or one.after is None or one.verdict is not Verdict.CHANGED:
         return []
     return list(deltas(one.before, one.after))
-
-
-def _label(cell: str) -> str:
-    return cell.rpartition("@")[2]
-
-
-def _row(name: str, planned: PlannedCells) -> Row:
-    known = planned.model(name)
-    return Row(
-        name=name,
-        id=known.id,
-        task=known.task,
-        priority=known.priority,
-        group=known.group,
-        type=known.model_type,
-        source=masked_json(dict(known.source)),
-    )
 
 
 @dataclass(slots=True)

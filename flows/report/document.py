@@ -52,6 +52,8 @@ class Row:
     group: str
     type: str
     source: Json
+    content: Mapping[str, str] = field(default_factory=dict)
+    """Digest and commit of the source that was really read; empty where nothing was built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class Step:
     at: float
     what: str
     owner: int | None = None
+    why: str = ""
+    """Of a failure: an attempt that failed is told even where a later one went well."""
 
 
 @dataclass(frozen=True, slots=True)

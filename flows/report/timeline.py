@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from flows.masking import masked
+from flows.quantity import brief
 from flows.report.document import Bar, Step, Timeline, Worker
 from flows.report.places import Places
 from matrix.status import Status
@@ -45,7 +47,8 @@ class History:
             self._begin(event)
             owner = None if event.owner is None else self.owners.of(event.owner)
             what = str(event.status) if event.kind is Kind.STATUS else str(event.kind)
-            self.steps.setdefault(event.cell, []).append(Step(_round(event.at), what, owner))
+            step = Step(_round(event.at), what, owner, _why(event))
+            self.steps.setdefault(event.cell, []).append(step)
 
     def _begin(self, event: Event) -> None:
         if event.owner is not None and event.cell is not None and event.status in _LANES:
@@ -80,6 +83,14 @@ class History:
         ]
         workers.sort(key=lambda worker: worker.bars[0].start)
         return Timeline(stretches([bar for worker in workers for bar in worker.bars]), workers)
+
+
+def _why(event: Event) -> str:
+    data = event.data or {}
+    if not data.get("failure"):
+        return ""
+    stage = f" in {data['stage']}" if data.get("stage") else ""
+    return masked(brief(f"{data['failure']}{stage}: {data.get('message') or ''}"))
 
 
 def stretches(bars: Sequence[Bar]) -> list[tuple[float, float]]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +14,7 @@ from flows.report.page import write
 from matrix.status import FailureClass, Status
 from state.ledger import open_state
 from state.records import CellRow, Facts, ModelRow, StageRow
+from tests.integration.chromium import launched, opened
 from tests.unit.state.samples import ALIVE, TREE
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ TARGETS = ("qnn_npu", "qnn_gpu", "ov_cpu", "ov_npu", "ov_gpu", "mlas_cpu", "dml_
 MOST_ROWS = 60
 """Rows that may exist as elements, of 456; a window of 900 pixels shows about 15."""
 BAD = "org/model-007:task-1@ov_npu"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def large_sweep(folder: Path) -> Path:
@@ -77,35 +76,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    program = next(filter(None, map(shutil.which, NAMES)), None)
-    if program is None:
-        pytest.skip(f"no Chromium on this machine (looked for {', '.join(NAMES)})")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+    with launched() as made:
+        yield made
 
 
 @pytest.fixture
 def page(browser: Browser, report: Path) -> Iterator[Page]:
     """The report, opened; whatever the console or the network saw fails the test."""
     yield from opened(browser, report.as_uri())
-
-
-def opened(browser: Browser, address: str, **how: Any) -> Iterator[Page]:
-    page = browser.new_page(viewport={"width": 1400, "height": 900}, **how)
-    trouble: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: trouble.append(message.text))
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(address)
-    page.wait_for_selector("html[data-ready]")
-    yield page
-    page.close()
-    assert trouble == []
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
 
 
 def shown(page: Page) -> str:
@@ -147,6 +125,8 @@ def test_the_panel_tells_all_of_a_cell(page: Page) -> None:
         assert part in text
     assert "modelmill retry 20260609 --only" in text
     assert page.title() == "sweep 20260609"
+    history = page.inner_text("#panel section:has(h3:text-is('History and attempts'))")
+    assert "QUANTIZE in quantize: no scale" in history
     page.keyboard.press("Escape")
     assert page.is_hidden("#panel")
     page.fill("#text", "model-001 ov_cpu")
@@ -154,6 +134,9 @@ def test_the_panel_tells_all_of_a_cell(page: Page) -> None:
     text = page.inner_text("#panel")
     for part in ("optimize", "1.5 s", "passed", TREE, "published", "feed pull"):
         assert part in text
+    assert "optimize key\nkov_cpu" in text
+    page.click("#panel details summary")
+    assert page.is_visible("#panel details[open]")
 
 
 def test_a_link_leads_to_a_cell_far_down_and_to_a_selection(browser: Browser, report: Path) -> None:
@@ -237,7 +220,29 @@ def test_the_rest_of_the_page(page: Page) -> None:
     assert shown(page).startswith("27 of ")
     page.click("#slowest button >> nth=0")
     assert page.is_visible("#panel")
+    page.keyboard.press("Escape")
+    page.click("#largest button >> nth=0")
+    assert page.is_visible("#panel")
     assert page.locator("#workers td").first.inner_text() == ALIVE.name
+
+
+def test_the_time_line_tells_what_a_bar_is_and_leads_to_its_cell(page: Page) -> None:
+    page.locator("#timeline").scroll_into_view_if_needed()
+    x, y = 133, 34  # where the first build of the first worker begins
+    page.hover("#timeline", position={"x": x, "y": y})
+    cell, told, _took = page.inner_text("#tip").partition(": building ")
+    assert told
+    assert cell.startswith("org/model-000:task-0@")
+    page.click("#timeline", position={"x": x, "y": y})
+    assert page.inner_text("#p-title") == cell
+
+
+@pytest.mark.parametrize("width", [390, 800, 1180, 1900])
+def test_nothing_sticks_out_at_any_width(browser: Browser, report: Path, width: int) -> None:
+    size = {"width": width, "height": 844}
+    wide = "[document.documentElement.scrollWidth, document.getElementById('panel').scrollWidth]"
+    for page in opened(browser, f"{report.as_uri()}#cell={BAD}", viewport=size):
+        assert page.evaluate(wide) == [width, page.evaluate("panel.clientWidth")]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

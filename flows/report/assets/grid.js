@@ -32,15 +32,15 @@ function buildGrid() {
   });
 }
 
-const NAME = 230, CELL = 88;
+const LONGEST_NAME = 28, NAME = "min(230px, 42vw)", CELL = 104;
 
 function template() {
-  return `minmax(${NAME}px, 1.6fr) repeat(${shownColumns.length}, minmax(${CELL}px, 1fr))`;
+  return `minmax(${NAME}, 1.6fr) repeat(${shownColumns.length}, minmax(${CELL}px, 1fr))`;
 }
 
 function drawHead() {
   // Head and body are grids of their own: one width for both keeps their columns in line.
-  head.style.minWidth = body.style.minWidth = `${NAME + CELL * shownColumns.length}px`;
+  head.style.minWidth = body.style.minWidth = `calc(${NAME} + ${CELL * shownColumns.length}px)`;
   head.style.gridTemplateColumns = template();
   head.replaceChildren(el("div", { role: "columnheader" }, "model"), ...shownColumns.map((index) => {
     const column = columns[index], by = [column.ep, column.device].filter(Boolean).join(" on ");
@@ -51,7 +51,7 @@ function drawHead() {
   body.style.height = `${Math.max(shownRows.length * ROW, 1)}px`;
   const none = grid.querySelector(".nothing");
   if (none) none.remove();
-  if (!shownRows.length) grid.append(el("div", { class: "nothing" }, "no cell matches"));
+  if (!shownRows.length) grid.append(el("div", { class: "nothing" }, cells.length ? "no cell matches" : "this sweep has no cells"));
 }
 
 function clearRows() {
@@ -77,10 +77,12 @@ function drawRows() {
 
 function drawRow(place) {
   const model = rows[shownRows[place]];
-  const about = [model.task, model.priority, model.group].filter(Boolean).join(" · ");
+  // What tells long names apart stands at their end.
+  const cut = model.id.length > LONGEST_NAME ? model.id.lastIndexOf("/") : -1;
+  const about = [model.task, model.priority, model.id.slice(0, Math.max(cut, 0)), model.group].filter(Boolean).join(" · ");
   const row = el("div", { class: "grow", role: "row", "aria-rowindex": place + 2 },
     el("div", { class: "gname", role: "rowheader", title: model.name },
-      el("span", {}, model.id), about && el("small", {}, about)));
+      el("span", {}, model.id.slice(cut + 1)), about && el("small", {}, about)));
   row.style.gridTemplateColumns = template();
   row.style.transform = `translateY(${place * ROW}px)`;
   shownColumns.forEach((column, slot) => row.append(drawCell(place, column, slot)));

@@ -32,6 +32,7 @@ function size(bytes) {
 
 function duration(seconds) {
   if (seconds === undefined) return "";
+  if (seconds === 0) return "0 s";
   if (seconds < 0.0995) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   if (seconds < 90) return `${Math.round(seconds)} s`;
@@ -50,6 +51,15 @@ function moment(seconds) {
 const words = (status) => status.replaceAll("_", " ");
 const clock = (seconds) => moment(seconds).slice(11);
 const owner = (place) => (place === undefined ? "" : doc.owners[place]);
+
+// A slot by what tells it apart: HOST/PID/SLOT where one name is not enough.
+function ownerLabels(named) {
+  const parts = named.map((place) => owner(place).split("/"));
+  const hosts = new Set(parts.map((one) => one[0]));
+  const short = parts.map((one) => (one.length < 3 ? one.join("/") : hosts.size > 1 ? `${one[0]}/${one[2]}` : one[2]));
+  return short.map((label, at) => (short.indexOf(label) === short.lastIndexOf(label) ? label : parts[at].join("/")));
+}
+
 const isExport = (cell) => columns[cell.column].label.split(":")[0] === "export";
 const toneOf = (status) => (looks.get(status) || { tone: "idle" }).tone;
 

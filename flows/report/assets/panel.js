@@ -43,15 +43,16 @@ function panelParts(cell, index) {
     el("p", {}, pill(cell.status), " ", el("span", { class: "dim" }, looks.get(cell.status).meaning)),
     ...failureParts(cell),
     section("Package", facts([
-      ["name", mono(cell.package)], ["version", mono(cell.version)], ["tree", cell.tree && mono(cell.tree)],
+      ["name", mono(cell.package)], ["version", mono(cell.version)],
       ["size", size(cell.bytes)], ["same as", cell.detail && cell.detail.same_as && mono(cell.detail.same_as)],
       ["built in", duration(cell.seconds)], ["attempts", cell.attempts || undefined],
       ["source", source(rows[cell.row].source)], ["model type", rows[cell.row].type],
     ])),
     cell.stages && section("Stages", stageTable(cell)),
+    section("Digests", digestFacts(cell)),
     cell.rungs && section("Verification", rungList(cell)),
     cell.policy !== undefined && section("Effective policy", policyFacts(doc.policies[cell.policy])),
-    cell.steps && section("History", stepTable(cell)),
+    cell.steps && section("History and attempts", stepTable(cell)),
     cell.log !== undefined && section("End of the log", el("pre", { tabindex: "0" }, doc.logs[cell.log])),
     section("On the command line", el("pre", {}, commands(cell).join("\n"))),
   ].filter(Boolean);
@@ -91,9 +92,15 @@ function stageTable(cell) {
     el("td", {}, el("span", { class: "pill tone-" + (one.reused ? "same" : "good") }, one.reused ? "= reused" : "✓ run")),
     el("td", { class: "num" }, one.reused ? (one.saved ? `saved ${duration(one.saved)}` : "") : duration(one.seconds)),
     el("td", { class: "num" }, size(one.bytes)),
-    el("td", { class: "num" }, one.memory ? size(one.memory) : ""),
-    el("td", { class: "mono", title: doc.keys[one.key] }, doc.keys[one.key].slice(0, 12))));
-  return table(["stage", "", "time", "made", "peak memory", "key"], rowsOf, [2, 3, 4]);
+    el("td", { class: "num" }, one.memory ? size(one.memory) : "")));
+  return table(["stage", "", "time", "made", "peak memory"], rowsOf, [2, 3, 4]);
+}
+
+function digestFacts(cell) {
+  const content = rows[cell.row].content || {};
+  const keys = (cell.stages || []).map((one) => [[one.stage, one.component].filter(Boolean).join(" ") + " key", doc.keys[one.key]]);
+  return facts([["tree", cell.tree], ["source", content.digest], ["commit", content.commit], ...keys]
+    .map(([name, value]) => [name, value && mono(value)]));
 }
 
 function table(names, rowsOf, numeric = []) {
@@ -113,17 +120,20 @@ function rungList(cell) {
   }));
 }
 
+const POLICY_NAMES = { default: "target's default", asked: "asked for" };
+
 function policyFacts(policy) {
   const flat = Object.entries(policy).filter(([, value]) => value !== null && value !== "" &&
     !(typeof value === "object" && Object.keys(value).length === 0));
   const shown = (value) => (Array.isArray(value) ? value.join(", ") : typeof value === "object"
     ? Object.entries(value).map(([name, item]) => `${name}=${item}`).join(", ") : String(value));
-  return facts(flat.map(([name, value]) => [words(name), shown(value)]));
+  return facts(flat.map(([name, value]) => [POLICY_NAMES[name] || words(name), shown(value)]));
 }
 
 function stepTable(cell) {
   return table(["when", "", "after", "by"], cell.steps.map((one, place) => el("tr", {},
-    el("td", { class: "mono" }, moment(one.at)), el("td", {}, words(one.what)),
+    el("td", { class: "mono when" }, moment(one.at)),
+    el("td", {}, words(one.what), one.why && el("div", { class: "dim" }, one.why)),
     el("td", { class: "num" }, place ? `+${duration(Math.max(0, one.at - cell.steps[place - 1].at))}` : ""),
     el("td", { class: "dim" }, owner(one.owner)))), [2]);
 }

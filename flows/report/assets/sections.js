@@ -13,7 +13,7 @@ function buildTop() {
   const tiles = [
     [totals.cells, `cells of ${totals.models} models`],
     [count("published") + count("unchanged") + count("verified"), "good"],
-    [failed, "failed, with exports", failed > 0],
+    [failed, "failed, exports included", failed > 0],
     [totals.open, "open"],
     [duration(totals.seconds_run), "spent in stages"],
     [duration(totals.seconds_saved), `saved: ${percent}% of ${totals.stage_runs} stages reused`],
@@ -75,7 +75,7 @@ function buildComparison() {
   box.hidden = false;
   const changes = compared.changes || [];
   let only = null, most = MOST_CHANGES;
-  const list = el("div", {});
+  const list = el("div", { class: "changes", tabindex: "0", role: "region", "aria-label": "cells that differ" });
   const chips = el("div", { class: "chips", role: "group", "aria-label": "verdicts; press to filter" });
   const draw = () => {
     const wanted = changes.filter((one) => !only || one.verdict === only);

@@ -1,6 +1,7 @@
 // What each worker did when: one canvas, so thousands of bars are one element.
 const canvas = $("timeline"), tip = $("tip");
 const LANE = 30, AXIS = 22, LABEL = 132, GAP = 26;
+const labels = ownerLabels((doc.timeline.workers || []).map((one) => one.owner));
 const stretches = doc.timeline.stretches || [], workers = doc.timeline.workers || [];
 
 function scale(width) {
@@ -35,7 +36,7 @@ function drawTimeline() {
     const top = AXIS + place * LANE;
     pen.fillStyle = colour("dim");
     pen.textAlign = "left";
-    pen.fillText(owner(worker.owner).split("/").slice(-2).join("/").slice(0, 20), 0, top + 17);
+    pen.fillText(fitted(pen, labels[place], LABEL - 8), 0, top + 17);
     for (const bar of worker.bars) {
       const left = space.x(bar.start), wide = Math.max(1, space.x(bar.end) - left);
       if (bar.lane === 1) {
@@ -50,6 +51,12 @@ function drawTimeline() {
       if (tone === "bad" && wide > 14) { pen.fillStyle = colour("bad-fg"); pen.fillText("✕", left + 4, top + 17); }
     }
   });
+}
+
+function fitted(pen, text, room) {
+  let from = 0;
+  while (from < text.length && pen.measureText((from ? "…" : "") + text.slice(from)).width > room) from += 1;
+  return (from ? "…" : "") + text.slice(from);
 }
 
 function drawAxis(pen, space, height, colour) {
@@ -102,7 +109,7 @@ function buildTimeline() {
     key("busy-bar", "verifying"), key("accent", "publishing (thin, below)"));
   const span = stretches.reduce((sum, [start, end]) => sum + end - start, 0) || 1;
   $("workers").append(workers.length ? table(["worker", "cells", "building and verifying", "share of the time"],
-    workers.map((one) => el("tr", {}, el("td", { class: "mono" }, owner(one.owner)), el("td", { class: "num" }, String(one.cells)),
+    workers.map((one) => el("tr", {}, el("td", { class: "mono when" }, owner(one.owner)), el("td", { class: "num" }, String(one.cells)),
       el("td", { class: "num" }, duration(one.busy)), el("td", { class: "num" }, `${Math.round((100 * one.busy) / span)}%`))), [1, 2, 3])
     : el("p", { class: "dim" }, "Nothing was built in this sweep."));
 }

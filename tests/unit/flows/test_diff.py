@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from flows.diff.comparison import Change, Comparison, Verdict, compare, measures
+from flows.diff.inputs import Made, input_changes
 from flows.diff.text import lines
 from matrix.model import PlannedModel
 from matrix.status import Status
@@ -79,6 +80,18 @@ def test_another_revision_is_shown_as_it_was_asked_for(floor: Floor) -> None:
 
     change = one(both(floor, [at("aaa", "a")], [at("bbb", "b")]))
     assert [str(cause) for cause in change.inputs][1] == "source revision: aaa -> bbb"
+
+
+def test_another_commit_behind_the_same_revision_is_a_change_of_the_source() -> None:
+    def made(commit: str) -> Made:
+        params = {"opset": 17, "commit": commit}
+        return Made({"export": {"params": params, "inputs": {"source": commit * 8}}}, {}, {})
+
+    told = [str(cause) for cause in input_changes(made("a" * 40), made("b" * 40))]
+    assert told == [
+        f"source commit: {'a' * 40} -> {'b' * 40}",
+        f"source content: {'a' * 320} -> {'b' * 320}",
+    ]
 
 
 def test_a_changed_policy_is_named(floor: Floor) -> None:

@@ -16,8 +16,8 @@ from flows.report.document import Bar, CellView, Document
 from flows.report.page import render, write
 from flows.report.timeline import stretches
 from flows.textfile import Unwritable
-from matrix.status import Status
-from state.records import Facts
+from matrix.status import FailureClass, Status
+from state.records import Facts, StageRow
 from tests.unit.flows.floor import Floor, make_plan, small_model
 from tests.unit.state.samples import FOREIGN, begin, cell, take
 
@@ -86,6 +86,7 @@ def test_a_failed_cell_tells_everything(floor: Floor) -> None:
     assert one.policy is not None
     assert made.policies[one.policy]["precision"] == "w8a16"
     assert [step.what for step in one.steps] == ["building", "build_failed"]
+    assert one.steps[-1].why == "QUANTIZE in quantize: told to fail"
 
 
 def test_a_good_cell_tells_its_stages_evidence_and_way(floor: Floor) -> None:
@@ -111,6 +112,40 @@ def test_the_time_line_holds_every_build_of_every_worker(floor: Floor) -> None:
     assert built == begun
     for worker in made.timeline.workers:
         assert all(bar.start <= bar.end for bar in worker.bars)
+
+
+def test_an_attempt_that_failed_is_told_after_a_later_one_went_well(floor: Floor) -> None:
+    info = begin(floor.state)
+    lease = take(floor.state, info)
+    secret = "https://u:s3cr3t@host"
+    floor.state.record(lease, info.id, cell(), _status("building"))
+    facts = Facts(failure=FailureClass.NETWORK, stage="export", message=f"no {secret}")
+    floor.state.record(lease, info.id, cell(), _status("build_failed"), facts)
+    floor.state.release(lease, done=True)
+    floor.state.retry(info.id, patterns=[cell()])
+    again = take(floor.state, info)
+    floor.state.record(again, info.id, cell(), _status("building"))
+    floor.state.record(again, info.id, cell(), _status("published"), Facts(tree="a" * 64))
+    one = find(collect(floor.state, info), cell())
+    assert one.failure is None
+    assert [step.why for step in one.steps if step.why] == [
+        "NETWORK in export: no https://***@host"
+    ]
+
+
+def test_the_source_that_was_read_is_told_with_its_commit(floor: Floor) -> None:
+    info = begin(floor.state)
+    lease = take(floor.state, info)
+    parts = {"inputs": {"source": "d" * 64}, "params": {"commit": "c" * 40}}
+    later = {"inputs": {"export": "e" * 64}}
+    floor.state.stage(
+        lease,
+        StageRow(cell(), "qnn_npu", "export", "k1", parts),
+        StageRow(cell(), "qnn_npu", "optimize", "k2", later),
+    )
+    made = collect(floor.state, info)
+    assert made.rows[0].content == {"digest": "d" * 64, "commit": "c" * 40}
+    assert made.rows[1].content == {}
 
 
 def test_long_breaks_are_left_out_of_the_time_line() -> None:
