@@ -218,6 +218,15 @@ _TABLE = (
         parse_duration,
         metavar="TIME",
     ),
+    # of a worker of a fleet
+    Option(
+        "retention",
+        "a worker removes stage results and logs that were not used for so long",
+        30 * 86400.0,
+        parse_duration,
+        group="worker",
+        metavar="TIME",
+    ),
     # which cells
     _many("target", "target labels"),
     _many("ep", "execution providers", metavar="EP"),

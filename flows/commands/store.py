@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import time
 from dataclasses import asdict
 
 from flows.arguments import Parser, add_settings, settings_of
-from flows.quantity import parse_size, show_size
+from flows.quantity import parse_duration, parse_size, show_size
 from flows.settings import Settings
 from flows.workspace import Workspace
 from matrix.errors import Exit, UsageError
@@ -24,6 +26,9 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
     du.set_defaults(run=_du)
     gc = verbs.add_parser("gc", help="evict what was least recently used, down to --budget")
     gc.add_argument("--budget", type=parse_size, default=None, metavar="SIZE", help="what may stay")
+    gc.add_argument(
+        "--unused", type=parse_duration, metavar="TIME", help="evict what was not used for so long"
+    )
     gc.set_defaults(run=_gc)
     clear = verbs.add_parser("clear", help="remove everything that no running sweep uses")
     clear.set_defaults(run=_clear)
@@ -49,9 +54,12 @@ def _du(arguments: argparse.Namespace) -> Exit:
 def _gc(arguments: argparse.Namespace) -> Exit:
     settings = settings_of(arguments)
     budget = settings["disk_budget"] if arguments.budget is None else arguments.budget
-    if budget is None:
-        raise UsageError("gc needs to know how much may stay", hint="give --budget, e.g. 20GB")
-    return _tell(_open(settings).gc(budget))
+    if budget is None and arguments.unused is None:
+        raise UsageError(
+            "gc needs to know what may stay", hint="give --budget 20GB or --unused 14d, or both"
+        )
+    since = 0.0 if arguments.unused is None else time.time() - arguments.unused
+    return _tell(_open(settings).gc(math.inf if budget is None else budget, since))
 
 
 def _clear(arguments: argparse.Namespace) -> Exit:

@@ -33,7 +33,7 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="TIME",
         help="how long models at hand may take when the worker stops; default 30m",
     )
-    names = ("home", "state", "store", "jobs", "disk_budget", "memory", "keep_local")
+    names = ("home", "state", "store", "jobs", "disk_budget", "memory", "keep_local", "retention")
     add_settings(parser, (*names, "allow_remote_code", "allow_pickle"))
     parser.set_defaults(run=run)
 

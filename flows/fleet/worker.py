@@ -20,6 +20,7 @@ from flows.fleet.needs import Words, to_text, words_here
 from flows.fleet.orders import VARIABLE as ORDERS
 from flows.fleet.orders import Orders
 from flows.fleet.slot import FOLDER, WORDS, state_url
+from flows.fleet.upkeep import Upkeep
 from flows.local import slot_count
 from flows.options import OPTIONS
 from flows.settings import Settings
@@ -109,8 +110,11 @@ class Worker:
             if self.sweeps:
                 self._start(folder, env, self.pool + SWEEPS, "", f"{name}-sweeps", self.sweeps)
             print(f"worker {name}: {slots} slots in {self.pool}/{queue}", flush=True)
+            upkeep = Upkeep(self.settings)
             while not stop.wait(0.5):
                 self._check(folder)
+                if cleared := upkeep.if_due():
+                    print(cleared, flush=True)
         finally:
             self._drain(orders)
             shutil.rmtree(folder, ignore_errors=True)

@@ -127,12 +127,13 @@ class Store:
         """Whether anybody's build, in any process, keeps what it uses now."""
         return self._pins.horizon() < NEVER
 
-    def gc(self, budget: int = 0) -> GcReport:
-        """Evict least recently used actions that nobody has pinned, down to `budget` bytes."""
+    def gc(self, budget: float = 0, unused_since: float = 0.0) -> GcReport:
+        """Evict least recently used actions that nobody has pinned, down to `budget` bytes, and
+        those that were not used since then."""
         require_store(self.root)
         sweep_dead(self.root / "tmp")
         with self._locks.gate():
-            return collect(self._blobs, self._actions, self._pins.horizon(), budget)
+            return collect(self._blobs, self._actions, self._pins.horizon(), budget, unused_since)
 
     def clear(self) -> GcReport:
         """Remove everything that no living process uses."""

@@ -215,6 +215,18 @@ def test_collection_takes_the_least_recently_used_first(store: Store) -> None:
     assert store.usage().size == 16
 
 
+def test_what_was_not_used_for_long_goes_within_any_budget(store: Store) -> None:
+    keys = [digit * 64 for digit in "123"]
+    for age, key in enumerate(keys):
+        ingest(store, key, own=key[:10].encode())
+        used_at(store, key, 1000 - age)
+    elsewhere = Store(store.root)
+    with elsewhere.in_use():
+        elsewhere.lookup(keys[2])
+        assert [item.key for item in store.gc(1 << 40, 1000).evicted] == [keys[1]]
+    assert store.gc(1 << 40, 1000).evicted == ()
+
+
 def test_a_look_up_is_a_use(store: Store) -> None:
     for key in (KEY, OTHER):
         ingest(store, key, own=key[:10].encode())

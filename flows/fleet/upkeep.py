@@ -1,0 +1,67 @@
+"""What a worker clears away by itself: old stage results, old logs, what killed runs left.
+
+A machine of a fleet builds for months and nobody looks at its disk. What running builds use stays,
+as do packages that were kept for somebody to look at (conflicts, failed verification).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flows.quantity import show_size
+from flows.settings import Settings
+from flows.workspace import Workspace
+from workers.store import Store
+from workers.store.folder import is_store
+
+PERIOD = 6 * 3600.0
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """Of one home folder; `if_due` may be called as often as one likes."""
+
+    settings: Settings
+    _next: float = field(default_factory=time.monotonic)
+
+    def if_due(self) -> str | None:
+        """Clear away, now and then; says what went, if anything."""
+        if time.monotonic() < self._next:
+            return None
+        self._next = time.monotonic() + PERIOD
+        return self.clear(time.time() - self.settings["retention"])
+
+    def clear(self, since: float) -> str | None:
+        """Remove what was not used since then, and what is over the disk budget."""
+        work = Workspace(self.settings)
+        work.tidy()
+        told = [*_results(work, self.settings["disk_budget"], since), *_logs(work.logs, since)]
+        return f"cleared away {' and '.join(told)}" if told else None
+
+
+def _results(work: Workspace, budget: int | None, since: float) -> Iterator[str]:
+    if not is_store(work.store):
+        return
+    store = Store(work.store)
+    try:
+        report = store.gc(budget or math.inf, since)
+    finally:
+        store.close()
+    if report.evicted:
+        yield f"{len(report.evicted)} stage results ({show_size(report.freed)})"
+
+
+def _logs(folder: Path, since: float) -> Iterator[str]:
+    removed = 0
+    for path in folder.rglob("*.log*"):
+        with suppress(OSError):  # held open on Windows, or gone meanwhile
+            if path.is_file() and path.stat().st_mtime < since:
+                path.unlink()
+                removed += 1
+    if removed:
+        yield f"{removed} logs"

@@ -1,0 +1,64 @@
+"""Setting a fleet up on a real Prefect server, and orders that cannot be given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.fleeting import PrefectServer, prefect_server
+from tests.integration.sweeping import NOBODY, Mill, model
+
+pytestmark = pytest.mark.fleet
+
+
+@pytest.fixture
+def server(prefect_template: Path, tmp_path: Path) -> Iterator[PrefectServer]:
+    with prefect_server(prefect_template, tmp_path / "prefect") as made:
+        yield made
+
+
+def test_a_fleet_is_set_up_again_and_again(mill: Mill, server: PrefectServer) -> None:
+    mill.env = {
+        "PREFECT_API_URL": server.url,
+        "PREFECT_HOME": str(mill.folder / "client"),
+        "MODELMILL_STATE": "postgresql://nobody@127.0.0.1:9/none",
+        "NOTIFY_URL": "http://127.0.0.1:9/hook",
+    }
+    catalog = mill.catalog(model())
+    nightly = ("deploy", "--nightly", "0 2 * * *", "--timezone", "Europe/Berlin")
+    for options in (("--if-changed", "--target", "mlas_cpu,qnn_npu"), ("--target", "mlas_cpu")):
+        mill.ok(*nightly, "--catalog", catalog, *options, "--notify", "webhook")
+    with httpx.Client(base_url=server.url) as api:
+        made = api.get("/deployments/name/modelmill-fleet/modelmill-nightly").json()
+        names = [one["name"] for one in api.post("/automations/filter", json={}).json()]
+    assert sorted(names) == ["modelmill-failed", "modelmill-zombie"]
+    assert made["parameters"] == {
+        "catalog": str(mill.folder / catalog),
+        "pool": "modelmill",
+        "settings": {"target": ["mlas_cpu"], "engine": "fake"},
+    }
+    (schedule,) = made["schedules"]
+    assert schedule["schedule"]["cron"] == "0 2 * * *"
+    assert schedule["schedule"]["timezone"] == "Europe/Berlin"
+    assert made["concurrency_options"]["collision_strategy"] == "CANCEL_NEW"
+
+    for arguments, code, said in (
+        (("deploy", "--nightly", "at two"), 2, "'at two' (UTC)"),
+        (("deploy", "--notify", "slack-webhook/nobody"), 2, "no block slack-webhook/nobody"),
+        (("sweep", catalog, "--fleet", "--pool", "other"), 2, "knows no fleet 'other'"),
+    ):
+        ran = mill.run(*arguments)
+        assert ran.code == code, ran
+        assert said in ran.err
+        assert "Traceback" not in ran.err
+
+
+def test_a_server_that_is_away_is_one_line(mill: Mill) -> None:
+    mill.env = {"MODELMILL_STATE": "postgresql://nobody@127.0.0.1:9/none"}
+    ran = mill.run("sweep", mill.catalog(model()), "--fleet", PREFECT_API_URL=NOBODY)
+    assert ran.code == 5, ran
+    assert ran.err.count("\n") == 1
+    assert "cannot be reached" in ran.err
