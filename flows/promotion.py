@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from feed.errors import Rejected
+from feed.index import INDEX_FILE
 from feed.interface import Feed
 from flows.proving import evidence_file
 from flows.settings import Settings
 from matrix.digest import BUILD_RECORD, MANIFEST
+from matrix.model import EXPORT
 from workers.ladder.verdict import Demand
 
 
@@ -28,15 +30,17 @@ def demand_of(settings: Settings, view: str) -> Demand | None:
 def check_promotion(settings: Settings, feed: Feed, package: str, version: str, view: str) -> None:
     """Raise `Rejected` with the reason unless the version may enter the view.
 
-    Exports and indexes have no ladder of their own: they go where their cells go.
+    Exports and indexes have no ladder of their own: they go where their cells go. What is none of
+    the three is nothing that was verified.
     """
     demand = demand_of(settings, view)
     if demand is None:
         return
     with tempfile.TemporaryDirectory() as folder:
-        feed.fetch(package, version, Path(folder), (MANIFEST, BUILD_RECORD))
+        feed.fetch(package, version, Path(folder), (MANIFEST, BUILD_RECORD, INDEX_FILE))
         manifest, record = _json(Path(folder) / MANIFEST), _json(Path(folder) / BUILD_RECORD)
-    if manifest.get("kind") != "cell":
+        index = _json(Path(folder) / INDEX_FILE)
+    if manifest.get("kind") == EXPORT or (index and not manifest):
         return
     lacks = demand.lacks(record)
     published = feed.find(package, version)

@@ -53,11 +53,17 @@ def _publish(publisher: Publisher, held: Held, parcel: Parcel) -> Receipt:
         parcel.package,
         parcel.version,
         [LocalFile(file.entry, file.source) for file in parcel.built.files],
-        description_text=parcel.cell,
+        description_text=_text(parcel),
         tree=parcel.built.tree,
         timeout=parcel.timeout,
         cancel=held.gone,
     )
+
+
+def _text(parcel: Parcel) -> str:
+    """A listing alone tells what was published although it did not pass."""
+    verdict = parcel.built.build_record.get("verdict", {})
+    return parcel.cell if verdict.get("reached", True) else f"{parcel.cell} (unverified)"
 
 
 def _published(shop: Shop, held: Held, parcel: Parcel, receipt: Receipt, seconds: float) -> None:

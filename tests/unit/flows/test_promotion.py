@@ -1,0 +1,164 @@
+"""The gate before a view: what a version's recorded ladder must reach to enter it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feed.description import write_description
+from feed.errors import Rejected
+from flows.promotion import check_promotion, demand_of
+from flows.proving import evidence_file
+from flows.settings import Settings, resolve
+from matrix.verification import RUNGS
+from tests.fakes.feed import MemoryFeed, tree_of, write_files
+
+NAME, VERSION = "modelmill-a", "0.0.0-1-qnn-npu-a"
+OWN = {"provider": "QNNExecutionProvider", "device": "npu", "own": True}
+RAN = {**OWN, "ran": True}
+TOOK_NOTHING = {**OWN, "ran": False, "why": "it took no node of the graph"}
+MISSING = {**OWN, "not_run": "onnxruntime-qnn is not installed"}
+
+
+def record(*runtimes: dict[str, Any], failed: str = "", **rules: Any) -> dict[str, Any]:
+    """The record of a package that has climbed up to parity, but for one rung."""
+    rungs = [
+        {"name": name, "passed": name != failed, "detail": f"of {name}"}
+        for name in RUNGS
+        if name != "task"
+    ]
+    return {"verification": rungs, "runtimes": list(runtimes), "rules": rules}
+
+
+class Desk:
+    """A feed with one version, and settings."""
+
+    def __init__(self, folder: Path, *, demand: tuple[str, ...] = (), config: str = "") -> None:
+        self.folder = folder
+        self.feed = MemoryFeed()
+        (folder / "modelmill.toml").write_text(config, "utf-8")
+        flags = {"demand": demand} if demand else {}
+        self.settings: Settings = resolve(flags, {}, folder)
+        self.tree = ""
+
+    def publish(self, told: dict[str, Any] | None, kind: str = "cell", **more: Any) -> None:
+        contents = {"modelmill.json": {"kind": kind}} if kind else {}
+        contents |= {"build.json": told} if told is not None else {}
+        contents |= {name.replace("_", "."): value for name, value in more.items()}
+        made = {name: json.dumps(value).encode() for name, value in contents.items()}
+        files = write_files(self.folder / "package", made)
+        self.tree = tree_of(files)
+        self.feed.publish(NAME, VERSION, files, write_description(self.tree))
+
+    def refusal(self, view: str = "release") -> str:
+        """Why the version does not enter; empty: it does."""
+        try:
+            check_promotion(self.settings, self.feed, NAME, VERSION, view)
+        except Rejected as error:
+            return error.message if error.hint else "without a hint"
+        return ""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_by_default_release_asks_parity_on_the_targets_own_provider(desk: Desk) -> None:
+    desk.publish(record(RAN))
+    assert desk.refusal() == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        (record(MISSING), "own execution provider: onnxruntime-qnn is not installed"),
+        (record(TOOK_NOTHING), "own execution provider: it took no node of the graph"),
+        (record(), "it was not run on the target's own execution provider"),
+        (record(RAN, failed="parity"), "the rung parity does not hold: of parity"),
+        (record(RAN, failed="integrity"), "the rung integrity does not hold"),
+        ({}, "the rung integrity was not climbed"),
+        (None, "the rung integrity was not climbed"),
+        (
+            {**record(RAN), "verification": record(RAN)["verification"][:3]},
+            "shapes was not climbed",
+        ),
+    ],
+)
+def test_what_falls_short_of_it_is_refused_with_the_reason(
+    desk: Desk, told: dict[str, Any] | None, why: str
+) -> None:
+    desk.publish(told)
+    assert f"{NAME} {VERSION} does not enter release, which asks parity on" in desk.refusal()
+    assert why in desk.refusal()
+    assert desk.refusal("prerelease") == ""  # nothing is asked there
+
+
+def test_a_waiver_takes_the_place_of_the_run_and_of_nothing_else(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.publish(record(MISSING, waive={"ep": "no NPU in the lab"}))
+    assert desk.refusal() == ""
+    (tmp_path / "other").mkdir()
+    other = Desk(tmp_path / "other")
+    other.publish(record(MISSING, failed="parity", waive={"ep": "no NPU in the lab"}))
+    assert "the rung parity does not hold" in other.refusal()
+
+
+@pytest.mark.parametrize(
+    ("how", "told", "why"),
+    [
+        ({"demand": ("release=parity",)}, record(MISSING), ""),
+        ({"demand": ("release=policy",)}, record(failed="parity"), ""),
+        ({"demand": ("release=policy",)}, record(RAN, failed="policy"), "the rung policy"),
+        ({"demand": ("other=parity",)}, record(failed="integrity"), ""),
+        ({"config": 'demand = ["release=loads@ep"]\n'}, record(RAN, failed="parity"), ""),
+        ({"config": 'demand = ["release=loads@ep"]\n'}, record(MISSING), "is not installed"),
+        ({"demand": ("release=task",)}, record(RAN), "the rung task was not climbed"),
+    ],
+)
+def test_what_a_view_asks_is_a_setting(
+    tmp_path: Path, how: dict[str, Any], told: dict[str, Any], why: str
+) -> None:
+    desk = Desk(tmp_path, **how)
+    desk.publish(told)
+    assert why in desk.refusal()
+    assert bool(desk.refusal()) == bool(why)
+
+
+def test_later_evidence_of_this_machine_counts_for_that_content_alone(desk: Desk) -> None:
+    desk.publish(record(MISSING))
+    assert desk.refusal()
+    later = evidence_file(desk.settings, desk.tree)
+    later.parent.mkdir(parents=True)
+    later.with_name(f"{'0' * 64}.json").write_text(json.dumps(record(RAN)), "utf-8")
+    assert desk.refusal()
+    later.write_text(json.dumps(record(RAN, failed="parity")), "utf-8")
+    assert "the rung parity does not hold" in desk.refusal()
+    later.write_text(json.dumps(record(RAN)), "utf-8")
+    assert desk.refusal() == ""
+    later.write_text("{half", "utf-8")
+    assert "is not installed" in desk.refusal()
+
+
+def test_exports_and_indexes_go_with_their_cells_and_nothing_else_does(tmp_path: Path) -> None:
+    cases: list[tuple[str, dict[str, Any], bool]] = [
+        ("export", {}, True),
+        ("", {"index_json": {"stamp": "1"}}, True),
+        ("", {"other_json": {}}, False),
+        ("cell", {"index_json": {"stamp": "1"}}, False),
+        ("else", {}, False),
+    ]
+    for number, (kind, more, free) in enumerate(cases):
+        (tmp_path / str(number)).mkdir()
+        desk = Desk(tmp_path / str(number))
+        desk.publish(None, kind, **more)
+        assert (desk.refusal() == "") is free, (kind, more)
+
+
+def test_views_without_a_demand_ask_nothing(desk: Desk) -> None:
+    assert demand_of(desk.settings, "release") is not None
+    assert demand_of(desk.settings, "local") is None
