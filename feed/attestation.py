@@ -6,6 +6,7 @@ never used as paths, and whatever does not have the expected form is a problem, 
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -20,6 +21,8 @@ from matrix.attestation import (
 from matrix.digest import MANIFEST, PROVENANCE, RUN_RECORDS, SIGNATURE, FileEntry
 
 Json = Mapping[str, Any]
+
+_LONGEST = 200
 
 _AFTER_SBOM = frozenset({PROVENANCE, SIGNATURE})
 """Written after everything that the statement names."""
@@ -81,6 +84,15 @@ def sbom_problems(document: Json, manifest: Json, files: Iterable[FileEntry]) ->
         *_guarded("components", lambda: _differences(listed(), held)),
         *_guarded("source", source),
     ]
+
+
+def sealed(envelope: bytes) -> bytes:
+    """The statement in an envelope, whoever may have signed it. Raises `ValueError`."""
+    told = parse(envelope.partition(b"\n")[0])
+    try:
+        return base64.b64decode(told["payload"], validate=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"no payload: {error!r}") from None
 
 
 def recipe_in(stated: Json) -> Json:
@@ -175,11 +187,17 @@ def _held(
 
 def _differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:
     return [
-        *(f"{path} is named and not there" for path in sorted(told.keys() - held.keys())),
-        *(f"{path} is there and not named" for path in sorted(held.keys() - told.keys())),
+        *(f"{_shown(path)} is named and not there" for path in sorted(told.keys() - held.keys())),
+        *(f"{_shown(path)} is there and not named" for path in sorted(held.keys() - told.keys())),
         *(
-            f"{path} has other bytes than are named"
+            f"{_shown(path)} has other bytes than are named"
             for path in sorted(told.keys() & held.keys())
             if told[path] != held[path]
         ),
     ]
+
+
+def _shown(name: str) -> str:
+    """A name as one line; whoever wrote it may have meant it for a terminal."""
+    text = name if name.isprintable() else ascii(name)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

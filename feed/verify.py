@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feed.attestation import manifest_problems, parse, provenance_problems, sbom_problems
+from feed.attestation import (
+    manifest_problems,
+    parse,
+    provenance_problems,
+    sbom_problems,
+    sealed,
+)
 from feed.disk import hash_file, long_path
 from feed.errors import Corrupt, NotFound, UnsafePath
 from feed.index import INDEX_FILE
@@ -145,8 +151,7 @@ def _document(folder: Path, held: set[str], name: str, check: Callable[..., list
 
 def _signature(folder: Path, held: set[str], signature: CheckSignature | None) -> Check:
     if signature is None:
-        note = "signed, not checked: no key was given" if SIGNATURE in held else "not signed"
-        return Check("signature", note=note)
+        return _unchecked(folder, held)
     if not {SIGNATURE, PROVENANCE} <= held:
         return Check("signature", ("the package is not signed",))
     try:
@@ -154,3 +159,16 @@ def _signature(folder: Path, held: set[str], signature: CheckSignature | None) -
     except MillError as error:
         return Check("signature", (error.message,))
     return Check("signature", note="by the given key")
+
+
+def _unchecked(folder: Path, held: set[str]) -> Check:
+    """Without a key: whose signature it is stays open, but not what it is of."""
+    if SIGNATURE not in held:
+        return Check("signature", note="not signed")
+    try:
+        statement = sealed((folder / SIGNATURE).read_bytes())
+    except ValueError as error:
+        return Check("signature", (f"{SIGNATURE} cannot be read: {error}",))
+    if PROVENANCE not in held or statement != (folder / PROVENANCE).read_bytes():
+        return Check("signature", (f"what is signed is not {PROVENANCE}",))
+    return Check("signature", note="signed, not checked: no key was given")

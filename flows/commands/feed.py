@@ -26,6 +26,9 @@ from flows.workspace import Workspace
 from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.naming import index_name
 
+_SHOWN = 20
+"""Problems of one package; who wrote its documents decides how many there can be."""
+
 
 def add(commands: argparse._SubParsersAction[Parser]) -> None:
     """Register the command and its verbs."""
@@ -221,7 +224,9 @@ def _verdicts(arguments: argparse.Namespace, signature: CheckSignature | None) -
 
 def _verdict_lines(verdict: Verdict) -> list[str]:
     if not verdict.ok:
-        return [f"FAILED  {verdict.title}", *(f"  {text}" for text in verdict.problems)]
+        lines = [f"FAILED  {verdict.title}", *(f"  {text}" for text in verdict.problems[:_SHOWN])]
+        more = len(verdict.problems) - _SHOWN
+        return [*lines, f"  ... and {more} more: --json"] if more > 0 else lines
     notes = "; ".join(f"{one.name}: {one.note}" for one in verdict.checks if one.note)
     return [f"ok      {verdict.title}: {verdict.files} files" + (f" ({notes})" if notes else "")]
 

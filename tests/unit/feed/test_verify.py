@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -164,13 +165,18 @@ def test_a_folder_that_is_no_package_or_holds_links(package: Path, tmp_path: Pat
 # -- signatures: what they are is told by the caller
 
 
+def seal(statement: bytes) -> bytes:
+    """The form of an envelope; nobody signs it."""
+    return json.dumps({"payload": base64.b64encode(statement).decode()}).encode() + b"\n"
+
+
 def test_a_signature_is_checked_over_the_very_bytes_of_the_statement(
     works: Works, tmp_path: Path
 ) -> None:
-    built = works.attested(make_cell(), sign=lambda statement: b"seal:" + statement)
+    built = works.attested(make_cell(), sign=seal)
 
     def check(envelope: bytes, statement: bytes) -> None:
-        if envelope != b"seal:" + statement:
+        if envelope != seal(statement):
             raise UsageError("broken seal")
 
     assert verify_folder(built.folder, signature=check).ok
@@ -182,6 +188,69 @@ def test_a_signature_is_checked_over_the_very_bytes_of_the_statement(
     assert "signature: the package is not signed" in problems(
         verify_folder(folder, signature=check)
     )
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [b"", b"{}", b"[]", b'{"payload": 3}', b'{"payload": "!"}', b"\xff", b'{"payload": ""}'],
+)
+def test_without_a_key_a_signature_must_at_least_be_of_this_package(
+    works: Works, tmp_path: Path, envelope: bytes
+) -> None:
+    built = works.attested(make_cell(), sign=lambda _statement: envelope)
+    (found,) = verify_folder(built.folder).problems
+    assert found.startswith("signature: ")
+
+
+def test_a_changed_statement_is_found_without_a_key_if_it_was_signed(works: Works) -> None:
+    built = works.attested(make_cell(), sign=seal)
+    change(
+        built.folder, PROVENANCE, lambda s: s["predicate"]["runDetails"]["builder"].update(id="x:y")
+    )
+    assert problems(verify_folder(built.folder)) == f"signature: what is signed is not {PROVENANCE}"
+
+
+# -- every file beside a package, one by one
+
+
+@pytest.mark.parametrize("name", ["build.json", SBOM, PROVENANCE, SIGNATURE])
+@pytest.mark.parametrize("how", ["one byte", "emptied", "gone", "another package's"])
+def test_a_tampered_file_beside_a_package_is_named_in_one_line(
+    works: Works, tmp_path: Path, name: str, how: str
+) -> None:
+    built = works.attested(make_cell(), sign=seal)
+    folder = Path(shutil.copytree(built.folder, tmp_path / "package"))
+    other = works.attested(make_cell("other/model"), sign=seal).folder / name
+    data = (folder / name).read_bytes()
+    (folder / name).unlink()
+    if how == "one byte":
+        (folder / name).write_bytes(data.replace(b"e", b"E", 1) if name != SIGNATURE else data[5:])
+    elif how != "gone":
+        (folder / name).write_bytes(b"" if how == "emptied" else other.read_bytes())
+
+    def check(envelope: bytes, statement: bytes) -> None:
+        if envelope != seal(statement):
+            raise UsageError("broken seal")
+
+    verdict = verify_folder(folder, signature=check)
+    assert not verdict.ok
+    lines = [
+        line for line in verdict.problems if name in line or "seal" in line or "signed" in line
+    ]
+    assert lines
+    assert all(len(line.splitlines()) == 1 for line in verdict.problems)
+
+
+def test_names_that_are_meant_for_a_terminal_do_not_reach_it(package: Path) -> None:
+    evil = "\x1b[2J\nok  modelmill-other 1.0: 9 files" + "x" * 500
+
+    def rename(stated: dict[str, Any]) -> None:
+        stated["subject"][0]["name"] = evil
+
+    change(package, PROVENANCE, rename)
+    found = verify_folder(package).problems
+    assert any("is named and not there" in line for line in found)
+    assert all(line.isprintable() and len(line) < 300 for line in found)
 
 
 # -- out of a feed
