@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.integration.sweeping import Mill, model
 
 pytestmark = pytest.mark.engine
+
+CPU = "CPUExecutionProvider cpu"
 
 
 @pytest.fixture
@@ -51,39 +54,102 @@ def test_a_view_asks_for_the_targets_own_provider(mill: Mill) -> None:
     mill.ok("feed", "promote", *package(mill, "qnn-npu"), "--view", "release", *demand)
 
 
-def test_a_waiver_opens_the_view_and_is_recorded(mill: Mill) -> None:
-    waiver = '[model.target."*_npu".verify.waive]\nep = "no NPU in the lab"'
-    text = model("tiny/a")
-    mill.catalog(text + waiver + "\n")
-    mill.ok("sweep", "catalog.toml", "--stamp", "one")
+RULES = """
+[model.verify]
+inputs = "more.npz"
+task = { dataset = "eval.npz", metric = "agreement" }
+parity.fp32 = { cosine = 0.999, reason = "a near zero output" }
+waive = { policy = "nobody minds" }
+
+[model.target."*_npu".verify.waive]
+ep = "no NPU in the lab"
+"""
+
+
+def test_what_the_catalog_says_is_done_recorded_and_reported(mill: Mill) -> None:
+    rows = np.random.default_rng(3).standard_normal((6, 1, 4)).astype(np.float32)
+    for name in ("more.npz", "eval.npz"):
+        np.savez(mill.folder / name, x=rows)
+    mill.catalog(model("tiny/a") + RULES)
+    targets = ("--target", "qnn_npu", "--target", "mlas_cpu")
+    mill.ok("sweep", "catalog.toml", "--stamp", "one", "--verify", "task", *targets)
     mill.ok("feed", "promote", *package(mill, "qnn-npu"), "--view", "release")
     mill.ok("feed", "pull", *package(mill, "qnn-npu"), "--dest", "pulled")
     record = json.loads((mill.folder / "pulled" / "build.json").read_bytes())
-    assert record["rules"]["waive"] == {"ep": "no NPU in the lab"}
+    assert record["verdict"] == {"level": "task", "reached": True}
+    assert record["rules"]["waive"] == {"policy": "nobody minds", "ep": "no NPU in the lab"}
+    assert record["rules"]["task"]["metric"] == "agreement"
+    by_name = {one["name"]: one for one in record["verification"]}
+    # Three seeded sets and the six of the catalog.
+    assert by_name["loads"]["evidence"][CPU]["model.onnx"]["sets"] == 9
+    assert by_name["task"]["evidence"]["models"]["model.onnx"] == {
+        "agreement": 1.0, "samples": 6, "source": 1.0,
+    }  # fmt: skip
+    waived = "not run on QNNExecutionProvider npu: because it is switched off by the setting"
+    assert waived in by_name["parity"]["detail"]
+    assert by_name["parity"]["detail"].endswith("(waived: no NPU in the lab)")
+    mlas = mill.outcomes("one")["tiny/a:fill-mask@mlas_cpu"].evidence
+    assert mlas is not None
+    parity = next(one for one in mlas["rungs"] if one["name"] == "parity")
+    assert parity["evidence"]["limits"]["reason"] == "a near zero output"
+    mill.ok("report", "one", "-o", "report.html")
+    shown = (mill.folder / "report.html").read_text("utf-8")
+    assert "(waived: no NPU in the lab)" in shown
+    assert "the catalog asks 0.999: a near zero output" in shown
 
 
-def test_the_level_decides_and_unverified_is_marked(mill: Mill) -> None:
+OLD = '[[target]]\nlabel = "old_cpu"\nep = "cpu"\ndevice = "cpu"\nopset = [13, 15]\n'  # not 17
+
+
+def test_the_level_decides_what_is_published(mill: Mill) -> None:
     mill.ok("sweep", "catalog.toml", "--stamp", "low", "--verify", "integrity")
     low = mill.outcomes("low")["tiny/a:fill-mask@mlas_cpu"].evidence
     assert low is not None
     assert [one["name"] for one in low["rungs"]] == ["integrity"]
-    # The engine writes opset 17; a target that takes none so new refuses it.
-    (mill.folder / "targets.toml").write_text(
-        '[[target]]\nlabel = "old_cpu"\nep = "cpu"\ndevice = "cpu"\nopset = [13, 15]\n', "utf-8"
-    )
+    assert low["verdict"] == {"level": "integrity", "reached": True}
+    refused = mill.run("feed", "promote", *package(mill, "mlas-cpu"), "--view", "release")
+    assert "the rung policy was not climbed" in refused.err
+
+
+def test_what_does_not_pass_is_kept_within_the_budget_or_published_with_its_mark(
+    mill: Mill,
+) -> None:
+    (mill.folder / "targets.toml").write_text(OLD, "utf-8")
     more = ("--targets-file", "targets.toml", "--target", "old_cpu")
-    failed = mill.run("sweep", "catalog.toml", "--stamp", "bad", *more)
+    names = [f"tiny/{name}" for name in "abc"]
+    mill.catalog(*(model(name, size=200_000) for name in names))
+    # A quarter of the budget holds one of the three.
+    failed = mill.run(
+        "sweep", "catalog.toml", "--stamp", "bad", *more, "--disk-budget", "1.5MB", "--jobs", "1"
+    )
     assert failed.code == 1
-    assert mill.statuses("bad") == {"verify_failed": 1}
+    assert mill.statuses("bad") == {"verify_failed": 3}
     assert "opset 17 is outside 13..15" in failed.out
-    kept = mill.outcomes("bad")["tiny/a:fill-mask@old_cpu"].evidence
-    assert kept is not None
-    assert (Path(kept["kept"]) / "build.json").is_file()
-    mill.ok("sweep", "catalog.toml", "--stamp", "anyway", "--publish-unverified", *more)
+    assert [version for _, version in mill.published() if "old-cpu" in version] == []
+    folders = []
+    for name in names:
+        evidence = mill.outcomes("bad")[f"{name}:fill-mask@old_cpu"].evidence
+        assert evidence is not None
+        assert evidence["verdict"] == {"level": "parity", "reached": False}
+        folders.append(Path(evidence["kept"]))
+    assert all((folder / "build.json").is_file() for folder in folders)
+    assert sum((folder / "model.onnx").exists() for folder in folders) == 1
+    anyway = ("--stamp", "anyway", "--publish-unverified", "--model", "tiny/a")
+    mill.ok("sweep", "catalog.toml", *anyway, *more)
     assert mill.statuses("anyway") == {"published": 1}
     shown = mill.outcomes("anyway")["tiny/a:fill-mask@old_cpu"].evidence
     assert shown is not None
     assert shown["verdict"] == {"level": "parity", "reached": False}
+    ((name, version),) = [one for one in mill.published() if "anyway-" in one[1] and
+                          "old-cpu" in one[1]]  # fmt: skip
+    published = mill.feed().find(name, version)
+    assert published is not None
+    assert published.description.endswith(" (unverified)")
+    mill.ok("feed", "pull", name, version, "--dest", "marked")
+    record = json.loads((mill.folder / "marked" / "build.json").read_bytes())
+    assert record["verdict"] == {"level": "parity", "reached": False}
+    refused = mill.run("feed", "promote", name, version, "--view", "release")
+    assert "the rung integrity does not hold: model.onnx: opset 17 is outside" in refused.err
 
 
 def test_bad_words_are_one_line(mill: Mill) -> None:
