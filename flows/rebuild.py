@@ -100,8 +100,11 @@ def _cell(recipe: Json, settings: Settings, source: Path | None) -> Cell:
                 f"it was made from a local folder named {recipe['model']['source']['ref']!r}",
                 hint="say with --source where that is on this machine",
             )
-        folder = str((settings.cwd / source).absolute()) if source else None
-        return cell_of(recipe, timeout=settings["timeout"], folder=folder)
+        folder = (settings.cwd / source).absolute() if source else None
+        if local and folder and not folder.is_dir():
+            raise UsageError(f"--source {source}: there is no such folder")
+        where = str(folder) if folder else None
+        return cell_of(recipe, timeout=settings["timeout"], folder=where)
     except (LookupError, TypeError, ValueError) as error:
         raise Corrupt(f"its {PROVENANCE} holds no recipe: {error!r}") from error
 

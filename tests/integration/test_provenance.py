@@ -90,6 +90,30 @@ def test_what_differs_is_told(swept: Mill) -> None:
     assert "stages.export.key" in found.out
 
 
+def test_a_model_from_a_folder_is_built_again_from_wherever_the_folder_is(mill: Mill) -> None:
+    weights = mill.folder / "weights"
+    weights.mkdir()
+    (weights / "model.bin").write_bytes(b"one")
+    entry = '[[model]]\nid = "tiny/a"\ntask = "fill-mask"\nfolder = "weights"\npriority = "P0"\n'
+    mill.ok("sweep", mill.catalog(entry), "--target", "mlas_cpu", "--stamp", STAMP)
+    (version,) = [one for one in versions(mill) if "mlas" in one]
+    unsaid = mill.run("rebuild", PACKAGE, version)
+    assert unsaid.code == 2
+    assert "--source" in unsaid.err
+    moved = weights.rename(mill.folder / "elsewhere")
+    same = mill.ok("rebuild", PACKAGE, version, "--source", "elsewhere")
+    assert "the same bytes again" in same.out
+    (moved / "model.bin").write_bytes(b"two")
+    changed = mill.run("rebuild", PACKAGE, version, "--source", "elsewhere")
+    assert (changed.code, changed.err) == (1, "")
+    assert "source.digest: " in changed.out
+    assert "files.model.onnx: " in changed.out
+    assert "engine.tools" not in changed.out
+    gone = mill.run("rebuild", PACKAGE, version, "--source", "nowhere")
+    assert (gone.code, gone.out) == (2, "")
+    assert "--source nowhere: there is no such folder" in gone.err
+
+
 def test_what_cannot_be_built_again_is_told(swept: Mill) -> None:
     index = swept.run("rebuild", "modelmill-index", f"0.0.0-{STAMP}")
     assert index.code != 0

@@ -72,8 +72,9 @@ class FakeEngine:
             params = {"precision": request.policy["precision"], "size": size}
             stages.append(StageSpec("quantize", params, ["optimize", "inputs"], ["fake"], many))
         digest = hashlib.sha256(identity).hexdigest()
+        named = {} if source["kind"] == "folder" else {"ref": source["ref"]}
         return BuildPlan(
-            source={"digest": digest, "kind": source["kind"], "ref": source["ref"]},
+            source={"digest": digest, "kind": source["kind"], **named},
             stages=stages,
             notices=list(config.get("notices", [])),
             disk=config.get("disk", 0),
@@ -136,7 +137,10 @@ def _identity(request: Request) -> bytes:
     """What the source is: the bytes of an export depend on it and on nothing else of a model."""
     source = request.model["source"]
     salt = config_of(request).get("salt")
-    return repr([source["kind"], source["ref"], source["seed"], salt]).encode()
+    what: object = source["ref"]
+    if source["kind"] == "folder":  # wherever it is
+        what = [path.read_bytes() for path in _all(Path(source["ref"]))]
+    return repr([source["kind"], what, source["seed"], salt]).encode()
 
 
 def _all(folder: Path) -> list[Path]:
@@ -227,6 +231,13 @@ def _sleep(rest: str, _out: Path) -> None:
     time.sleep(float(rest))
 
 
+def _spin(rest: str, _out: Path) -> None:
+    """So much work for one core, however long that takes."""
+    digest = b""
+    for _round in range(int(rest)):
+        digest = hashlib.sha256(digest * 1000).digest()
+
+
 def _wait(rest: str, _out: Path) -> None:
     """Note that the stage has begun, then go on when the file REST.go appears."""
     Path(rest).touch()
@@ -286,6 +297,7 @@ ACTIONS = {
     "full": _full,
     "fill": _fill,
     "print": _print,
+    "spin": _spin,
     "leak": _leak,
     "link": _link,
 }
