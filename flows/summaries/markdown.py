@@ -44,7 +44,7 @@ def _lines(told: Told) -> Iterator[str]:
         yield "|---|---|---|---|"
         for one in summary.failures[:_MOST_FAILURES]:
             told_ = (one.failure, brief(one.message), brief(one.hint))
-            yield f"| `{one.cell}` | {' | '.join(map(plain, told_))} |"
+            yield f"| {_id(one.cell)} | {' | '.join(map(plain, told_))} |"
         if len(summary.failures) > _MOST_FAILURES:
             yield ""
             yield f"... and {len(summary.failures) - _MOST_FAILURES} more."
@@ -82,6 +82,10 @@ def _ending(told: Told) -> str:
     except ValueError:
         meaning = "unknown"
     return f"Exit code {code}{took}: {meaning}."
+
+
+def _id(cell: str) -> str:
+    return plain(cell) if set(cell) & set("`|\r\n") else f"`{cell}`"
 
 
 def plain(text: str) -> str:

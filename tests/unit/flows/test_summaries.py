@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from markdown_it import MarkdownIt
 
+from flows.masking import masked_json
 from flows.summaries import clear_summaries, write_summaries
 from flows.summaries.junit import junit
 from flows.summaries.markdown import markdown, plain
@@ -102,6 +105,41 @@ def test_foreign_text_breaks_neither_xml_nor_markdown(floor: Floor) -> None:
     assert len(table) == 1
     assert "<script>" not in table[0].replace("\\<", "")
     assert table[0].replace("\\|", "").count("|") == 5
+
+
+def test_names_that_are_hostile_break_neither_of_the_three(floor: Floor, tmp_path: Path) -> None:
+    one = told(floor)
+    name = f'"><![CDATA[{HOSTILE}\n& é 🙂 \ufffe'
+    rows = [
+        replace(row, cell=f"{name}@{row.target}", model=name, package=name, version=name)
+        for row in one.outcomes
+    ]
+    failures = tuple(replace(failure, cell=f"{name}@x") for failure in one.summary.failures)
+    summary = replace(one.summary, stamp=name, feed=name, failures=failures)
+    hostile = replace(one, outcomes=rows, summary=summary)
+    (tmp_path / "junit.xml").write_text(junit(hostile), "utf-8")
+    suite = ET.parse(tmp_path / "junit.xml").getroot().find("testsuite")
+    assert suite is not None
+    assert (suite.get("name") or "").startswith('"><![CDATA[broke </testcase>\ufffd\ufffd[31m')
+    assert {case.get("classname") for case in suite} == {suite.get("name")}
+    assert len(suite) == 8
+    written = json.loads(json.dumps(masked_json(hostile.to_json())))
+    assert written["outcomes"][0]["package"] == masked_json(name)
+    tokens = MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(markdown(hostile))
+    kinds = Counter(token.type for token in tokens)
+    assert kinds["html_block"] == 0
+    assert kinds["table_open"] == 2
+    inline = [child for token in tokens for child in token.children or ()]
+    assert not [child for child in inline if child.type in {"html_inline", "image", "link_open"}]
+
+
+def test_suites_of_models_add_up(floor: Floor) -> None:
+    root = ET.fromstring(junit(told(floor)).partition("\n")[2])
+    for name in ("tests", "failures", "errors", "skipped"):
+        assert int(root.get(name, "")) == sum(int(suite.get(name, "")) for suite in root)
+    for suite in root:
+        assert int(suite.get("tests", "")) == len(suite.findall("testcase"))
+        assert all(float(case.get("time", "")) >= 0 for case in suite)
 
 
 def test_markdown_of_many_failures_is_cut(floor: Floor) -> None:
