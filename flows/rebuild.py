@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def rebuild(
     with tempfile.TemporaryDirectory(prefix="rebuild-", dir=work.home) as folder:
         root = Path(folder)
         original = _original(feed, package, version, root / "published")
-        cell = _cell(original.recipe, settings, source)
+        cell = _cell(original, settings, source)
         made = _build(cell, original, settings, root)
         return Rebuilt(
             package,
@@ -92,7 +92,8 @@ def _original(feed: Feed, package: str, version: str, folder: Path) -> Original:
         raise Corrupt(f"{package} {version}: {error}") from error
 
 
-def _cell(recipe: Json, settings: Settings, source: Path | None) -> Cell:
+def _cell(original: Original, settings: Settings, source: Path | None) -> Cell:
+    recipe = original.recipe
     try:
         local = recipe["model"]["source"]["kind"] == "folder"
         if local and source is None:
@@ -104,9 +105,18 @@ def _cell(recipe: Json, settings: Settings, source: Path | None) -> Cell:
         if local and folder and not folder.is_dir():
             raise UsageError(f"--source {source}: there is no such folder")
         where = str(folder) if folder else None
-        return cell_of(recipe, timeout=settings["timeout"], folder=where)
+        cell = cell_of(recipe, timeout=settings["timeout"], folder=where)
+        return _pinned(cell, original.manifest["source"].get("commit"))
     except (LookupError, TypeError, ValueError) as error:
         raise Corrupt(f"its {PROVENANCE} holds no recipe: {error!r}") from error
+
+
+def _pinned(cell: Cell, commit: str | None) -> Cell:
+    """A branch has gone on since; what it stood for then is in the manifest."""
+    if not commit:
+        return cell
+    source = replace(cell.model.source, revision=commit)
+    return replace(cell, model=replace(cell.model, source=source))
 
 
 def _build(cell: Cell, original: Original, settings: Settings, root: Path) -> Built:
