@@ -1,7 +1,11 @@
-"""What verification costs against the build it checks: `python -m tests.bench.verify FOLDER`.
+"""What verification costs against the build it checks: `python -m tests.bench.verify [FOLDER ...]`.
 
-FOLDER holds a Transformers model of more than 20 million parameters (config.json, safetensors).
-Prints one line per cell and the ratio over all of them; the runtimes are those of this machine.
+A FOLDER holds a Transformers model of more than 20 million parameters (config.json, safetensors);
+without one, a seeded BERT of 33 million stands in. Every target is built in a new store and
+verified, so both sides are from the same minutes of the same machine. Prints for each cell the
+time of both, by the clock and of the processors (which tells the same on a busy machine), and the
+most memory that all processes of the slot held; then the ratios over all cells. The runtimes are
+those of this machine.
 """
 
 from __future__ import annotations
@@ -9,56 +13,132 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+
+import psutil
 
 from flows.local import bare_builder, runtimes_of
 from flows.planning import plan_of
 from flows.settings import Settings, resolve
+from tests.bench.command import table
 from workers.verify import Verifier
+
+SEEDED = """
+[[model]]
+id = "bench/bert-33m"
+task = "feature-extraction"
+[model.random]
+architecture = "bert"
+seed = 3
+config = { hidden_size = 512, num_hidden_layers = 6, num_attention_heads = 8, \
+intermediate_size = 2048, vocab_size = 27000, initializer_range = 0.05 }
+"""
+
+
+@dataclass(slots=True)
+class Spent:
+    """On one side of one cell."""
+
+    seconds: float = 0.0
+    processor: float = 0.0
+    memory: int = 0
 
 
 def main() -> None:
-    """Build every target of the model in a new store, verify each, and compare."""
+    """Build every target of each model in a new store, verify each, and compare."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", type=Path, nargs="*")
     parser.add_argument("--task", default="feature-extraction")
     parser.add_argument("--runtimes", default="", help="comma separated, or none")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        catalog = Path(folder) / "catalog.toml"
-        source = json.dumps(str(options.model.absolute()))
-        catalog.write_text(
-            f'[[model]]\nid = "bench/model"\ntask = "{options.task}"\nfolder = {source}\n', "utf-8"
-        )
-        flags = {
-            "home": str(Path(folder) / "home"),
-            "runtimes": tuple(filter(None, options.runtimes.split(","))),
-        }
-        measure(resolve(flags, {}, Path(folder), None), str(catalog))
+    given = [
+        f'[[model]]\nid = "bench/{path.name.lower()}"\ntask = "{options.task}"\n'
+        f"folder = {json.dumps(str(path.absolute()))}\n"
+        for path in options.model
+    ]
+    runtimes = tuple(filter(None, options.runtimes.split(",")))
+    for text in given or [SEEDED]:
+        with tempfile.TemporaryDirectory() as folder:
+            catalog = Path(folder) / "catalog.toml"
+            catalog.write_text(text, "utf-8")
+            flags = {"home": str(Path(folder) / "home"), "runtimes": runtimes}
+            measure(resolve(flags, {}, Path(folder), None), str(catalog))
 
 
 def measure(settings: Settings, catalog: str) -> None:
     """One pass, cold."""
     plan = plan_of(settings, catalog, date(2026, 6, 9))
     verifier = Verifier(runtimes_of(settings), settings["verify"])
-    building = verifying = 0.0
+    sides = [f"{side} {unit}" for unit in ("s", "CPU s", "GB") for side in ("build", "verify")]
+    rows: list[tuple[object, ...]] = [("cell", "MB", *sides)]
+    building, verifying = Spent(), Spent()
     with bare_builder(plan, settings) as builder:
         for cell in plan.cells():
-            began = time.monotonic()
-            built = builder.build(cell)
-            between = time.monotonic()
-            verifier.verify(built)
-            ended = time.monotonic()
+            with watched(building) as build:
+                built = builder.build(cell)
+            with watched(verifying) as verify:
+                verifier.verify(built)
+            size = built.bytes
             built.release()
-            building += between - began
-            verifying += ended - between
-            label = cell.target.label
-            print(f"{label:<12} build {between - began:6.2f} s  verify {ended - between:6.2f} s")
-        verifier.close()
-    print(f"all          build {building:6.2f} s  verify {verifying:6.2f} s")
-    print(f"ratio        {verifying / building:.2f} (must be under 1)")
+            rows.append((cell.id, f"{size / 1e6:.0f}", *shown(build, verify)))
+    verifier.close()
+    rows.append(("all", "", *shown(building, verifying)))
+    table(rows)
+    clock, work = verifying.seconds / building.seconds, verifying.processor / building.processor
+    print(f"verification takes {clock:.2f} of the time of the builds, {work:.2f} of their work\n")
+
+
+def shown(*sides: Spent) -> Iterator[str]:
+    """Seconds of both, work of both, memory of both."""
+    yield from (f"{side.seconds:.2f}" for side in sides)
+    yield from (f"{side.processor:.2f}" for side in sides)
+    yield from (f"{side.memory / 1e9:.2f}" for side in sides)
+
+
+@contextmanager
+def watched(total: Spent) -> Iterator[Spent]:
+    """Time a block and sample the memory of this process's children."""
+    spent, over = Spent(), threading.Event()
+    sampler = threading.Thread(target=_sample, args=(spent, over))
+    sampler.start()
+    began, worked = time.monotonic(), _worked()
+    try:
+        yield spent
+    finally:
+        spent.seconds = time.monotonic() - began
+        over.set()
+        sampler.join()
+        spent.processor = _worked() - worked
+        total.seconds += spent.seconds
+        total.processor += spent.processor
+        total.memory = max(total.memory, spent.memory)
+
+
+def _worked() -> float:
+    """Processor time of this process and of its children, which live as long as the benchmark."""
+    own = psutil.Process()
+    found = 0.0
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            found += times.user + times.system
+    return found
+
+
+def _sample(spent: Spent, over: threading.Event) -> None:
+    own = psutil.Process()
+    while not over.wait(0.05):
+        held = 0
+        for child in own.children(recursive=True):
+            with suppress(psutil.Error):
+                held += child.memory_info().rss
+        spent.memory = max(spent.memory, held)
 
 
 if __name__ == "__main__":
