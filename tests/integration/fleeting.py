@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 
+from flows.fleet.parent import LEADS
 from flows.server import _ENVIRONMENT, _free_port, _healthy
 from state.ledger import State, open_state
-from state.records import Event
-from tests.integration.sweeping import MARK, Mill, Running, eventually
+from state.records import Event, Holder, Kind
+from tests.integration.sweeping import MARK, Mill, Ran, Running, eventually
 from tests.integration.test_state_postgresql import Server
 
 POOL = "mill"
@@ -95,12 +100,7 @@ class FleetMill(Mill):
 
     def named(self, part: str) -> list[psutil.Process]:
         """Our processes whose command line has this."""
-        found = []
-        for process in self.processes():
-            with suppress(psutil.Error):
-                if part in " ".join(process.cmdline()):
-                    found.append(process)
-        return found
+        return named(self.processes(), part)
 
 
 def fleet_mill(folder: Path, server: PrefectServer, url: str, **env: str) -> FleetMill:
@@ -145,6 +145,214 @@ def prefect_server(template: Path, home: Path, **env: str) -> Iterator[PrefectSe
         yield server
     finally:
         server.stop()
+
+
+LIMIT = 240.0
+"""Seconds for anything that a whole fleet takes part in; a last resort, far above what it takes."""
+
+_databases = count()
+
+
+@dataclass
+class Machine:
+    """A worker with everything that it starts."""
+
+    mill: Mill
+    running: Running
+
+    def slots(self) -> list[psutil.Process]:
+        """The processes that run flows, parents among them."""
+        return named(self.mill.processes(), "prefect.flow_engine")
+
+    def lose_power(self) -> None:
+        """All at once, as far as one process can."""
+        for process in self.mill.processes():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def stop(self) -> Ran:
+        """As a service manager does."""
+        self.running.signal(signal.SIGTERM)
+        return self.running.end()
+
+
+@dataclass
+class Plant:
+    """A set of servers, a folder to order sweeps from, and machines that come and go."""
+
+    database: Server
+    prefect: PrefectServer
+    mill: FleetMill
+    opened: ExitStack
+    machines: dict[str, Machine] = field(default_factory=dict)
+
+    def machine(self, name: str, *arguments: str, **env: str) -> Machine:
+        """Switch one on; it takes part after `ready`."""
+        mill = Mill(self.mill.folder, {**self.mill.env, **env})
+        options = ("--pool", POOL, "--engines", "fake", "--home", f"home-{name}")
+        running = self.opened.enter_context(mill.start("worker", *options, *arguments))
+        made = self.machines[name] = Machine(mill, running)
+        return made
+
+    def ready(self, *names: str) -> None:
+        """Wait until they have joined."""
+        for name in names:
+            self.machines[name].running.until("slots in")
+
+    def keep(self, *names: str) -> None:
+        """Have these machines on, and no others."""
+        for name, machine in self.machines.items():
+            if name not in names:
+                machine.lose_power()
+        off = [
+            name
+            for name in names
+            if name not in self.machines or self.machines[name].running.popen.poll() is not None
+        ]
+        for name in off:
+            self.machine(name)
+        self.ready(*off)
+
+    def of(self, pid: int) -> str:
+        """The machine on which a process runs."""
+        for name, machine in self.machines.items():
+            if pid in {process.pid for process in machine.mill.processes()}:
+                return name
+        raise AssertionError(f"no machine runs {pid}")
+
+    @contextmanager
+    def sweep(self, catalog: str, stamp: str, *more: str) -> Iterator[Running]:
+        """An order under way."""
+        command = self.mill.fleet("sweep", catalog, "--stamp", stamp, *more)
+        with Mill(self.mill.folder, self.mill.env).start(*command) as running:
+            yield running
+
+    def run(self, *arguments: str) -> Ran:
+        """A command to its end; its own end does not end others."""
+        return Mill(self.mill.folder, self.mill.env).run(*arguments, plain=False)
+
+    def again(self, stamp: str, command: str = "resume") -> Ran:
+        """Resume or retry, to the end."""
+        return self.run(*self.mill.fleet(command, stamp))
+
+    def holder(self, stamp: str, model: str, after: int = 0) -> Holder:
+        """Who has a model, under a later token than that."""
+
+        def held() -> list[Holder]:
+            return [
+                one
+                for one in self.mill.holders(stamp)
+                if one.model == f"{model}:fill-mask" and one.token > after
+            ]
+
+        wait_for(lambda: bool(held()))
+        return held()[0]
+
+    def leader(self, stamp: str, after: int = 0) -> Event:
+        """The notice of the parent that leads, later than that one."""
+
+        def leads() -> list[Event]:
+            return [
+                one for one in self.notices(stamp) if LEADS in (one.data or {}) and one.id > after
+            ]
+
+        wait_for(lambda: bool(leads()))
+        return leads()[-1]
+
+    def notices(self, stamp: str) -> list[Event]:
+        with self.mill.state() as state:
+            info = state.find_sweep(stamp)
+            return state.events(info.id, kind=Kind.NOTICE) if info else []
+
+    def wait_until(self, stamp: str, **counts: int) -> None:
+        """Until so many cells, or more, have a status."""
+        wait_for(
+            lambda: all(
+                self.mill.statuses(stamp).get(status, 0) >= count
+                for status, count in counts.items()
+            )
+        )
+
+    def api(self) -> httpx.Client:
+        """Prefect's, as a script would call it."""
+        return httpx.Client(base_url=self.prefect.url)
+
+    def flow_runs(self, flow: str, sweep: int) -> list[dict[str, Any]]:
+        """Of a sweep, as Prefect sees them."""
+        body = {
+            "flows": {"name": {"any_": [flow]}},
+            "flow_runs": {"tags": {"all_": [f"sweep:{sweep}"]}},
+        }
+        with self.api() as api:
+            return list(api.post("/flow_runs/filter", json=body).json())
+
+    def check(self, catalog: str, stamp: str) -> None:
+        """What an undisturbed sweep on one machine publishes, digests included, all of it once;
+        and nobody recorded anything under a lease that another one had taken over."""
+        alone = Mill(self.mill.folder / f"alone-{stamp}")
+        alone.folder.mkdir()
+        alone.ok("sweep", str(self.mill.folder / catalog), "--stamp", stamp)
+        ours = {key: tree for key, tree in self.mill.published().items() if of(stamp, key[1])}
+        assert ours == alone.published()
+        check_once(self.mill.events(stamp))
+
+
+def of(stamp: str, version: str) -> bool:
+    """Whether a version belongs to a stamp."""
+    return version == f"0.0.0-{stamp}" or version.startswith(f"0.0.0-{stamp}-")
+
+
+def check_once(events: list[Event]) -> None:
+    """Every cell became published once, and tokens never went back."""
+    became = Counter(
+        one.cell
+        for one in events
+        if one.status == "published" and one.kind in {Kind.STATUS, Kind.SEEDED}
+    )
+    assert set(became.values()) == {1}
+    tokens: dict[str, list[int]] = defaultdict(list)
+    for one in events:
+        if one.kind is Kind.STATUS and one.model and one.token:
+            tokens[one.model].append(one.token)
+    assert all(given == sorted(given) for given in tokens.values())
+
+
+def wait_for(check: Callable[[], bool], within: float = LIMIT) -> None:
+    assert eventually(check, within), "it did not come true"
+
+
+def named(processes: list[psutil.Process], part: str) -> list[psutil.Process]:
+    """Those whose command line has this."""
+    found = []
+    for process in processes:
+        with suppress(psutil.Error):
+            if part in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; nobody may have asked how yet."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@contextmanager
+def plant(template: Path, folder: Path, **env: str) -> Iterator[Plant]:
+    """Servers that are up, a pool that is deployed, and no machine yet."""
+    with (
+        postgres() as database,
+        prefect_server(template, folder / "prefect") as server,
+        ExitStack() as opened,
+    ):
+        name = f"plant_{next(_databases)}"
+        database.execute(f"CREATE DATABASE {name}")
+        open_state(database.url(name)).close()
+        mill = fleet_mill(folder / "mill", server, database.url(name), **env)
+        mill.ok("deploy", "--pool", POOL, plain=False)
+        yield Plant(database, server, mill, opened)
 
 
 def copied(template: Path, home: Path) -> Path:

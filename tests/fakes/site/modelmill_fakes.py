@@ -183,6 +183,13 @@ def _kill(_rest: str, _out: Path) -> None:
     time.sleep(60)
 
 
+def _owner(rest: str, _out: Path) -> None:
+    """Kill the process that started this one, until the file REST appears."""
+    if not Path(rest).exists():
+        os.kill(os.getppid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+        time.sleep(60)
+
+
 def _exit(rest: str, _out: Path) -> None:
     os._exit(int(rest))
 
@@ -284,6 +291,7 @@ def _link(rest: str, out: Path) -> None:
 ACTIONS = {
     "crash": _crash,
     "kill": _kill,
+    "owner": _owner,
     "exit": _exit,
     "hang": _hang,
     "spawn": _spawn,

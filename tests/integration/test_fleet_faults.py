@@ -1,0 +1,92 @@
+"""A sweep on a fleet that is cancelled, taken up, and loses slots: what always runs of the faults.
+
+One test, because servers and workers are what it costs; `test_fleet_faults_more.py` has the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from matrix.errors import Exit
+from state.records import Kind
+from tests.integration.fleeting import Plant, gone, named, plant, wait_for
+from tests.integration.sweeping import model
+
+pytest.importorskip("psycopg")
+pytestmark = [
+    pytest.mark.fleet,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(os.name != "posix", reason="signals of POSIX"),
+]
+A, B = "tiny/a", "tiny/b"
+
+
+def test_a_sweep_that_is_cancelled_and_then_loses_slots(
+    prefect_template: Path, tmp_path: Path
+) -> None:
+    with plant(prefect_template, tmp_path / "plant", MODELMILL_HEARTBEAT="2") as works:
+        works.machine("a")
+        works.machine("b", "--sweeps", "0")
+        works.ready("a", "b")
+        child, hold = works.mill.folder / "child", works.mill.folder / "hold"
+        act = {"quantize": f"once:{works.mill.folder / 'once'}:spawn:{child}"}
+        catalog = works.mill.catalog(model(A, act=act), model(B, act={"quantize": f"wait:{hold}"}))
+        cancelled(works, catalog, child)
+        hold.unlink(missing_ok=True)
+        stopped_and_killed(works, hold)
+        works.check(catalog, "s1")
+        drained(works)
+
+
+def cancelled(works: Plant, catalog: str, child: Path) -> None:
+    """`modelmill cancel` ends whole process trees, and leaves a sweep to be resumed."""
+    with works.sweep(catalog, "s1") as order:
+        wait_for(lambda: child.exists() and bool(child.read_text()))
+        grandchild = int(child.read_text())
+        assert psutil.pid_exists(grandchild)
+        ran = works.run("cancel", "s1")
+        assert (ran.code, ran.err) == (0, ""), ran
+        wait_for(lambda: gone(grandchild))
+        ran = order.end()
+    assert ran.code == Exit.INTERRUPTED, ran
+    machines = works.machines.values()
+    wait_for(lambda: not any(named(one.mill.processes(), "child.py") for one in machines))
+    assert works.mill.holders("s1") == []
+    assert works.mill.statuses("s1").get("cancelled")
+
+
+def stopped_and_killed(works: Plant, hold: Path) -> None:
+    """One slot stops beyond its lease, the next is killed; what the first has made is refused."""
+    with works.mill.start(*works.mill.fleet("resume", "s1"), plain=False) as order:
+        wait_for(hold.exists)
+        first = works.holder("s1", B)
+        os.kill(first.pid, signal.SIGSTOP)
+        second = works.holder("s1", B, after=first.token)
+        os.kill(second.pid, signal.SIGKILL)
+        third = works.holder("s1", B, after=second.token)
+        assert len({first.pid, second.pid, third.pid}) == 3
+        # What the first one waited for is made now, and lies ready when it wakes up.
+        Path(f"{hold}.go").touch()
+        works.wait_until("s1", published=16)
+        os.kill(first.pid, signal.SIGCONT)
+        wait_for(lambda: gone(first.pid))
+        ran = order.end()
+    assert (ran.code, ran.err) == (0, ""), ran
+    lost = [one for one in works.mill.events("s1") if one.kind is Kind.LOST]
+    assert [one.token for one in lost] == [first.token, second.token]
+    assert [(one.data or {})["why"] for one in lost] == ["expired", "process gone"]
+
+
+def drained(works: Plant) -> None:
+    """Workers that are told to stop leave nothing behind."""
+    for machine in works.machines.values():
+        machine.running.signal(signal.SIGTERM)
+    for machine in works.machines.values():
+        ran = machine.running.end()
+        assert (ran.code, ran.err) == (0, ""), ran
+        assert machine.mill.alone()
