@@ -184,6 +184,9 @@ def _heading(state: State, info: SweepInfo, outcomes: list[Outcome]) -> Heading:
         for name, value in info.settings.items()
         if name not in hidden and value not in (None, [], "", False)
     }
+    code = info.exit_code
+    if code == Exit.OK and summary.failures:
+        code = int(Exit.CELLS_FAILED)  # the last run took up a part, and that went well
     return Heading(
         stamp=info.stamp,
         feed=masked(info.feed),
@@ -192,17 +195,17 @@ def _heading(state: State, info: SweepInfo, outcomes: list[Outcome]) -> Heading:
         created_at=info.created_at,
         begun_at=info.begun_at,
         ended_at=info.ended_at,
-        exit_code=info.exit_code,
-        verdict=_verdict(info, summary.exit_code()),
+        exit_code=code,
+        verdict=_verdict(code, summary.exit_code()),
         settings=masked_json(settings),
         generated_at=state.now(),
     )
 
 
-def _verdict(info: SweepInfo, now: Exit) -> str:
-    if info.exit_code is None:
+def _verdict(code: int | None, now: Exit) -> str:
+    if code is None:
         return "running or interrupted"
     try:
-        return EXITS[Exit(info.exit_code)].replace("`", "")
+        return EXITS[Exit(code)].replace("`", "")
     except ValueError:
         return EXITS[now].replace("`", "")

@@ -77,6 +77,8 @@ def _ending(told: Told) -> str:
     if code is None:
         return "Running, or interrupted without a word."
     took = f" after {show_duration(seconds)}" if seconds is not None else ""
+    if code == Exit.OK and told.summary.failures:
+        return f"Exit code 0{took}: the last run took up a part, and that went well."
     try:
         meaning = EXITS[Exit(code)]
     except ValueError:

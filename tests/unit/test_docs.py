@@ -16,6 +16,7 @@ from flows.options import OPTIONS
 from flows.settings import resolve
 from flows.words import EXITS
 from matrix.catalog import load_catalog
+from matrix.digest import MANIFEST, RUN_RECORDS
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
 from matrix.targets import load_targets
@@ -127,3 +128,24 @@ def test_every_verdict_of_a_comparison_is_explained() -> None:
 
     text = (DOCS / "release-engineer.md").read_text("utf-8")
     assert [verdict for verdict in Verdict if verdict not in text] == []
+
+
+def test_every_command_is_told_of_by_hand_too() -> None:
+    prose = "\n".join(page.read_text("utf-8") for page in DOCS.glob("*.md"))
+    names = [name for name, _parser in generator().parsers(build_parser())]
+    assert [name for name in names if f"modelmill {name}" not in prose] == []
+
+
+@pytest.mark.parametrize("name", sorted({MANIFEST, *RUN_RECORDS}))
+def test_every_file_beside_a_model_is_explained(name: str) -> None:
+    assert f"| `{name}` |" in (DOCS / "provenance.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sign_key", "builder_id", "memory_budget", "disk_budget", "memory", "summary", "verify"],
+)
+def test_settings_that_need_more_than_a_line_have_it(name: str) -> None:
+    flag = OPTIONS[name].flag
+    prose = "\n".join(page.read_text("utf-8") for page in DOCS.glob("*.md"))
+    assert re.search(rf"`{name}`|\b{name} = |{flag}\b", prose)

@@ -15,6 +15,8 @@ from flows.report.collect import collect
 from flows.report.document import Bar, CellView, Document
 from flows.report.page import render, write
 from flows.report.timeline import stretches
+from flows.summaries.markdown import markdown
+from flows.summaries.told import tell
 from flows.textfile import Unwritable
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow
@@ -87,6 +89,19 @@ def test_a_failed_cell_tells_everything(floor: Floor) -> None:
     assert made.policies[one.policy]["precision"] == "w8a16"
     assert [step.what for step in one.steps] == ["building", "build_failed"]
     assert one.steps[-1].why == "QUANTIZE in quantize: told to fail"
+
+
+def test_a_last_run_that_took_up_a_part_does_not_make_a_sweep_good(floor: Floor) -> None:
+    document(floor)
+    assert floor.begun is not None
+    floor.state.end(floor.begun.info.id, 0)
+    info = floor.state.find_sweep()
+    assert info is not None
+    heading = collect(floor.state, info).heading
+    assert (heading.exit_code, heading.verdict) == (1, "some cells failed")
+    text = markdown(tell(floor.state, info))
+    assert "Exit code 0" in text
+    assert "every cell" not in text.partition("##")[0]
 
 
 def test_a_good_cell_tells_its_stages_evidence_and_way(floor: Floor) -> None:
