@@ -1,0 +1,105 @@
+"""Commands that look back on two sweeps: diff, plan with its estimate, the report of both."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.integration.sweeping import Mill, Ran, model
+
+A, B = "20260609", "20260610"
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Mill:
+    """The second batch has another source for one model, another model, and a failure."""
+    mill = Mill(tmp_path_factory.mktemp("swept"))
+    mill.catalog(model("tiny/a"), model("tiny/b"), model("tiny/gone"))
+    mill.catalog(
+        model("tiny/a"),
+        model("tiny/b", salt="2", act={"optimize@mlas_cpu": "fail:OPTIMIZE"}),
+        model("tiny/new"),
+        name="second.toml",
+    )
+    first, second = mill.session(
+        [
+            ("sweep", "catalog.toml", "--stamp", A, "--target", "mlas_cpu,qnn_npu"),
+            ("sweep", "second.toml", "--stamp", B, "--target", "mlas_cpu,qnn_npu"),
+        ]
+    )
+    assert (first.code, second.code) == (0, 1), (first, second)
+    return mill
+
+
+def test_two_sweeps_are_compared_for_people_machines_and_the_report(swept: Mill) -> None:
+    told, document, page, absent, also = swept.session(
+        [
+            ("diff", A, B),
+            ("diff", A, B, "--json"),
+            ("report", B, "--against", A, "-o", "out/report.html"),
+            ("diff", A, "20990101"),
+            ("report", B, "--against", "20990101"),
+        ]
+    )
+    counts = {
+        "now fails": 1,
+        "still fails": 0,
+        "now works": 0,
+        "changed": 1,
+        "new": 2,
+        "removed": 2,
+        "unfinished": 0,
+        "unchanged": 2,
+    }
+    assert document.json()["counts"] == counts
+    cells = {one["cell"]: one for one in document.json()["cells"]}
+    changed = cells["tiny/b:fill-mask@qnn_npu"]
+    assert changed["verdict"] == "changed"
+    assert [cause["origin"] for cause in changed["inputs"]] == ["source"]
+    assert changed["before"]["tree"] != changed["after"]["tree"]
+    assert changed["before"]["bytes"]
+    assert changed["after"]["seconds"]
+    assert any(name.startswith("parity") for name in changed["after"]["measures"])
+    lines = told.out.splitlines()
+    assert lines[0] == "now fails (1)"
+    assert "    OPTIMIZE: told to fail" in lines
+    assert any(line.startswith("    source content: ") for line in lines)
+    assert any(line.startswith("    time ") for line in lines)
+    assert lines[-1] == f"{A} -> {B}: 1 now fails, 1 changed, 2 new, 2 removed, 2 unchanged"
+    assert (page.code, page.out) == (0, "out/report.html\n")
+    html = (swept.folder / "out" / "report.html").read_text("utf-8")
+    data = html.partition('<script id="data" type="application/json">')[2].partition("</script>")[0]
+    assert json.loads(data)["comparison"]["counts"] == counts
+    for ran in (absent, also):
+        assert ran.code == 2
+        assert f"known: {B}, {A}" in ran.err
+
+
+def estimates(ran: Ran) -> dict[str, float]:
+    found = ran.json()["estimate"]
+    for figure in (found["seconds"], found["disk"], found["memory"]):
+        assert 0 < figure["low"] <= figure["likely"] <= figure["high"]
+    return {name: one["seconds"]["likely"] for name, one in found["models"].items()}
+
+
+def test_a_plan_tells_what_it_will_take_from_what_was_before(swept: Mill) -> None:
+    known, document, one_slot, before = swept.session(
+        [
+            ("plan", "second.toml"),
+            ("plan", "second.toml", "--json"),
+            ("plan", "second.toml", "--json", "--jobs", "1"),
+            ("plan", "second.toml", "--home", "nothing-was-swept-here"),
+        ]
+    )
+    models = estimates(document)
+    assert set(models) == {"tiny/a:fill-mask", "tiny/b:fill-mask", "tiny/new:fill-mask"}
+    estimates(one_slot)
+    alone, shared = (ran.json()["estimate"] for ran in (one_slot, document))
+    assert (alone["slots"], shared["slots"]) == (1, 2)
+    assert alone["seconds"]["likely"] > shared["seconds"]["likely"]
+    assert "if everything is built anew with 2 slots:" in known.out
+    for word in ("time", "disk", "memory"):
+        (line,) = [line for line in known.out.splitlines() if line.startswith(f"  {word} ")]
+        assert " to " in line
+    assert "if everything" not in before.out
