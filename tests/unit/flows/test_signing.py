@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import securesystemslib.signer  # noqa: F401 - its import starts a process, which no test may
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa
@@ -72,6 +73,18 @@ def test_what_is_signed_is_verified(tmp_path: Path, kind: str) -> None:
     told = json.loads(envelope)
     assert told["payloadType"] == "application/vnd.in-toto+json"
     assert base64.b64decode(told["payload"]) == STATEMENT
+
+
+def test_the_signature_is_one_by_the_rules_of_dsse_alone(tmp_path: Path) -> None:
+    """Checked without the library that made it, so that other tools can check it too."""
+    made = Ed25519PrivateKey.generate()
+    told = json.loads(signed(tmp_path, write_keys(tmp_path, key=made)))
+    kind = told["payloadType"].encode()
+    pae = b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(STATEMENT), STATEMENT)
+    (signature,) = told["signatures"]
+    made.public_key().verify(base64.b64decode(signature["sig"]), pae)
+    with pytest.raises(InvalidSignature):
+        made.public_key().verify(base64.b64decode(signature["sig"]), pae + b" ")
 
 
 def test_nothing_is_signed_without_a_key(tmp_path: Path) -> None:
