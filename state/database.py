@@ -80,6 +80,13 @@ class Database:
         self._secret = str(url.password or "")
         self.engine = _engine(url, self.sqlite)
         self._writer = self.engine.execution_options(begin="BEGIN IMMEDIATE")
+        # Each statement sees its own moment there anyway; without BEGIN and ROLLBACK a third is
+        # to be sent.
+        self._reader = (
+            self.engine
+            if self.sqlite
+            else self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        )
         # Threads of one process queue here instead of in SQLite's busy loop, which sleeps.
         self._turn = threading.Lock()
 
@@ -89,8 +96,8 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A consistent view for a few queries."""
-        with self._translated(), self.engine.connect() as connection:
+        """For a few queries; with SQLite a consistent view."""
+        with self._translated(), self._reader.connect() as connection:
             yield connection
 
     @contextmanager
@@ -168,6 +175,8 @@ def _engine(url: URL, is_sqlite: bool) -> Engine:
         engine = create_engine(
             url, json_serializer=to_json, pool_pre_ping=True, max_overflow=50, connect_args=_LINK
         )
+        # Many rows as one statement, which SQLAlchemy does by itself for the older driver only.
+        engine.dialect.use_insertmanyvalues_wo_returning = True
         event.listen(engine, "connect", partial(_limit, engine.dialect.loaded_dbapi.Error))
         return engine
     engine = create_engine(url, json_serializer=to_json, max_overflow=50)
