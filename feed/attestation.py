@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from matrix.attestation import (
@@ -17,6 +18,7 @@ from matrix.attestation import (
     PREDICATE_TYPE,
     STATEMENT_TYPE,
     TREE_DIGEST,
+    tool_uri,
 )
 from matrix.digest import MANIFEST, PROVENANCE, RUN_RECORDS, SIGNATURE, FileEntry
 
@@ -50,14 +52,22 @@ def manifest_problems(manifest: Json, files: Iterable[FileEntry]) -> list[str]:
 
 
 def provenance_problems(
-    stated: Json, manifest: Json, files: Iterable[FileEntry], version: str | None
+    stated: Json,
+    manifest: Json,
+    files: Iterable[FileEntry],
+    version: str | None,
+    record: Json | None = None,
 ) -> list[str]:
-    """The statement against the files, the manifest and the version it is published under."""
+    """The statement against the files, the manifest and the version it is published under.
+
+    `record`: the build record, which knows what the manifest leaves open.
+    """
     entries = tuple(files)
     return [
         *_guarded("types", lambda: _types(stated)),
         *_guarded("subject", lambda: _named(stated, entries)),
         *_guarded("build definition", lambda: _definition(stated, manifest, version)),
+        *_guarded("run details", lambda: _run(stated, record)),
     ]
 
 
@@ -140,23 +150,58 @@ def _definition(stated: Json, manifest: Json, version: str | None) -> Iterator[s
     external, internal = definition["externalParameters"], definition["internalParameters"]
     inputs = {one["name"]: one.get("digest", {}) for one in definition["resolvedDependencies"]}
     export = manifest.get("export", {}).get("tree")
-    stages = [(one["stage"], one["component"], one["key"]) for one in internal["stages"]]
-    built = [(one["stage"], one["component"], one["key"]) for one in manifest["stages"]]
+    stages = [_stage(one) for one in internal["stages"]]
+    built = [_stage(one) for one in manifest["stages"]]
+    tools = {one["name"]: one["uri"] for one in definition["resolvedDependencies"] if "uri" in one}
+    used = {
+        name: tool_uri(name, str(value))
+        for name, value in manifest["engine"]["tools"].items()
+        if name != "engine"
+    }
     pairs = {
         "kind of package": (external["kind"], manifest["kind"]),
         "engine": (external["engine"], manifest["engine"]["name"]),
         "source": (inputs["source"]["sha256"], manifest["source"]["digest"]),
         "export": (inputs.get("export", {}).get(TREE_DIGEST), export),
         "stages": (stages, built),
-        "model": (external["model"]["id"], manifest["model"]["id"]),
+        "model": (_like(external["model"], manifest["model"]), manifest["model"]),
+        "tools": (_like(tools, used), used),
         "version": (internal["version"], version or internal["version"]),
     }
     if "cell" in manifest:
         pairs["cell"] = (external["cell"], manifest["cell"])
-        pairs["precision"] = (external["policy"]["precision"], manifest["policy"]["precision"])
+        for name in ("policy", "target"):
+            pairs[name] = (_like(external[name], manifest[name]), manifest[name])
     for name, (told, true) in pairs.items():
         if told != true:
             yield f"it names another {name} than the package has"
+
+
+def _stage(one: Json) -> tuple[Any, ...]:
+    return one["stage"], one["component"], one["key"], one["tree"]
+
+
+def _like(told: Json, true: Json) -> Json:
+    """Of what is told, that which can be held against the truth."""
+    return {name: told.get(name) for name in true}
+
+
+def _run(stated: Json, record: Json | None) -> Iterator[str]:
+    """Against the build record, whose own bytes the statement names."""
+    if record is None:
+        return
+    predicate = stated["predicate"]
+    internal, run = predicate["buildDefinition"]["internalParameters"], predicate["runDetails"]
+    began = datetime.fromisoformat(record["started"]).replace(microsecond=0)
+    pairs = {
+        "stamp": (internal["stamp"], record["stamp"]),
+        "attempt": (internal["attempt"], record["attempt"]),
+        "Python": (run["builder"]["version"]["python"], record["host"]["python"]),
+        "begin": (datetime.fromisoformat(run["metadata"]["startedOn"]), began),
+    }
+    for name, (told, true) in pairs.items():
+        if told != true:
+            yield f"it names another {name} than the build record"
 
 
 def _guarded(part: str, check: Callable[[], Iterable[str]]) -> list[str]:

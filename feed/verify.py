@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from feed.attestation import (
+    Json,
     manifest_problems,
     parse,
     provenance_problems,
@@ -25,6 +26,7 @@ from feed.interface import Feed, Progress
 from feed.oserrors import local_errors
 from feed.reader import pull
 from matrix.digest import (
+    BUILD_RECORD,
     MANIFEST,
     PROVENANCE,
     SBOM,
@@ -126,18 +128,27 @@ def _verdict(
     if manifest is None:
         missing = Check("content", (f"there is no {MANIFEST}: not a package of ours",))
         return Verdict(title, tree, len(entries), (missing,))
+    record = _record(folder, held)
     checks = [
         Check("content", tuple(manifest_problems(manifest, entries))),
         _document(
             folder,
             held,
             PROVENANCE,
-            lambda value: provenance_problems(value, manifest, entries, version),
+            lambda value: provenance_problems(value, manifest, entries, version, record),
         ),
         _document(folder, held, SBOM, lambda value: sbom_problems(value, manifest, entries)),
         _signature(folder, held, signature),
     ]
     return Verdict(title, tree, len(entries), tuple(checks))
+
+
+def _record(folder: Path, held: set[str]) -> Json | None:
+    """The build record; that its bytes are those which were named is told elsewhere."""
+    try:
+        return parse((folder / BUILD_RECORD).read_bytes()) if BUILD_RECORD in held else None
+    except ValueError:
+        return None
 
 
 def _document(folder: Path, held: set[str], name: str, check: Callable[..., list[str]]) -> Check:

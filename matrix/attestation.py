@@ -6,6 +6,8 @@ the statement travel in a DSSE envelope, the form that other tools verify.
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -18,3 +20,8 @@ TREE_DIGEST = "modelmillTree"
 
 BOM_FORMAT = "CycloneDX"
 BOM_VERSION = "1.6"
+
+
+def tool_uri(name: str, version: str) -> str:
+    """A Python distribution as a package URL."""
+    return f"pkg:pypi/{quote(name.lower().replace('_', '-'))}@{quote(version, safe='')}"

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from matrix.attestation import BUILD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, TREE_DIGEST
+from matrix.attestation import BUILD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, TREE_DIGEST, tool_uri
 from matrix.digest import RUN_RECORDS, FileEntry
 
 Json = Mapping[str, Any]
@@ -81,11 +81,6 @@ def source_uri(source: Json, recipe: Json) -> str:
         at = f"@{str(commit).lower()}" if commit else ""
         return f"pkg:huggingface/{quote(told['ref'])}{at}"
     return f"urn:modelmill:{told['kind']}:{quote(told['ref'], safe='')}"
-
-
-def tool_uri(name: str, version: str) -> str:
-    """A Python distribution as a package URL."""
-    return f"pkg:pypi/{quote(name.lower().replace('_', '-'))}@{quote(version, safe='')}"
 
 
 def _resource(entry: FileEntry) -> dict[str, Any]:

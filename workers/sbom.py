@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from matrix.attestation import BOM_FORMAT, BOM_VERSION
+from matrix.attestation import BOM_FORMAT, BOM_VERSION, tool_uri
 from matrix.digest import RUN_RECORDS, FileEntry
-from workers.provenance import source_uri, tool_uri
+from workers.provenance import source_uri
 
 Json = Mapping[str, Any]
 Component = dict[str, Any]

@@ -91,6 +91,21 @@ def _definition(stated: dict[str, Any]) -> dict[str, Any]:
     return definition
 
 
+def _external(stated: dict[str, Any]) -> dict[str, Any]:
+    external: dict[str, Any] = _definition(stated)["externalParameters"]
+    return external
+
+
+def _internal(stated: dict[str, Any]) -> dict[str, Any]:
+    internal: dict[str, Any] = _definition(stated)["internalParameters"]
+    return internal
+
+
+def _run(stated: dict[str, Any]) -> dict[str, Any]:
+    run: dict[str, Any] = stated["predicate"]["runDetails"]
+    return run
+
+
 @pytest.mark.parametrize(
     ("how", "says"),
     [
@@ -112,6 +127,18 @@ def _definition(stated: dict[str, Any]) -> dict[str, Any]:
         (lambda s: _definition(s)["externalParameters"].update(engine="evil"), "another engine"),
         (lambda s: _definition(s)["externalParameters"].update(cell="x"), "another cell"),
         (lambda s: _definition(s).update(externalParameters=None), "cannot be read"),
+        (lambda s: _external(s)["model"].update(task="x"), "another model"),
+        (lambda s: _external(s)["policy"].update(opset=99), "another policy"),
+        (lambda s: _external(s)["policy"].pop("shapes"), "another policy"),
+        (lambda s: _external(s)["target"].update(provider="x"), "another target"),
+        (lambda s: _definition(s)["resolvedDependencies"][-1].update(uri="x"), "another tools"),
+        (lambda s: _definition(s)["resolvedDependencies"].pop(), "another tools"),
+        (lambda s: _internal(s)["stages"][0].update(tree="0" * 64), "another stages"),
+        (lambda s: _internal(s).update(stamp="20990101"), "another stamp"),
+        (lambda s: _internal(s).update(attempt=7), "another attempt"),
+        (lambda s: _run(s)["builder"]["version"].update(python="2.7"), "another Python"),
+        (lambda s: _run(s)["metadata"].update(startedOn="1999-01-01T00:00:00Z"), "another begin"),
+        (lambda s: _run(s)["metadata"].update(startedOn="soon"), "cannot be read"),
     ],
 )
 def test_a_statement_that_is_not_true_is_found(package: Path, how: Change, says: str) -> None:
