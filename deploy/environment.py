@@ -1,0 +1,90 @@
+"""Make the secrets of a fleet: passwords that nobody has to think of, in files of their owner.
+
+    python -m deploy.environment FOLDER --database HOST --server URL
+
+writes `postgres.env`, `server.env` and `worker.env`: lines of NAME=value, which Docker, systemd,
+kubectl and `deploy.service` read alike. Files that are there are kept: their passwords are in use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matrix.errors import Exit, MillError, UsageError
+
+_BYTES = 24
+
+
+def environments(database: str, server: str) -> dict[str, dict[str, str]]:
+    """The variables by file. Passwords hold only letters, digits, `-` and `_`: nothing that a
+    URL, a shell or one of the readers of such files would take for something else."""
+    admin, prefect, modelmill, api = (secrets.token_urlsafe(_BYTES) for _ in range(4))
+    auth = f"modelmill:{api}"
+    return {
+        "postgres.env": {
+            "POSTGRES_PASSWORD": admin,
+            "DB_PASSWORD_PREFECT": prefect,
+            "DB_PASSWORD_MODELMILL": modelmill,
+        },
+        "server.env": {
+            "PREFECT_API_DATABASE_CONNECTION_URL": (
+                f"postgresql+asyncpg://prefect:{prefect}@{database}/prefect"
+            ),
+            "PREFECT_SERVER_API_AUTH_STRING": auth,
+        },
+        "worker.env": {
+            "PREFECT_API_URL": server,
+            "PREFECT_API_AUTH_STRING": auth,
+            "MODELMILL_STATE": f"postgresql://modelmill:{modelmill}@{database}/modelmill",
+        },
+    }
+
+
+def write(folder: Path, files: Mapping[str, Mapping[str, str]]) -> None:
+    """All of them or, if one is there already, none."""
+    there = [name for name in files if (folder / name).exists()]
+    if there:
+        raise UsageError(
+            f"{folder} has {', '.join(there)} already", hint="their passwords may be in use"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, variables in files.items():
+        # For its owner alone from the first moment on; on Windows the folder decides.
+        descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii", newline="\n") as file:
+            file.writelines(f"{key}={value}\n" for key, value in variables.items())
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.environment", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--database", default="database", metavar="HOST[:PORT]")
+    parser.add_argument("--server", default="http://server:4200/api", metavar="URL")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command."""
+    arguments = build_parser().parse_args(argv)
+    files = environments(arguments.database, arguments.server)
+    try:
+        write(arguments.folder, files)
+    except MillError as error:
+        print(f"deploy.environment: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"deploy.environment: {error}", file=sys.stderr)
+        return Exit.USAGE
+    print(f"made {', '.join(files)} in {arguments.folder}")
+    return Exit.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""A modelmill command under a service manager that gives it no environment, log or stop signal.
+
+    python -m deploy.service --env-file F --stop-file F --log F worker --drain-limit 30m
+
+Windows' Task Scheduler is one: it ends a console program by killing it. So a stop is asked for by
+making a file. It comes to the command as Ctrl-C does, and a worker drains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from matrix.errors import MillError, UsageError
+
+_LOOK = 1.0
+_LOG_SIZE = 10_000_000
+_LINE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)")
+
+
+def read_environment(path: Path) -> dict[str, str]:
+    """NAME=value lines; empty ones and those that begin with `#` say nothing."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = _LINE.fullmatch(line.strip())
+        if match is None:
+            # Not the line itself: it may be a secret.
+            raise UsageError(f"{path}, line {number} is not NAME=value")
+        found[match["name"]] = match["value"]
+    return found
+
+
+def stop_when_asked(path: Path) -> threading.Event:
+    """Ctrl-C for this process once the file is there; set the event to stop looking."""
+    path.unlink(missing_ok=True)  # of a stop that has been
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(_LOOK):
+            if path.exists():
+                _interrupt()
+                return
+
+    threading.Thread(target=look, name="stop-file", daemon=True).start()
+    return done
+
+
+def _interrupt() -> None:
+    """Ctrl-C: to the main thread, which is to be woken from whatever it waits for."""
+    if sys.platform == "win32":
+        signal.raise_signal(signal.SIGINT)
+    else:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def log_to(path: Path) -> None:
+    """Standard output and error of this process, and of what it starts, go to the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        if path.stat().st_size > _LOG_SIZE:
+            path.replace(path.with_name(path.name + ".1"))
+    with path.open("ab") as file:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.service", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--env-file", type=Path, metavar="FILE", help="variables for the command")
+    parser.add_argument("--stop-file", type=Path, metavar="FILE", help="stop when it appears")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="append all output to this file")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="a command of modelmill")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Prepare, then be the command."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        if arguments.log:
+            log_to(arguments.log)
+        if arguments.env_file:
+            os.environ.update(read_environment(arguments.env_file))
+    except MillError as error:
+        print(f"deploy.service: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    if arguments.stop_file:
+        stop_when_asked(arguments.stop_file)
+    # Only now: what Prefect is told by variables it reads when it is imported.
+    from flows.cli import entry
+
+    sys.argv = ["modelmill", *arguments.command]
+    entry()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Every file of `deploy/` for which there is a schema, against it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.deploy.reading import AZURE, COMPOSE, GITHUB, load, manifests
+
+pytest.importorskip("check_jsonschema", reason="brings the schemas")
+
+KUBERNETES = ["1.34", "1.37"]
+
+
+def errors(schema: str, document: Any) -> list[str]:
+    from check_jsonschema.builtin_schemas import get_builtin_schema
+    from jsonschema.validators import validator_for
+
+    wanted = get_builtin_schema(f"vendor.{schema}")
+    return [one.message[:200] for one in validator_for(wanted)(wanted).iter_errors(document)]
+
+
+def pipeline() -> Any:
+    """Azure's schema knows no scalars but texts, the inputs of tasks excepted, and no `if`."""
+    from check_jsonschema.transforms.azure_pipelines import traverse_data
+
+    return _texts(traverse_data(load(AZURE)))
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: one if key == "inputs" else _texts(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_texts(one) for one in value]
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def workflow() -> Any:
+    """YAML takes GitHub's `on` for a truth value."""
+    return {("on" if key is True else key): value for key, value in load(GITHUB).items()}
+
+
+def compose() -> Any:
+    return load(COMPOSE)
+
+
+def spoil_pipeline(document: Any) -> None:
+    document["jobs"][0]["steps"][3]["inputs"]["scriptKind"] = "bash"
+
+
+def spoil_workflow(document: Any) -> None:
+    document["jobs"]["sweep"]["runs_on"] = document["jobs"]["sweep"].pop("runs-on")
+
+
+def spoil_compose(document: Any) -> None:
+    document["services"]["worker"]["depends_on"]["deploy"]["condition"] = "service_done"
+
+
+@pytest.mark.parametrize(
+    ("schema", "read", "spoil"),
+    [
+        ("azure-pipelines", pipeline, spoil_pipeline),
+        ("github-workflows", workflow, spoil_workflow),
+        ("compose-spec", compose, spoil_compose),
+    ],
+    ids=["azure-pipelines", "github-workflows", "compose-spec"],
+)
+def test_files_fit_their_schema(
+    schema: str, read: Callable[[], Any], spoil: Callable[[Any], None]
+) -> None:
+    document = read()
+    assert errors(schema, document) == []
+    spoilt = copy.deepcopy(document)
+    spoil(spoilt)
+    assert errors(schema, spoilt)
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("name", ["worker", "server"])
+def test_manifests_fit_the_schema_of_kubernetes(name: str, version: str) -> None:
+    kubernetes = pytest.importorskip("kubernetes_validate")
+    for one in manifests(name):
+        kubernetes.validate(one, version, strict=True)
+    spoilt = next(one for one in manifests(name) if one["kind"] == "NetworkPolicy")
+    spoilt["spec"]["podSelectors"] = spoilt["spec"].pop("podSelector")
+    with pytest.raises(kubernetes.ValidationError):
+        kubernetes.validate(spoilt, version, strict=True)
