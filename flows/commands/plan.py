@@ -9,9 +9,9 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from flows.arguments import Parser, add_settings, settings_of
-from flows.options import PLACES, SELECTION, SWEEP
+from flows.options import OPTIONS, PLACES, SELECTION, SWEEP
 from flows.planning import plan_of
-from flows.quantity import show_duration, show_size
+from flows.quantity import parse_duration, parse_size, show_duration, show_size
 from flows.settings import Settings
 from flows.table import render
 from flows.workspace import Workspace
@@ -71,15 +71,23 @@ def print_plan(plan: Plan, settings: Settings) -> None:
         f"index {plan.index_package} {plan.index_version}\n"
     )
     shown = [
-        (name, _show(item.value), item.origin)
+        (name, _show(name, item.value), item.origin)
         for name, item in settings.items()
         if item.origin != "default" or item.value not in (None, (), False)
     ]
     print(render(("setting", "value", "from"), shown))
 
 
-def _show(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+def _show(name: str, value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, int | float):
+        parse = OPTIONS[name].parse if name in OPTIONS else None
+        if parse is parse_duration:
+            return show_duration(value)
+        if parse is parse_size:
+            return show_size(value)
+    return str(value)
 
 
 def _estimates(plan: Plan, settings: Settings) -> Estimates | None:

@@ -15,9 +15,12 @@ from tests.unit.test_docs import DOCS, commands
 
 OUTSIDE = {
     "azure.md": "needs an organization; tests/integration/test_azure_*.py have a stand-in",
+    "deploy": "need services, clusters and pipelines; tests/integration/test_deploy_*.py",
+    "fleet.md": "needs servers; tests/integration/test_fleet_*.py",
     "winml.md": "needs winml-cli; tests marked winml run it",
 }
-"""Pages whose commands need what a test cannot have, and where they are run instead."""
+"""Pages (by how their names begin) whose commands need what this test has not, and where they are
+run instead."""
 
 RUN = ("tutorial.md", "release-engineer.md", "scheduler.md", "app-team.md", "provenance.md")
 
@@ -37,7 +40,7 @@ def test_the_docs_build_strictly_and_every_link_leads_somewhere(tmp_path: Path) 
 
 def test_every_page_with_commands_is_run_or_says_where_else_they_are() -> None:
     shown = {page.name for page in DOCS.glob("*.md") if commands(page)}
-    assert shown == {*RUN, *OUTSIDE}
+    assert {name for name in shown if not name.startswith(tuple(OUTSIDE))} == set(RUN)
 
 
 def check(mill: Mill, page: str, codes: Mapping[str, int] | None = None) -> dict[str, Ran]:

@@ -86,7 +86,7 @@ def estimates(ran: Ran) -> dict[str, float]:
 def test_a_plan_tells_what_it_will_take_from_what_was_before(swept: Mill) -> None:
     known, document, one_slot, before = swept.session(
         [
-            ("plan", "second.toml"),
+            ("plan", "second.toml", "--disk-budget", "20GB", "--timeout", "15m"),
             ("plan", "second.toml", "--json"),
             ("plan", "second.toml", "--json", "--jobs", "1"),
             ("plan", "second.toml", "--home", "nothing-was-swept-here"),
@@ -99,6 +99,9 @@ def test_a_plan_tells_what_it_will_take_from_what_was_before(swept: Mill) -> Non
     assert (alone["slots"], shared["slots"]) == (1, 2)
     assert alone["seconds"]["likely"] > shared["seconds"]["likely"]
     assert "if everything is built anew with 2 slots:" in known.out
+    shown = [line.split() for line in known.out.splitlines()]
+    assert ["disk_budget", "20.0", "GB", "flag", "--disk-budget"] in shown
+    assert ["timeout", "15m00s", "flag", "--timeout"] in shown
     for word in ("time", "disk", "memory"):
         (line,) = [line for line in known.out.splitlines() if line.startswith(f"  {word} ")]
         assert " to " in line

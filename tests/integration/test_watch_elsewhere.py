@@ -129,6 +129,22 @@ def test_a_sweep_is_followed_live_from_another_machine(
     assert PASSWORD not in text
     assert list(elsewhere.folder.iterdir()) == []
 
+    told = elsewhere.session(
+        [
+            ("status", "seen", "--failed"),
+            ("diff", "before", "seen"),
+            ("report", "seen", "--against", "before", "-o", "seen.html", "--summary", "out"),
+        ]
+    )
+    assert [ran.code for ran in told] == [0, 0, 0], told
+    assert "before -> seen: 2 new, 1 unchanged" in told[1].out
+    assert {path.name for path in (elsewhere.folder / "out").iterdir()} == {
+        "junit.xml",
+        "summary.json",
+        "summary.md",
+    }
+    assert PASSWORD not in (elsewhere.folder / "seen.html").read_text("utf-8")
+
 
 def test_looking_away_leaves_the_terminal_and_the_sweep_alone(
     mill: Mill, url: str, tmp_path: Path
