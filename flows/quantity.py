@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from flows.plaintext import plain_text
 from matrix.errors import UsageError
 
 _SIZES = {"": 1, "B": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -55,5 +56,5 @@ def show_duration(seconds: float) -> str:
 
 def brief(text: str, limit: int = 240) -> str:
     """A message of any tool as one line."""
-    line = " ".join(text.split())
+    line = " ".join(plain_text(text).split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"

@@ -12,6 +12,7 @@ from typing import Any
 from flows.arguments import Parser, add_settings, settings_of
 from flows.exports import is_export
 from flows.lookup import find_sweep
+from flows.plaintext import plain_text
 from flows.quantity import brief, show_duration, show_size
 from flows.summary import Summary, summarize
 from flows.table import render
@@ -156,7 +157,7 @@ def _idle(state: State, info: SweepInfo, summary: Summary) -> list[str]:
 def _logs(outcomes: list[Outcome]) -> None:
     for one in outcomes:
         if one.status.failed and one.log_tail:
-            tail = "\n".join(f"    {line}" for line in one.log_tail.splitlines())
+            tail = "\n".join(f"    {line}" for line in plain_text(one.log_tail).splitlines())
             print(f"\n{one.cell}: the end of its log\n{tail}")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from flows.diff.comparison import MEANINGS, Change, Comparison, Verdict
 from flows.diff.text import deltas
 from flows.masking import masked, masked_json
+from flows.plaintext import plain_text
 from flows.planned import PlannedCells
 from flows.report.document import CellView, Document, Heading, Stage
 from flows.report.grid import Grid, with_content
@@ -124,7 +125,7 @@ class Gatherer:
         )
 
     def _log(self, tail: str | None) -> int | None:
-        return self.logs.of(masked(tail[-LOG_LENGTH:])) if tail else None
+        return self.logs.of(masked(plain_text(tail)[-LOG_LENGTH:])) if tail else None
 
     def _policy(self, cell: str) -> int | None:
         policy = self.planned.policy(cell)
@@ -147,7 +148,7 @@ class Gatherer:
 
 
 def _masked(text: str | None) -> str | None:
-    return None if text is None else masked(text)
+    return None if text is None else masked(plain_text(text))
 
 
 def _rungs(evidence: Mapping[str, Any] | None) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from itertools import groupby
 from xml.etree import ElementTree as ET
 
 from flows.masking import masked
+from flows.plaintext import plain_text
 from flows.summaries.told import Told
 from matrix.status import Status
 from state.records import Outcome
@@ -80,4 +81,4 @@ def _failure(case: ET.Element, one: Outcome) -> None:
 
 
 def _text(text: str) -> str:
-    return _NOT_XML.sub("\ufffd", masked(text))
+    return _NOT_XML.sub("\ufffd", masked(plain_text(text)))
