@@ -23,6 +23,7 @@ _OF_THE_SWEEP = (
     "publish_timeout",
     "allow_remote_code",
     "allow_pickle",
+    "needs",
     "targets_file",
     *SELECTION,
 )

@@ -179,6 +179,7 @@ _TABLE = (
         False,
         _switch,
     ),
+    _many("needs", "words that a worker must announce to be given models", "sweep", "WORD"),
     Option("sign_key", "sign provenance with this private key (PEM)", metavar="FILE"),
     Option(
         "builder_id", "who builds, as a URI in the provenance; default: the host", metavar="URI"

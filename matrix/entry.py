@@ -36,7 +36,7 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
     remote_code, pickle = entry.flag("remote_code"), entry.flag("pickle")
     dataset = _dataset(entry, folder)
     recipes = _recipes(entry, folder)
-    tags = entry.texts("tags")
+    needs, tags = entry.texts("needs"), entry.texts("tags")
     entry.close()
     if name is None or task is None or source is None:
         return None
@@ -52,6 +52,7 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
         per_target=per_target,
         remote_code=remote_code or False,
         pickle=pickle or False,
+        needs=needs or (),
         dataset=dataset,
         recipes=recipes,
         extra={"tags": list(tags)} if tags else {},

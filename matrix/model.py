@@ -59,6 +59,8 @@ class Model:
     """Overrides for target labels (globs allowed); the first match in catalog order wins."""
     remote_code: bool = False
     pickle: bool = False
+    needs: tuple[str, ...] = ()
+    """What a machine of a fleet must announce to be given this model, e.g. `os:windows`."""
     dataset: Mapping[str, Any] | None = None
     """Calibration data instead of the model's dummy inputs."""
     recipes: str | None = None

@@ -1,6 +1,6 @@
 """What a model needs of a machine, and what a machine says it has, in the same words.
 
-`engine:NAME`, `os:NAME`, `arch:NAME`, `ep:PROVIDER`, `remote-code`, `pickle`, any word of your own;
+`engine:NAME`, `os:NAME`, `arch:NAME`, `ep:NAME`, `remote-code`, `pickle`, any word of your own;
 `memory:GB` is enough where the machine has as much or more.
 """
 
@@ -17,6 +17,7 @@ import psutil
 from flows.settings import Settings
 from matrix.model import Plan, PlannedModel
 from state.records import StageCost
+from workers.runtimes.kinds import KINDS, ORT
 
 Words = frozenset[str]
 _MEMORY = "memory"
@@ -27,7 +28,7 @@ _WORTH_SAYING = 2.0
 
 def needs_of(model: PlannedModel, engine: str, values: Mapping[str, Any], memory: float) -> Words:
     """The words that a machine must have to be given this model. `memory`: bytes at its peak."""
-    words = {f"engine:{engine}"}
+    words = {f"engine:{engine}", *model.model.needs, *values.get("needs", ())}
     if model.model.remote_code and values.get("allow_remote_code"):
         words.add("remote-code")
     if model.model.pickle and values.get("allow_pickle"):
@@ -79,6 +80,7 @@ def words_here(settings: Settings, engines: Iterable[str], more: Iterable[str] =
         f"arch:{platform.machine().lower()}",
         f"{_MEMORY}:{2 ** int(math.log2(max(ceiling / 1e9, 1.0)))}",
         *(f"engine:{name}" for name in engines),
+        *(f"ep:{name}" for name in _runtimes(settings)),
         *more,
     }
     if settings["allow_remote_code"]:
@@ -86,6 +88,18 @@ def words_here(settings: Settings, engines: Iterable[str], more: Iterable[str] =
     if settings["allow_pickle"]:
         words.add("pickle")
     return frozenset(words)
+
+
+def _runtimes(settings: Settings) -> list[str]:
+    """The providers besides ONNX Runtime's CPU on which cells can be run here."""
+    allowed = settings["runtimes"]
+    return [
+        kind.name
+        for kind in KINDS
+        if kind is not ORT
+        and (kind.installed or kind.name in settings.engine_pythons)
+        and (not allowed or kind.name in allowed)
+    ]
 
 
 def to_text(words: Words) -> str:

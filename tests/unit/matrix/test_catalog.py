@@ -40,6 +40,7 @@ publish_timeout = 60.5
 skip = "known to fail"
 remote_code = true
 pickle = true
+needs = ["os:windows"]
 dataset = { path = "calib.jsonl", split = "test" }
 tags = ["x"]
 [model.target.qnn_npu]
@@ -63,7 +64,7 @@ opset = 20
         "qnn_npu": Overrides(precision=("w8a16",)),
         "ov_npu": Overrides(opset=20),
     }
-    assert (model.remote_code, model.pickle) == (True, True)
+    assert (model.remote_code, model.pickle, model.needs) == (True, True, ("os:windows",))
     assert model.dataset == {"path": str(tmp_path / "calib.jsonl"), "split": "test"}
     assert model.extra == {"tags": ["x"]}
     assert model.where == "catalog.toml: model 1 (microsoft/resnet-50)"

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from flows.fleet.needs import Words, from_text, serves, to_text
+from flows.fleet.needs import (
+    Words,
+    from_text,
+    groups_of,
+    lacking,
+    needs_of,
+    serves,
+    to_text,
+    words_here,
+)
 from flows.fleet.slot import able
 from flows.fleet.worker import queue_name
+from flows.settings import resolve
+from state.records import StageCost
+from tests.unit.flows.floor import make_plan, small_model
 
 HERE: Words = frozenset({"engine:fake", "os:linux", "memory:16"})
 
@@ -46,3 +61,42 @@ def test_words_survive_their_text_and_rubbish_is_none() -> None:
 def test_like_machines_share_a_queue() -> None:
     assert queue_name(HERE) == queue_name(frozenset(sorted(HERE)))
     assert queue_name(HERE) != queue_name(HERE | {"pickle"})
+
+
+def test_a_model_needs_what_its_entry_its_sweep_and_its_past_say() -> None:
+    planned = small_model("a")
+    windows = replace(planned, model=replace(planned.model, needs=("os:windows",)))
+    values = {"needs": ("lab",), "allow_remote_code": True, "allow_pickle": False}
+    assert needs_of(windows, "winml", values, 10e9) == {
+        "engine:winml",
+        "os:windows",
+        "lab",
+        "memory:13",
+    }
+    strange = replace(planned, model=replace(planned.model, remote_code=True, pickle=True))
+    assert needs_of(strange, "fake", values, 0.0) == {"engine:fake", "lab", "remote-code"}
+    plan = make_plan(planned, small_model("b"))
+    history = [StageCost("b:fill-mask", "export", "", 1, 1.0, 1, int(4e9))]
+    assert sorted(map(sorted, groups_of(plan, {}, history))) == [
+        ["engine:fake"],
+        ["engine:fake", "memory:5"],
+    ]
+
+
+def test_what_the_nearest_machine_lacks() -> None:
+    needs = {"engine:fake", "os:windows", "lab"}
+    near = frozenset({"engine:fake", "lab"})
+    assert lacking([frozenset(), near, HERE], needs) == ["os:windows"]
+    assert lacking([], needs) == sorted(needs)
+
+
+def test_a_machine_announces_what_it_allows(tmp_path: Path) -> None:
+    plain = words_here(resolve({"runtimes": ("none",)}, {}, tmp_path), ["fake"], ["lab"])
+    assert {"engine:fake", "lab"} <= plain
+    assert not {"remote-code", "pickle"} & plain
+    assert not [word for word in plain if word.startswith("ep:")]
+    flags = {"allow_remote_code": True, "memory": int(40e9), "runtimes": ("qnn",)}
+    python = {"MODELMILL_QNN_PYTHON": "there/python", "MODELMILL_OPENVINO_PYTHON": "x"}
+    more = words_here(resolve(flags, python, tmp_path), ["fake"])
+    assert {"remote-code", "memory:32", "ep:qnn"} <= more
+    assert "ep:openvino" not in more
