@@ -9,7 +9,6 @@ Prints times, ratios, whether the bytes are equal, what is stored, and what a se
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import tempfile
 import time
@@ -18,10 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from matrix.digest import FileEntry
-from tests.integration.winml_line import (
+from tests.integration.winml.line import (
     FLAGS,
     arguments,
     builder,
+    final_files,
     folder_entry,
     model_digests,
     model_folder,
@@ -40,7 +40,8 @@ class Side:
     """What one side took and made."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    digests: dict[tuple[str, str], str] = field(default_factory=dict)
+    digests: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    """Of the final files of each cell, external data among them."""
 
     @property
     def total(self) -> float:
@@ -60,8 +61,7 @@ def command_line(models: Sequence[str], folders: Path, root: Path) -> Side:
             run([*command, *arguments(label, folder, out)])
         side.seconds[name] = time.perf_counter() - began
         for label in FLAGS:
-            data = (root / name / label / "model.onnx").read_bytes()
-            side.digests[name, label] = hashlib.sha256(data).hexdigest()
+            side.digests[name, label] = final_files(root / name / label)
     return side
 
 
@@ -77,8 +77,7 @@ def engine(models: Sequence[str], folders: Path, root: Path) -> Side:
             for cell in planned.cells:
                 built = made.build(cell)
                 packages.append(built)
-                found = model_digests(built)["model.onnx"]
-                side.digests[planned.model.id, cell.target.label] = found
+                side.digests[planned.model.id, cell.target.label] = model_digests(built)
             side.seconds[planned.model.id] = time.perf_counter() - began
         began = time.perf_counter()
         again = [made.build(cell) for cell in plan.cells()]

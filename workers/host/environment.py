@@ -25,6 +25,7 @@ SETTINGS = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "DO_NOT_TRACK": "1",
     "DISABLE_TELEMETRY": "1",
+    "ORT_DISABLE_TELEMETRY": "1",  # read when ONNX Runtime is imported
     "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "PYTHONHASHSEED": "0",  # the order of a set must not change a byte of an artifact

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workers.host.environment import OTHER_INTERPRETER, SETTINGS
 from workers.winml_engine.installed import PYTHON
 from workers.winml_engine.warm import VERSION
 
@@ -16,8 +17,6 @@ INSTALL = "modelmill engine install winml"
 LIMIT = 180.0
 """Seconds that an interpreter may take to import everything once."""
 WANTED = ".".join(map(str, PYTHON))
-OURS = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"}
-"""Variables that would lead another interpreter to our packages."""
 _PROBE = """
 import json, sys
 found = {"python": list(sys.version_info[:3]), "problem": ""}
@@ -65,9 +64,9 @@ def check(python: Path | None) -> Diagnosis:
 
 
 def foreign_environment() -> dict[str, str]:
-    """Our environment for another interpreter."""
-    kept = {name: value for name, value in os.environ.items() if name not in OURS}
-    return {**kept, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    """Our environment for another interpreter, as quiet as an engine host's."""
+    kept = {name: value for name, value in os.environ.items() if name not in OTHER_INTERPRETER}
+    return {**kept, **SETTINGS, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def _fault(python: Path, found: dict[str, Any]) -> str:

@@ -64,3 +64,6 @@ def _prepare() -> None:
         os.environ.pop(name, None)
     network.calibration()
     warm.install(installed.version("winml-cli"))
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()  # on Windows no variable does

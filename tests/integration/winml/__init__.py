@@ -1,0 +1,1 @@
+"""The winml engine against the real winml-cli: `pytest -m winml`."""
