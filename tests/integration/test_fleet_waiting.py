@@ -1,0 +1,69 @@
+"""Models that nobody alive may be given: status says why, and a machine that joins gets them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.waiting import NOT_TAKEN_UP
+from tests.integration.fleeting import Plant, plant, wait_for
+from tests.integration.sweeping import Mill, model
+
+pytest.importorskip("psycopg")
+pytestmark = [
+    pytest.mark.fleet,
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name != "posix", reason="PostgreSQL is started by its POSIX tools"),
+]
+
+
+@pytest.fixture
+def works(prefect_template: Path, tmp_path: Path) -> Iterator[Plant]:
+    with plant(prefect_template, tmp_path) as made:
+        yield made
+
+
+def idle(works: Plant, stamp: str) -> list[str]:
+    """What `status` says of it; from a process whose end ends no other."""
+    looker = Mill(works.mill.folder, works.mill.env)
+    return list(looker.ok("status", stamp, "--json", plain=False).json()["idle"])
+
+
+def test_what_waits_is_told_until_a_machine_joins_that_can(works: Plant) -> None:
+    catalog = works.mill.catalog(
+        model("tiny/plain"),
+        model("tiny/strange", extra="remote_code = true"),
+        model("tiny/lab", extra='needs = ["lab"]'),
+    )
+    an_order_without_a_worker(works, catalog)
+    works.machine("a")
+    works.ready("a")
+    with works.sweep(catalog, "s1", "--allow-remote-code", "--target", "mlas_cpu") as order:
+        order.until("1 model waits: no worker alive has")
+        wait_for(lambda: works.mill.statuses("s1").get("published") == 1)
+        wait_for(lambda: "2 open, nobody at work" in idle(works, "s1"))
+        said = idle(works, "s1")
+        assert "1 model waits: no worker alive has remote-code (tiny/strange:fill-mask)" in said
+        assert "1 model waits: no worker alive has lab (tiny/lab:fill-mask)" in said
+        assert any("--allow-remote-code" in line for line in said)
+        assert any(line.startswith("workers alive in mill: ") for line in said)
+        works.machine("b", "--allow-remote-code", "--has", "lab", "--sweeps", "0")
+        ran = order.end()
+    assert (ran.code, ran.err) == (0, ""), ran
+    assert works.mill.statuses("s1") == {"published": 3}
+    assert idle(works, "s1") == []
+
+
+def an_order_without_a_worker(works: Plant, catalog: str) -> None:
+    with works.sweep(catalog, "s0", "--target", "mlas_cpu") as order:
+        order.until("on the fleet mill")
+        wait_for(lambda: any("parent is" in line for line in idle(works, "s0")))
+        said = idle(works, "s0")
+        assert said[:2] == ["3 open, nobody at work", NOT_TAKEN_UP]
+        assert "workers alive in mill-sweeps: none" in said[2]
+        Mill(works.mill.folder, works.mill.env).ok("cancel", "s0", plain=False)
+        ran = order.end()
+    assert ran.code == 130, ran
