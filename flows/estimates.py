@@ -23,6 +23,8 @@ from state.records import UnitCost
 
 SPREAD = 1.5
 """A stage that has run before takes this much more or less the next time on the same machine."""
+COMMON = 1.25
+"""What all of a sweep may be off by together: the machine is busier, or calmer, than it was."""
 NEAREST = 8
 """How many models of similar size stand for one that was never built."""
 
@@ -105,7 +107,8 @@ class Estimates:
         scale = spent / whole.likely if whole.likely else 0.0
         # No sweep is over before its longest model is.
         longest = max((one.low for one in parts), default=0.0)
-        return Range(spent, max(longest, whole.low * scale), whole.high * scale)
+        low = max(longest, whole.low * scale) / COMMON
+        return Range(spent, low, whole.high * scale * COMMON)
 
     def disk(self) -> Range:
         """Of all models together, before anything is evicted."""
@@ -174,6 +177,8 @@ class _History:
         by_cell: dict[str, list[UnitCost]] = defaultdict(list)
         for unit in units:
             by_cell[unit.cell].append(unit)
+        if wanted and not any(cell in by_cell for cell in wanted):
+            return self._elsewhere(planned.name, wanted, by_cell)
         shares: dict[str, float] = {}
         counted: dict[str, UnitCost] = {}
         seconds: list[Range] = []
@@ -194,6 +199,25 @@ class _History:
             Range.around(sum(unit.bytes for unit in counted.values())),
             Range.around(max((unit.peak_memory for unit in counted.values()), default=0)),
             "its own history",
+        )
+        return cost, shares
+
+    def _elsewhere(
+        self, name: str, wanted: Sequence[str], by_cell: Mapping[str, list[UnitCost]]
+    ) -> tuple[Cost, dict[str, float]]:
+        """From the model's own past, of which none is for these targets: the export once, and what
+        a cell took beside it."""
+        whole = self._whole[name]
+        exports = {unit.key: unit for unit in self._units[name] if unit.stage == "export"}.values()
+        export = sum(unit.seconds for unit in exports)
+        rest = (whole.seconds - export) / len(by_cell) + self._usual
+        shares = dict.fromkeys(wanted, rest) | {wanted[0]: export + rest}
+        made = whole.size + (whole.disk - whole.size) / len(by_cell) * len(wanted)
+        cost = Cost(
+            Range.around(sum(shares.values()), 2 * SPREAD),
+            Range.around(made, 2 * SPREAD),
+            Range.around(whole.memory, 2 * SPREAD),
+            "its other targets",
         )
         return cost, shares
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from flows.estimates import Cost, Estimates, Range, total
+from flows.estimates import Cost, Estimates, Range
 from flows.exports import is_export
 from flows.quantity import show_duration, show_size
 
@@ -73,8 +73,7 @@ class Outlook:
         foretold, is through."""
         self._through = (0, 0.0, 0.0)
         """Cells that this run got through: how many, foretold seconds, real ones."""
-        parts = [cost.seconds for cost in self.known.models.values()]
-        self._whole = total(parts) if parts else Range()
+        self._whole = self.known.wall(1)
 
     def add(self, cell: str, sign: int = 1) -> None:
         """A cell (no export) is to be built; with -1, it is not any more."""

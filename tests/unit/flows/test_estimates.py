@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from flows.estimates import NEAREST, Estimates, Range, estimate, makespan, source_size, total
+from flows.estimates import (
+    COMMON,
+    NEAREST,
+    Estimates,
+    Range,
+    estimate,
+    makespan,
+    source_size,
+    total,
+)
 from flows.sweep import model_rows
 from matrix.model import PlannedModel, Source, SourceKind
 from state.records import UnitCost
@@ -40,7 +49,7 @@ def guess(past: Past, *models: PlannedModel) -> Estimates:
 
 
 def export_of(name: str, seconds: float, size: int = 100) -> UnitCost:
-    return unit(f"{name}:fill-mask@mlas_cpu", "export", seconds, bytes=size)
+    return unit(f"{name}:fill-mask@vitisai_npu", "export", seconds, bytes=size)
 
 
 def test_work_that_cells_share_is_counted_once() -> None:
@@ -86,6 +95,25 @@ def test_a_target_that_is_new_costs_what_the_others_do() -> None:
     found = guess(Past(*known), model)
     assert found.models[model.name].seconds.likely == 12
     assert found.cells[model.cells[2].id] == 4
+
+
+def test_a_model_that_was_only_built_for_other_targets_is_no_free_one() -> None:
+    model = small_model("a/b", cells=4)
+    first, second = (cell.id for cell in model.cells[:2])
+    past = Past(
+        unit(first, "export", 10, key="e"),
+        unit(second, "export", 10, key="e"),
+        unit(first, "optimize", 2),
+        unit(second, "optimize", 4, peak_memory=7000),
+    )
+    others = replace(model, cells=model.cells[2:])
+    found = guess(past, others)
+    cost = found.models[model.name]
+    assert cost.seconds.likely == 10 + 2 * 3
+    assert cost.disk.likely == 300
+    assert cost.memory.likely == 7000
+    assert cost.basis == "its other targets"
+    assert list(found.cells.values()) == [13, 3]
 
 
 def test_an_unknown_model_is_like_those_of_its_type_then_task_then_all() -> None:
@@ -135,6 +163,17 @@ def test_deviations_make_up_for_each_other() -> None:
     assert summed.likely == pytest.approx(1000)
     assert summed.high - summed.likely == pytest.approx(50)
     assert total([]) == Range()
+
+
+def test_a_sweep_may_be_off_as_a_whole_however_many_parts_it_has() -> None:
+    names = [f"a/{number}" for number in range(64)]
+    models = [small_model(name, cells=1) for name in names]
+    past = Past(*(export_of(name, 10) for name in names))
+    found = guess(past, *models).wall(2)
+    assert found.likely == pytest.approx(320)
+    assert found.low < 320 / COMMON
+    assert found.high > 320 * COMMON
+    assert found.high < 2 * 320
 
 
 def test_the_longest_first_fills_the_slots() -> None:
