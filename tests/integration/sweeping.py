@@ -134,10 +134,12 @@ class Mill:
         }
 
     @contextmanager
-    def start(self, *arguments: str, plain: bool = False, **env: str) -> Iterator[Running]:
+    def start(
+        self, *arguments: str, plain: bool = False, under: Sequence[str] = (), **env: str
+    ) -> Iterator[Running]:
         """The command at work; what is left of it at the end of the block is killed."""
         popen = subprocess.Popen(
-            [sys.executable, *(PLAIN if plain else CLI), *arguments],
+            [*under, sys.executable, *(PLAIN if plain else CLI), *arguments],
             cwd=self.folder,
             env={**self.environment(), **env},
             stdin=subprocess.DEVNULL,

@@ -275,6 +275,25 @@ def _wait_for_locks(state: State, number: int, working: Future[Any]) -> None:
             ).scalar_one()
 
 
+def test_half_a_transaction_of_a_stopped_process_is_ended(
+    state: State, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold its locks, and everybody who wants to lease, for as long as it is stopped."""
+    sweep = begin(state, rows(1))
+    take(state, sweep, ALIVE, ttl=0)
+    monkeypatch.setattr("state.database.SILENT_SECONDS", 1)
+
+    def be_stopped(stopped: State) -> None:
+        with stopped._db.write() as connection:
+            connection.exec_driver_sql("SELECT * FROM lease FOR UPDATE")
+            assert take(state, sweep).attempt == 2  # waits for the end of the other one
+            connection.exec_driver_sql("SELECT 1")
+
+    with open_state(url) as stopped, pytest.raises(StateUnavailable) as caught:
+        be_stopped(stopped)
+    assert PASSWORD not in str(caught.value)
+
+
 def test_a_reader_of_events_misses_none_that_commits_late(state: State) -> None:
     sweep = begin(state)
     start = state.events(sweep.id)[-1].id

@@ -1,0 +1,197 @@
+"""What dies, stops, restarts, is doubled or has a wrong clock while a fleet sweeps.
+
+Each sweep ends with what an undisturbed one on one machine publishes, digests included, and with
+nothing published twice. All of them share the servers and, where they survive, the workers.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.fleet.crew import SLOT_FLOW
+from flows.names import PARENT_FLOW
+from matrix.errors import Exit
+from matrix.status import FailureClass
+from tests.integration.fleeting import Plant, gone, named, plant, wait_for
+from tests.integration.sweeping import model
+
+pytest.importorskip("psycopg")
+pytestmark = [
+    pytest.mark.fleet,
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(os.name != "posix", reason="signals of POSIX"),
+]
+
+
+@pytest.fixture(scope="module")
+def works(prefect_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
+    with plant(prefect_template, tmp_path_factory.mktemp("works"), MODELMILL_HEARTBEAT="2") as made:
+        yield made
+
+
+def held_up(works: Plant, stamp: str, *more: str) -> tuple[str, Path]:
+    """A catalog with a model whose building waits; models have other names in every test."""
+    hold = works.mill.folder / f"hold-{stamp}"
+    first = model(f"{stamp}/a", act={"quantize": f"wait:{hold}"})
+    models = (first, model(f"{stamp}/b"), model(f"{stamp}/c"), *more)
+    return works.mill.catalog(*models, name=f"{stamp}.toml"), hold
+
+
+def api_state(works: Plant, run: str) -> str:
+    with works.api() as api:
+        return str(api.get(f"/flow_runs/{run}").json()["state_type"])
+
+
+def release(hold: Path) -> None:
+    Path(f"{hold}.go").touch()
+
+
+def test_servers_restart_and_a_slot_is_handed_out_twice(works: Plant) -> None:
+    works.keep("a", "b")
+    catalog, hold = held_up(works, "servers")
+    with works.sweep(catalog, "servers") as order:
+        wait_for(hold.exists)
+        holder = works.holder("servers", "servers/a")
+        works.prefect.stop()
+        works.database.stop()
+        works.database.start()
+        works.prefect.start()
+        beat = works.holder("servers", "servers/a").renewed_at
+        wait_for(lambda: works.holder("servers", "servers/a").renewed_at > beat)
+        assert works.holder("servers", "servers/a").token == holder.token
+        assert works.lost("servers") == []
+        # Prefect has a running slot run started once more, as if it had lost track of it. (Where
+        # it meets its old self, Prefect's worker fails and takes the slot along: a loss like any.)
+        sweep = works.mill.sweep("servers").id
+        with works.api() as api:
+            running = [run["id"] for run in works.flow_runs(SLOT_FLOW, sweep) if run["start_time"]]
+            assert running
+            again = {"state": {"type": "SCHEDULED", "name": "Scheduled"}, "force": True}
+            reply = api.post(f"/flow_runs/{running[0]}/set_state", json=again)
+            assert reply.status_code in {200, 201}, reply.text
+        wait_for(lambda: api_state(works, running[0]) not in {"SCHEDULED", "PENDING"})
+        release(hold)
+        ran = order.end()
+    assert (ran.code, ran.err) == (0, ""), ran
+    works.check(catalog, "servers")
+
+
+def test_workers_and_parents_that_are_killed(works: Plant) -> None:
+    works.keep("a", "b")
+    catalog, hold = held_up(works, "parents")
+    with works.sweep(catalog, "parents") as order:
+        wait_for(hold.exists)
+        # The worker alone: its slot finishes what it has, its parent finds another place.
+        first = works.leader("parents")
+        parent = int((first.data or {})["pid"])
+        home = works.of(parent)
+        works.machines[home].running.signal(signal.SIGKILL)
+        second = works.leader("parents", after=first.id)
+        assert works.of(int((second.data or {})["pid"])) != home
+        wait_for(lambda: gone(parent))
+        assert order.popen.poll() is None, "whoever ordered goes on following"
+        # The parent itself: nobody leads, and that is said.
+        os.kill(int((second.data or {})["pid"]), signal.SIGKILL)
+        ran = order.end()
+    assert ran.code == Exit.INTERRUPTED, ran
+    assert "resume parents --fleet" in ran.err
+    # Two others at once: the one that begins last leads, both see the sweep to its end.
+    again = works.mill.fleet("resume", "parents")
+    with (
+        works.mill.start(*again, plain=False) as one,
+        works.mill.start(*again, plain=False) as other,
+    ):
+        works.machine("c")
+        works.ready("c")
+        third = works.leader("parents", after=second.id)
+        works.leader("parents", after=third.id)
+        release(hold)
+        ends = [one.end(), other.end()]
+    assert [(ran.code, ran.err) for ran in ends] == [(0, "")] * 2, ends
+    wait_for(works.machines[home].mill.alone)
+    works.check(catalog, "parents")
+    revisions = [version for _name, version in works.mill.published("modelmill-index")]
+    assert [version for version in revisions if "parents" in version] == ["0.0.0-parents"]
+
+
+def test_a_model_that_kills_its_slot_is_poison_and_a_killed_host_costs_a_cell(
+    works: Plant,
+) -> None:
+    works.keep("a", "b")
+    cure = works.mill.folder / "cure"
+    poison = model("poison/p", act={"quantize": f"owner:{cure}"})
+    catalog, hold = held_up(works, "poison", poison)
+    with works.sweep(catalog, "poison") as order:
+        wait_for(hold.exists)
+        holder = psutil.Process(works.holder("poison", "poison/a").pid)
+        (host, *_others) = named(holder.children(recursive=True), "child.py")
+        host.kill()
+        release(hold)
+        ran = order.end()
+    assert ran.code == Exit.CELLS_FAILED, ran
+    outcomes = works.mill.outcomes("poison")
+    set_aside = [
+        one for one in outcomes.values() if one.model == "poison/p:fill-mask" and one.failure
+    ]
+    assert set_aside
+    for one in set_aside:
+        assert (one.failure, one.retryable) == (FailureClass.CRASH, False)
+        assert "died 3 times" in str(one.message)
+        lost = (one.detail or {})["lost_leases"]
+        assert len({(entry["pid"], entry["token"]) for entry in lost}) == 3
+    crashed = [one for one in outcomes.values() if one.failure and one not in set_aside]
+    assert [one.model for one in crashed] == ["poison/a:fill-mask"]
+    cure.touch()
+    ran = works.again("poison", "retry")
+    assert (ran.code, ran.err) == (0, ""), ran
+    works.check(catalog, "poison")
+
+
+def test_cancelled_by_ctrl_c_and_in_prefect(works: Plant) -> None:
+    works.keep("a", "b")
+    catalog, hold = held_up(works, "cancel")
+    with works.sweep(catalog, "cancel") as order:
+        wait_for(hold.exists)
+        order.signal(signal.SIGINT, group=True)
+        ran = order.end()
+    assert ran.code == Exit.INTERRUPTED, ran
+    assert "resume cancel" in ran.err
+    assert works.mill.holders("cancel") == []
+    hold.unlink()
+    with works.mill.start(*works.mill.fleet("resume", "cancel"), plain=False) as order:
+        wait_for(hold.exists)
+        sweep = works.mill.sweep("cancel").id
+        with works.api() as api:
+            (parent,) = [
+                run for run in works.flow_runs(PARENT_FLOW, sweep) if run["state_type"] == "RUNNING"
+            ]
+            wanted = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
+            assert api.post(f"/flow_runs/{parent['id']}/set_state", json=wanted).is_success
+        ran = order.end()
+    assert ran.code == Exit.INTERRUPTED, ran
+    machines = works.machines.values()
+    wait_for(lambda: not any(named(one.mill.processes(), "child.py") for one in machines))
+    assert works.mill.holders("cancel") == []
+    with works.api() as api:
+        ended = {"CANCELLED", "CRASHED", "COMPLETED", "FAILED"}
+        wait_for(
+            lambda: (
+                {
+                    run["state_type"]
+                    for flow in (PARENT_FLOW, SLOT_FLOW)
+                    for run in works.flow_runs(flow, sweep)
+                }
+                <= ended
+            )
+        )
+    release(hold)
+    ran = works.again("cancel")
+    assert (ran.code, ran.err) == (0, ""), ran
+    works.check(catalog, "cancel")
