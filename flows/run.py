@@ -19,6 +19,7 @@ from flows.planned import foretold
 from flows.planning import selection_of
 from flows.server import start_server
 from flows.settings import Settings
+from flows.signing import signer_of
 from flows.stop import Stop, stopped_by_signals
 from flows.summaries import clear_summaries, write_summaries
 from flows.summary import Summary
@@ -53,7 +54,8 @@ class Run:
         """Begin, build what is open, finish."""
         work = Workspace(self.settings)
         feed = work.open_feed()
-        engine_spec(self.settings)  # what is wrong with either is said before anything is made
+        engine_spec(self.settings)  # what is wrong with these is said before anything is made
+        signer_of(self.settings)
         work.prepare()
         work.tidy()
         if self.settings["summary"]:

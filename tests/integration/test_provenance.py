@@ -42,6 +42,14 @@ def test_every_package_of_a_sweep_verifies_with_the_key(swept: Mill) -> None:
     assert refused.out.count("not signed by that key") == 3
 
 
+def test_a_key_that_is_none_is_told_before_anything_is_begun(mill: Mill) -> None:
+    (mill.folder / "key.pem").write_text("no key")
+    ran = mill.run("sweep", mill.catalog(model()), "--sign-key", "key.pem")
+    assert (ran.code, ran.out) == (2, "")
+    assert "key.pem is not a private key in PEM" in ran.err
+    assert not mill.home.exists()
+
+
 def test_no_key_and_no_place_of_this_machine_is_published(swept: Mill) -> None:
     secret = (swept.folder / "key.pem").read_text().splitlines()[1]
     for version in versions(swept):
