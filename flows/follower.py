@@ -56,9 +56,12 @@ class Follower:
             self._view.close()
 
     def _read(self) -> None:
-        while page := self._state.events(self._sweep_id, after_id=self._after, limit=_PAGE):
+        more = True
+        while more:
+            page = self._state.events(self._sweep_id, after_id=self._after, limit=_PAGE)
             for event in page:
                 self._after = event.id
                 self.tally.apply(event)
                 self._view.event(trimmed(event), self.tally)
+            more = len(page) == _PAGE
         self._view.tick(self.tally)

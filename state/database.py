@@ -112,6 +112,12 @@ class Database:
                 yield connection
 
     @contextmanager
+    def single(self) -> Iterator[Connection]:
+        """For one statement that changes something, with its answer."""
+        with self.write() if self.sqlite else self.read() as connection:
+            yield connection
+
+    @contextmanager
     def raw(self) -> Iterator[sqlite3.Connection]:
         """SQLite's own connection, for what cannot be said inside a transaction."""
         with self._translated():

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Update,
+    Executable,
     and_,
     bindparam,
     case,
@@ -20,6 +20,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from matrix.status import FailureClass, Status
 from state.database import now
@@ -51,32 +52,32 @@ class Recording(Part):
         if held is None and status in RUNNING:
             raise StateError(f"{cell} cannot be {status} without a lease")
         values = _columns(status, facts)
+        told = {
+            "sweep_id": sweep_id,
+            "cell": cell,
+            "kind": Kind.STATUS.value,
+            "status": status.value,
+            "token": held.token if held else None,
+            "owner": held.owner if held else None,
+            "data": {k: values[k] for k in _IN_EVENT if values.get(k) is not None} or None,
+        }
         fence = {} if held is None else {"f_model": held.model, "f_token": held.token}
-        with self._db.write() as connection:
-            moved = connection.execute(
-                _transition(status, held is not None),
-                {
-                    "f_sweep": sweep_id,
-                    "f_cell": cell,
-                    **fence,
-                    **{f"v_{name}": value for name, value in values.items()},
-                },
-            ).first()
+        parameters = {
+            "f_sweep": sweep_id,
+            "f_cell": cell,
+            **fence,
+            **{f"v_{name}": value for name, value in values.items()},
+        }
+        change: Executable = _transition(status, held is not None)
+        if not self._db.sqlite:
+            change = _told_at_once(status, held is not None)
+            parameters |= {f"e_{name}": value for name, value in told.items()}
+        with self._db.write() if stages else self._db.single() as connection:
+            moved = connection.execute(change, parameters).first()
             if moved is None:
                 _refuse(connection, held, sweep_id, cell, status)
-            connection.execute(
-                _ADD_EVENT,
-                {
-                    "sweep_id": sweep_id,
-                    "cell": cell,
-                    "model": moved[0] if moved else None,
-                    "kind": Kind.STATUS.value,
-                    "status": status.value,
-                    "token": held.token if held else None,
-                    "owner": held.owner if held else None,
-                    "data": {k: values[k] for k in _IN_EVENT if values.get(k) is not None} or None,
-                },
-            )
+            if self._db.sqlite:
+                connection.execute(_ADD_EVENT, {**told, "model": moved[0] if moved else None})
             if stages and moved:
                 self._add_stages(connection, sweep_id, moved[0], stages)
 
@@ -96,10 +97,12 @@ class Recording(Part):
     ) -> None:
         keys = {row.key: {"key": row.key, "parts": row.parts} for row in stages}
         # In one order, so that two writers of the same keys cannot block each other.
-        connection.execute(
-            self._db.insert(stage_key).on_conflict_do_nothing(),
-            [keys[key] for key in sorted(keys)],
-        )
+        rows = [keys[key] for key in sorted(keys)]
+        new = self._db.insert(stage_key).on_conflict_do_nothing()
+        if self._db.sqlite:
+            connection.execute(new, rows)
+        else:  # here SQLAlchemy would send one statement for each
+            connection.execute(new.values(rows))
         connection.execute(
             insert(stage_run).values(at=now()),
             [
@@ -142,7 +145,7 @@ def _columns(status: Status, facts: Facts) -> dict[str, Any]:
 
 
 @cache
-def _transition(status: Status, fenced: bool) -> Update:
+def _transition(status: Status, fenced: bool) -> ReturningUpdate[Any]:
     """The guarded UPDATE for a new status: built once, then only its parameters change."""
     was = outcome.c.status
     allowed: ColumnElement[bool] = was.in_([source.value for source in sorted(SOURCES[status])])
@@ -172,6 +175,19 @@ def _transition(status: Status, fenced: bool) -> Update:
     else:
         values |= _new_values(status, fenced)
     return change.values(**values).returning(outcome.c.model)
+
+
+@cache
+def _told_at_once(status: Status, fenced: bool) -> ReturningInsert[Any]:
+    """PostgreSQL: the same with its event, in one statement."""
+    moved = _transition(status, fenced).cte("moved")
+    given = ("sweep_id", "cell", "kind", "status", "token", "owner", "data")
+    told = [bindparam(f"e_{name}", type_=event.c[name].type) for name in given]
+    return (
+        insert(event)
+        .from_select(["at", "model", *given], select(now(), moved.c.model, *told))
+        .returning(event.c.model)
+    )
 
 
 def _new_values(status: Status, fenced: bool) -> dict[str, Any]:

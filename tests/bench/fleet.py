@@ -141,7 +141,8 @@ def overhead(works: Plant, models: int) -> list[Row]:
         print(f"  {count / cells:6.2f}  {text[:100]}")
     print()
     table(memory.rows())
-    control = sum(calls.get(text, 0) for text in ("BEGIN", "COMMIT", "ROLLBACK"))
+    ends = ("BEGIN", "COMMIT", "ROLLBACK")
+    control = sum(count for text, count in calls.items() if text.startswith(ends))
     wall = working_time(events)
     slots = len({one.owner for one in events if one.kind is Kind.LEASED})
     return [
