@@ -1,0 +1,83 @@
+"""What changed since the sweep before: in the summary of a sweep, wherever it was made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows.links import package_page
+from flows.summaries.markdown import markdown
+from flows.summaries.told import previous, tell
+from state.ledger import State, open_state
+from state.records import SweepInfo
+from tests.unit.flows.floor import Floor, make_plan, small_model
+
+
+def test_a_summary_tells_what_is_news(floor: Floor) -> None:
+    bad = {"quantize": "fail:QUANTIZE"}
+    floor.sweep(
+        make_plan(small_model("same"), small_model("other"), small_model("broke"), stamp="n1")
+    )
+    floor.sweep(
+        make_plan(
+            small_model("same"),
+            small_model("other", size=99),
+            small_model("broke", salt=2, act=bad),
+            small_model("fresh"),
+            stamp="n2",
+        )
+    )
+    assert floor.begun is not None
+    told = tell(floor.state, floor.begun.info)
+    assert told.since is not None
+    assert told.since.before == "n1"
+    document = told.to_json()["since"]
+    assert document["counts"]["unchanged"] == 3
+    assert {one["verdict"] for one in document["cells"]} >= {"new", "changed", "now fails"}
+    assert not [one for one in document["cells"] if one["verdict"] == "unchanged"]
+    text = markdown(told)
+    assert "## Since n1" in text
+    assert "- now fails: `broke:fill-mask@" in text
+    assert "`same:fill-mask@" not in text.partition("## Since")[2]
+
+
+def test_the_first_sweep_has_none_before_it(floor: Floor) -> None:
+    floor.sweep(make_plan(small_model(), stamp="n1"))
+    assert floor.begun is not None
+    told = tell(floor.state, floor.begun.info)
+    assert told.since is None
+    assert told.to_json()["since"] is None
+    assert "Since" not in markdown(told)
+
+
+def begun(state: State, stamp: str, feed: str = "f", **kind: object) -> SweepInfo:
+    settings, selection = {"catalog": kind.get("catalog", "c")}, {"only": kind.get("only", [])}
+    info = state.begin(stamp, feed, [], [], settings, selection)
+    if not kind.get("running"):
+        state.end(info.id, 0)
+    return state.find_sweep(stamp, feed) or info
+
+
+def test_only_a_sweep_of_the_same_kind_that_ended_is_compared_with(tmp_path: Path) -> None:
+    with open_state(tmp_path / "state.db") as state:
+        first = begun(state, "n1")
+        begun(state, "elsewhere", feed="g")
+        begun(state, "less", only=["a*"])
+        begun(state, "other", catalog="d")
+        begun(state, "now", running=True)
+        last = begun(state, "n2")
+        assert previous(state, last) == first
+        assert previous(state, first) is None
+        begun(state, "n3")
+        assert previous(state, last) == first
+
+
+def test_only_feeds_with_pages_are_linked() -> None:
+    project = "azure:https://dev.azure.com/org/my%20project/feed"
+    assert package_page(project, "modelmill-index", "0.0.0-n1") == (
+        "https://dev.azure.com/org/my%20project/_artifacts/feed/feed/UPack/modelmill-index"
+        "/overview/0.0.0-n1"
+    )
+    assert package_page("azure:https://dev.azure.com/org/_artifacts/feed/f", "p", "1") == (
+        "https://dev.azure.com/org/_artifacts/feed/f/UPack/p/overview/1"
+    )
+    assert package_page("dir:/feed", "p", "1") is None
