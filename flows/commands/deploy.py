@@ -10,7 +10,24 @@ from flows.options import OPTIONS, SELECTION
 from flows.planning import catalog_reference
 from matrix.errors import Exit, UsageError
 
-_SWEEP = ("package", "engine", "precision", "opset", "self_contained", "if_changed", "no_publish")
+_SWEEP = (
+    "package",
+    "engine",
+    "precision",
+    "opset",
+    "self_contained",
+    "if_changed",
+    "no_publish",
+    "verify",
+    "publish_unverified",
+    "needs",
+    "allow_remote_code",
+    "allow_pickle",
+    "timeout",
+    "publish_timeout",
+    "tries",
+    "heartbeat",
+)
 
 
 def add(commands: argparse._SubParsersAction[Parser]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from flows.commands.deploy import _SWEEP
 from flows.fleet.parameters import NAMES, SweepSettings, flags_of
 from flows.options import OPTIONS
 from flows.settings import resolve
@@ -46,3 +47,7 @@ def test_the_defaults_of_the_form_are_those_of_the_settings() -> None:
 def test_rubbish_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         SweepSettings.model_validate(wrong)
+
+
+def test_every_flag_of_a_nightly_sweep_is_in_the_form() -> None:
+    assert set(_SWEEP) <= set(NAMES)
