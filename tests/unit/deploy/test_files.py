@@ -275,6 +275,8 @@ def test_whoever_stops_a_worker_waits_for_its_drain() -> None:
 def test_every_server_has_the_same_settings() -> None:
     wanted = {
         **_BATCHES,
+        # Prefect cuts it to whole seconds: a fraction is a loop without a pause.
+        "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
             "prefect.server.concurrency.lease_storage.filesystem"
         ),
