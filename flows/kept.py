@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from matrix.digest import BUILD_RECORD, MANIFEST
@@ -23,6 +25,11 @@ def keep(built: Built, dest: Path, root: Path, budget: int = 0) -> Path:
     if budget:
         trim(root, budget // SHARE)
     return kept
+
+
+def held(root: Path) -> int:
+    """Bytes of all that is kept: they count to the disk budget."""
+    return _size(root)
 
 
 def trim(root: Path, limit: int) -> list[Path]:
@@ -53,4 +60,9 @@ def _strip(folder: Path) -> bool:
 
 
 def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    total = 0
+    for place, _folders, names in os.walk(folder):  # passes over what another slot strips meanwhile
+        for name in names:
+            with suppress(OSError):
+                total += Path(place, name).stat().st_size
+    return total

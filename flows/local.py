@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from feed.publisher import Publisher
 from flows.estimates import estimate
+from flows.kept import held
 from flows.leasing import LeaseKeeper
 from flows.settings import Settings
 from flows.shop import Bench, Rules, Shop
@@ -74,6 +76,7 @@ def workshop(
         budget = DiskBudget(
             store,
             settings["disk_budget"] or 0,
+            beside=partial(held, work.kept),
             evicted=lambda report: _note_evictions(state, begun.info.id, report),
         )
         shop = Shop(

@@ -37,12 +37,14 @@ class DiskBudget:
         limit: int = 0,
         *,
         keep_free: int = 256 * 1024 * 1024,
+        beside: Callable[[], int] = lambda: 0,
         free: Callable[[Path], int] | None = None,
         evicted: Callable[[GcReport], None] = lambda _report: None,
     ) -> None:
         self._store = store
-        self.limit = limit
-        """Bytes; 0: whatever the volume has."""
+        self._limit = limit
+        self._beside = beside
+        """What else takes of the budget: kept packages."""
         self._keep_free = keep_free
         self._free = free or (lambda path: shutil.disk_usage(path).free)
         self._evicted = evicted
@@ -52,6 +54,11 @@ class DiskBudget:
         self._looks = 0
         self._queue: deque[object] = deque()
         self._changed = threading.Condition()
+
+    @property
+    def limit(self) -> int:
+        """Bytes of the budget that are left to the store; 0: whatever the volume has."""
+        return max(self._limit - self._beside(), 1) if self._limit else 0
 
     @property
     def reserved(self) -> int:

@@ -139,15 +139,18 @@ def _truncate(name: str) -> Callable[[Path], None]:
     return lambda folder: os.truncate(folder / name, 10)
 
 
-def _outside(folder: Path) -> None:
-    import onnx
+def _outside(location: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        import onnx
 
-    model = onnx.load(folder / "model.onnx", load_external_data=False)
-    for tensor in model.graph.initializer:
-        for item in tensor.external_data:
-            if item.key == "location":
-                item.value = "../../elsewhere.data"
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
+        model = onnx.load(folder / "model.onnx", load_external_data=False)
+        for tensor in model.graph.initializer:
+            for item in tensor.external_data:
+                if item.key == "location":
+                    item.value = location.replace("HERE", folder.absolute().as_posix())
+        (folder / "model.onnx").write_bytes(model.SerializeToString())
+
+    return damage
 
 
 @pytest.mark.parametrize(
@@ -155,7 +158,8 @@ def _outside(folder: Path) -> None:
     [
         (_truncate("model.onnx.data"), "are cut off: model.onnx.data"),
         (lambda folder: (folder / "model.onnx.data").unlink(), "are missing: model.onnx.data"),
-        (_outside, "are outside the package"),
+        (_outside("../../elsewhere.data"), "are outside the package: ../../elsewhere.data"),
+        (_outside("HERE/model.onnx.data"), "are outside the package: /"),
         (_truncate("model.onnx"), "model.onnx: "),
     ],
 )

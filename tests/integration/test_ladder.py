@@ -126,6 +126,11 @@ def test_external_data_that_are_not_all_there_fail_integrity_alone(
          "labelled fp32, but 128 weight bytes are float16"),
         (lambda: model(WEIGHTS.astype(np.float16)), claim("w8"), "but no weight is int8"),
         (lambda: qdq(128, 2**-4, np.uint8), claim("w8a16", NPU), "its activations are 1 uint8"),
+        (qdq, claim("w8a8", NPU), "labelled w8a8, but its activations are 1 uint16"),
+        (qdq, claim("w8"), "labelled w8 (weights alone), but its activations are quantized too"),
+        (qdq, claim("fp32", rules=rules_from(
+            {"parity": {"fp32": {"cosine": 0.9, "reason": "coarse"}}})),
+         "labelled fp32, but holds 2 quantized tensors"),
         (qdq, claim("w8a16", VITIS), "has QDQ nodes, which vitisai_npu must not be given"),
         (qdq, claim("w8a16", replace(NPU, qdq=False, why="it hangs")), "not be given: it hangs"),
         (qdq, claim("w8a16", NPU, blocked_ops=("MatMul",)),

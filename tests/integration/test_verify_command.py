@@ -134,6 +134,9 @@ def test_what_does_not_pass_is_kept_within_the_budget_or_published_with_its_mark
         folders.append(Path(evidence["kept"]))
     assert all((folder / "build.json").is_file() for folder in folders)
     assert sum((folder / "model.onnx").exists() for folder in folders) == 1
+    taken = [mill.home / "kept", mill.home / "store" / "blobs"]
+    files = [path for folder in taken for path in folder.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 1_500_000
     anyway = ("--stamp", "anyway", "--publish-unverified", "--model", "tiny/a")
     mill.ok("sweep", "catalog.toml", *anyway, *more)
     assert mill.statuses("anyway") == {"published": 1}

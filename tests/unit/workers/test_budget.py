@@ -49,6 +49,19 @@ def test_room_is_made_by_evicting_and_that_is_reported(store: Store) -> None:
     assert [item.subject for item in reports[0].evicted] == ["model 1", "model 2"]
 
 
+def test_what_lies_beside_the_store_counts(store: Store) -> None:
+    kept = [0]
+    disk = DiskBudget(store, 400, beside=lambda: kept[0], free=lambda _path: PLENTY)
+    assert disk.trim() is None
+    kept[0] = 150
+    assert disk.limit == 250
+    with disk.reserve(100):
+        assert store.usage().size == 100  # 150 are kept, 100 reserved, and eviction goes further
+    kept[0] = 1000
+    assert disk.limit == 1
+    assert DiskBudget(store, 0, beside=lambda: 1000).limit == 0
+
+
 def test_what_can_never_fit_fails_one_cell_with_the_numbers(store: Store) -> None:
     disk = budget(store, 20_000_000)
     words = r"needs 0.03 GB, but of the disk budget of 0.02 GB"
