@@ -1,0 +1,198 @@
+"""All faults in a seeded random order during one sweep, which must not show in what it makes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from matrix.errors import Exit
+from state.records import Holder
+from tests.integration.fleeting import Plant, named, plant, wait_for
+from tests.integration.sweeping import Mill, Ran, Running, eventually, model
+
+pytest.importorskip("psycopg")
+pytestmark = [
+    pytest.mark.fleet,
+    pytest.mark.slow,
+    pytest.mark.timeout(2400),
+    pytest.mark.skipif(os.name != "posix", reason="signals of POSIX"),
+]
+SEED = int(os.environ.get("MODELMILL_TEST_SEED", "20260609"))
+STAMP = "r"
+MODELS = 20
+CELLS = 8 * MODELS
+MACHINES = ("a", "b", "c")
+
+
+@dataclass
+class Storm:
+    """A sweep under way and what happens to it."""
+
+    works: Plant
+    chance: random.Random
+    catalog: str
+    opened: ExitStack
+    orders: list[Running] = field(default_factory=list)
+    gates: int = 0
+    """Models wait, each at its gate: so the faults meet a sweep that is not over, however slow
+    or fast the machine is."""
+
+    def open_gate(self) -> None:
+        gate(self.works.mill, self.gates).with_suffix(".go").touch()
+        self.gates += 1
+
+    def order(self, command: str = "resume") -> None:
+        """Somebody asks for the sweep (once more)."""
+        what = ("sweep", self.catalog, "--stamp", STAMP) if command == "sweep" else (command, STAMP)
+        mill = Mill(self.works.mill.folder, self.works.mill.env)
+        started = mill.start(*self.works.mill.fleet(*what))
+        self.orders.append(self.opened.enter_context(started))
+
+    def published(self) -> int:
+        return self.works.mill.statuses(STAMP).get("published", 0)
+
+    def followed(self) -> bool:
+        return any(order.popen.poll() is None for order in self.orders)
+
+    def progress(self) -> None:
+        """A model or a part of it more, or the end of whoever follows; somebody follows always."""
+        before = self.published()
+        self.open_gate()
+        # The next one may be set aside by now; another gate helps.
+        while not eventually(lambda: self.published() > before or not self.followed(), 60.0):
+            self.open_gate()
+        self.works.keep(*MACHINES)
+        if not self.followed():
+            self.order()
+
+    def held(self) -> Holder | None:
+        """Somebody who builds, by chance."""
+        holders = [one for one in self.works.mill.holders(STAMP) if psutil.pid_exists(one.pid)]
+        return self.chance.choice(holders) if holders else None
+
+    def kill_slot(self) -> None:
+        if one := self.held():
+            kill(one.pid)
+
+    def kill_host(self) -> None:
+        if one := self.held():
+            with suppress(psutil.NoSuchProcess):
+                for host in named(psutil.Process(one.pid).children(recursive=True), "child.py")[:1]:
+                    kill(host.pid)
+
+    def stop_slot(self) -> None:
+        """For longer than its lease."""
+        if one := self.held():
+            with suppress(ProcessLookupError):
+                os.kill(one.pid, signal.SIGSTOP)
+                wait_for(lambda: one.token not in {x.token for x in self.works.mill.holders(STAMP)})
+                os.kill(one.pid, signal.SIGCONT)
+
+    def kill_parent(self) -> None:
+        kill(int((self.works.leader(STAMP).data or {})["pid"]))
+
+    def kill_worker(self) -> None:
+        self.works.machines[self.chance.choice(MACHINES)].running.signal(signal.SIGKILL)
+
+    def stop_worker(self) -> None:
+        self.works.machines[self.chance.choice(MACHINES)].running.signal(signal.SIGTERM)
+
+    def lose_power(self) -> None:
+        self.works.machines[self.chance.choice(MACHINES)].lose_power()
+
+    def restart_prefect(self) -> None:
+        self.works.prefect.stop()
+        self.works.prefect.start()
+
+    def restart_database(self) -> None:
+        self.works.database.stop()
+        self.works.database.start()
+
+    def second_parent(self) -> None:
+        self.order()
+
+    def cancel(self) -> None:
+        ran = self.works.run("cancel", STAMP)
+        assert ran.code == 0, ran
+
+    def interrupt(self) -> None:
+        self.orders[-1].signal(signal.SIGINT)
+
+    def faults(self) -> list[Callable[[], None]]:
+        every = [
+            self.kill_slot,
+            self.kill_slot,
+            self.kill_host,
+            self.stop_slot,
+            self.stop_slot,
+            self.kill_parent,
+            self.kill_worker,
+            self.stop_worker,
+            self.lose_power,
+            self.restart_prefect,
+            self.restart_database,
+            self.second_parent,
+            self.cancel,
+            self.interrupt,
+        ]
+        self.chance.shuffle(every)
+        return every
+
+    def calm(self) -> Ran:
+        """Go on until nothing is left: what was interrupted is resumed, what failed tried again."""
+        while self.gates < MODELS:
+            self.open_gate()
+        while True:
+            self.works.keep(*MACHINES)
+            *_before, ran = [order.end() for order in self.orders if order.popen.stdout]
+            self.orders.clear()
+            if ran.code == Exit.OK:
+                return ran
+            assert ran.code in {Exit.CELLS_FAILED, Exit.INTERRUPTED}, ran
+            self.order("retry" if ran.code == Exit.CELLS_FAILED else "resume")
+
+
+def gate(mill: Mill, number: int) -> Path:
+    return mill.folder / f"gate{number}"
+
+
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def works(prefect_template: Path, tmp_path: Path) -> Iterator[Plant]:
+    with plant(prefect_template, tmp_path / "works", MODELMILL_HEARTBEAT="2") as made:
+        yield made
+
+
+def test_a_random_sequence_of_all_of_it(works: Plant) -> None:
+    works.keep(*MACHINES)
+    catalog = works.mill.catalog(
+        *(
+            model(f"r/{n}", act={"quantize": f"wait:{gate(works.mill, n)}"}, salt=n)
+            for n in range(MODELS)
+        )
+    )
+    with ExitStack() as opened:
+        storm = Storm(works, random.Random(SEED), catalog, opened)
+        storm.order("sweep")
+        works.leader(STAMP)
+        for fault in storm.faults():
+            storm.progress()
+            print(f"{storm.published():4} of {CELLS} published, now: {fault.__name__}", flush=True)
+            assert storm.published() < CELLS
+            fault()
+        storm.calm()
+    print(f"seed {SEED}: {len(works.lost(STAMP))} leases lost")
+    works.check(catalog, STAMP)
+    assert works.mill.statuses(STAMP) == {"published": CELLS}
