@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -62,14 +62,31 @@ def record_failure(
 
 
 def evidence_of(built: Built, kept: Path | None = None) -> dict[str, Any]:
-    """What verification found, and where a package that did not pass can be looked at."""
-    found: dict[str, Any] = {"rungs": [asdict(rung) for rung in built.evidence]}
+    """What the stages tell of what they did, what verification found, and where a package that
+    did not pass can be looked at."""
+    infos = {_named(stage): stage["info"] for stage in built.build_record["stages"]}
+    found: dict[str, Any] = {
+        "rungs": [asdict(rung) for rung in built.evidence],
+        "stages": [
+            {
+                "stage": stage["stage"],
+                "component": stage["component"],
+                "facts": stage["facts"],
+                "info": infos.get(_named(stage), {}),
+            }
+            for stage in built.manifest["stages"]
+        ],
+    }
     for name in ("verdict", "runtimes"):
         if name in built.build_record:
             found[name] = built.build_record[name]
     if kept is not None:
         found["kept"] = str(kept)
     return found
+
+
+def _named(stage: Mapping[str, Any]) -> tuple[str, str]:
+    return stage["stage"], stage["component"]
 
 
 def stage_rows(cell_id: str, target: str, runs: Sequence[StageRun]) -> list[StageRow]:
