@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
-from flows.environments import Installer, installer_of
+from flows.environments import Installer, installer_of, unset
 from flows.local import runtimes_of
 from flows.quantity import show_size
 from flows.settings import Settings
@@ -94,7 +94,7 @@ def _environment(settings: Settings, name: str, installer: Installer) -> Finding
     what, needed = f"engine {name}", settings["engine"] == name
     python = settings.engine_pythons.get(name)
     if python is None:
-        mend = f"modelmill engine install {name}"
+        mend = unset(name, installer, settings.cwd)
         return Finding(what, Health.BAD if needed else Health.NOTE, "no environment is set", mend)
     found = installer.check(settings.cwd / python)
     return Finding(what, Health.GOOD if found.ok else Health.BAD, found.detail, found.mend)

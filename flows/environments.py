@@ -43,6 +43,22 @@ class Installer(Protocol):
     def check(self, python: Path) -> Diagnosis:
         """Whether the engine runs there."""
 
+    def interpreter_of(self, venv: Path) -> Path:
+        """Where an environment that it made has its interpreter."""
+
+
+def venv_of(name: str) -> Path:
+    """Where an engine's environment is made if nobody says otherwise."""
+    return Path(f".venv-{name}")
+
+
+def unset(name: str, installer: Installer, folder: Path) -> str:
+    """What to do where no interpreter is set: make one, or only name the one that was made."""
+    made = installer.interpreter_of(venv_of(name))
+    if (folder / made).exists():
+        return f"set engine.{name}.python to {made}"
+    return f"modelmill engine install {name}"
+
 
 def installer_of(name: str) -> Installer | None:
     """The installer of an engine; None: it lives in our own environment."""

@@ -44,10 +44,10 @@ def _ls(arguments: argparse.Namespace) -> Exit:
 
 
 def _install(arguments: argparse.Namespace) -> Exit:
-    from flows.environments import wanted_installer
+    from flows.environments import venv_of, wanted_installer
 
     installer = wanted_installer(arguments.name)
-    venv = arguments.venv or Path(f".venv-{arguments.name}")
+    venv = arguments.venv or venv_of(arguments.name)
     python = installer.install(venv, arguments.python, say=lambda text: print(text, flush=True))
     print(f"engine {arguments.name} is ready; tell modelmill where it is, in modelmill.toml:")
     print(f"[engine.{arguments.name}]\npython = '{python}'")
