@@ -20,7 +20,7 @@ from matrix.attestation import (
     TREE_DIGEST,
     tool_uri,
 )
-from matrix.digest import MANIFEST, PROVENANCE, RUN_RECORDS, SIGNATURE, FileEntry
+from matrix.digest import BUILD_RECORD, MANIFEST, PROVENANCE, RUN_RECORDS, SIGNATURE, FileEntry
 
 Json = Mapping[str, Any]
 
@@ -67,7 +67,7 @@ def provenance_problems(
         *_guarded("types", lambda: _types(stated)),
         *_guarded("subject", lambda: _named(stated, entries)),
         *_guarded("build definition", lambda: _definition(stated, manifest, version)),
-        *_guarded("run details", lambda: _run(stated, record)),
+        *_guarded("run details", lambda: _run(stated, record, entries)),
     ]
 
 
@@ -186,12 +186,14 @@ def _like(told: Json, true: Json) -> Json:
     return {name: told.get(name) for name in true}
 
 
-def _run(stated: Json, record: Json | None) -> Iterator[str]:
-    """Against the build record, whose own bytes the statement names."""
-    if record is None:
-        return
+def _run(stated: Json, record: Json | None, files: Iterable[FileEntry]) -> Iterator[str]:
+    """Against the build record, if that is the one which the statement names."""
     predicate = stated["predicate"]
     internal, run = predicate["buildDefinition"]["internalParameters"], predicate["runDetails"]
+    named = {str(one["name"]): one["digest"]["sha256"] for one in run["byproducts"]}
+    held = {file.path: file.sha256 for file in files}
+    if record is None or named.get(BUILD_RECORD) != held.get(BUILD_RECORD):
+        return  # that is told already
     began = datetime.fromisoformat(record["started"]).replace(microsecond=0)
     pairs = {
         "stamp": (internal["stamp"], record["stamp"]),

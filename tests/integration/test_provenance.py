@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ STAMP = "20260609"
 PACKAGE = "modelmill-tiny-a"
 
 
-@pytest.fixture
-def swept(mill: Mill) -> Mill:
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Mill:
+    """Two cells and their export, signed; nobody may change what is in its feed."""
+    mill = Mill(tmp_path_factory.mktemp("swept"))
     key = write_keys(mill.folder)
     catalog = mill.catalog(model(files={"config.json": "{}"}, components=["enc", "dec"]))
     selection = ("--target", "qnn_npu,mlas_cpu", "--stamp", STAMP)
@@ -61,29 +64,44 @@ def test_no_key_and_no_place_of_this_machine_is_published(swept: Mill) -> None:
 
 def test_a_pulled_package_is_verified_where_it_is(swept: Mill) -> None:
     version = versions(swept)[0]
-    swept.ok("feed", "pull", PACKAGE, version, "--dest", "here")
-    swept.ok("feed", "verify", "--folder", "here", "--key", "key.pub")
+    verify = ("feed", "verify", "--folder", "here")
+    pulled = swept.session(
+        [
+            ("feed", "pull", PACKAGE, version, "--dest", "here"),
+            (*verify, "--key", "key.pub"),
+            ("feed", "verify"),
+            ("feed", "verify", PACKAGE, "no-such*"),
+        ]
+    )
+    assert [ran.code for ran in pulled] == [0, 0, 2, 4], pulled
     (swept.folder / "here" / "build.json").write_text("{}")
-    found = swept.run("feed", "verify", "--folder", "here")
-    assert (found.code, found.err) == (1, "")
-    assert "build.json has other bytes than are named" in found.out
-    assert swept.run("feed", "verify").code == 2
-    assert swept.run("feed", "verify", PACKAGE, "no-such*").code == 4
+    (swept.folder / "here" / "provenance.intoto.jsonl").unlink()
+    changed, unsigned = swept.session([verify, (*verify, "--key", "key.pub")])
+    assert (changed.code, changed.err) == (1, "")
+    assert changed.out.splitlines()[1:] == [
+        "  provenance.json: build.json has other bytes than are named"
+    ]
+    assert unsigned.code == 1
+    assert "signature: the package is not signed" in unsigned.out
 
 
-def test_bytes_that_rot_in_the_feed_are_found(swept: Mill) -> None:
-    version = next(one for one in versions(swept) if "qnn" in one)
-    rotten = blob(swept, version, "enc/model.onnx")
+def test_bytes_that_rot_in_the_feed_are_found(swept: Mill, tmp_path: Path) -> None:
+    mill = Mill(Path(shutil.copytree(swept.folder, tmp_path / "mill")))
+    version = next(one for one in versions(mill) if "qnn" in one)
+    rotten = blob(mill, version, "enc/model.onnx")
     rotten.chmod(0o644)
     rotten.write_bytes(b"\0" * rotten.stat().st_size)
-    found = swept.run("feed", "verify", PACKAGE, version)
+    found = mill.run("feed", "verify", PACKAGE, version)
     assert found.code == 1
     assert "c/model.onnx: expected" in found.out
 
 
 def test_a_package_is_built_again_byte_for_byte(swept: Mill) -> None:
-    for version in versions(swept):
-        found = swept.ok("rebuild", PACKAGE, version, "--json").json()
+    listed = versions(swept)
+    built = swept.session([("rebuild", PACKAGE, version, "--json") for version in listed])
+    for version, ran in zip(listed, built, strict=True):
+        assert (ran.code, ran.err) == (0, ""), ran
+        found = ran.json()
         assert found["same"], found
         assert found["differences"] == []
         assert found["rebuilt"] == swept.published()[PACKAGE, version]
@@ -105,27 +123,30 @@ def test_a_model_from_a_folder_is_built_again_from_wherever_the_folder_is(mill: 
     entry = '[[model]]\nid = "tiny/a"\ntask = "fill-mask"\nfolder = "weights"\npriority = "P0"\n'
     mill.ok("sweep", mill.catalog(entry), "--target", "mlas_cpu", "--stamp", STAMP)
     (version,) = [one for one in versions(mill) if "mlas" in one]
-    unsaid = mill.run("rebuild", PACKAGE, version)
+    rebuild = ("rebuild", PACKAGE, version)
+    moved = weights.rename(mill.folder / "elsewhere")
+    shutil.copytree(moved, mill.folder / "changed")
+    (mill.folder / "changed" / "model.bin").write_bytes(b"two")
+    places = ("elsewhere", "changed", "nowhere")
+    unsaid, same, changed, gone = mill.session(
+        [rebuild, *((*rebuild, "--source", place) for place in places)]
+    )
     assert unsaid.code == 2
     assert "--source" in unsaid.err
-    moved = weights.rename(mill.folder / "elsewhere")
-    same = mill.ok("rebuild", PACKAGE, version, "--source", "elsewhere")
     assert "the same bytes again" in same.out
-    (moved / "model.bin").write_bytes(b"two")
-    changed = mill.run("rebuild", PACKAGE, version, "--source", "elsewhere")
     assert (changed.code, changed.err) == (1, "")
     assert "source.digest: " in changed.out
     assert "files.model.onnx: " in changed.out
     assert "engine.tools" not in changed.out
-    gone = mill.run("rebuild", PACKAGE, version, "--source", "nowhere")
     assert (gone.code, gone.out) == (2, "")
     assert "--source nowhere: there is no such folder" in gone.err
 
 
 def test_what_cannot_be_built_again_is_told(swept: Mill) -> None:
-    index = swept.run("rebuild", "modelmill-index", f"0.0.0-{STAMP}")
+    index, absent = swept.session(
+        [("rebuild", "modelmill-index", f"0.0.0-{STAMP}"), ("rebuild", PACKAGE, "0.0.0-none")]
+    )
     assert index.code != 0
     assert "Traceback" not in index.err
-    absent = swept.run("rebuild", PACKAGE, "0.0.0-none")
     assert absent.code == 5
     assert json.dumps(absent.err).count("modelmill:") == 1
