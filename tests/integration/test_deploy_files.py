@@ -36,7 +36,7 @@ def run(
         [str(one) for one in arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         env=env,
         input=text,
         cwd=ROOT,
@@ -210,6 +210,7 @@ def clean(value: Any) -> Any:
 
 
 @pytest.mark.fleet
+@pytest.mark.timeout(600)
 def test_prefect_deploy_makes_what_modelmill_deploy_makes(
     mill: Mill, prefect_template: Path, tmp_path: Path
 ) -> None:

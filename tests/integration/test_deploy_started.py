@@ -27,6 +27,7 @@ from tests.unit.deploy.reading import DEPLOY, unit
 pytestmark = [
     pytest.mark.fleet,
     pytest.mark.slow,
+    pytest.mark.timeout(900),
     pytest.mark.skipif(os.name != "posix", reason="systemd's units"),
 ]
 
