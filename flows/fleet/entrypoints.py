@@ -40,6 +40,7 @@ from flows.summary import Summary
 from flows.tally import Tally
 from flows.workspace import Workspace
 from matrix.errors import Exit, MillError
+from state.records import Kind
 
 _FAREWELL = 20.0
 _OVERALL = (httpx.HTTPError, PrefectException)
@@ -81,6 +82,9 @@ def parent(
         with open_patiently(state_url(resolve({}, os.environ, cwd)), stop) as state:
             if run:
                 ticket = read_ticket(state, sweep, run, stop)
+                if state.events(sweep, run, 1, kind=Kind.INTERRUPTED):
+                    stop.ask()  # cancelled before it began: to begin would plan it again
+                    return
             else:
                 ticket = _planned(catalog, stamp, settings, cwd)
             made.extend(filter(None, [_sweep(state, ticket, cwd, pool, stop)]))
@@ -88,6 +92,8 @@ def parent(
     error = _beside(work, stop)
     if error is not None:
         return Failed(message=f"{type(error).__name__}: {error}"[:500])
+    if not made and stop:
+        return Cancelled(message="cancelled before it began")
     if not made:
         return Completed(message="another parent leads this sweep")
     code = made[0].exit_code(stop)

@@ -16,6 +16,7 @@ pytest.importorskip("psycopg")
 pytestmark = [
     pytest.mark.fleet,
     pytest.mark.slow,
+    pytest.mark.timeout(900),
     pytest.mark.skipif(os.name != "posix", reason="PostgreSQL is started by its POSIX tools"),
 ]
 
@@ -54,6 +55,8 @@ def test_what_waits_is_told_until_a_machine_joins_that_can(works: Plant) -> None
         ran = order.end()
     assert (ran.code, ran.err) == (0, ""), ran
     assert works.mill.statuses("s1") == {"published": 3}
+    # The parent of the order that was taken back has been started since, and left it alone.
+    assert works.mill.statuses("s0") == {"cancelled": 3}
     assert idle(works, "s1") == []
 
 
@@ -67,3 +70,4 @@ def an_order_without_a_worker(works: Plant, catalog: str) -> None:
         Mill(works.mill.folder, works.mill.env).ok("cancel", "s0", plain=False)
         ran = order.end()
     assert ran.code == 130, ran
+    assert works.mill.statuses("s0") == {"cancelled": 3}
