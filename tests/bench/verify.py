@@ -4,8 +4,8 @@ A FOLDER holds a Transformers model of more than 20 million parameters (config.j
 without one, a seeded BERT of 33 million stands in. Every target is built in a new store and
 verified, so both sides are from the same minutes of the same machine. Prints for each cell the
 time of both, by the clock and of the processors (which tells the same on a busy machine), and the
-most memory that all processes of the slot held; then the ratios over all cells. The runtimes are
-those of this machine.
+most memory that all processes of the slot held; then the ratios over all cells, and what of it an
+emulator took. The runtimes are those of this machine.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -27,6 +28,7 @@ from flows.local import bare_builder, runtimes_of
 from flows.planning import plan_of
 from flows.settings import Settings, resolve
 from tests.bench.command import table
+from workers.measuring import SETS
 from workers.verify import Verifier
 
 SEEDED = """
@@ -77,13 +79,14 @@ def measure(settings: Settings, catalog: str) -> None:
     verifier = Verifier(runtimes_of(settings), settings["verify"])
     sides = [f"{side} {unit}" for unit in ("s", "CPU s", "GB") for side in ("build", "verify")]
     rows: list[tuple[object, ...]] = [("cell", "MB", *sides)]
-    building, verifying = Spent(), Spent()
+    building, verifying, emulated = Spent(), Spent(), 0.0
     with bare_builder(plan, settings) as builder:
         for cell in plan.cells():
             with watched(building) as build:
                 built = builder.build(cell)
             with watched(verifying) as verify:
-                verifier.verify(built)
+                proven = verifier.verify(built)
+            emulated += _emulated(proven.build_record)
             size = built.bytes
             built.release()
             rows.append((cell.id, f"{size / 1e6:.0f}", *shown(build, verify)))
@@ -91,7 +94,19 @@ def measure(settings: Settings, catalog: str) -> None:
     rows.append(("all", "", *shown(building, verifying)))
     table(rows)
     clock, work = verifying.seconds / building.seconds, verifying.processor / building.processor
-    print(f"verification takes {clock:.2f} of the time of the builds, {work:.2f} of their work\n")
+    native = (verifying.seconds - emulated) / building.seconds
+    print(f"verification takes {clock:.2f} of the time of the builds, {work:.2f} of their work;")
+    print(f"an emulated device takes {emulated:.1f} s of it, without that it is {native:.2f}\n")
+
+
+def _emulated(record: Mapping[str, Any]) -> float:
+    """Seconds in which software stood in for a device: a device would take next to none."""
+    return sum(
+        float(told["open"] + SETS * told["run"])
+        for one in record["runtimes"]
+        if one.get("emulated") and one["ran"]
+        for told in one["seconds"].values()
+    )
 
 
 def shown(*sides: Spent) -> Iterator[str]:
