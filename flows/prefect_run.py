@@ -56,6 +56,7 @@ from state.records import Outcome
 
 FLOW_NAME = "modelmill-sweep"
 _RECORDER_LIMIT = 30.0
+_LOOK_AGAIN = 0.1
 _BAR_INTERVAL = 5.0
 _MOST_ROWS = 2000
 _UNFINISHED = {"state": {"type": {"any_": ["PENDING", "RUNNING"]}}}
@@ -135,8 +136,17 @@ class Board:
             )
 
 
-def shown_as_tasks(stop: Stop, stamp: str) -> RunModel:
-    """Give every model a task run of the flow run around it."""
+@dataclass(slots=True)
+class Shown:
+    """What of a sweep was sent to the server."""
+
+    run: UUID | None = None
+    tasks: int = 0
+
+
+def shown_as_tasks(stop: Stop, stamp: str, shown: Shown | None = None) -> RunModel:
+    """Give every model a task run of the flow run around it, counted in `shown`."""
+    sent = shown or Shown()
 
     @task(persist_result=False, cache_policy=NO_CACHE, task_run_name="{model}#{attempt}")
     def build_model(model: str, attempt: int) -> State[Any]:  # noqa: ARG001 - names the run
@@ -145,9 +155,12 @@ def shown_as_tasks(stop: Stop, stamp: str) -> RunModel:
 
     pending: dict[str, Callable[[], ModelResult]] = {}
     known: dict[str, PlannedModel] = {}
+    counting = threading.Lock()
 
     def run_model(model: PlannedModel, attempt: int, work: Callable[[], ModelResult]) -> None:
         pending[model.name], known[model.name] = work, model
+        with counting:
+            sent.tasks += 1
         # Every tag that a task begins with is a concurrency limit to be asked for: 0.3 s a model.
         with TagsContext(current_tags=set()):
             build_model(model.name, attempt, return_state=True)
@@ -171,22 +184,22 @@ def _in_short(opened: Workshop) -> str:
     return f"{failed} failed of {sum(counts.values())} cells and exports"
 
 
-def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -> UUID | None:
-    """Run the slots as a flow run on the server at `url`; returns its id when it has ended."""
+def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -> Shown:
+    """Run the slots as a flow run on the server at `url`; returns when it has ended."""
     quiet()
     failure: list[BaseException] = []
-    ids: list[UUID] = []
+    shown = Shown()
 
     @flow(name=FLOW_NAME, flow_run_name=f"{stamp}", persist_result=False)
     def sweep() -> State[Any]:
         try:
             context = FlowRunContext.get()
             if context is not None and context.flow_run is not None:
-                ids.append(context.flow_run.id)
+                shown.run = context.flow_run.id
             board = Board(stamp, tally)
             state, sweep_id = opened.shop.state, opened.shop.sweep_id
             with board.kept():
-                run_slots(opened.shop, opened.benches, shown_as_tasks(stop, stamp))
+                run_slots(opened.shop, opened.benches, shown_as_tasks(stop, stamp, shown))
                 # The tally follows the events a moment behind; the bar is to end where they do.
                 board.tally = Tally(state.statuses(sweep_id), publish=tally.publish)
             board.outcomes(state.outcomes(sweep_id, brief=True))
@@ -210,7 +223,7 @@ def run_flow(url: str, stamp: str, opened: Workshop, tally: Tally, stop: Stop) -
             thread.join(0.2)  # short, so that signal handlers get their turn
     if failure:
         raise failure[0]
-    return ids[0] if ids else None
+    return shown
 
 
 def quiet() -> None:
@@ -219,7 +232,7 @@ def quiet() -> None:
         logging.getLogger(f"prefect.{name}").setLevel(logging.CRITICAL)
 
 
-def settle_history(url: str, run: UUID | None, limit: float = _RECORDER_LIMIT) -> None:
+def settle_history(url: str, shown: Shown, limit: float = _RECORDER_LIMIT) -> None:
     """Wait until the server has recorded what it was sent; a stop before that loses history.
 
     Only of this flow run: what others do, or left behind when they died, is not waited for.
@@ -227,13 +240,11 @@ def settle_history(url: str, run: UUID | None, limit: float = _RECORDER_LIMIT) -
     EventsWorker.drain_all(timeout=limit)
     deadline = time.monotonic() + limit
     with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
-        before = (-1, -1)
         while time.monotonic() < deadline:
-            now = _task_counts(client, run)
-            if now == before and now[1] == 0:
+            recorded, unfinished = _task_counts(client, shown.run)
+            if recorded >= shown.tasks and not unfinished:
                 return
-            before = now
-            time.sleep(0.6)
+            time.sleep(_LOOK_AGAIN)
 
 
 def _task_counts(client: SyncPrefectClient, run: UUID | None) -> tuple[int, int]:
