@@ -147,7 +147,7 @@ def prefect_server(template: Path, home: Path, **env: str) -> Iterator[PrefectSe
         server.stop()
 
 
-LIMIT = 240.0
+LIMIT = 400.0
 """Seconds for anything that a whole fleet takes part in; a last resort, far above what it takes."""
 
 _databases = count()
@@ -173,7 +173,7 @@ class Machine:
     def stop(self) -> Ran:
         """As a service manager does."""
         self.running.signal(signal.SIGTERM)
-        return self.running.end()
+        return self.running.end(LIMIT)
 
 
 @dataclass
@@ -229,7 +229,8 @@ class Plant:
 
     def run(self, *arguments: str) -> Ran:
         """A command to its end; its own end does not end others."""
-        return Mill(self.mill.folder, self.mill.env).run(*arguments, plain=False)
+        with Mill(self.mill.folder, self.mill.env).start(*arguments) as running:
+            return running.end(LIMIT)
 
     def again(self, stamp: str, command: str = "resume") -> Ran:
         """Resume or retry, to the end."""

@@ -14,7 +14,7 @@ import pytest
 
 from matrix.errors import Exit
 from state.records import Kind
-from tests.integration.fleeting import Plant, gone, named, plant, wait_for
+from tests.integration.fleeting import LIMIT, Plant, gone, named, plant, wait_for
 from tests.integration.sweeping import model
 
 pytest.importorskip("psycopg")
@@ -52,7 +52,7 @@ def cancelled(works: Plant, catalog: str, child: Path) -> None:
         ran = works.run("cancel", "s1")
         assert (ran.code, ran.err) == (0, ""), ran
         wait_for(lambda: gone(grandchild))
-        ran = order.end()
+        ran = order.end(LIMIT)
     assert ran.code == Exit.INTERRUPTED, ran
     machines = works.machines.values()
     wait_for(lambda: not any(named(one.mill.processes(), "child.py") for one in machines))
@@ -75,7 +75,7 @@ def stopped_and_killed(works: Plant, hold: Path) -> None:
         works.wait_until("s1", published=16)
         os.kill(first.pid, signal.SIGCONT)
         wait_for(lambda: gone(first.pid))
-        ran = order.end()
+        ran = order.end(LIMIT)
     assert (ran.code, ran.err) == (0, ""), ran
     lost = [one for one in works.mill.events("s1") if one.kind is Kind.LOST]
     assert [one.token for one in lost] == [first.token, second.token]
@@ -87,6 +87,6 @@ def drained(works: Plant) -> None:
     for machine in works.machines.values():
         machine.running.signal(signal.SIGTERM)
     for machine in works.machines.values():
-        ran = machine.running.end()
+        ran = machine.running.end(LIMIT)
         assert (ran.code, ran.err) == (0, ""), ran
         assert machine.mill.alone()

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.fleeting import Plant, plant, wait_for
+from tests.integration.fleeting import LIMIT, Plant, plant, wait_for
 from tests.integration.sweeping import model
 
 pytest.importorskip("psycopg")
@@ -98,7 +98,7 @@ def test_clocks_that_are_a_minute_off(works: Plant, tmp_path: Path) -> None:
             assert 0 < one.expires_at - one.renewed_at <= 4.01
         release(hold)
         release(Path(f"{hold}-b"))
-        ran = order.end()
+        ran = order.end(LIMIT)
     assert (ran.code, ran.err) == (0, ""), ran
     assert works.lost("clock") == []
     works.check(catalog, "clock")
@@ -204,7 +204,7 @@ def test_a_machine_that_is_cut_off(works: Plant) -> None:
             (loss,) = works.lost("cut")
             assert (loss.data or {})["why"] == "expired"
             release(holds[theirs])
-            ran = order.end()
+            ran = order.end(LIMIT)
             assert (ran.code, ran.err) == (0, ""), ran
             assert any(psutil.pid_exists(pid) for pid in slots), "it works on, alone"
             ip("link", "set", "mill-near", "up")

@@ -18,7 +18,7 @@ from flows.fleet.crew import SLOT_FLOW
 from flows.names import PARENT_FLOW
 from matrix.errors import Exit
 from matrix.status import FailureClass
-from tests.integration.fleeting import Plant, gone, named, plant, wait_for
+from tests.integration.fleeting import LIMIT, Plant, gone, named, plant, wait_for
 from tests.integration.sweeping import model
 
 pytest.importorskip("psycopg")
@@ -81,7 +81,7 @@ def test_servers_restart_and_a_slot_is_handed_out_twice(works: Plant) -> None:
         wait_for(lambda: twice(works, running[0]))
         works.keep("a", "b")
         release(hold)
-        ran = order.end()
+        ran = order.end(LIMIT)
     assert (ran.code, ran.err) == (0, ""), ran
     works.check(catalog, "servers")
 
@@ -102,7 +102,7 @@ def test_workers_and_parents_that_are_killed(works: Plant) -> None:
         assert order.popen.poll() is None, "whoever ordered goes on following"
         # The parent itself: nobody leads, and that is said.
         os.kill(int((second.data or {})["pid"]), signal.SIGKILL)
-        ran = order.end()
+        ran = order.end(LIMIT)
     assert ran.code == Exit.INTERRUPTED, ran
     assert "resume parents --fleet" in ran.err
     # Two others at once: the one that begins last leads, both see the sweep to its end.
@@ -116,7 +116,7 @@ def test_workers_and_parents_that_are_killed(works: Plant) -> None:
         third = works.leader("parents", after=second.id)
         works.leader("parents", after=third.id)
         release(hold)
-        ends = [one.end(), other.end()]
+        ends = [one.end(LIMIT), other.end(LIMIT)]
     assert [(ran.code, ran.err) for ran in ends] == [(0, "")] * 2, ends
     wait_for(works.machines[home].mill.alone)
     works.check(catalog, "parents")
@@ -137,7 +137,7 @@ def test_a_model_that_kills_its_slot_is_poison_and_a_killed_host_costs_a_cell(
         (host, *_others) = named(holder.children(recursive=True), "child.py")
         host.kill()
         release(hold)
-        ran = order.end()
+        ran = order.end(LIMIT)
     assert ran.code == Exit.CELLS_FAILED, ran
     outcomes = works.mill.outcomes("poison")
     set_aside = [
@@ -163,7 +163,7 @@ def test_cancelled_by_ctrl_c_and_in_prefect(works: Plant) -> None:
     with works.sweep(catalog, "cancel") as order:
         wait_for(hold.exists)
         order.signal(signal.SIGINT, group=True)
-        ran = order.end()
+        ran = order.end(LIMIT)
     assert ran.code == Exit.INTERRUPTED, ran
     assert "resume cancel" in ran.err
     assert works.mill.holders("cancel") == []
@@ -177,7 +177,7 @@ def test_cancelled_by_ctrl_c_and_in_prefect(works: Plant) -> None:
             ]
             wanted = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
             assert api.post(f"/flow_runs/{parent['id']}/set_state", json=wanted).is_success
-        ran = order.end()
+        ran = order.end(LIMIT)
     assert ran.code == Exit.INTERRUPTED, ran
     machines = works.machines.values()
     wait_for(lambda: not any(named(one.mill.processes(), "child.py") for one in machines))

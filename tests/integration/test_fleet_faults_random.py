@@ -15,7 +15,7 @@ import pytest
 
 from matrix.errors import Exit
 from state.records import Holder
-from tests.integration.fleeting import Plant, named, plant, wait_for
+from tests.integration.fleeting import LIMIT, Plant, named, plant, wait_for
 from tests.integration.sweeping import Mill, Ran, Running, eventually, model
 
 pytest.importorskip("psycopg")
@@ -152,7 +152,7 @@ class Storm:
             self.open_gate()
         while True:
             self.works.keep(*MACHINES)
-            *_before, ran = [order.end() for order in self.orders if order.popen.stdout]
+            *_before, ran = [order.end(LIMIT) for order in self.orders if order.popen.stdout]
             self.orders.clear()
             if ran.code == Exit.OK:
                 return ran
