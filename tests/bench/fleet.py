@@ -33,6 +33,7 @@ from tests.bench.command import LABELS, table, write_catalog
 from tests.integration.fleeting import Plant, plant, wait_for
 from tests.integration.sweeping import model
 
+SLOT = "a slot"
 ENGINES = ("--engines", "fake,nothing")
 _STATEMENTS = (
     "SELECT s.query, s.calls FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid"
@@ -52,7 +53,8 @@ def figure(what: str, value: float, goal: float, *, at_least: bool = False) -> R
 class Memory:
     """Resident bytes of processes over time."""
 
-    sizes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    sizes: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    names: dict[int, str] = field(default_factory=dict)
 
     @contextmanager
     def watched(self, works: Plant) -> Iterator[None]:
@@ -63,7 +65,9 @@ class Memory:
             while not over.wait(1.0):
                 for name, process in processes(works):
                     with suppress(psutil.Error):
-                        self.sizes[name].append(process.memory_info().rss)
+                        self.sizes[process.pid].append(process.memory_info().rss)
+                        if process.pid not in self.names or name == SLOT:
+                            self.names[process.pid] = name
 
         thread = threading.Thread(target=look)
         thread.start()
@@ -77,10 +81,12 @@ class Memory:
         """After a third of its life and at its end, for those that were there for most of it."""
         longest = max(map(len, self.sizes.values()))
         rows: list[Row] = [("MB of", "after a third", "at the end", "grown")]
-        for name, sizes in self.sizes.items():
+        for pid, sizes in self.sizes.items():
             if len(sizes) > longest / 2:
                 early, late = sizes[len(sizes) // 3] / 1e6, sizes[-1] / 1e6
-                rows.append((name, f"{early:.0f}", f"{late:.0f}", f"{late - early:+.0f}"))
+                rows.append(
+                    (self.names[pid], f"{early:.0f}", f"{late:.0f}", f"{late - early:+.0f}")
+                )
         return rows
 
 
@@ -92,8 +98,7 @@ def processes(works: Plant) -> Iterator[tuple[str, psutil.Process]]:
         for process in machine.slots():
             with suppress(psutil.Error):
                 # Only a slot has an engine host.
-                role = "slot" if process.children() else "parent or idle slot"
-                yield f"{role} {process.pid}", process
+                yield (SLOT if process.children() else "the parent"), process
 
 
 def order(works: Plant, catalog: str, stamp: str, *more: str) -> list[Event]:
