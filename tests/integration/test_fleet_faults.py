@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from matrix.errors import Exit
-from state.records import Kind
 from tests.integration.fleeting import LIMIT, Plant, gone, named, plant, wait_for
 from tests.integration.sweeping import model
 
@@ -29,14 +28,16 @@ A, B = "tiny/a", "tiny/b"
 def test_a_sweep_that_is_cancelled_and_then_loses_slots(
     prefect_template: Path, tmp_path: Path
 ) -> None:
-    with plant(prefect_template, tmp_path / "plant", MODELMILL_HEARTBEAT="2") as works:
+    with plant(prefect_template, tmp_path / "plant", MODELMILL_HEARTBEAT="3") as works:
         works.machine("a")
         works.machine("b", "--sweeps", "0")
         works.ready("a", "b")
         child, hold = works.mill.folder / "child", works.mill.folder / "hold"
-        act = {"quantize": f"once:{works.mill.folder / 'once'}:spawn:{child}"}
+        calm = works.mill.folder / "calm"
+        act = {"quantize": f"until:{calm}:spawn:{child}"}
         catalog = works.mill.catalog(model(A, act=act), model(B, act={"quantize": f"wait:{hold}"}))
         cancelled(works, catalog, child)
+        calm.touch()
         hold.unlink(missing_ok=True)
         stopped_and_killed(works, hold)
         works.check(catalog, "s1")
@@ -77,9 +78,8 @@ def stopped_and_killed(works: Plant, hold: Path) -> None:
         wait_for(lambda: gone(first.pid))
         ran = order.end(LIMIT)
     assert (ran.code, ran.err) == (0, ""), ran
-    lost = [one for one in works.mill.events("s1") if one.kind is Kind.LOST]
-    assert [one.token for one in lost] == [first.token, second.token]
-    assert [(one.data or {})["why"] for one in lost] == ["expired", "process gone"]
+    why = {one.token: (one.data or {})["why"] for one in works.lost("s1")}
+    assert (why[first.token], why[second.token]) == ("expired", "process gone")
 
 
 def drained(works: Plant) -> None:

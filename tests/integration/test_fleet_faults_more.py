@@ -129,7 +129,7 @@ def test_a_model_that_kills_its_slot_is_poison_and_a_killed_host_costs_a_cell(
 ) -> None:
     works.keep("a", "b")
     cure = works.mill.folder / "cure"
-    poison = model("poison/p", act={"quantize": f"owner:{cure}"})
+    poison = model("poison/p", act={"quantize": f"until:{cure}:owner"})
     catalog, hold = held_up(works, "poison", poison)
     with works.sweep(catalog, "poison") as order:
         wait_for(hold.exists)

@@ -15,7 +15,7 @@ import pytest
 
 from matrix.errors import Exit
 from state.records import Holder
-from tests.integration.fleeting import LIMIT, Plant, named, plant, wait_for
+from tests.integration.fleeting import LIMIT, Plant, named, plant
 from tests.integration.sweeping import Mill, Ran, Running, eventually, model
 
 pytest.importorskip("psycopg")
@@ -27,7 +27,7 @@ pytestmark = [
 ]
 SEED = int(os.environ.get("MODELMILL_TEST_SEED", "20260609"))
 STAMP = "r"
-MODELS = 20
+MODELS = 24
 CELLS = 8 * MODELS
 MACHINES = ("a", "b", "c")
 
@@ -78,6 +78,9 @@ class Storm:
         holders = [one for one in self.works.mill.holders(STAMP) if psutil.pid_exists(one.pid)]
         return self.chance.choice(holders) if holders else None
 
+    def tokens(self) -> set[int]:
+        return {one.token for one in self.works.mill.holders(STAMP)}
+
     def kill_slot(self) -> None:
         if one := self.held():
             kill(one.pid)
@@ -93,7 +96,9 @@ class Storm:
         if one := self.held():
             with suppress(ProcessLookupError):
                 os.kill(one.pid, signal.SIGSTOP)
-                wait_for(lambda: one.token not in {x.token for x in self.works.mill.holders(STAMP)})
+                # Others hold models too, each at its gate: who asks for work takes it over.
+                while not eventually(lambda: one.token not in self.tokens(), 15.0):
+                    self.open_gate()
                 os.kill(one.pid, signal.SIGCONT)
 
     def kill_parent(self) -> None:

@@ -168,6 +168,10 @@ def act(action: str, out: Path) -> None:
         if not Path(marker).exists():
             Path(marker).touch()
             act(then, out)
+    elif name == "until":  # until:MARKER:ACTION, that is: fine from when somebody makes the file
+        marker, _, then = rest.partition(":")
+        if not Path(marker).exists():
+            act(then, out)
     elif name != "ok":
         ACTIONS[name](rest, out)
 
@@ -183,11 +187,10 @@ def _kill(_rest: str, _out: Path) -> None:
     time.sleep(60)
 
 
-def _owner(rest: str, _out: Path) -> None:
-    """Kill the process that started this one, until the file REST appears."""
-    if not Path(rest).exists():
-        os.kill(os.getppid(), getattr(signal, "SIGKILL", signal.SIGTERM))
-        time.sleep(60)
+def _owner(_rest: str, _out: Path) -> None:
+    """Kill the process that started this one."""
+    os.kill(os.getppid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+    time.sleep(60)
 
 
 def _exit(rest: str, _out: Path) -> None:
