@@ -95,7 +95,7 @@ def parent(
     if not made and stop:
         return Cancelled(message="cancelled before it began")
     if not made:
-        return Completed(message="another parent leads this sweep")
+        return Completed(message="led no longer: a newer parent does, or its worker ended")
     code = made[0].exit_code(stop)
     text = "; ".join(made[0].lines())[:500]
     if code is Exit.OK:

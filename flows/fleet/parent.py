@@ -33,8 +33,9 @@ INTERVAL = 2.0
 LEADS = "leads"
 """Key of the notice with which a parent takes the lead."""
 
-HAND_OVERS = 15
-"""Times that the Prefect server is asked to start another parent, when this one has to go."""
+HAND_OVERS = 150
+"""Times, five minutes, that a server that restarts is asked for another parent, when this one has
+to go: a sweep that nobody leads comes to its end by hand only."""
 
 
 class Ended(Enum):

@@ -99,6 +99,8 @@ class Storm:
                 # Others hold models too, each at its gate: who asks for work takes it over.
                 while not eventually(lambda: one.token not in self.tokens(), 15.0):
                     self.open_gate()
+                    if not self.followed():
+                        self.order()
                 os.kill(one.pid, signal.SIGCONT)
 
     def kill_parent(self) -> None:
