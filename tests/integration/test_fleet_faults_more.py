@@ -181,7 +181,8 @@ def test_cancelled_by_ctrl_c_and_in_prefect(works: Plant) -> None:
     assert ran.code == Exit.INTERRUPTED, ran
     machines = works.machines.values()
     wait_for(lambda: not any(named(one.mill.processes(), "child.py") for one in machines))
-    assert works.mill.holders("cancel") == []
+    # Prefect may have ended a slot before it could hand its model back.
+    wait_for(lambda: all(one.expired for one in works.mill.holders("cancel")))
     with works.api() as api:
         ended = {"CANCELLED", "CRASHED", "COMPLETED", "FAILED"}
         wait_for(
