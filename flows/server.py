@@ -23,11 +23,15 @@ from filelock import FileLock
 from matrix.errors import Exit, MillError
 
 START_LIMIT = 90.0
+_FLUSHES = {
+    # Whole seconds: the recorder cuts what is behind the point, and would flush without a pause.
+    "TASK_RUN_RECORDER": "1",
+    "EVENT_PERSISTER": "0.5",
+}
 _BATCHES = {
     f"PREFECT_SERVER_SERVICES_{service}_{key}": value
-    for service in ("TASK_RUN_RECORDER", "EVENT_PERSISTER")
-    # Whole seconds: the recorder cuts what is behind the point, and would flush without a pause.
-    for key, value in (("BATCH_SIZE", "200"), ("READ_BATCH_SIZE", "200"), ("FLUSH_INTERVAL", "1"))
+    for service, flush in _FLUSHES.items()
+    for key, value in (("BATCH_SIZE", "200"), ("READ_BATCH_SIZE", "200"), ("FLUSH_INTERVAL", flush))
 }
 _ENVIRONMENT = {
     "PREFECT_UI_ENABLED": "0",
