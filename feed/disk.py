@@ -120,6 +120,9 @@ class Syncer:
     def _each(self, sync: Callable[[Path], None], paths: Collection[Path]) -> None:
         if not self._durable or not paths:
             return
+        if len(paths) == 1:
+            sync(next(iter(paths)))
+            return
         done = [self._workers().submit(sync, path) for path in paths]
         wait(done)
         for one in done:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
     or_,
     select,
     update,
@@ -148,7 +149,7 @@ def _columns(status: Status, facts: Facts) -> dict[str, Any]:
 def _transition(status: Status, fenced: bool) -> ReturningUpdate[Any]:
     """The guarded UPDATE for a new status: built once, then only its parameters change."""
     was = outcome.c.status
-    allowed: ColumnElement[bool] = was.in_([source.value for source in sorted(SOURCES[status])])
+    allowed: ColumnElement[bool] = _among(was, SOURCES[status])
     if status is Status.PUBLISHED:
         # Said twice with the same content (a repeated settle) it is still true.
         same = outcome.c.tree == bindparam("v_tree", type_=outcome.c.tree.type)
@@ -190,6 +191,11 @@ def _told_at_once(status: Status, fenced: bool) -> ReturningInsert[Any]:
     )
 
 
+def _among(column: ColumnElement[str], statuses: Iterable[Status]) -> ColumnElement[bool]:
+    """Written out: a list of parameters would be worked into the statement at every execution."""
+    return column.in_([literal_column(f"'{one.value}'") for one in sorted(statuses)])
+
+
 def _new_values(status: Status, fenced: bool) -> dict[str, Any]:
     columns = outcome.c
     given = {
@@ -204,7 +210,7 @@ def _new_values(status: Status, fenced: bool) -> dict[str, Any]:
         values["token"] = bindparam("f_token")
     if status is Status.PUBLISHED:
         values["published_at"] = func.coalesce(given["published_at"], columns.published_at, now())
-    was_running = columns.status.in_([running.value for running in RUNNING])
+    was_running = _among(columns.status, RUNNING)
     if status in RUNNING:
         values["started_at"] = case((was_running, columns.started_at), else_=now())
         again = status is Status.BUILDING

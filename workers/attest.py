@@ -17,7 +17,7 @@ from matrix.digest import BUILD_RECORD, PROVENANCE, RUN_RECORDS, SBOM, SIGNATURE
 from matrix.model import Cell
 from workers.built import Built, PackageFile
 from workers.host.client import EngineHost
-from workers.package import json_bytes, write_record
+from workers.package import compact_bytes, write_record
 from workers.pipeline import os_failure
 from workers.provenance import statement
 from workers.recipe import recipe_of
@@ -78,7 +78,7 @@ class Attester:
         # Hundreds of components, the same in every package: written for machines.
         compact = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
         named.append(write_record(built.folder, SBOM, compact))
-        stated = json_bytes(
+        stated = compact_bytes(
             statement(
                 built.manifest,
                 built.build_record,

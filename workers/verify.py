@@ -8,7 +8,6 @@ subject --> inspect (checker's process) --------+
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +24,7 @@ from workers.ladder.rungs import climb, damaged
 from workers.ladder.seen import Ran, Seen
 from workers.ladder.verdict import DEFAULT_LEVEL, failing, up_to
 from workers.measuring import Measuring, Notes
-from workers.package import json_bytes, write_record
+from workers.package import compact_bytes, write_record
 from workers.runtimes.pool import STAGE, Runtimes, Watching
 from workers.stages import Rung
 from workers.subject import Subject
@@ -200,6 +199,6 @@ def _record_of(ran: Ran) -> dict[str, Any]:
 def with_evidence(built: Built, climbed: Climbed) -> Built:
     """Write the evidence into the build record, which is no part of the package's identity."""
     record = {**built.build_record, **climbed.to_json()}
-    written = write_record(built.folder, BUILD_RECORD, json_bytes(json.loads(json.dumps(record))))
+    written = write_record(built.folder, BUILD_RECORD, compact_bytes(record))
     others = tuple(file for file in built.files if file.entry.path != BUILD_RECORD)
     return replace(built, files=(*others, written), build_record=record, evidence=climbed.rungs)
