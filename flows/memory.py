@@ -9,7 +9,7 @@ from flows.options import OPTIONS, SELECTION
 from flows.settings import Settings
 from matrix.errors import UsageError
 
-_OF_THE_SWEEP = (
+OF_THE_SWEEP = (
     "package",
     "engine",
     "precision",
@@ -24,15 +24,15 @@ _OF_THE_SWEEP = (
     "allow_remote_code",
     "allow_pickle",
     "needs",
-    "targets_file",
-    *SELECTION,
 )
-"""Not: places and sizes of a machine (home, store, jobs, budgets)."""
+"""What it does with what is selected. Not: places and sizes of a machine (home, jobs, budgets)."""
+
+_KEPT = (*OF_THE_SWEEP, "targets_file", *SELECTION)
 
 
 def remember(settings: Settings, catalog: str) -> dict[str, Any]:
     """The settings that make the sweep what it is."""
-    values = {name: settings[name] for name in _OF_THE_SWEEP if settings[name] is not None}
+    values = {name: settings[name] for name in _KEPT if settings[name] is not None}
     if settings["targets_file"]:
         values["targets_file"] = str(settings.path("targets_file").absolute())
     return {**values, "catalog": catalog}

@@ -6,28 +6,12 @@ import argparse
 import os
 
 from flows.arguments import Parser, add_settings, settings_of
+from flows.memory import OF_THE_SWEEP
 from flows.options import OPTIONS, SELECTION
 from flows.planning import catalog_reference
 from matrix.errors import Exit, UsageError
 
-_SWEEP = (
-    "package",
-    "engine",
-    "precision",
-    "opset",
-    "self_contained",
-    "if_changed",
-    "no_publish",
-    "verify",
-    "publish_unverified",
-    "needs",
-    "allow_remote_code",
-    "allow_pickle",
-    "timeout",
-    "publish_timeout",
-    "tries",
-    "heartbeat",
-)
+_SWEEP = (*OF_THE_SWEEP, "tries", "heartbeat")
 
 
 def add(commands: argparse._SubParsersAction[Parser]) -> None:

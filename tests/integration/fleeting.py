@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,8 +23,8 @@ from flows.fleet.parent import LEADS
 from flows.server import _ENVIRONMENT, _free_port, _healthy
 from state.ledger import State, open_state
 from state.records import Event, Holder, Kind
+from tests.integration.postgres import Server, postgres
 from tests.integration.sweeping import MARK, Mill, Ran, Running, eventually
-from tests.integration.test_state_postgresql import Server
 
 POOL = "mill"
 
@@ -120,20 +119,6 @@ def fleet_mill(folder: Path, server: PrefectServer, url: str, **env: str) -> Fle
         **env,
     }
     return mill
-
-
-@contextmanager
-def postgres() -> Iterator[Server]:
-    """A database server of one's own."""
-    folder = Path(tempfile.mkdtemp(prefix="mill-fleet-pg-"))
-    try:
-        made = Server(folder)
-        try:
-            yield made
-        finally:
-            made.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

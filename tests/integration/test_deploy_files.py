@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ import yaml
 from deploy import environment
 from deploy.service import read_environment
 from tests.integration.fleeting import PrefectServer, copied
+from tests.integration.postgres import PASSWORD, Server, postgres
 from tests.integration.sweeping import ROOT, Mill, eventually
-from tests.integration.test_state_postgresql import PASSWORD, Server
 from tests.unit.deploy.reading import AZURE, DEPLOY, GITHUB, MANIFESTS, UNITS, manifests, scripts
 
 DEPLOYMENTS = {
@@ -128,13 +127,8 @@ def references(value: Any) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="mill-deploy-pg-"))
-    try:
-        made = Server(folder)
+    with postgres() as made:
         yield made
-        made.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def psql(server: Server, *arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,9 +17,9 @@ import pytest
 
 from deploy import environment
 from deploy.service import read_environment
+from tests.integration.postgres import free_port, postgres
 from tests.integration.sweeping import Mill, eventually, model
 from tests.integration.test_deploy_files import psql
-from tests.integration.test_state_postgresql import Server, _free_port
 from tests.unit.deploy.reading import DEPLOY, unit
 
 pytestmark = [
@@ -105,26 +103,23 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    folder = Path(tempfile.mkdtemp(prefix="mill-started-pg-"))
     mill = Mill(tmp_path / "mill")
     mill.folder.mkdir()
     mill.env = {"MODELMILL_JOBS": "1", "PREFECT_WORKER_QUERY_SECONDS": "1"}
-    machine = Machine(tmp_path / "root", mill, _free_port())
-    database = Server(folder)
-    try:
-        url = f"http://127.0.0.1:{machine.port}/api"
-        place = f"127.0.0.1:{database.port}"
-        arguments = [str(machine.root / "etc"), "--database", place, "--server", url]
-        assert environment.main(arguments) == 0
-        passwords = read_environment(machine.etc("postgres"))
-        made = psql(database, "--file", DEPLOY / "databases.sql", **passwords)
-        assert made.returncode == 0, made.stderr
-        yield machine
-    finally:
-        for process in mill.processes():
-            process.kill()
-        database.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    machine = Machine(tmp_path / "root", mill, free_port())
+    with postgres() as database:
+        try:
+            url = f"http://127.0.0.1:{machine.port}/api"
+            place = f"127.0.0.1:{database.port}"
+            arguments = [str(machine.root / "etc"), "--database", place, "--server", url]
+            assert environment.main(arguments) == 0
+            passwords = read_environment(machine.etc("postgres"))
+            made = psql(database, "--file", DEPLOY / "databases.sql", **passwords)
+            assert made.returncode == 0, made.stderr
+            yield machine
+        finally:
+            for process in mill.processes():
+                process.kill()
 
 
 def healthy(url: str) -> bool:

@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from state.ledger import open_state
-from tests.integration.fleeting import POOL, FleetMill, fleet_mill, postgres, prefect_server
+from tests.integration.fleeting import POOL, FleetMill, fleet_mill, prefect_server
+from tests.integration.postgres import postgres
 from tests.integration.sweeping import eventually, model
 from tests.integration.webhook import Told, webhook
 

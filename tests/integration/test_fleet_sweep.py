@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +13,9 @@ import pytest
 from state.ledger import open_state
 from state.records import Kind
 from tests.integration.fleeting import POOL, FleetMill, PrefectServer, copied, fleet_mill
+from tests.integration.postgres import Server, postgres
 from tests.integration.sweeping import Mill, model
-from tests.integration.test_state_postgresql import Server, _names
 
-pytest.importorskip("psycopg")
 pytestmark = [
     pytest.mark.fleet,
     pytest.mark.skipif(os.name != "posix", reason="signals of POSIX"),
@@ -26,15 +24,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[Server]:
-    import shutil
-
-    folder = Path(tempfile.mkdtemp(prefix="mill-fleet-pg-"))
-    try:
-        made = Server(folder)
+    with postgres() as made:
         yield made
-        made.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +42,9 @@ def prefect(
 
 @pytest.fixture
 def mill(tmp_path: Path, database: Server, prefect: PrefectServer) -> FleetMill:
-    name = f"fleet_{next(_names)}"
-    database.execute(f"CREATE DATABASE {name}")
-    open_state(database.url(name)).close()
-    made = fleet_mill(tmp_path / "mill", prefect, database.url(name))
+    url = database.new_database()
+    open_state(url).close()
+    made = fleet_mill(tmp_path / "mill", prefect, url)
     made.ok("deploy", "--pool", POOL, plain=False)
     return made
 

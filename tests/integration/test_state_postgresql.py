@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +13,7 @@ from matrix.status import Status
 from state.errors import StateError, StateUnavailable
 from state.ledger import State, open_state
 from state.records import Facts, Kind
+from tests.integration.postgres import PASSWORD, Server, free_port, postgres
 from tests.integration.test_state_processes import DRAIN, Child
 from tests.unit.state import (
     test_leases,
@@ -32,83 +25,11 @@ from tests.unit.state import (
 )
 from tests.unit.state.samples import ALIVE, TREE, begin, cell, model, rows, sql, stage, status, take
 
-psycopg = pytest.importorskip("psycopg")
-
-PASSWORD = "s3cr3t"
-_names = count()
-
-
-def _binary(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        candidates = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-        if not candidates:
-            pytest.skip(f"PostgreSQL's {name} is not on this machine")
-        found = str(candidates[-1])
-    return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class Server:
-    """A private server on loopback; PostgreSQL refuses to run as root."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port = _free_port()
-        self.user: dict[str, Any] = {}
-        if sys.platform != "win32" and os.geteuid() == 0:
-            shutil.chown(folder, "nobody")
-            self.user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
-        password = folder / "password"
-        password.write_text(PASSWORD)
-        data = str(folder / "data")
-        options = ["--no-sync", "-U", "mill", "-A", "scram-sha-256", f"--pwfile={password}"]
-        self.run("initdb", "-D", data, *options, "-E", "UTF8", "--locale=C")
-        self.start()
-
-    def run(self, name: str, *arguments: str) -> None:
-        with (self.folder / "tools.log").open("ab") as log:
-            subprocess.run(
-                [_binary(name), *arguments],
-                check=True,
-                timeout=60,
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-                **self.user,
-            )
-
-    def start(self) -> None:
-        options = f"-h 127.0.0.1 -p {self.port} -k {self.folder} -c fsync=off"
-        log = str(self.folder / "log")
-        self.run("pg_ctl", "-w", "-D", str(self.folder / "data"), "-l", log, "-o", options, "start")
-
-    def stop(self) -> None:
-        self.run("pg_ctl", "-w", "-D", str(self.folder / "data"), "-m", "immediate", "stop")
-
-    def url(self, database: str, password: str = PASSWORD) -> str:
-        return f"postgresql://mill:{password}@127.0.0.1:{self.port}/{database}"
-
-    def execute(self, statement: str) -> None:
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(statement)
-
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    # Not below pytest's own folder, which only its owner may enter.
-    folder = Path(tempfile.mkdtemp(prefix="mill-pg-"))
-    try:
-        made = Server(folder)
+    with postgres() as made:
         yield made
-        made.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -120,9 +41,7 @@ def template(server: Server) -> str:
 
 @pytest.fixture
 def url(server: Server, template: str) -> str:
-    name = f"mill_{next(_names)}"
-    server.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-    return server.url(name)
+    return server.new_database(template)
 
 
 @pytest.fixture
@@ -187,7 +106,7 @@ def test_a_refused_login_says_so_without_the_password(server: Server, database: 
 
 def test_nobody_at_home_is_transient() -> None:
     with pytest.raises(StateUnavailable, match="refused"):
-        open_state(f"postgresql://mill:{PASSWORD}@127.0.0.1:{_free_port()}/x")
+        open_state(f"postgresql://mill:{PASSWORD}@127.0.0.1:{free_port()}/x")
 
 
 def test_processes_drain_one_sweep_without_overlap(state: State, url: str) -> None:

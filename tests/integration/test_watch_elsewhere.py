@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from state.ledger import open_state
+from tests.integration.postgres import PASSWORD, Server, postgres
 from tests.integration.sweeping import CLI, LIMIT, Mill, eventually, model
-from tests.integration.test_state_postgresql import PASSWORD, Server, _names
 
-pytest.importorskip("psycopg")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal is POSIX")
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -27,21 +24,15 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="mill-watch-pg-"))
-    try:
-        made = Server(folder)
+    with postgres() as made:
         yield made
-        made.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
 def url(server: Server) -> str:
-    name = f"watch_{next(_names)}"
-    server.execute(f"CREATE DATABASE {name}")
-    open_state(server.url(name)).close()
-    return server.url(name)
+    found = server.new_database()
+    open_state(found).close()
+    return found
 
 
 class Terminal:

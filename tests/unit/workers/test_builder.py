@@ -2,51 +2,19 @@ from __future__ import annotations
 
 import json
 import platform
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from matrix.digest import FileEntry, tree_digest
-from matrix.model import Cell
-from matrix.status import FailureClass
 from tests.fakes.cells import LABELS, make_cell, make_model, plan_model
-from tests.fakes.in_process import InProcessHost
-from workers.budget import DiskBudget
-from workers.builder import Builder, BuildOptions, Built
-from workers.errors import BuildFailed, StoreError
+from tests.unit.workers.benches import Bench
+from workers.builder import Builder, Built
+from workers.errors import StoreError
 from workers.explain import explain
-from workers.memory_budget import MemoryBudget
 from workers.stages import StageRun
-from workers.store import Store
 from workers.store.blobs import hash_file
-
-
-class Bench:
-    """A builder on a store of its own."""
-
-    def __init__(self, root: Path, **options: Any) -> None:
-        self.root = root
-        self.store = Store(root / "store")
-        self.host = InProcessHost(root / "logs")
-        self.builder = Builder(
-            self.store, self.host, root / "work", BuildOptions(stamp="20260609", **options)
-        )
-
-    def packages(self) -> list[Path]:
-        return [path for path in (self.root / "work").glob("*/*") if path.is_dir()]
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path / "one")
-    yield made
-    made.builder.close()
-    made.store.close()
 
 
 def on_disk(built: Built) -> dict[str, tuple[str, int]]:
@@ -147,202 +115,6 @@ def test_the_engine_is_asked_for_a_plan_once(bench: Bench) -> None:
     assert bench.host.plans == 1
 
 
-@pytest.mark.parametrize("corrupt", ["export", "optimize"])
-def test_wrong_bytes_in_the_store_are_made_again(bench: Bench, corrupt: str) -> None:
-    first = bench.builder.build(make_cell())
-    tree = first.tree
-    stages = {stage["stage"]: stage for stage in first.manifest["stages"]}
-    first.release()
-    action = bench.store.lookup(stages[corrupt]["key"])
-    assert action is not None
-    blob = bench.store.source(action.files[0])
-    blob.chmod(0o600)
-    blob.write_bytes(b"\0" * action.files[0].size)
-    if corrupt == "export":  # read again only when something is made of it
-        optimized = bench.store.lookup(stages["optimize"]["key"])
-        assert optimized is not None
-        bench.store.drop_blob(optimized.files[0].sha256)
-    assert bench.builder.build(make_cell()).tree == tree
-    assert bench.host.ran.count(corrupt) == 2
-
-
-def test_a_store_that_is_always_wrong_ends_as_one_failed_cell(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workers.store.blobs.Blobs._remember", lambda *_: None)
-    other = iter(range(1000))
-    monkeypatch.setattr("workers.store.blobs.hash_file", lambda *_: (f"{next(other):064x}", 1))
-    with pytest.raises(BuildFailed, match="3 times in a row") as failed:
-        bench.builder.build(make_cell())
-    assert failed.value.failure is FailureClass.DISK
-    assert bench.packages() == []
-
-
-def test_distrusted_bytes_are_dropped_and_built_anew(bench: Bench) -> None:
-    built = bench.builder.build(make_cell())
-    assert not built.distrust()
-    target = next(file for file in built.files if file.entry.path == "model.onnx")
-    target.source.chmod(0o600)
-    target.source.write_bytes(b"rubbish")  # a link: the store's own bytes change with it
-    assert built.distrust()
-    built.release()
-    assert bench.builder.build(make_cell()).tree == built.tree
-
-
-def test_a_failed_stage_is_not_cached_and_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
-    cell = make_cell(act={"optimize": f"once:{marker}:fail"})
-    with pytest.raises(BuildFailed, match="told to fail") as failed:
-        bench.builder.build(cell)
-    assert (failed.value.failure, failed.value.hint) == (
-        FailureClass.OPTIMIZE,
-        "do not tell it to",
-    )
-    assert bench.packages() == []
-    assert [path.name for path in bench.store.scratch.folder.iterdir()] == ["pins"]
-    with pytest.raises(BuildFailed, match="the same run failed for"):
-        bench.builder.build(cell)
-    bench.builder.begin_model()
-    bench.builder.build(cell)
-    assert bench.host.ran == ["export", "inputs", "optimize", "optimize"]
-
-
-def test_a_stage_must_not_make_our_records(bench: Bench) -> None:
-    model = make_model(files={"modelmill.json": "{}"}, components=["enc"])
-    with pytest.raises(BuildFailed, match=r"modelmill\.json, which is ours"):
-        bench.builder.build(make_cell(model))
-
-
-def test_an_odd_output_is_the_engines_fault(bench: Bench) -> None:
-    with pytest.raises(BuildFailed, match="not a plain file") as failed:
-        bench.builder.build(make_cell(act={"optimize": "link:/etc/passwd"}))
-    assert failed.value.failure is FailureClass.OPTIMIZE
-    assert not failed.value.retryable
-
-
-def test_a_full_disk_in_ingest_is_classified_and_costs_one_cell(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any) -> int:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("workers.store.blobs.Blobs.move_in", full)
-        with pytest.raises(BuildFailed, match="the disk is full") as failed:
-            bench.builder.build(make_cell())
-    assert failed.value.failure is FailureClass.DISK
-    assert failed.value.retryable
-    assert [path.name for path in bench.store.scratch.folder.iterdir()] == ["pins"]
-    assert bench.builder.build(make_cell()).tree
-
-
-def test_a_full_disk_while_the_package_is_put_together(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(122, "Disk quota exceeded")
-
-    monkeypatch.setattr("workers.store.blobs.place", full)
-    cell = make_cell()
-    with pytest.raises(BuildFailed, match="the disk is full"):
-        bench.builder.build(cell)
-    assert bench.packages() == []
-
-
-@pytest.mark.parametrize(
-    "text", ["RuntimeError: write failed: No space left on device", "Disk quota exceeded"]
-)
-def test_native_code_says_disk_full_in_its_own_words(bench: Bench, text: str) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise BuildFailed(FailureClass.EXPORT, "export", text)
-
-    bench.host.run = fail  # type: ignore[assignment,method-assign]  # stands in for a bad engine
-    with pytest.raises(BuildFailed) as failed:
-        bench.builder.build(make_cell())
-    assert failed.value.failure is FailureClass.DISK
-
-
-class Remembering:
-    """What builds took before."""
-
-    def disk_of(self, cell: Cell, stage: str, _component: str) -> int:
-        return 77 if (cell.target.label, stage) == ("ov_cpu", "export") else 0
-
-    def memory_of(self, _cell: Cell, _stage: str, _component: str) -> int:
-        return 0
-
-
-def test_disk_is_reserved_only_for_what_really_runs_and_stage_by_stage(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    claimed: list[int] = []
-
-    class Counting(DiskBudget):
-        def claim(self, size: int) -> bool:
-            assert self.reserved == 0, "the stage before has given back what it had"
-            claimed.append(size)
-            return super().claim(size)
-
-    options = BuildOptions(expected=Remembering())
-    budget = Counting(bench.store, 10**9, free=lambda _path: 1 << 50)
-    builder = Builder(bench.store, bench.host, tmp_path / "w", options, budget=budget)
-    for _ in range(2):
-        builder.build(make_cell(disk=55))
-    assert claimed == [55, 55, 55]
-    builder.build(make_cell("other/model", label="ov_cpu", disk=55, salt="other"))
-    assert claimed[3:] == [2 * 77, 55, 55]
-    assert budget.reserved == 0
-
-
-def test_a_build_that_finds_no_room_waits_with_nothing_in_use_and_counts_nothing_twice(
-    tmp_path: Path,
-) -> None:
-    bench = Bench(tmp_path)
-    waited: list[tuple[int, int]] = []
-
-    class Crowding(DiskBudget):
-        def claim(self, size: int) -> bool:
-            # The export finds room; what comes after it does not.
-            return not bench.store.usage().actions and super().claim(size)
-
-        @contextmanager
-        def reserve(
-            self, size: int, cancel: threading.Event | None = None, *, whole: int = 0
-        ) -> Iterator[int]:
-            assert not bench.store.used()
-            assert self.reserved == 0
-            waited.append((size, whole))
-            bench.store.gc(0)  # others took the room that the export had
-            with super().reserve(size, cancel, whole=whole) as amount:
-                yield amount
-
-    budget = Crowding(bench.store, 10**9, free=lambda _path: 1 << 50)
-    builder = Builder(bench.store, bench.host, tmp_path / "w", budget=budget)
-    built = builder.build(make_cell(disk=55))
-    assert waited == [(55, 55)]
-    assert [(run.stage, run.reused) for run in built.stages] == [
-        ("export", False),
-        ("inputs", False),
-        ("optimize", False),
-    ]
-    built.let_go()
-    assert budget.reserved == 0
-    assert not bench.store.used()
-
-
-def test_what_a_build_made_before_it_had_to_wait_is_not_called_reused(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-
-    class Crowding(DiskBudget):
-        def claim(self, size: int) -> bool:
-            return not bench.store.usage().actions and super().claim(size)
-
-    budget = Crowding(bench.store, 10**9, free=lambda _path: 1 << 50)
-    builder = Builder(bench.store, bench.host, tmp_path / "w", budget=budget)
-    built = builder.build(make_cell(disk=55))
-    assert [run.reused for run in built.stages] == [False, False, False]
-    assert builder.build(make_cell(disk=55)).stages[0].reused
-
-
 def test_what_a_package_was_made_of_stays_until_it_is_let_go(bench: Bench) -> None:
     built = bench.builder.build(make_cell())
     bench.store.gc(0)
@@ -429,28 +201,3 @@ def test_entries_stay_inside_the_package(bench: Bench) -> None:
     built = bench.builder.build(make_cell(files={"a/b/c.txt": "deep"}))
     assert all(isinstance(file.entry, FileEntry) for file in built.files)
     assert all(file.source.is_relative_to(built.folder) for file in built.files)
-
-
-def test_every_stage_that_runs_waits_for_its_memory(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    asked: list[tuple[str, int]] = []
-
-    class Noted(MemoryBudget):
-        @contextmanager
-        def reserve(self, size: int, cancel: threading.Event | None = None) -> Iterator[None]:
-            asked.append(("begin", size))
-            with super().reserve(size, cancel):
-                yield
-            asked.append(("end", self.reserved))
-
-    class Sized(Remembering):
-        def memory_of(self, _cell: Cell, stage: str, _component: str) -> int:
-            return {"export": 70, "inputs": 10, "optimize": 0}[stage]
-
-    options = BuildOptions(expected=Sized())
-    builder = Builder(bench.store, bench.host, tmp_path / "w", options, memory=Noted(100))
-    builder.build(make_cell())
-    assert asked == [("begin", 70), ("end", 0), ("begin", 10), ("end", 0), ("begin", 0), ("end", 0)]
-    builder.build(make_cell())
-    assert len(asked) == 6  # what is reused takes no memory
-    builder.close()

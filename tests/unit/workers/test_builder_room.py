@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from matrix.model import Cell
+from tests.fakes.cells import make_cell
+from tests.unit.workers.benches import Bench
+from workers.budget import DiskBudget
+from workers.builder import Builder, BuildOptions
+from workers.memory_budget import MemoryBudget
+
+
+class Remembering:
+    """What builds took before."""
+
+    def disk_of(self, cell: Cell, stage: str, _component: str) -> int:
+        return 77 if (cell.target.label, stage) == ("ov_cpu", "export") else 0
+
+    def memory_of(self, _cell: Cell, _stage: str, _component: str) -> int:
+        return 0
+
+
+def test_disk_is_reserved_only_for_what_really_runs_and_stage_by_stage(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    claimed: list[int] = []
+
+    class Counting(DiskBudget):
+        def claim(self, size: int) -> bool:
+            assert self.reserved == 0, "the stage before has given back what it had"
+            claimed.append(size)
+            return super().claim(size)
+
+    options = BuildOptions(expected=Remembering())
+    budget = Counting(bench.store, 10**9, free=lambda _path: 1 << 50)
+    builder = Builder(bench.store, bench.host, tmp_path / "w", options, budget=budget)
+    for _ in range(2):
+        builder.build(make_cell(disk=55))
+    assert claimed == [55, 55, 55]
+    builder.build(make_cell("other/model", label="ov_cpu", disk=55, salt="other"))
+    assert claimed[3:] == [2 * 77, 55, 55]
+    assert budget.reserved == 0
+
+
+def test_a_build_that_finds_no_room_waits_with_nothing_in_use_and_counts_nothing_twice(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path)
+    waited: list[tuple[int, int]] = []
+
+    class Crowding(DiskBudget):
+        def claim(self, size: int) -> bool:
+            # The export finds room; what comes after it does not.
+            return not bench.store.usage().actions and super().claim(size)
+
+        @contextmanager
+        def reserve(
+            self, size: int, cancel: threading.Event | None = None, *, whole: int = 0
+        ) -> Iterator[int]:
+            assert not bench.store.used()
+            assert self.reserved == 0
+            waited.append((size, whole))
+            bench.store.gc(0)  # others took the room that the export had
+            with super().reserve(size, cancel, whole=whole) as amount:
+                yield amount
+
+    budget = Crowding(bench.store, 10**9, free=lambda _path: 1 << 50)
+    builder = Builder(bench.store, bench.host, tmp_path / "w", budget=budget)
+    built = builder.build(make_cell(disk=55))
+    assert waited == [(55, 55)]
+    assert [(run.stage, run.reused) for run in built.stages] == [
+        ("export", False),
+        ("inputs", False),
+        ("optimize", False),
+    ]
+    built.let_go()
+    assert budget.reserved == 0
+    assert not bench.store.used()
+
+
+def test_what_a_build_made_before_it_had_to_wait_is_not_called_reused(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+
+    class Crowding(DiskBudget):
+        def claim(self, size: int) -> bool:
+            return not bench.store.usage().actions and super().claim(size)
+
+    budget = Crowding(bench.store, 10**9, free=lambda _path: 1 << 50)
+    builder = Builder(bench.store, bench.host, tmp_path / "w", budget=budget)
+    built = builder.build(make_cell(disk=55))
+    assert [run.reused for run in built.stages] == [False, False, False]
+    assert builder.build(make_cell(disk=55)).stages[0].reused
+
+
+def test_every_stage_that_runs_waits_for_its_memory(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    asked: list[tuple[str, int]] = []
+
+    class Noted(MemoryBudget):
+        @contextmanager
+        def reserve(self, size: int, cancel: threading.Event | None = None) -> Iterator[None]:
+            asked.append(("begin", size))
+            with super().reserve(size, cancel):
+                yield
+            asked.append(("end", self.reserved))
+
+    class Sized(Remembering):
+        def memory_of(self, _cell: Cell, stage: str, _component: str) -> int:
+            return {"export": 70, "inputs": 10, "optimize": 0}[stage]
+
+    options = BuildOptions(expected=Sized())
+    builder = Builder(bench.store, bench.host, tmp_path / "w", options, memory=Noted(100))
+    builder.build(make_cell())
+    assert asked == [("begin", 70), ("end", 0), ("begin", 10), ("end", 0), ("begin", 0), ("end", 0)]
+    builder.build(make_cell())
+    assert len(asked) == 6  # what is reused takes no memory
+    builder.close()
