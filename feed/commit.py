@@ -12,6 +12,7 @@ keeps a version from being written twice.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout
 from feed.owner import claim, owner_alive
 from matrix.digest import FileEntry
+from matrix.files import overwrite, read_whole
 from matrix.naming import MAX_VERSIONS
 
 LOCK_WAIT = 120.0
@@ -47,6 +49,8 @@ class Committer:
         self._layout = layout
         self._syncer = syncer
         self._note = layout.tmp / "commit.json"
+        self._spare = layout.tmp / "commit.new"
+        """Where the note is written, and where its file waits for the next one."""
 
     @contextmanager
     def exclusive(self, wait: float | None = None) -> Iterator[None]:
@@ -72,15 +76,17 @@ class Committer:
         final = self._layout.manifest(staged.package, staged.version)
         if final.exists():
             raise VersionExists(f"{staged.package} {staged.version} is in the feed already")
-        self._check_headroom(final.parent, staged.package)
-        new = [file for file in self._unique(staged.files) if not self.has(file)]
-        missing = [file.sha256 for file in new if file.sha256 not in staged.blobs]
+        fresh = self._check_headroom(final.parent, staged.package)
+        sizes = {file.sha256: self._size(file.sha256) for file in staged.files}
+        new = {file.sha256 for file in staged.files if sizes[file.sha256] != file.size}
+        missing = sorted(new - staged.blobs.keys())
         if missing:
             return missing
-        self._write_note(staged, new)
-        self._place({file.sha256: staged.blobs[file.sha256] for file in new})
-        fresh = not final.parent.exists()
-        final.parent.mkdir(parents=True, exist_ok=True)
+        # A damaged blob that is replaced stays if we die: other versions name it too.
+        self._write_note(staged, sorted(sha256 for sha256 in new if sizes[sha256] is None))
+        self._place({sha256: staged.blobs[sha256] for sha256 in sorted(new)})
+        if fresh:
+            final.parent.mkdir(parents=True, exist_ok=True)
         try:
             create_exclusive(staged.manifest, final)
         except FileExistsError as error:
@@ -88,43 +94,45 @@ class Committer:
             raise VersionExists(text) from error
         parents = [self._layout.packages] if fresh else []
         self._syncer.folders([final.parent, *parents])
-        self._note.unlink(missing_ok=True)
+        self._note.replace(self._spare)
         return []
 
     def has(self, file: FileEntry) -> bool:
         """Whether the content is there; it was checked when it was written."""
+        return self._size(file.sha256) == file.size
+
+    def _size(self, sha256: str) -> int | None:
         try:
-            return self._layout.blob(file.sha256).stat().st_size == file.size
+            return self._layout.blob(sha256).stat().st_size
         except FileNotFoundError:
-            return False
+            return None
 
     def _place(self, blobs: Mapping[str, Path]) -> None:
         folders = set()
         for digest, temp in blobs.items():
             final = self._layout.blob(digest)
-            if not final.parent.exists():
+            try:
+                temp.replace(final)
+            except FileNotFoundError:
                 final.parent.mkdir(parents=True, exist_ok=True)
                 folders.add(final.parent.parent)
-            temp.replace(final)
+                temp.replace(final)
             folders.add(final.parent)
         self._syncer.folders(folders)
 
-    def _write_note(self, staged: Staged, new: list[FileEntry]) -> None:
+    def _write_note(self, staged: Staged, blobs: list[str]) -> None:
         note = {
             "owner": claim(),
             "package": staged.package,
             "version": staged.version,
-            # A damaged blob that is replaced stays: other versions name it too.
-            "blobs": [f.sha256 for f in new if not self._layout.blob(f.sha256).exists()],
+            "blobs": blobs,
         }
-        temp = self._note.with_suffix(".new")
-        temp.write_text(json.dumps(note), "utf-8")
-        temp.replace(self._note)
+        overwrite(self._spare, json.dumps(note).encode())
+        self._spare.replace(self._note)
 
     def _undo(self) -> None:
-        self._note.with_suffix(".new").unlink(missing_ok=True)
         try:
-            note = json.loads(self._note.read_bytes())
+            note = json.loads(read_whole(self._note))
         except FileNotFoundError:
             return
         except ValueError as error:
@@ -137,15 +145,17 @@ class Committer:
                 self._layout.blob(digest).unlink(missing_ok=True)
             with suppress(OSError):  # it holds other versions, or was never made
                 final.parent.rmdir()
-        self._note.unlink(missing_ok=True)
+        self._note.replace(self._spare)
 
-    def _check_headroom(self, folder: Path, package: str) -> None:
-        if folder.is_dir() and sum(1 for _ in folder.iterdir()) >= MAX_VERSIONS:
+    def _check_headroom(self, folder: Path, package: str) -> bool:
+        """Whether the package is new."""
+        try:
+            count = len(os.listdir(folder))  # noqa: PTH208 - only counted
+        except FileNotFoundError:
+            return True
+        if count >= MAX_VERSIONS:
             raise Rejected(
                 f"{package} has {MAX_VERSIONS} versions, deleted ones included; no more fit",
                 hint="publish under another package name",
             )
-
-    @staticmethod
-    def _unique(files: tuple[FileEntry, ...]) -> list[FileEntry]:
-        return list({file.sha256: file for file in files}.values())
+        return False

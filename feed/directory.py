@@ -7,7 +7,8 @@ is whole, and the manifest comes last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,11 +24,17 @@ from feed.layout import STAGE, Layout
 from feed.manifest import Manifest
 from feed.meter import Meter
 from feed.oserrors import feed_errors
-from feed.owner import claim, remove
+from feed.owner import claim
 from feed.preflight import check_writable, plan_problems, refuse
 from feed.rules import publish_problems, view_problem
 from feed.shelves import Shelves
 from matrix.digest import FileEntry
+
+SWEEP_EVERY = 10.0
+"""Seconds between two looks of a publisher at what dead ones left."""
+
+Stage = Callable[[str], Path]
+"""Where to write a file until it gets its name."""
 
 
 class DirectoryFeed:
@@ -39,6 +46,7 @@ class DirectoryFeed:
         self._shelves = Shelves(self._layout, self._name)
         self._syncer = Syncer(durable=durable)
         self._committer = Committer(self._layout, self._syncer)
+        self._swept = float("-inf")
 
     @property
     def name(self) -> str:
@@ -90,26 +98,31 @@ class DirectoryFeed:
         manifest = Manifest(package, version, description, datetime.now(UTC), entries)
         with feed_errors(f"cannot publish {package} {version}", self._layout.root):
             self._layout.check()
-            self._layout.sweep_stale()
+            self._sweep_now_and_then()
             if self._layout.manifest(package, version).exists():
                 raise VersionExists(f"{package} {version} is in {self._name} already")
-            with self._stage() as stage:
+            with self._staging() as stage:
                 self._publish(manifest, files, stage, meter)
         return manifest.published()
 
     @contextmanager
-    def _stage(self) -> Iterator[Path]:
-        stage = self._layout.tmp / f"{STAGE}{claim()}"
-        stage.mkdir()
+    def _staging(self) -> Iterator[Stage]:
+        """Names for unfinished files; those that were not moved away are removed."""
+        name, staged = f"{STAGE}{claim()}", list[Path]()
+
+        def stage(what: str) -> Path:
+            staged.append(self._layout.tmp / f"{name}.{what}")
+            return staged[-1]
+
         try:
             yield stage
         finally:
-            remove(stage)
+            _discard(staged)
 
     def _publish(
-        self, manifest: Manifest, files: Sequence[LocalFile], stage: Path, meter: Meter
+        self, manifest: Manifest, files: Sequence[LocalFile], stage: Stage, meter: Meter
     ) -> None:
-        path = stage / "manifest.json"
+        path = stage("manifest")
         path.write_bytes(manifest.to_json())
         blobs: dict[str, Path] = {}
         staged = Staged(manifest.package, manifest.version, path, manifest.files, blobs)
@@ -127,7 +140,7 @@ class DirectoryFeed:
             unsynced = self._copy(again, stage, blobs, meter)
 
     def _copy(
-        self, files: Sequence[LocalFile], stage: Path, blobs: dict[str, Path], meter: Meter
+        self, files: Sequence[LocalFile], stage: Stage, blobs: dict[str, Path], meter: Meter
     ) -> list[Path]:
         written = []
         for file in files:
@@ -136,7 +149,7 @@ class DirectoryFeed:
                 _check_source(file)
                 meter.moved(entry.size)
                 continue
-            temp = stage / entry.sha256
+            temp = stage(entry.sha256)
             write_checked(read_blocks(file.source, entry.path), entry, temp, meter.moved)
             blobs[entry.sha256] = temp
             written.append(temp)
@@ -179,8 +192,8 @@ class DirectoryFeed:
         """Replace a version's manifest by a tombstone: the version stays taken for ever."""
         manifest = self._shelves.live(package, version)
         root = self._layout.root
-        with feed_errors(f"cannot delete {package} {version}", root), self._stage() as stage:
-            path = stage / "manifest.json"
+        with feed_errors(f"cannot delete {package} {version}", root), self._staging() as stage:
+            path = stage("manifest")
             path.write_bytes(replace(manifest, deleted_at=datetime.now(UTC)).to_json())
             self._syncer.files([path])
             final = self._layout.manifest(package, version)
@@ -188,10 +201,20 @@ class DirectoryFeed:
             self._syncer.folders([final.parent])
 
     def sweep_stale(self) -> list[Path]:
-        """Remove what publishers that are gone left unfinished (every publish does it too)."""
+        """Remove what publishers that are gone left unfinished (a publish does it, too)."""
         self._layout.check()
         with feed_errors("cannot clean up", self._layout.root), self._committer.exclusive():
             return self._layout.sweep_stale()
+
+    def _sweep_now_and_then(self) -> None:
+        if time.monotonic() - self._swept > SWEEP_EVERY:
+            self._swept = time.monotonic()
+            self._layout.sweep_stale()
+
+
+def _discard(staged: Sequence[Path]) -> None:
+    for path in staged:
+        path.unlink(missing_ok=True)
 
 
 def _check_source(file: LocalFile) -> None:

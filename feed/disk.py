@@ -13,8 +13,7 @@ from pathlib import Path
 
 from feed.errors import Corrupt
 from matrix.digest import FileEntry
-
-CHUNK = 1 << 20
+from matrix.files import blocks, created, sync, write_all
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
@@ -33,38 +32,30 @@ def long_path(path: Path) -> Path:
 def read_blocks(path: Path, what: str) -> Iterator[bytes]:
     """The bytes of a file; one that cannot be read is never treated as equal to anything."""
     try:
-        with path.open("rb") as file:
-            while block := file.read(CHUNK):
-                yield block
+        yield from blocks(path)
     except OSError as error:
         raise Corrupt(f"{what}: cannot read {path}: {error.strerror}") from error
 
 
 def write_checked(
-    blocks: Iterable[bytes], entry: FileEntry, temp: Path, moved: Callable[[int], None]
+    given: Iterable[bytes], entry: FileEntry, temp: Path, moved: Callable[[int], None]
 ) -> None:
     """Write a new file in one pass while hashing it; `Corrupt` if it is not what `entry` says."""
     digest = hashlib.sha256()
     size = 0
-    with temp.open("xb", buffering=0) as file:
-        for block in blocks:
+    with created(temp) as file:
+        for block in given:
             digest.update(block)
             size += len(block)
             if size > entry.size:
                 break
-            _write_all(file.write, block)
+            write_all(file, block)
             moved(len(block))
     if size != entry.size or digest.hexdigest() != entry.sha256:
         found = "longer" if size > entry.size else f"{size} bytes, sha256 {digest.hexdigest()}"
         raise Corrupt(
             f"{entry.path}: expected {entry.size} bytes, sha256 {entry.sha256}; found {found}"
         )
-
-
-def _write_all(write: Callable[[memoryview], int | None], block: bytes) -> None:
-    view = memoryview(block)
-    while view:
-        view = view[write(view) or 0 :]
 
 
 def hash_file(path: Path, name: str) -> FileEntry:
@@ -110,20 +101,20 @@ class Syncer:
 
     def files(self, paths: Collection[Path]) -> None:
         """Flush the content of files."""
-        self._each(_sync_file, paths)
+        self._each(sync, paths)
 
     def folders(self, paths: Collection[Path]) -> None:
         """Flush the names in folders, where the platform can."""
         if sys.platform != "win32":
             self._each(_sync_folder, paths)
 
-    def _each(self, sync: Callable[[Path], None], paths: Collection[Path]) -> None:
+    def _each(self, flush: Callable[[Path], None], paths: Collection[Path]) -> None:
         if not self._durable or not paths:
             return
         if len(paths) == 1:
-            sync(next(iter(paths)))
+            flush(next(iter(paths)))
             return
-        done = [self._workers().submit(sync, path) for path in paths]
+        done = [self._workers().submit(flush, path) for path in paths]
         wait(done)
         for one in done:
             one.result()
@@ -133,11 +124,6 @@ class Syncer:
             if self._pool is None or self._pool[0] != os.getpid():
                 self._pool = os.getpid(), ThreadPoolExecutor(8, "feed-sync")
             return self._pool[1]
-
-
-def _sync_file(path: Path) -> None:
-    with path.open("r+b") as file:
-        os.fsync(file.fileno())
 
 
 def _sync_folder(path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from feed.disk import create_exclusive
 from feed.errors import NotFound, Rejected
 from feed.owner import abandoned, claim, remove
+from matrix.files import read_whole
 
 MARKER = "modelmill-feed.json"
 LAYOUT = 1
@@ -60,7 +61,7 @@ class Layout:
     def check(self) -> None:
         """Refuse a folder that is no feed: an unmounted disk must not look like an empty feed."""
         try:
-            data = self.marker.read_bytes()
+            data = read_whole(self.marker)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(
                 f"no directory feed at {self.root} (it has no {MARKER})",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Executable,
+    Dialect,
     and_,
     bindparam,
     case,
@@ -27,6 +27,7 @@ from matrix.status import FailureClass, Status
 from state.database import now
 from state.errors import BadTransition, LeaseLost, StateError
 from state.moves import FORGET, Part, add_event
+from state.prepared import Prepared
 from state.records import Facts, Json, Kind, Lease, StageRow
 from state.schema import event, lease, outcome, stage_key, stage_run
 from state.text import clean, clean_tail
@@ -69,16 +70,16 @@ class Recording(Part):
             **fence,
             **{f"v_{name}": value for name, value in values.items()},
         }
-        change: Executable = _transition(status, held is not None)
         if not self._db.sqlite:
-            change = _told_at_once(status, held is not None)
             parameters |= {f"e_{name}": value for name, value in told.items()}
         with self._db.write() if stages else self._db.single() as connection:
-            moved = connection.execute(change, parameters).first()
+            change = _change(connection.dialect, status, held is not None)
+            moved = change.run(connection, parameters).first()
             if moved is None:
                 _refuse(connection, held, sweep_id, cell, status)
             if self._db.sqlite:
-                connection.execute(_ADD_EVENT, {**told, "model": moved[0] if moved else None})
+                told["model"] = moved[0] if moved else None
+                _add_event(connection.dialect).run(connection, told)
             if stages and moved:
                 self._add_stages(connection, sweep_id, moved[0], stages)
 
@@ -118,7 +119,21 @@ class Recording(Part):
         )
 
 
-_ADD_EVENT = insert(event).values(at=now())
+KEPT = 256
+"""Prepared statements of a process: a few dozen for each database that it has open."""
+_TOLD = ("sweep_id", "cell", "kind", "status", "token", "owner", "data")
+
+
+@lru_cache(KEPT)
+def _change(dialect: Dialect, status: Status, fenced: bool) -> Prepared:
+    """The guarded UPDATE for a new status; PostgreSQL adds the event in the same statement."""
+    sqlite = dialect.name == "sqlite"
+    return Prepared((_transition if sqlite else _told_at_once)(status, fenced), dialect)
+
+
+@lru_cache(KEPT)
+def _add_event(dialect: Dialect) -> Prepared:
+    return Prepared(insert(event).values(at=now()), dialect, ("model", *_TOLD))
 
 
 def _columns(status: Status, facts: Facts) -> dict[str, Any]:
@@ -145,9 +160,7 @@ def _columns(status: Status, facts: Facts) -> dict[str, Any]:
     }
 
 
-@cache
 def _transition(status: Status, fenced: bool) -> ReturningUpdate[Any]:
-    """The guarded UPDATE for a new status: built once, then only its parameters change."""
     was = outcome.c.status
     allowed: ColumnElement[bool] = _among(was, SOURCES[status])
     if status is Status.PUBLISHED:
@@ -178,15 +191,12 @@ def _transition(status: Status, fenced: bool) -> ReturningUpdate[Any]:
     return change.values(**values).returning(outcome.c.model)
 
 
-@cache
 def _told_at_once(status: Status, fenced: bool) -> ReturningInsert[Any]:
-    """PostgreSQL: the same with its event, in one statement."""
     moved = _transition(status, fenced).cte("moved")
-    given = ("sweep_id", "cell", "kind", "status", "token", "owner", "data")
-    told = [bindparam(f"e_{name}", type_=event.c[name].type) for name in given]
+    told = [bindparam(f"e_{name}", type_=event.c[name].type) for name in _TOLD]
     return (
         insert(event)
-        .from_select(["at", "model", *given], select(now(), moved.c.model, *told))
+        .from_select(["at", "model", *_TOLD], select(now(), moved.c.model, *told))
         .returning(event.c.model)
     )
 

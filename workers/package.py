@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest
+from matrix.files import overwrite
 from matrix.model import Cell, Model
 from matrix.status import FailureClass
 from workers.built import PackageFile
@@ -142,14 +143,7 @@ def assemble(store: Store, folder: Path, sealed: Sealed, record: Json) -> list[P
 def write_record(folder: Path, name: str, data: bytes) -> PackageFile:
     """Write the manifest or a record of the run."""
     path = folder / name
-    try:
-        # In place: ext4 flushes a file that is cut to nothing and written anew, and takes long to
-        # find a number for a new one where many were just removed.
-        with path.open("r+b") as file:
-            file.write(data)
-            file.truncate(len(data))
-    except FileNotFoundError:
-        path.write_bytes(data)
+    overwrite(path, data)
     return PackageFile(entry_of(name, data), path)
 
 

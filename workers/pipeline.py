@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -114,11 +114,11 @@ class Runner:
             raise
 
     def _run(self, task: StageTask) -> Action:
-        stage = task.spec.name
+        stage, borrow = task.spec.name, self.store.scratch.borrow
         self.context.observer.stage_started(self.cell_id, stage, task.component)
         try:
-            with self.store.scratch.borrow(stage) as folder:
-                return self._run_in(folder, task)
+            with ExitStack() as stack:
+                return self._run_in(task, lambda name: stack.enter_context(borrow(name)))
         except OSError as error:
             raise os_failure(stage, error) from error
         except BuildFailed as error:
@@ -133,13 +133,11 @@ class Runner:
                 log_tail=error.log_tail,
             ) from error
 
-    def _run_in(self, folder: Path, task: StageTask) -> Action:
-        out = folder / "out"
-        out.mkdir()
+    def _run_in(self, task: StageTask, borrow: Callable[[str], Path]) -> Action:
+        out = borrow(task.spec.name)
         inputs = {}
         for name, files in task.inputs.items():
-            inputs[name] = folder / f"in-{name}"
-            inputs[name].mkdir()
+            inputs[name] = borrow(f"in-{name}")
             self.store.materialize(files, inputs[name], alone=True)
         source = self.request.model["source"]
         if SOURCE in task.spec.inputs and source["kind"] == "folder":

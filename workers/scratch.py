@@ -34,6 +34,7 @@ class Scratch:
         self.folder = root / token
         self._lock = FileLock(root / f"{token}.lock", thread_local=False)
         self._names = itertools.count(1)
+        self._spare: dict[str, list[Path]] = {}
         with FileLock(root / GATE):
             self._lock.acquire()
             self.folder.mkdir()
@@ -50,12 +51,24 @@ class Scratch:
 
     @contextmanager
     def borrow(self, name: str = "work") -> Iterator[Path]:
-        """A fresh empty folder that is gone afterwards, whatever happens inside."""
-        folder = self.new_folder(name)
+        """An empty folder to work in; afterwards nothing of what was in it is left.
+
+        After a success the emptied folder waits for the next borrower: a file system that is
+        made to create and remove folders all the time has to search longer and longer. After
+        a failure it is removed, for who knows who still writes into it.
+        """
+        spare = self._spare.setdefault(name, [])
+        try:
+            folder = spare.pop()
+        except IndexError:
+            folder = self.new_folder(name)
         try:
             yield folder
-        finally:
+        except BaseException:
             remove_tree(folder)
+            raise
+        if _emptied(folder):
+            spare.append(folder)
 
     def close(self) -> None:
         """Remove this owner's folders and stop being an owner."""
@@ -86,6 +99,21 @@ def sweep_dead(root: Path) -> list[Path]:
                 lock_file.unlink()
             removed.append(folder)
     return removed
+
+
+def _emptied(folder: Path) -> bool:
+    """Remove all that is in a folder; where anything is in the way, the folder too."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    remove_tree(Path(entry.path))
+                else:
+                    os.unlink(entry.path)  # noqa: PTH108 - no Path for what is only removed
+        return os.access(folder, os.R_OK | os.W_OK | os.X_OK)
+    except OSError:
+        remove_tree(folder)
+        return False
 
 
 def remove_tree(folder: Path) -> None:

@@ -101,7 +101,18 @@ def test_the_lock_of_a_dead_process_is_free(tmp_path: Path, holder: subprocess.P
     holder.communicate()
     with store.lock(KEY):
         pass
-    assert list((tmp_path / "store" / "locks").iterdir()) == []
+
+
+def test_keys_that_share_a_lock_file_wait_for_each_other(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    store = Store(tmp_path / "store")
+    cancelled = threading.Event()
+    cancelled.set()
+    with pytest.raises(Cancelled), store.lock(KEY[:3] + "b" * 61, cancelled):
+        pass
+    with store.lock("b" + KEY[1:], cancelled):
+        pass
 
 
 def test_working_folders_of_the_living_are_spared(

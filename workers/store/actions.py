@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix.digest import FileEntry, files_digest
+from matrix.files import read_whole
 from workers.store.folder import write_whole
 
 SCHEMA = 1
@@ -58,7 +59,7 @@ class Actions:
         """A record; one that cannot be understood is no record (and is removed)."""
         path = self.path(key)
         try:
-            data = path.read_bytes()
+            data = read_whole(path)
         except OSError:
             return None
         try:
@@ -78,7 +79,6 @@ class Actions:
         Not synced: a power cut may cost the record, and one that it leaves half is no record.
         """
         path = self.path(action.key)
-        path.parent.mkdir(exist_ok=True)
         value = {"schema": SCHEMA, **asdict(action)}
         data = json.dumps(value, sort_keys=True).encode()
         write_whole(path, data, scratch=self._scratch)

@@ -7,15 +7,16 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from matrix.digest import FileEntry
+from matrix.files import blocks, created, sync, write_all
 from workers.errors import CorruptBlob
 from workers.scratch import remove_tree
 from workers.store.links import place
 
-CHUNK = 1 << 20
 READ_ONLY = 0o444
 
 
@@ -148,16 +149,14 @@ def hash_file(path: Path, copy: Path | None = None) -> tuple[str, int]:
     """SHA-256 and size in one read; with `copy` the bytes are written there on the way."""
     digest = hashlib.sha256()
     size = 0
-    with path.open("rb") as reader, contextlib.ExitStack() as stack:
-        writer = stack.enter_context(copy.open("xb")) if copy else None
-        while chunk := reader.read(CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-            if writer:
-                writer.write(chunk)
-        if writer:
-            writer.flush()
-            os.fsync(writer.fileno())
+    with created(copy) if copy else nullcontext() as writer:
+        for block in blocks(path):
+            digest.update(block)
+            size += len(block)
+            if writer is not None:
+                write_all(writer, block)
+        if writer is not None:
+            os.fsync(writer)
     return digest.hexdigest(), size
 
 
@@ -165,8 +164,7 @@ def _sync(path: Path) -> None:
     """What will become a blob must be on the disk before it is named."""
     if os.name == "nt":
         path.chmod(stat.S_IWRITE)
-    with path.open("r+b" if os.name == "nt" else "rb") as stream:
-        os.fsync(stream.fileno())
+    sync(path)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int]:

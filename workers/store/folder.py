@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import uuid
 from pathlib import Path
 
+from matrix.files import overwrite
 from workers.errors import StoreError
 
 TAG = "CACHEDIR.TAG"
@@ -67,12 +67,12 @@ def write_whole(
     """
     temporary = (scratch or path.parent) / f".{path.name}.{uuid.uuid4().hex[:12]}"
     try:
-        with temporary.open("wb") as stream:
-            stream.write(data)
-            if sync:
-                stream.flush()
-                os.fsync(stream.fileno())
-        temporary.replace(path)
+        overwrite(temporary, data, sync=sync)
+        try:
+            temporary.replace(path)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()

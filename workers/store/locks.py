@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -17,13 +16,15 @@ GATE_WAIT = 0.002
 """Who holds the gate is done in about that time."""
 FIRST_WAIT = 0.01
 LONGEST_WAIT = 0.5
+SHARED = 3
+"""Letters of a name that choose its file: 4,096 files at most, and few names that share one."""
 
 
 class Locks:
-    """A folder of lock files, each there only while somebody holds it.
+    """A folder of lock files, each for the names (digests) that begin alike.
 
-    Files are opened and removed under the gate alone, so that nobody can hold the lock on a file
-    that has just been removed.
+    They stay, so that nobody can hold the lock on a file that has just been removed. Two names
+    that share a file only wait for each other, so hold one at a time.
     """
 
     def __init__(self, folder: Path, gate_file: Path) -> None:
@@ -41,10 +42,10 @@ class Locks:
     @contextmanager
     def hold(self, name: str, cancel: threading.Event | None = None) -> Iterator[None]:
         """The lock for as long as a stage runs; waiting for it can be cancelled."""
-        path = self._folder / f"{name}.lock"
+        path = self._folder / f"{name[:SHARED]}.lock"
         lock = FileLock(path, blocking=False, thread_local=False)
         wait = FIRST_WAIT
-        while not self._try(lock):
+        while not _taken(lock):
             if cancel is None:
                 time.sleep(wait)
             elif cancel.wait(wait):
@@ -53,15 +54,12 @@ class Locks:
         try:
             yield
         finally:
-            with self.gate():
-                lock.release()
-                with contextlib.suppress(OSError):
-                    path.unlink()
+            lock.release()
 
-    def _try(self, lock: FileLock) -> bool:
-        with self.gate():
-            try:
-                lock.acquire()
-            except Timeout:
-                return False
-        return True
+
+def _taken(lock: FileLock) -> bool:
+    try:
+        lock.acquire()
+    except Timeout:
+        return False
+    return True

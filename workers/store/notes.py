@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix.digest import value_digest
+from matrix.files import read_whole
 from workers.store.folder import write_whole
 
 
@@ -21,7 +22,7 @@ class Notes:
     def read(self, kind: str, name: str) -> Any | None:
         """A note, or None; one that cannot be understood was never written."""
         try:
-            return json.loads(self._path(kind, name).read_bytes())
+            return json.loads(read_whole(self._path(kind, name)))
         except (OSError, ValueError):
             return None
 
@@ -29,7 +30,6 @@ class Notes:
         """Keep a note; a full disk may refuse it, which costs work later and nothing else."""
         path = self._path(kind, name)
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
             data = json.dumps(value, sort_keys=True).encode()
             write_whole(path, data, scratch=self._scratch)
 

@@ -44,7 +44,7 @@ def die_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
     def die(step: str) -> None:
         monkeypatch.setattr("feed.commit.claim", dead_name)
-        monkeypatch.setattr("feed.directory.remove", lambda path: None)
+        monkeypatch.setattr("feed.directory._discard", lambda paths: None)
 
         def killed(*args: object, **kwargs: object) -> None:
             raise Killed

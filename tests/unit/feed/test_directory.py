@@ -39,7 +39,8 @@ def blobs(root: Path) -> set[str]:
 
 
 def unfinished(root: Path) -> list[str]:
-    return [path.name for path in (root / "tmp").iterdir() if path.name != "commit.lock"]
+    kept = {"commit.lock", "commit.new"}  # the lock, and the file for the next note
+    return [path.name for path in (root / "tmp").iterdir() if path.name not in kept]
 
 
 def test_publish_find_list_fetch(

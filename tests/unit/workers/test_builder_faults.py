@@ -63,7 +63,8 @@ def test_a_failed_stage_is_not_cached_and_leaves_nothing(bench: Bench, tmp_path:
         "do not tell it to",
     )
     assert bench.packages() == []
-    assert [path.name for path in bench.store.scratch.folder.iterdir()] == ["pins"]
+    left = [path for path in bench.store.scratch.folder.rglob("*") if path.is_file()]
+    assert {path.parent.name for path in left} == {"pins"}
     with pytest.raises(BuildFailed, match="the same run failed for"):
         bench.builder.build(cell)
     bench.builder.begin_model()

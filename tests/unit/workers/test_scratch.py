@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,32 @@ def test_borrowed_folders_are_gone_afterwards_even_after_a_failure(tmp_path: Pat
     with pytest.raises(RuntimeError):
         fail()
     assert list(scratch.folder.iterdir()) == []
+
+
+def test_a_borrowed_folder_is_given_out_again_with_nothing_in_it(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    with scratch.borrow("out") as first:
+        (first / "deep" / "er").mkdir(parents=True)
+        (first / "deep" / "file").write_text("x")
+        (first / "file").write_text("x")
+        with scratch.borrow("out") as beside:
+            assert beside != first
+    with scratch.borrow("out") as again, scratch.borrow("other") as other:
+        assert again in {first, beside}
+        assert list(again.iterdir()) == []
+        assert other not in {first, beside}
+    scratch.close()
+    assert not scratch.folder.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders have no such modes there")
+def test_a_folder_that_somebody_closed_is_not_given_out_again(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    with scratch.borrow() as first:
+        (first / "file").write_text("x")
+        first.chmod(0o000)
+    with scratch.borrow() as again:
+        (again / "file").write_text("x")
 
 
 def test_the_living_are_spared_and_the_dead_swept(tmp_path: Path) -> None:
