@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Float, Table, create_engine, event
+from sqlalchemy import Connection, Engine, Float, PoolProxiedConnection, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -89,9 +89,14 @@ class Database:
         )
         # Threads of one process queue here instead of in SQLite's busy loop, which sleeps.
         self._turn = threading.Lock()
+        self._kept: PoolProxiedConnection | None = None
 
     def close(self) -> None:
         """Close all connections that are not in use."""
+        with self._turn:
+            kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
         self.engine.dispose()
 
     @contextmanager
@@ -112,24 +117,33 @@ class Database:
                 yield connection
 
     @contextmanager
-    def single(self) -> Iterator[Connection]:
-        """For one statement that changes something, with its answer."""
-        with self.write() if self.sqlite else self.read() as connection:
-            yield connection
-
-    @contextmanager
     def raw(self) -> Iterator[sqlite3.Connection]:
         """SQLite's own connection, for what cannot be said inside a transaction."""
-        with self._translated():
+        with self._translated(), _wrapped():
+            pooled = self.engine.raw_connection()
             try:
-                pooled = self.engine.raw_connection()
-                try:
-                    assert isinstance(pooled.driver_connection, sqlite3.Connection)
-                    yield pooled.driver_connection
-                finally:
-                    pooled.close()
-            except sqlite3.Error as error:
-                raise DBAPIError(None, None, error) from error
+                assert isinstance(pooled.driver_connection, sqlite3.Connection)
+                yield pooled.driver_connection
+            finally:
+                pooled.close()
+
+    @contextmanager
+    def quick(self) -> Iterator[sqlite3.Cursor]:
+        """SQLite: like `write`, for statements that are prepared, on a connection kept for them."""
+        with self._translated(), _wrapped(), self._turn:
+            if self._kept is None:
+                self._kept = self.engine.raw_connection()
+            connection = self._kept.driver_connection
+            assert isinstance(connection, sqlite3.Connection)
+            cursor = connection.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):  # after some errors there is nothing to take back
+                    cursor.execute("ROLLBACK")
+                raise
 
     def attempt(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a write transaction of its own, again if it loses a race."""
@@ -189,6 +203,17 @@ def _engine(url: URL, is_sqlite: bool) -> Engine:
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+@contextmanager
+def _wrapped() -> Iterator[None]:
+    """The driver's errors as SQLAlchemy has them."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise IntegrityError(None, None, error) from error
+    except sqlite3.Error as error:
+        raise DBAPIError(None, None, error) from error
 
 
 def _limit(

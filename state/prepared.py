@@ -22,19 +22,21 @@ class Prepared:
     ) -> None:
         compiled = statement.compile(dialect=dialect, column_keys=columns and list(columns))
         assert isinstance(compiled, SQLCompiler)
-        self._text = str(compiled)
+        self.text = str(compiled)
         self._order = tuple(compiled.positiontup or ()) if compiled.positional else None
         self._given = dict(compiled.params)
         self._convert = _converters(compiled, dialect)
 
     def run(self, connection: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
         """Execute it; values that it does not know are left out."""
+        return connection.exec_driver_sql(self.text, self.bound(values))
+
+    def bound(self, values: Mapping[str, Any]) -> Any:
+        """The values as the driver takes them beside the text."""
         bound = {name: values.get(name, given) for name, given in self._given.items()}
         for name, convert in self._convert.items():
             bound[name] = convert(bound[name])
-        if self._order is None:
-            return connection.exec_driver_sql(self._text, bound)
-        return connection.exec_driver_sql(self._text, tuple(bound[name] for name in self._order))
+        return bound if self._order is None else tuple([bound[name] for name in self._order])
 
 
 def _converters(compiled: SQLCompiler, dialect: Dialect) -> dict[str, Callable[[Any], Any]]:

@@ -6,6 +6,7 @@
                      last change is its last use
     notes/<kind>/    small records that may be lost (verification results, last keys)
     tmp/             working folders and pins of living processes; those of the dead are swept
+    locks/           a few thousand empty files at most: who runs which stage
     quarantine/      blobs that were not what their name says
     gate.lock        held for the moments in which several of these change together
 
