@@ -16,7 +16,8 @@ changes nothing. The clock of a lease is the database's; a local owner that is p
                                        +-- queries, history   status, reports, estimates, explain
 
 `schema` holds the tables, `records` what goes in and out, `transitions` which status may follow
-which, `statements` what is executed for every cell (`prepared`: worked out once). A token is the id of the event that records its lease: ids are never given out twice.
+which, `statements` what is executed for every cell (`prepared`: worked out once). A token is the
+id of the event that records its lease: ids are never given out twice.
 
 The room imports `matrix` and nothing else of ours.
 """

@@ -6,12 +6,13 @@ package + build record --> sbom.cdx.json --> provenance.json --> provenance.into
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
+
+import orjson
 
 from matrix.digest import BUILD_RECORD, PROVENANCE, RUN_RECORDS, SBOM, SIGNATURE
 from matrix.model import Cell
@@ -76,8 +77,7 @@ class Attester:
             modelmill=modelmill_version(),
         )
         # Hundreds of components, the same in every package: written for machines.
-        compact = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
-        named.append(write_record(built.folder, SBOM, compact))
+        named.append(write_record(built.folder, SBOM, orjson.dumps(document)))
         stated = compact_bytes(
             statement(
                 built.manifest,

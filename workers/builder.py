@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from matrix.digest import value_digest
+from matrix.digest import MANIFEST, RUN_RECORDS, value_digest
 from matrix.model import Cell, Model
 from matrix.status import FailureClass
 from workers.budget import DiskBudget
@@ -35,6 +35,8 @@ from workers.store import Action, Store
 
 __all__ = ["BuildOptions", "Builder", "Built"]
 
+WRITTEN = {MANIFEST, *RUN_RECORDS}
+"""Of a package folder, what is written over when it is used again."""
 TRIES = 3
 """How often a build is begun anew because the store held wrong bytes."""
 
@@ -221,7 +223,7 @@ class Builder:
         **more: Any,
     ) -> Built:
         """Put the folder together; a failure leaves none."""
-        folder = self._scratch.new_folder("package")
+        folder = self._scratch.take("package")
         try:
             placed = assemble(self.store, folder, sealed, record)
         except BaseException:
@@ -237,6 +239,7 @@ class Builder:
             stages=stages,
             seconds=clock.seconds,
             store=self.store,
+            give_back=lambda: self._scratch.give_back(folder, keep=WRITTEN),
             **more,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ class PackageFile:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A package folder, complete: model files (links into the store), manifest, build record."""
+    """A package: model files (links into the store), manifest, records, all in one folder."""
 
     cell_id: str
     folder: Path
@@ -40,6 +40,8 @@ class Built:
     stages: tuple[StageRun, ...]
     seconds: float
     store: Store
+    give_back: Callable[[], None]
+    """For the package folder, which may be used again."""
     export_tree: str | None = None
     """Tree digest of the export package that belongs to it."""
     inputs: tuple[FileEntry, ...] = ()
@@ -71,8 +73,11 @@ class Built:
         half = dest.with_name(f".{dest.name}.{os.getpid()}")
         remove_tree(half)
         try:
-            # A copy, not a link: nobody may change the store's bytes through a kept package.
-            shutil.copytree(self.folder, half, copy_function=shutil.copyfile)
+            for file in self.files:  # the folder may hold records of the one before
+                target = half / file.entry.path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                # A copy, not a link: nobody may change the store's bytes through a kept package.
+                shutil.copyfile(file.source, target)
             half.replace(dest)
         finally:
             remove_tree(half)
@@ -86,7 +91,7 @@ class Built:
     def release(self) -> None:
         """The local bytes are no longer needed; the store keeps its own."""
         self.let_go()
-        remove_tree(self.folder)
+        self.give_back()
 
 
 def _intact(file: PackageFile) -> bool:

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 from matrix.files import overwrite
 from matrix.model import Cell, Model
@@ -154,11 +156,7 @@ def entry_of(path: str, data: bytes) -> FileEntry:
 
 def compact_bytes(value: Json) -> bytes:
     """For records that every package has and few people read: indenting takes ten times as long."""
-    separators = (",", ":")
-    text = json.dumps(
-        value, sort_keys=True, separators=separators, ensure_ascii=False, allow_nan=False
-    )
-    return text.encode() + b"\n"
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 
 def json_bytes(value: Json) -> bytes:

@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,7 @@ class Scratch:
         self._lock = FileLock(root / f"{token}.lock", thread_local=False)
         self._names = itertools.count(1)
         self._spare: dict[str, list[Path]] = {}
+        self._taken: dict[Path, str] = {}
         with FileLock(root / GATE):
             self._lock.acquire()
             self.folder.mkdir()
@@ -47,28 +48,44 @@ class Scratch:
 
     def drop(self, folder: Path) -> None:
         """Remove one of them."""
+        self._taken.pop(folder, None)
         remove_tree(folder)
 
     @contextmanager
     def borrow(self, name: str = "work") -> Iterator[Path]:
         """An empty folder to work in; afterwards nothing of what was in it is left.
 
-        After a success the emptied folder waits for the next borrower: a file system that is
-        made to create and remove folders all the time has to search longer and longer. After
-        a failure it is removed, for who knows who still writes into it.
+        After a failure it is removed, for who knows who still writes into it.
         """
-        spare = self._spare.setdefault(name, [])
-        try:
-            folder = spare.pop()
-        except IndexError:
-            folder = self.new_folder(name)
+        folder = self.take(name)
         try:
             yield folder
         except BaseException:
-            remove_tree(folder)
+            self.drop(folder)
             raise
-        if _emptied(folder):
-            spare.append(folder)
+        self.give_back(folder)
+
+    def take(self, name: str) -> Path:
+        """A folder that was given back, or a new one.
+
+        A file system that is made to create and remove files all the time has to search longer
+        and longer for what is free.
+        """
+        try:
+            folder = self._spare.setdefault(name, []).pop()
+        except IndexError:
+            folder = self.new_folder(name)
+        self._taken[folder] = name
+        return folder
+
+    def give_back(self, folder: Path, *, keep: Collection[str] = ()) -> None:
+        """Empty a folder for the next one who takes it; files to `keep` he writes over.
+
+        Giving it back twice does no harm.
+        """
+        name = self._taken.pop(folder, None)
+        if name is not None and _emptied(folder, keep):
+            self._spare[name].append(folder)
 
     def close(self) -> None:
         """Remove this owner's folders and stop being an owner."""
@@ -101,14 +118,14 @@ def sweep_dead(root: Path) -> list[Path]:
     return removed
 
 
-def _emptied(folder: Path) -> bool:
-    """Remove all that is in a folder; where anything is in the way, the folder too."""
+def _emptied(folder: Path, keep: Collection[str]) -> bool:
+    """Remove what is in a folder; where anything is in the way, the folder too."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     remove_tree(Path(entry.path))
-                else:
+                elif entry.name not in keep:
                     os.unlink(entry.path)  # noqa: PTH108 - no Path for what is only removed
         return os.access(folder, os.R_OK | os.W_OK | os.X_OK)
     except OSError:

@@ -23,6 +23,7 @@ from workers.builder import Built
 from workers.errors import BuildFailed
 from workers.recipe import cell_of, recipe_of
 from workers.sbom import environment_of
+from workers.scratch import remove_tree
 
 ALLOW = {"remote_code": False, "pickle": False}
 
@@ -211,7 +212,7 @@ def test_an_export_is_attested_like_a_cell(works: Works) -> None:
 def test_a_disk_that_fails_costs_one_cell(works: Works) -> None:
     cell = make_cell()
     built = works.builder.build(cell)
-    built.release()
+    remove_tree(built.folder)
     with pytest.raises(BuildFailed) as caught:
         Attester(works.host).attest(built, cell)
     assert caught.value.failure is FailureClass.DISK

@@ -148,13 +148,29 @@ def test_who_watches_sees_what_ran_and_what_was_reused(bench: Bench) -> None:
 def test_a_kept_package_is_nobodys_link(bench: Bench, tmp_path: Path) -> None:
     built = bench.builder.build(make_cell())
     kept = built.move_to(tmp_path / "kept" / "v1")
-    assert not built.folder.exists()
+    assert not (built.folder / "model.onnx").exists()
     assert (kept / "model.onnx").stat().st_nlink == 1
     assert {path.name for path in kept.iterdir()} == {file.entry.path for file in built.files}
     again = bench.builder.build(make_cell())
     with pytest.raises(StoreError, match="there already"):
         again.move_to(kept)
     assert again.folder.exists()
+
+
+def test_a_folder_that_is_used_again_shows_nothing_of_the_package_before(
+    bench: Bench, tmp_path: Path
+) -> None:
+    first = bench.builder.build(make_cell())
+    (first.folder / "sbom.cdx.json").write_text("of the first")
+    first.release()
+    first.release()
+    second = bench.builder.build(make_cell(precision="w8a16"))
+    third = bench.builder.build(make_cell(precision="w8a16"))
+    assert (second.folder, third.folder != second.folder) == (first.folder, True)
+    for file in second.files:
+        assert hash_file(file.source) == (file.entry.sha256, file.entry.size)
+    kept = second.move_to(tmp_path / "kept")
+    assert {path.name for path in kept.iterdir()} == {file.entry.path for file in second.files}
 
 
 def test_explain_says_what_differs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
