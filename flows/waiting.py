@@ -16,7 +16,8 @@ from state.ledger import State
 from state.records import Event, Kind
 
 UNSERVED = "unserved"
-"""Key of the notice: one entry for each group of models that nobody alive can build."""
+"""Key of the notice: one entry for each group of models that nobody alive can build, and for each
+kind of machine whose slots fail at once."""
 
 NOT_TAKEN_UP = "no worker has taken the order up yet: does a modelmill worker run in its pool?"
 _PAGE = 1000
@@ -63,6 +64,8 @@ def one_line(unserved: Sequence[Json]) -> str:
 
 
 def _what(group: Json) -> str:
+    if "ends" in group:
+        return f"slots fail as soon as they begin: {group['ends']}"
     names = [str(name) for name in group.get("models", ())]
     count = int(group.get("count", len(names)))
     shown = ", ".join(names[:_SHOWN]) + (", ..." if count > len(names[:_SHOWN]) else "")
@@ -74,6 +77,9 @@ def _what(group: Json) -> str:
 
 
 def _next(group: Json) -> str:
+    if "ends" in group:
+        words = " ".join(map(str, group.get("needs", ())))
+        return f"  next: mend the machine with {words}; it is tried again now and then"
     lacks = group.get("missing", group.get("needs", ()))
     flags = " ".join(flag for word, flag in _FLAGS.items() if word in lacks)
     words = " ".join(str(word) for word in group.get("needs", ()) if word not in _FLAGS)

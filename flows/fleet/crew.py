@@ -17,10 +17,12 @@ from typing import Any
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.deployments import run_deployment
 from prefect.states import Cancelled
 
 from flows.fleet.needs import Words, from_text
+from flows.fleet.stumbles import Stumble, stumbles
 from flows.names import PARENT_FLOW
 
 SLOT_FLOW = "modelmill-slot"
@@ -29,10 +31,12 @@ SILENT = 60.0
 
 _FEWEST = 2
 _PAGE = 200
+_LAST = 50
 _UNENDED = [
     kind.value
     for kind in (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
 ]
+_ENDED = ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]
 
 
 @dataclass(slots=True)
@@ -52,6 +56,7 @@ class Crew:
     _running: dict[str, int] = field(default_factory=dict)
     _waiting: dict[str, int] = field(default_factory=dict)
     _polls: dict[str, _Seen] = field(default_factory=dict)
+    _stumbles: dict[str, Stumble] = field(default_factory=dict)
 
     def queues(self) -> dict[str, Words]:
         """The queues that are polled, with what their workers announce.
@@ -73,22 +78,32 @@ class Crew:
     def look(self) -> None:
         """Count what waits and what runs; slot runs of an older run see that it is over."""
         self._running, self._waiting = {}, {}
-        for run in self._read():
+        self._stumbles = stumbles(filter(self._of_this_run, self._ended()))
+        for run in filter(self._of_this_run, self._read()):
             queue = str(run.work_queue_name)
-            if run.parameters != dict(self.parameters):
-                continue
             counts = self._waiting if _waits(run) else self._running
             counts[queue] = counts.get(queue, 0) + 1
 
     def fill(self, queue: str, demand: int) -> None:
-        """Let as many wait as run, a few at least, but no more than there is work for."""
-        wanted = min(demand, max(_FEWEST, self._running.get(queue, 0)))
+        """Let as many wait as run, a few at least, but no more than there is work for.
+
+        Where slots fail at once one waits, after a pause.
+        """
+        stumble = self._stumbles.get(queue)
+        few = _FEWEST if stumble is None else 1
+        wanted = min(demand, max(few, self._running.get(queue, 0)))
         missing = wanted - self._waiting.get(queue, 0)
         if missing <= 0:
             return
         now = self._now()
+        if stumble is not None and stumble.pauses(now):
+            return
         for _more in range(missing):
             self._submit(f"{SLOT_FLOW}/{self.pool}", self.parameters, now, queue)
+
+    def stumbling(self) -> dict[str, str]:
+        """Queues whose slots fail as soon as they begin, with what the last one said."""
+        return {queue: one.message for queue, one in self._stumbles.items() if one.lasting}
 
     def dismiss(self) -> None:
         """Cancel what waits; what runs sees by itself that nothing is left."""
@@ -126,24 +141,33 @@ class Crew:
         told = self.client.hello().headers.get("Date")
         return parsedate_to_datetime(told) if told else datetime.now(UTC)
 
+    def _of_this_run(self, run: FlowRun) -> bool:
+        return run.parameters == dict(self.parameters)
+
     def _read(self) -> Iterator[FlowRun]:
         """The slot runs of this sweep that have not ended."""
-        wanted = {
-            "tags": {"all_": [f"sweep:{self.parameters['sweep']}"]},
-            "state": {"type": {"any_": _UNENDED}},
-        }
         start = 0
         while True:
-            page = self.client.read_flow_runs(
-                flow_filter=FlowFilter.model_validate({"name": {"any_": [SLOT_FLOW]}}),
-                flow_run_filter=FlowRunFilter.model_validate(wanted),
-                limit=_PAGE,
-                offset=start,
-            )
+            page = self._slots(_UNENDED, limit=_PAGE, offset=start)
             yield from page
             start += len(page)
             if len(page) < _PAGE:
                 return
+
+    def _ended(self) -> list[FlowRun]:
+        """The last ones that have, the last one first."""
+        return self._slots(_ENDED, limit=_LAST, sort=FlowRunSort.END_TIME_DESC)
+
+    def _slots(self, states: list[str], **page: Any) -> list[FlowRun]:
+        wanted = {
+            "tags": {"all_": [f"sweep:{self.parameters['sweep']}"]},
+            "state": {"type": {"any_": states}},
+        }
+        return self.client.read_flow_runs(
+            flow_filter=FlowFilter.model_validate({"name": {"any_": [SLOT_FLOW]}}),
+            flow_run_filter=FlowRunFilter.model_validate(wanted),
+            **page,
+        )
 
 
 def _waits(run: FlowRun) -> bool:

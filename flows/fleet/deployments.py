@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from flows.fleet import entrypoints
 from flows.fleet.automations import bury_the_dead, tell_failures
 from flows.fleet.needs import Words, to_text
+from flows.fleet.night import NIGHTLY
 from flows.fleet.worker import SWEEPS
 from flows.names import PARENT_FLOW
 from matrix.errors import UsageError
@@ -54,7 +55,7 @@ def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str,
             name,
             pool + SWEEPS,
             parameters={"pool": pool, **parameters},
-            tags=["nightly"],
+            tags=[NIGHTLY],
             schedules=[DeploymentScheduleCreate(schedule=schedule)],
             concurrency_limit=1,
             concurrency_options=ConcurrencyOptions(

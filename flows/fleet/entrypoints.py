@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from flows.fleet.board import Counting, entitle, show_report, tags_of
 from flows.fleet.crew import SLOT_FLOW, Crew
+from flows.fleet.night import last_night, night_tags
 from flows.fleet.orders import VARIABLE as ORDERS
 from flows.fleet.orders import Orders
 from flows.fleet.parameters import SweepSettings, flags_of
@@ -76,6 +77,12 @@ def parent(
     quiet()
     stop = Stop()
     made: list[Summary] = []
+    night = night_tags()
+    if night and not run:
+        with get_client(sync_client=True) as client:
+            still = last_night(client, night)
+        if still:
+            return Cancelled(message=f"left out: {still} of an earlier night is not over")
 
     def work() -> None:
         cwd = Path(os.environ.get(FOLDER, ".")).absolute()
@@ -87,7 +94,7 @@ def parent(
                     return
             else:
                 ticket = _planned(catalog, stamp, settings, cwd)
-            made.extend(filter(None, [_sweep(state, ticket, cwd, pool, stop)]))
+            made.extend(filter(None, [_sweep(state, ticket, cwd, pool, stop, night)]))
 
     error = _beside(work, stop)
     if error is not None:
@@ -119,7 +126,9 @@ def feed_address(spec: str | None, work: Workspace) -> str:
     return name if name.startswith("dir:") else str(spec)
 
 
-def _sweep(state: PatientState, ticket: Ticket, cwd: Path, pool: str, stop: Stop) -> Summary | None:
+def _sweep(
+    state: PatientState, ticket: Ticket, cwd: Path, pool: str, stop: Stop, night: list[str]
+) -> Summary | None:
     """None: somebody else leads the sweep to its end."""
     folder = os.environ.get(ORDERS)
     orders = Orders(Path(folder)) if folder else None
@@ -129,7 +138,7 @@ def _sweep(state: PatientState, ticket: Ticket, cwd: Path, pool: str, stop: Stop
         begun, ticket = lead.begin()
         stamp = ticket.plan.stamp
         parameters = {"stamp": stamp, "sweep": ticket.sweep, "run": ticket.run}
-        tags = tags_of(ticket.plan, ticket.sweep)
+        tags = tags_of(ticket.plan, ticket.sweep) + night
         known = foretold(state, ticket.sweep)
         tally = Tally(state.statuses(ticket.sweep), publish=begun.info.publish, known=known)
         board = Board(stamp, tally)

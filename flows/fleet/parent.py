@@ -61,6 +61,9 @@ class Hands(Protocol):
     def fill(self, queue: str, demand: int) -> None:
         """Submit slot runs."""
 
+    def stumbling(self) -> Mapping[str, str]:
+        """Queues whose slots fail as soon as they begin, with what the last one said."""
+
     def dismiss(self) -> None:
         """Cancel what waits."""
 
@@ -186,7 +189,7 @@ class Parent:
         hands.look()
         for queue, words in queues.items():
             hands.fill(queue, sum(n for needs, n in demand.items() if serves(words, needs)))
-        unserved = [
+        unserved: list[dict[str, object]] = [
             {
                 "needs": sorted(needs),
                 "missing": lacking(queues.values(), needs),
@@ -196,6 +199,11 @@ class Parent:
             }
             for needs, count in demand.items()
             if count and not any(serves(words, needs) for words in queues.values())
+        ]
+        unserved += [
+            {"ends": message, "needs": sorted(queues[queue])}
+            for queue, message in sorted(hands.stumbling().items())
+            if queue in queues
         ]
         if unserved != (self._told or []):
             self._told = unserved

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.states import Cancelled, Completed, Pending, Running, Scheduled
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.states import Cancelled, Completed, Failed, Pending, Running, Scheduled
 
 from flows.fleet import crew as module
 from flows.fleet.crew import SILENT, Crew
@@ -35,11 +38,18 @@ class Server:
         return self.queues
 
     def read_flow_runs(
-        self, flow_filter: Any, flow_run_filter: Any, limit: int, offset: int
+        self,
+        flow_filter: Any,
+        flow_run_filter: Any,
+        limit: int,
+        offset: int = 0,
+        sort: FlowRunSort | None = None,
     ) -> list[Any]:
         types = set(flow_run_filter.state.type.any_)
         tags = set(flow_run_filter.tags.all_)
         found = [run for run in self.runs if run.state.type in types and tags <= set(run.tags)]
+        if sort is FlowRunSort.END_TIME_DESC:
+            found.reverse()
         return found[offset : offset + limit]
 
     def set_flow_run_state(self, run: int, state: Any, *, force: bool) -> None:
@@ -53,6 +63,9 @@ class Server:
             work_queue_name=queue,
             parameters=dict(parameters),
             tags=tags,
+            start_time=None,
+            end_time=None,
+            total_run_time=None,
         )
         self.runs.append(run)
         return run
@@ -107,6 +120,38 @@ def test_a_slot_that_ended_is_replaced(crew: Crew, server: Server) -> None:
     crew.look()
     crew.fill("q", 9)
     assert len(server.runs) == 4
+
+
+def fail(server: Server, message: str) -> None:
+    """Every slot that waits begins, and fails at once."""
+    for run in server.runs:
+        if run.state.is_scheduled():
+            run.state = Failed(message=message)
+            run.start_time = run.end_time = parsedate_to_datetime(DATE)
+
+
+def test_slots_that_fail_at_once_are_not_begun_again_for_ever(crew: Crew, server: Server) -> None:
+    for _round in range(20):
+        crew.look()
+        crew.fill("q", 9)
+        crew.fill("other", 1)
+        fail(server, "no module named onnx")
+    assert len([one for one in server.runs if one.work_queue_name == "q"]) == 3
+    assert crew.stumbling() == {"other": "no module named onnx", "q": "no module named onnx"}
+
+
+def test_a_queue_that_recovers_is_filled_as_before(crew: Crew, server: Server) -> None:
+    for _slot in range(3):
+        run = server.add("q", Failed(message="away"))
+        run.start_time = run.end_time = parsedate_to_datetime(DATE) - timedelta(seconds=60)
+    crew.look()
+    crew.fill("q", 9)
+    assert (waiting(server), crew.stumbling()) == (1, {"q": "away"})
+    (run,) = [one for one in server.runs if one.state.is_scheduled()]
+    run.state, run.end_time = Completed(), parsedate_to_datetime(DATE)
+    crew.look()
+    crew.fill("q", 9)
+    assert (waiting(server), crew.stumbling()) == (2, {})
 
 
 def test_a_new_parent_finds_the_slots_of_the_one_before(crew: Crew, server: Server) -> None:

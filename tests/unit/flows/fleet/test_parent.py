@@ -15,7 +15,7 @@ from flows.fleet.parent import HAND_OVERS, LEADS, Ended, Parent
 from flows.fleet.ticket import Ticket
 from flows.fleet.watch import StoppedElsewhere
 from flows.stop import Stop
-from flows.waiting import UNSERVED
+from flows.waiting import UNSERVED, waiting
 from matrix.errors import Exit
 from state.ledger import State
 from state.owner import Owner
@@ -43,6 +43,7 @@ class Hands:
     def __init__(self, stop: Stop, **queues: Words) -> None:
         self.served = queues
         self.asked: dict[str, int] = {}
+        self.failing: dict[str, str] = {}
         self.done: list[str] = []
         self.then: Callable[[], None] = stop.ask
         self.away = False
@@ -58,6 +59,9 @@ class Hands:
     def fill(self, queue: str, demand: int) -> None:
         self.asked[queue] = demand
         self.then()
+
+    def stumbling(self) -> dict[str, str]:
+        return self.failing
 
     def dismiss(self) -> None:
         self._do("dismiss")
@@ -98,6 +102,29 @@ def test_what_nobody_alive_can_build_is_said(tmp_path: Path) -> None:
     assert notice.data is not None
     assert notice.data[UNSERVED][0]["needs"] == ["engine:fake"]
     assert notice.data[UNSERVED][0]["count"] == 2
+
+
+def test_slots_that_fail_at_once_are_told_once(tmp_path: Path) -> None:
+    state, ticket = begun(tmp_path)
+    stop = Quick()
+    hands = Hands(stop, **SERVED)
+    hands.failing = {"good": "no feed", "gone": "long ago"}
+    rounds: list[None] = []
+
+    def round_() -> None:
+        rounds.append(None)
+        if len(rounds) == 3:
+            stop.ask()
+
+    hands.then = round_
+    with state:
+        parent_of(state, ticket, tmp_path, stop).supervise(ticket, hands)
+        (notice,) = state.events(ticket.sweep, kind=Kind.NOTICE)
+        assert notice.data == {UNSERVED: [{"ends": "no feed", "needs": ["engine:fake"]}]}
+        assert waiting(state, ticket.sweep).lines() == [
+            "slots fail as soon as they begin: no feed",
+            "  next: mend the machine with engine:fake; it is tried again now and then",
+        ]
 
 
 def test_a_sweep_with_nothing_open_ends_at_once(tmp_path: Path) -> None:
