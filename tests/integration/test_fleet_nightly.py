@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
+from flows.names import PARENT_FLOW
 from state.ledger import open_state
 from tests.integration.fleeting import POOL, FleetMill, fleet_mill, prefect_server
 from tests.integration.postgres import postgres
-from tests.integration.sweeping import eventually, model
+from tests.integration.sweeping import Running, eventually, model
 from tests.integration.webhook import Told, webhook
 
 pytest.importorskip("psycopg")
@@ -55,6 +57,15 @@ class World:
         )
         return self.run(flow_run)
 
+    def leading(self) -> list[str]:
+        """Parents that are not over."""
+        body = {
+            "flows": {"name": {"any_": [PARENT_FLOW]}},
+            "flow_runs": {"state": {"type": {"any_": ["PENDING", "RUNNING", "SCHEDULED"]}}},
+        }
+        found = self.api.post("/flow_runs/filter", json=body).json()
+        return [run["name"] for run in found if not run["auto_scheduled"]]
+
     def artifact(self, key: str) -> dict[str, Any]:
         reply = self.api.get(f"/artifacts/{key}/latest")
         assert reply.status_code == 200, reply.text
@@ -92,6 +103,8 @@ def test_a_nightly_sweep_from_its_deployment_to_a_retry(world: World) -> None:
         shows_itself(world)
         tells_of_failures_and_of_what_changed(world)
         is_retried(world)
+    with mill.worker("c", "--sweeps", "0"), mill.worker("b", "--sweeps", "1") as leaves:
+        does_not_begin_while_another_machine_leads(world, leaves)
     assert mill.machines.alone()
 
 
@@ -166,3 +179,20 @@ def is_retried(world: World) -> None:
     assert again.code == 4
     assert "no failed cell" in again.err
     assert world.told.empty()
+
+
+def does_not_begin_while_another_machine_leads(world: World, leaves: Running) -> None:
+    """The nightly run ends with its worker; what leads then is no run of the nightly deployment."""
+    mill, gate = world.mill, world.mill.folder / "gate-3"
+    mill.catalog(model("tiny/z", act={"optimize": f"wait:{gate}"}))
+    first = world.start(stamp="n3")
+    assert eventually(gate.exists, LIMIT)
+    with mill.worker("d", "--sweeps", "2"):
+        leaves.signal(signal.SIGTERM)
+        assert "led no longer" in world.ended(first)["state"]["message"]
+        left_out = world.ended(world.start(stamp="other"))
+        assert left_out["state_type"] == "CANCELLED"
+        assert "of an earlier night is not over" in left_out["state"]["message"]
+        gate.with_name("gate-3.go").touch()
+        assert eventually(lambda: mill.statuses("n3") == {"published": 1}, LIMIT)
+        assert eventually(lambda: not world.leading(), LIMIT)
