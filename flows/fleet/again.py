@@ -6,23 +6,31 @@ A sweep that was never on a fleet has no such plan; it is planned again from its
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
+from typing import Any
 
 from flows.fleet.launch import Launch
 from flows.fleet.slot import state_url
-from flows.fleet.ticket import NoTicket, last_ticket, values_of
+from flows.fleet.ticket import MORE, NoTicket, last_ticket, values_of
 from flows.lookup import find_sweep
 from flows.memory import recall
-from flows.options import OPTIONS
+from flows.options import OPTIONS, PLACES
 from flows.planning import plan_of
 from flows.settings import Settings
-from matrix.errors import Exit, NothingSelected
+from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.status import FailureClass
 from state.ledger import State, open_state
 from state.records import SweepInfo
 
 _HERE = ("state", "summary")
 """Settings of this command; all others are the sweep's or its workers'."""
+CHANGEABLE = (
+    *("verify", "publish_unverified", "if_changed", "allow_remote_code", "allow_pickle", "needs"),
+    *MORE,
+)
+"""What a flag may change of a sweep under way: its plan is kept, and every machine has its own."""
 
 
 def again_on_fleet(
@@ -37,7 +45,8 @@ def again_on_fleet(
     classes again (no classes: all of them; `--only` narrows it)."""
     with open_state(state_url(settings)) as state:
         info = find_sweep(state, stamp)
-        launch = _launch(state, info, settings, pool, as_json=as_json)
+        narrowing = () if retry is None else ("only",)
+        launch = _launch(state, info, settings, pool, narrowing, as_json=as_json)
         launch.check()  # before anything is planned again
         if retry is not None and not state.retry(info.id, retry, settings["only"]):
             raise NothingSelected(
@@ -48,7 +57,13 @@ def again_on_fleet(
 
 
 def _launch(
-    state: State, info: SweepInfo, settings: Settings, pool: str, *, as_json: bool
+    state: State,
+    info: SweepInfo,
+    settings: Settings,
+    pool: str,
+    narrowing: Sequence[str],
+    *,
+    as_json: bool,
 ) -> Launch:
     try:
         ticket = last_ticket(state, info.id, info.stamp)
@@ -56,6 +71,21 @@ def _launch(
         recalled, catalog = recall(settings, info.stamp, info.settings)
         plan = plan_of(recalled, catalog, date.today())  # noqa: DTZ011 - the user's date
         return Launch(plan, recalled, values_of(recalled, catalog), pool, as_json)
+    ticket = replace(ticket, values={**ticket.values, **_changes(settings, info, narrowing)})
     here = {OPTIONS[name].variable: str(settings[name]) for name in _HERE if settings[name]}
     known = ticket.settings({**os.environ, **here}, settings.cwd)
     return Launch(ticket.plan, known, ticket.values, pool, as_json)
+
+
+def _changes(settings: Settings, info: SweepInfo, narrowing: Sequence[str]) -> dict[str, Any]:
+    """What flags say otherwise than the order; one that would change nothing is refused."""
+    given = [name for name, value in settings.items() if value.origin.startswith("flag")]
+    taken = {*CHANGEABLE, *narrowing, *PLACES}
+    lost = [OPTIONS[name].flag for name in given if name not in taken]
+    if lost:
+        flags = ", ".join(OPTIONS[name].flag for name in CHANGEABLE)
+        raise UsageError(
+            f"sweep {info.stamp} of a fleet keeps its plan: {', '.join(lost)} changes nothing",
+            hint=f"what can change: {flags}; else give it to the workers or begin a new sweep",
+        )
+    return {name: settings[name] for name in given if name in CHANGEABLE}

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.fleet.again import again_on_fleet
+from flows.fleet.again import _launch, again_on_fleet
 from flows.fleet.board import tags_of
 from flows.fleet.launch import Launch, cancel_sweep, count_slots
+from flows.fleet.ticket import write_ticket
 from flows.settings import resolve
 from flows.tally import Tally
 from matrix.errors import Exit, UsageError
@@ -16,6 +17,7 @@ from matrix.status import Status
 from state.errors import StateUnavailable
 from state.ledger import State, open_state
 from state.records import Kind
+from tests.unit.flows.fleet.test_ticket import begun
 from tests.unit.flows.floor import make_plan, small_model
 from tests.unit.state.samples import FOREIGN, begin, take
 
@@ -38,6 +40,35 @@ def test_without_a_server_nothing_is_ordered(
 def test_a_fleet_does_not_go_on_with_a_state_that_is_a_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="PostgreSQL"):
         again_on_fleet(resolve({}, {}, tmp_path), None, "pool", retry=(), as_json=False)
+
+
+def launch_again(tmp_path: Path, **flags: object) -> Launch:
+    state, ticket = begun(tmp_path)
+    settings = resolve(flags, {}, tmp_path)
+    with state:
+        write_ticket(state, ticket)
+        info = state.find_sweep("s")
+        assert info is not None
+        return _launch(state, info, settings, "pool", (), as_json=False)
+
+
+def test_flags_of_a_resume_change_what_is_no_part_of_the_plan(tmp_path: Path) -> None:
+    launch = launch_again(tmp_path, tries=9, verify="loads", needs=("lab",), home="elsewhere")
+    assert launch.values == {
+        "engine": "fake",
+        "precision": ["fp32"],
+        "allow_remote_code": True,
+        "tries": 9,
+        "verify": "loads",
+        "needs": ("lab",),
+    }
+    assert launch.settings["tries"] == 9
+
+
+def test_flags_that_would_change_nothing_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="keeps its plan: --precision, --jobs changes") as caught:
+        launch_again(tmp_path, precision=("fp16",), jobs=3, tries=9)
+    assert "--verify" in caught.value.hint
 
 
 def test_cancelling_leaves_a_sweep_that_can_be_resumed(state: State) -> None:
