@@ -71,6 +71,18 @@ def test_flags_that_would_change_nothing_are_refused(tmp_path: Path) -> None:
     assert "--verify" in caught.value.hint
 
 
+def test_a_sweep_begun_on_one_machine_goes_on_with_a_fleet(state: State, tmp_path: Path) -> None:
+    recorded = {"catalog": "demo", "target": ["mlas_cpu"], "verify": "loads", "tries": 9}
+    settings = resolve({"model": ("demo/bert-tiny",)}, {}, tmp_path)
+    with state:
+        info = state.begin("s", "dir:x", [], [], recorded, {})
+        launch = _launch(state, info, settings, "pool", (), as_json=False)
+    assert launch.plan.stamp == "s"
+    (model,) = launch.plan.models
+    assert [cell.target.label for cell in model.cells] == ["mlas_cpu"]
+    assert (launch.values["catalog"], launch.values["verify"]) == ("demo", "loads")
+
+
 def test_cancelling_leaves_a_sweep_that_can_be_resumed(state: State) -> None:
     with state:
         info = begin(state)
