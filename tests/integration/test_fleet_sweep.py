@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from matrix.errors import Exit
 from state.ledger import open_state
 from state.records import Kind
 from tests.integration.fleeting import POOL, FleetMill, PrefectServer, copied, fleet_mill
@@ -20,6 +21,8 @@ pytestmark = [
     pytest.mark.fleet,
     pytest.mark.skipif(os.name != "posix", reason="signals of POSIX"),
 ]
+
+SECRET = "mill:known-to-few"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,8 @@ def database() -> Iterator[Server]:
 def prefect(
     prefect_template: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PrefectServer]:
-    server = PrefectServer(copied(prefect_template, tmp_path_factory.mktemp("fleet") / "prefect"))
+    home = copied(prefect_template, tmp_path_factory.mktemp("fleet") / "prefect")
+    server = PrefectServer(home, env={"PREFECT_SERVER_API_AUTH_STRING": SECRET})
     server.start()
     try:
         yield server
@@ -44,7 +48,7 @@ def prefect(
 def mill(tmp_path: Path, database: Server, prefect: PrefectServer) -> FleetMill:
     url = database.new_database()
     open_state(url).close()
-    made = fleet_mill(tmp_path / "mill", prefect, url)
+    made = fleet_mill(tmp_path / "mill", prefect, url, PREFECT_API_AUTH_STRING=SECRET)
     made.ok("deploy", "--pool", POOL, plain=False)
     return made
 
@@ -74,6 +78,23 @@ def check_same(mill: FleetMill, tmp_path: Path) -> None:
     assert set(became.values()) == {1}
 
 
+def test_a_server_with_a_password_is_told_it_or_says_no(mill: FleetMill) -> None:
+    catalog = mill.catalog(model("tiny/a"))
+    deploy, guess = ("deploy", "--pool", POOL), {"PREFECT_API_AUTH_STRING": "mill:a-guess"}
+    for command, wrong in (
+        (mill.fleet("sweep", catalog), {}),
+        (mill.fleet("sweep", catalog), guess),
+        (deploy, guess),
+        (("worker",), {}),
+    ):
+        mill.env = {name: text for name, text in mill.env.items() if "AUTH" not in name} | wrong
+        ran = mill.run(*command, plain=False)
+        assert ran.code == Exit.UNUSABLE, ran
+        assert "answers 401" in ran.err
+        assert "PREFECT_API_AUTH_STRING" in ran.err
+        assert not any(word in ran.out + ran.err for word in ("a-guess", "Traceback", SECRET))
+
+
 def test_two_workers_make_what_one_machine_makes(mill: FleetMill, tmp_path: Path) -> None:
     with mill.worker("a") as first, mill.worker("b", "--sweeps", "0") as second:
         ran = mill.run(*mill.fleet("sweep", models(mill), "--stamp", "s1"), plain=False)
@@ -85,4 +106,5 @@ def test_two_workers_make_what_one_machine_makes(mill: FleetMill, tmp_path: Path
             worker.signal(signal.SIGTERM)
         assert [worker.end().code for worker in (first, second)] == [0, 0]
         assert mill.machines.alone()
+        assert SECRET not in "".join(path.read_text() for path in mill.folder.rglob("*.log"))
     assert not [path for home in mill.folder.glob("home-*") for path in (home / "fleet").iterdir()]
