@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.fleet.crew import SLOT_FLOW
 from flows.waiting import NOT_TAKEN_UP
 from tests.integration.fleeting import Plant, plant, wait_for
 from tests.integration.sweeping import Mill, model
@@ -71,3 +72,23 @@ def an_order_without_a_worker(works: Plant, catalog: str) -> None:
         ran = order.end()
     assert ran.code == 130, ran
     assert works.mill.statuses("s0") == {"cancelled": 3}
+
+
+def test_a_machine_whose_slots_fail_at_once_is_told_of_and_comes_back(works: Plant) -> None:
+    catalog = works.mill.catalog(model("tiny/plain"))
+    works.machine("a")
+    works.ready("a")
+    logs, aside = works.mill.folder / "home-a" / "logs", works.mill.folder / "aside"
+    logs.rename(aside)
+    logs.write_text("in the way")
+    with works.sweep(catalog, "s1", "--target", "mlas_cpu") as order:
+        order.until("slots fail as soon as they begin: Unwritable: cannot make the folder")
+        assert any("mend the machine with" in line for line in idle(works, "s1"))
+        logs.unlink()
+        aside.rename(logs)
+        ran = order.end()
+    assert (ran.code, ran.err) == (0, ""), ran
+    assert works.mill.statuses("s1") == {"published": 1}
+    ended = [run["state_type"] for run in works.flow_runs(SLOT_FLOW, works.mill.sweep("s1").id)]
+    assert 3 <= ended.count("FAILED") <= 8, ended
+    assert idle(works, "s1") == []
