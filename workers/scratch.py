@@ -42,9 +42,12 @@ class Scratch:
 
     def new_folder(self, name: str = "work") -> Path:
         """A fresh empty folder of this owner."""
-        folder = self.folder / f"{name}-{next(self._names)}"
+        folder = self._path(name)
         folder.mkdir()
         return folder
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}-{next(self._names)}"
 
     def drop(self, folder: Path) -> None:
         """Remove one of them."""
@@ -66,15 +69,16 @@ class Scratch:
         self.give_back(folder)
 
     def take(self, name: str) -> Path:
-        """A folder that was given back, or a new one.
+        """A folder that was given back, or a new one; under a new name, for tools remember paths.
 
         A file system that is made to create and remove files all the time has to search longer
         and longer for what is free.
         """
+        folder = self._path(name)
         try:
-            folder = self._spare.setdefault(name, []).pop()
-        except IndexError:
-            folder = self.new_folder(name)
+            self._spare.setdefault(name, []).pop().rename(folder)
+        except (IndexError, OSError):
+            folder.mkdir()
         self._taken[folder] = name
         return folder
 

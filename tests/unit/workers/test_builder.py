@@ -166,7 +166,9 @@ def test_a_folder_that_is_used_again_shows_nothing_of_the_package_before(
     first.release()
     second = bench.builder.build(make_cell(precision="w8a16"))
     third = bench.builder.build(make_cell(precision="w8a16"))
-    assert (second.folder, third.folder != second.folder) == (first.folder, True)
+    assert len({first.folder, second.folder, third.folder}) == 3
+    assert not first.folder.exists()
+    assert (second.folder / "sbom.cdx.json").read_text() == "of the first"
     for file in second.files:
         assert hash_file(file.source) == (file.entry.sha256, file.entry.size)
     kept = second.move_to(tmp_path / "kept")
