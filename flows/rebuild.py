@@ -57,16 +57,36 @@ class Original:
     tree: str
 
 
-def rebuild(
-    feed: Feed, package: str, version: str, settings: Settings, *, source: Path | None = None
-) -> Rebuilt:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Local folders that a package was made from, where they are on this machine."""
+
+    source: Path | None = None
+    recipes: Path | None = None
+
+    def place(self, name: str, known_as: str | None, what: str, cwd: Path) -> str | None:
+        """One of them, if the package had one (`known_as`, there)."""
+        folder: Path | None = getattr(self, name)
+        if known_as is None:
+            return None
+        if folder is None:
+            raise UsageError(
+                f"it was made {what} named {known_as!r}",
+                hint=f"say with --{name} where that is on this machine",
+            )
+        if not (cwd / folder).is_dir():
+            raise UsageError(f"--{name} {folder}: there is no such folder")
+        return str((cwd / folder).absolute())
+
+
+def rebuild(feed: Feed, package: str, version: str, settings: Settings, given: Given) -> Rebuilt:
     """Build it again. Raises `BuildFailed` where it cannot be built here at all."""
     work = Workspace(settings)
     work.prepare()
     with tempfile.TemporaryDirectory(prefix="rebuild-", dir=work.home) as folder:
         root = Path(folder)
         original = _original(feed, package, version, root / "published")
-        cell = _cell(original, settings, source)
+        cell = _cell(original, settings, given)
         made = _build(cell, original, settings, root)
         return Rebuilt(
             package,
@@ -92,20 +112,17 @@ def _original(feed: Feed, package: str, version: str, folder: Path) -> Original:
         raise Corrupt(f"{package} {version}: {error}") from error
 
 
-def _cell(original: Original, settings: Settings, source: Path | None) -> Cell:
+def _cell(original: Original, settings: Settings, given: Given) -> Cell:
     recipe = original.recipe
     try:
-        local = recipe["model"]["source"]["kind"] == "folder"
-        if local and source is None:
-            raise UsageError(
-                f"it was made from a local folder named {recipe['model']['source']['ref']!r}",
-                hint="say with --source where that is on this machine",
-            )
-        folder = (settings.cwd / source).absolute() if source else None
-        if local and folder and not folder.is_dir():
-            raise UsageError(f"--source {source}: there is no such folder")
-        where = str(folder) if folder else None
-        cell = cell_of(recipe, timeout=settings["timeout"], folder=where)
+        model, source = recipe["model"], recipe["model"]["source"]
+        local = source["ref"] if source["kind"] == "folder" else None
+        cell = cell_of(
+            recipe,
+            timeout=settings["timeout"],
+            folder=given.place("source", local, "from a local folder", settings.cwd),
+            recipes=given.place("recipes", model.get("recipes"), "with recipes", settings.cwd),
+        )
         return _pinned(cell, original.manifest["source"].get("commit"))
     except (LookupError, TypeError, ValueError) as error:
         raise Corrupt(f"its {PROVENANCE} holds no recipe: {error!r}") from error

@@ -18,9 +18,10 @@ _TARGET = ("label", "ep", "device", "provider")
 
 
 def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
-    """What is to be told of a cell; of a local folder only its name, the digest tells the rest."""
+    """What is to be told of a cell; of local folders only their names, digests tell the rest."""
     model, source = cell.model, cell.model.source
     ref = PurePath(source.ref).name if source.kind is SourceKind.FOLDER else source.ref
+    authored = {"recipes": PurePath(model.recipes).name} if model.recipes else {}
     return {
         "cell": cell.id,
         "package": cell.package,
@@ -30,6 +31,7 @@ def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
             "task": model.task,
             "model_type": model.model_type,
             "dataset": dict(model.dataset) if model.dataset is not None else None,
+            **authored,
             "source": {
                 "kind": str(source.kind),
                 "ref": ref,
@@ -44,10 +46,12 @@ def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
     }
 
 
-def cell_of(recipe: Json, *, timeout: float, folder: str | None = None) -> Cell:
+def cell_of(
+    recipe: Json, *, timeout: float, folder: str | None = None, recipes: str | None = None
+) -> Cell:
     """The cell of a recipe. Raises `KeyError`, `TypeError` or `ValueError` if it is none.
 
-    `folder`: where the source of a folder model is on this machine.
+    `folder`: where the source of a folder model is on this machine; `recipes`: its recipes.
     """
     model, allow = recipe["model"], recipe["allow"]
     source = dict(model["source"])
@@ -69,6 +73,7 @@ def cell_of(recipe: Json, *, timeout: float, folder: str | None = None) -> Cell:
             dataset=model["dataset"],
             remote_code=bool(allow["remote_code"]),
             pickle=bool(allow["pickle"]),
+            recipes=recipes or model.get("recipes"),
         ),
         target=Target(**target),
         policy=Policy(**policy),

@@ -21,6 +21,7 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("name", help="the package")
     parser.add_argument("version", help="the version")
     parser.add_argument("--source", type=Path, help="the folder of a model from a local folder")
+    parser.add_argument("--recipes", type=Path, help="the folder of recipes of its catalog entry")
     parser.add_argument("--json", action="store_true", help="for machines")
     names = ("timeout", "memory", "allow_remote_code", "allow_pickle", "home", "feed")
     add_settings(parser, names)
@@ -29,11 +30,12 @@ def add(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Build, compare, tell."""
-    from flows.rebuild import rebuild
+    from flows.rebuild import Given, rebuild
 
     settings = settings_of(arguments)
     feed = Workspace(settings).open_feed()
-    found = rebuild(feed, arguments.name, arguments.version, settings, source=arguments.source)
+    given = Given(arguments.source, arguments.recipes)
+    found = rebuild(feed, arguments.name, arguments.version, settings, given)
     if arguments.json:
         print(json.dumps({**asdict(found), "same": found.same}, indent=1))
     elif found.same:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from feed.errors import Corrupt
-from flows.rebuild import Original, Rebuilt, _cell
+from flows.rebuild import Given, Original, Rebuilt, _cell
 from flows.settings import resolve
 from matrix.errors import UsageError
 from matrix.model import Cell, Source, SourceKind
@@ -32,8 +32,11 @@ def original(cell: Cell, **source: Any) -> Original:
     return Original({"source": {"digest": "d", **source}}, recipe, "t")
 
 
-def read(what: Original, folder: Path, source: str | None = None) -> Cell:
-    return _cell(what, resolve({}, {}, folder), Path(source) if source else None)
+def read(
+    what: Original, folder: Path, source: str | None = None, recipes: str | None = None
+) -> Cell:
+    given = Given(Path(source) if source else None, Path(recipes) if recipes else None)
+    return _cell(what, resolve({}, {}, folder), given)
 
 
 def test_a_branch_is_built_again_from_the_commit_that_it_was(tmp_path: Path) -> None:
@@ -51,6 +54,17 @@ def test_a_folder_is_asked_for_and_must_be_there(tmp_path: Path) -> None:
         read(what, tmp_path, "absent")
     (tmp_path / "here").mkdir()
     assert read(what, tmp_path, "here").model.source.ref == str(tmp_path / "here")
+
+
+def test_recipes_are_asked_for_too_and_only_where_there_were_some(tmp_path: Path) -> None:
+    cell = make_cell()
+    what = original(replace(cell, model=replace(cell.model, recipes="/elsewhere/authored")))
+    with pytest.raises(UsageError, match="with recipes named 'authored'") as caught:
+        read(what, tmp_path)
+    assert "--recipes" in caught.value.hint
+    (tmp_path / "here").mkdir()
+    assert read(what, tmp_path, recipes="here").model.recipes == str(tmp_path / "here")
+    assert read(original(cell), tmp_path, recipes="here").model.recipes is None
 
 
 def _drop(*path: str) -> Callable[[dict[str, Any]], None]:
