@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,19 +83,28 @@ class Committer:
         if missing:
             return missing
         # A damaged blob that is replaced stays if we die: other versions name it too.
-        self._write_note(staged, sorted(sha256 for sha256 in new if sizes[sha256] is None))
-        self._place({sha256: staged.blobs[sha256] for sha256 in sorted(new)})
+        ours = sorted(sha256 for sha256 in new if sizes[sha256] is None)
+        self._write_note(staged, ours)
+        try:
+            self._place({sha256: staged.blobs[sha256] for sha256 in sorted(new)})
+            self._show(staged.manifest, final, fresh=fresh)
+        except Exception:
+            with suppress(OSError):  # then whoever comes next after our end does it
+                self._take_back(final, ours)
+            raise
+        self._note.replace(self._spare)
+        return []
+
+    def _show(self, manifest: Path, final: Path, *, fresh: bool) -> None:
         if fresh:
             final.parent.mkdir(parents=True, exist_ok=True)
         try:
-            create_exclusive(staged.manifest, final)
+            create_exclusive(manifest, final)
         except FileExistsError as error:
-            text = f"{staged.package} {staged.version} is in the feed already"
+            text = f"{final.parent.name} {final.stem} is in the feed already"
             raise VersionExists(text) from error
         parents = [self._layout.packages] if fresh else []
         self._syncer.folders([final.parent, *parents])
-        self._note.replace(self._spare)
-        return []
 
     def has(self, file: FileEntry) -> bool:
         """Whether the content is there; it was checked when it was written."""
@@ -138,14 +147,22 @@ class Committer:
         except ValueError as error:
             raise Corrupt(f"{self._note} cannot be read", hint="remove the file") from error
         final = self._layout.manifest(note["package"], note["version"])
+        if not final.exists() and owner_alive(note["owner"]):
+            raise Unavailable(f"file locks do not hold in {self._layout.root}")
+        self._take_back(final, note["blobs"])
+
+    def _take_back(self, final: Path, blobs: Iterable[str]) -> None:
+        """Remove what was moved for a version that never showed, and the note of it.
+
+        The file of this note is not used again: after a power cut it could turn up under the
+        name of another note, which says what is not so.
+        """
         if not final.exists():
-            if owner_alive(note["owner"]):
-                raise Unavailable(f"file locks do not hold in {self._layout.root}")
-            for digest in note["blobs"]:
+            for digest in blobs:
                 self._layout.blob(digest).unlink(missing_ok=True)
             with suppress(OSError):  # it holds other versions, or was never made
                 final.parent.rmdir()
-        self._note.replace(self._spare)
+        self._note.unlink(missing_ok=True)
 
     def _check_headroom(self, folder: Path, package: str) -> bool:
         """Whether the package is new."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -214,7 +214,8 @@ class DirectoryFeed:
 
 def _discard(staged: Sequence[Path]) -> None:
     for path in staged:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # what cannot be removed now is swept later
+            path.unlink()
 
 
 def _check_source(file: LocalFile) -> None:

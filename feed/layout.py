@@ -15,7 +15,7 @@ from pathlib import Path
 
 from feed.disk import create_exclusive
 from feed.errors import NotFound, Rejected
-from feed.owner import abandoned, claim, remove
+from feed.owner import abandoned, claim, claim_in, remove
 from matrix.files import read_whole
 
 MARKER = "modelmill-feed.json"
@@ -106,7 +106,9 @@ class Layout:
         left = [*self.root.glob(f"{_MARKER_TEMP}*")]
         if self.tmp.is_dir():
             left += [path for path in self.tmp.iterdir() if path.name.startswith(STAGE)]
-        gone = [path for path in left if abandoned(path)]
+        # What one publisher has staged grows old file by file, and goes when the last of it has.
+        alive = {claim_in(path.name) for path in left if not abandoned(path)}
+        gone = [path for path in left if claim_in(path.name) not in alive]
         for path in gone:
             remove(path)
         return gone

@@ -30,6 +30,12 @@ def claim() -> str:
     return f"{_scope()}-{os.getpid()}-{uuid.uuid4().hex}"
 
 
+def claim_in(name: str) -> str:
+    """The claim in a name, whatever stands before and after it; a name without one is its own."""
+    found = _NAME.search(name)
+    return found.group() if found else name
+
+
 def owner_alive(name: str) -> bool | None:
     """Whether the process that claimed the name still runs; None: cannot be told from here."""
     found = _NAME.search(name)

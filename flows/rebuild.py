@@ -65,11 +65,11 @@ class Given:
     recipes: Path | None = None
 
     def place(self, name: str, known_as: str | None, what: str, cwd: Path) -> str | None:
-        """One of them, if the package had one (`known_as`, there)."""
+        """One of them; asked for if the package had one (`known_as`, there)."""
         folder: Path | None = getattr(self, name)
-        if known_as is None:
-            return None
         if folder is None:
+            if known_as is None:
+                return None
             raise UsageError(
                 f"it was made {what} named {known_as!r}",
                 hint=f"say with --{name} where that is on this machine",

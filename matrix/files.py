@@ -57,10 +57,13 @@ def write_all(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-def sync(path: Path) -> None:
-    """Flush the content of a file to the disk."""
-    # Windows flushes only what may be written.
-    with _opened(path, os.O_RDWR | _BINARY if os.name == "nt" else _READ) as file:
+def sync(path: Path, *, read_only: bool = False) -> None:
+    """Flush the content of a file to the disk.
+
+    `read_only`: it may not be written. Windows and network shares flush only what is open for
+    writing, so leave it away where it may.
+    """
+    with _opened(path, _READ if read_only else os.O_RDWR | _BINARY) as file:
         os.fsync(file)
 
 

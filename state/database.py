@@ -136,8 +136,8 @@ class Database:
             connection = self._kept.driver_connection
             assert isinstance(connection, sqlite3.Connection)
             cursor = connection.cursor()
-            cursor.execute("BEGIN IMMEDIATE")
             try:
+                cursor.execute("BEGIN IMMEDIATE")
                 yield cursor
                 cursor.execute("COMMIT")
             except BaseException:

@@ -34,7 +34,7 @@ class Scratch:
         self.folder = root / token
         self._lock = FileLock(root / f"{token}.lock", thread_local=False)
         self._names = itertools.count(1)
-        self._spare: dict[str, list[Path]] = {}
+        self._spare: dict[str, list[tuple[Path, frozenset[str]]]] = {}
         self._taken: dict[Path, str] = {}
         with FileLock(root / GATE):
             self._lock.acquire()
@@ -76,9 +76,15 @@ class Scratch:
         """
         folder = self._path(name)
         try:
-            self._spare.setdefault(name, []).pop().rename(folder)
+            spare, keep = self._spare.setdefault(name, []).pop()
+            spare.rename(folder)
         except (IndexError, OSError):
             folder.mkdir()
+        else:
+            # Somebody may have held on to a file, or remembered the path and written there since.
+            if not keep.issuperset(os.listdir(folder)):  # noqa: PTH208 - only names
+                remove_tree(folder)
+                folder = self.new_folder(name)
         self._taken[folder] = name
         return folder
 
@@ -89,7 +95,7 @@ class Scratch:
         """
         name = self._taken.pop(folder, None)
         if name is not None and _emptied(folder, keep):
-            self._spare[name].append(folder)
+            self._spare[name].append((folder, frozenset(keep)))
 
     def close(self) -> None:
         """Remove this owner's folders and stop being an owner."""

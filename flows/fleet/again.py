@@ -16,7 +16,7 @@ from flows.fleet.slot import state_url
 from flows.fleet.ticket import MORE, NoTicket, last_ticket, values_of
 from flows.lookup import find_sweep
 from flows.memory import recall
-from flows.options import OPTIONS, PLACES
+from flows.options import OPTIONS
 from flows.planning import plan_of
 from flows.settings import Settings
 from matrix.errors import Exit, NothingSelected, UsageError
@@ -80,7 +80,7 @@ def _launch(
 def _changes(settings: Settings, info: SweepInfo, narrowing: Sequence[str]) -> dict[str, Any]:
     """What flags say otherwise than the order; one that would change nothing is refused."""
     given = [name for name, value in settings.items() if value.origin.startswith("flag")]
-    taken = {*CHANGEABLE, *narrowing, *PLACES}
+    taken = {*CHANGEABLE, *narrowing, *_HERE}
     lost = [OPTIONS[name].flag for name in given if name not in taken]
     if lost:
         flags = ", ".join(OPTIONS[name].flag for name in CHANGEABLE)

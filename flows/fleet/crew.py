@@ -22,7 +22,7 @@ from prefect.deployments import run_deployment
 from prefect.states import Cancelled
 
 from flows.fleet.needs import Words, from_text
-from flows.fleet.stumbles import Stumble, stumbles
+from flows.fleet.stumbles import AT_ONCE, Stumble, stumbles
 from flows.names import PARENT_FLOW
 
 SLOT_FLOW = "modelmill-slot"
@@ -55,6 +55,8 @@ class Crew:
     tags: list[str]
     _running: dict[str, int] = field(default_factory=dict)
     _waiting: dict[str, int] = field(default_factory=dict)
+    _steady: set[str] = field(default_factory=set)
+    """Queues with a slot that has been at work for a while."""
     _polls: dict[str, _Seen] = field(default_factory=dict)
     _stumbles: dict[str, Stumble] = field(default_factory=dict)
 
@@ -77,11 +79,13 @@ class Crew:
 
     def look(self) -> None:
         """Count what waits and what runs; slot runs of an older run see that it is over."""
-        self._running, self._waiting = {}, {}
+        self._running, self._waiting, self._steady = {}, {}, set()
         self._stumbles = stumbles(filter(self._of_this_run, self._ended()))
         for run in filter(self._of_this_run, self._read()):
             queue = str(run.work_queue_name)
             counts = self._waiting if _waits(run) else self._running
+            if run.estimated_run_time > AT_ONCE:
+                self._steady.add(queue)
             counts[queue] = counts.get(queue, 0) + 1
 
     def fill(self, queue: str, demand: int) -> None:
@@ -96,7 +100,7 @@ class Crew:
         if missing <= 0:
             return
         now = self._now()
-        if stumble is not None and stumble.pauses(now):
+        if stumble is not None and stumble.pauses(now, others_work=queue in self._steady):
             return
         for _more in range(missing):
             self._submit(f"{SLOT_FLOW}/{self.pool}", self.parameters, now, queue)

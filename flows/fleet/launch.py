@@ -165,15 +165,20 @@ def check_deployed(pool: str) -> None:
 
 def submit(pool: str, ticket: Ticket) -> UUID:
     """Start the parent of a ticket."""
+    from prefect.client.orchestration import get_client
     from prefect.deployments import run_deployment
 
+    from flows.fleet.night import handed_on
+
     stamp = ticket.plan.stamp
+    with get_client(sync_client=True) as client:
+        night = handed_on(client, ticket.sweep)
     parameters = {"stamp": stamp, "sweep": ticket.sweep, "run": ticket.run, "pool": pool}
     made: Any = run_deployment(
         f"{PARENT_FLOW}/{pool}",
         parameters=parameters,
         timeout=0,
-        tags=[f"stamp:{stamp}", f"sweep:{ticket.sweep}"],
+        tags=[f"stamp:{stamp}", f"sweep:{ticket.sweep}", *night],
         idempotency_key=f"{pool}-{ticket.sweep}-{ticket.run}",
     )
     return UUID(str(made.id))

@@ -27,7 +27,7 @@ def reports(sweep: int, stamp: str) -> list[str]:
 
 
 def _lines(client: SyncPrefectClient, sweep: int, stamp: str) -> Iterator[str]:
-    run = _parent(client, sweep)
+    run = last_parent(client, sweep)
     if run is None or run.state is None:
         yield "Prefect knows no parent of this sweep"
         return
@@ -39,7 +39,8 @@ def _lines(client: SyncPrefectClient, sweep: int, stamp: str) -> Iterator[str]:
     yield _alive(client, pool)
 
 
-def _parent(client: SyncPrefectClient, sweep: int) -> FlowRun | None:
+def last_parent(client: SyncPrefectClient, sweep: int) -> FlowRun | None:
+    """The flow run that led a sweep last, or is to lead it."""
     tagged = {"tags": {"all_": [f"sweep:{sweep}"]}}
     found = client.read_flow_runs(
         flow_filter=FlowFilter.model_validate({"name": {"any_": [PARENT_FLOW]}}),

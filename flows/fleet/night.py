@@ -10,6 +10,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.context import FlowRunContext
 
+from flows.fleet.lookout import last_parent
 from flows.names import PARENT_FLOW
 
 NIGHTLY = "nightly"
@@ -26,6 +27,12 @@ def night_tags() -> list[str]:
         return []
     known = [tag for tag in run.tags if tag.startswith(_FROM)]
     return [NIGHTLY, *(known or [f"{_FROM}{run.deployment_id}"])]
+
+
+def handed_on(client: SyncPrefectClient, sweep: int) -> list[str]:
+    """For another parent of a sweep that a night began."""
+    run = last_parent(client, sweep)
+    return [tag for tag in run.tags if tag == NIGHTLY or tag.startswith(_FROM)] if run else []
 
 
 def last_night(client: SyncPrefectClient, tags: list[str]) -> str | None:

@@ -18,6 +18,8 @@ FORGIVEN = 2
 """Failures in a row that are tried again at once."""
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
+SHORTER = 30.0
+"""The longest where other slots of the same queue work: a machine that joins waits for its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,12 @@ class Stumble:
         """Whether it looks like more than an accident."""
         return self.count > FORGIVEN
 
-    def pauses(self, now: datetime) -> bool:
+    def pauses(self, now: datetime, *, others_work: bool = False) -> bool:
         """Whether it is too early for another try."""
         if not self.lasting:
             return False
-        pause = min(FIRST_PAUSE * 2 ** (self.count - FORGIVEN - 1), LONGEST_PAUSE)
+        limit = SHORTER if others_work else LONGEST_PAUSE
+        pause = min(FIRST_PAUSE * 2 ** (self.count - FORGIVEN - 1), limit)
         return now < self.ended + timedelta(seconds=pause)
 
 

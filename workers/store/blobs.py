@@ -164,7 +164,7 @@ def _sync(path: Path) -> None:
     """What will become a blob must be on the disk before it is named."""
     if os.name == "nt":
         path.chmod(stat.S_IWRITE)
-    sync(path)
+    sync(path, read_only=os.name != "nt")
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int]:

@@ -16,7 +16,7 @@ from feed.commit import Committer, Staged
 from feed.description import write_description
 from feed.directory import DirectoryFeed
 from feed.disk import Syncer, create_exclusive
-from feed.errors import Corrupt, Unavailable, VersionExists
+from feed.errors import Corrupt, NoSpace, Unavailable, VersionExists
 from feed.layout import Layout
 from feed.owner import claim
 from tests.fakes.feed import tree_of, write_files
@@ -74,6 +74,26 @@ def test_blobs_of_a_publish_that_died_are_taken_back(
     feed.publish("pkg", "1.0.2", kept, "")
     assert blobs(tmp_path / "feed") == {kept[0].entry.sha256}
     assert not (tmp_path / "feed" / "tmp" / "commit.json").exists()
+
+
+@pytest.mark.parametrize("step", ["feed.commit.create_exclusive", "feed.disk.Syncer.folders"])
+def test_a_disk_that_fails_in_the_middle_leaves_nothing_in_the_way(
+    feed: DirectoryFeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    files = write_files(tmp_path / "src", {"x": b"1"})
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(step, full)
+    with pytest.raises(NoSpace):
+        feed.publish("pkg", "1.0.0", files, "")
+    monkeypatch.undo()
+    assert feed.find("pkg", "1.0.0") is None
+    assert blobs(tmp_path / "feed") == set()
+    assert not (tmp_path / "feed" / "packages" / "pkg").exists()
+    feed.publish("pkg", "1.0.0", files, "")
+    assert blobs(tmp_path / "feed") == {files[0].entry.sha256}
 
 
 def test_blobs_of_a_version_that_was_committed_stay(

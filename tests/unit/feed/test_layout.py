@@ -59,17 +59,18 @@ def test_a_newer_layout_is_refused(tmp_path: Path) -> None:
 def test_only_what_dead_processes_left_is_swept(feed: DirectoryFeed, tmp_path: Path) -> None:
     tmp = tmp_path / "feed" / "tmp"
     dead, mine, foreign = (
-        tmp / f"publish-{name}" for name in (dead_name(), claim(), "0" * 12 + claim()[12:])
+        [tmp / f"publish-{name}.{what}" for what in ("manifest", "blob")]
+        for name in (dead_name(), claim(), "0" * 12 + claim()[12:])
     )
-    for folder in (dead, mine, foreign):
-        folder.mkdir()
-        (folder / "part").write_bytes(b"x")
-    assert feed.sweep_stale() == [dead]
+    for path in (*dead, *mine, *foreign):
+        path.write_bytes(b"x")
+    assert set(feed.sweep_stale()) == set(dead)
     old = time.time() - MAX_AGE - 60
-    for path in (foreign / "part", foreign):
-        os.utime(path, (old, old))
-    assert feed.sweep_stale() == [foreign]
-    assert mine.exists()
+    os.utime(foreign[0], (old, old))
+    assert feed.sweep_stale() == []  # whoever it is has written the other one since
+    os.utime(foreign[1], (old, old))
+    assert set(feed.sweep_stale()) == set(foreign)
+    assert all(path.exists() for path in mine)
 
 
 def test_a_copy_that_still_grows_elsewhere_is_not_abandoned(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_folder_is_asked_for_and_must_be_there(tmp_path: Path) -> None:
     assert read(what, tmp_path, "here").model.source.ref == str(tmp_path / "here")
 
 
-def test_recipes_are_asked_for_too_and_only_where_there_were_some(tmp_path: Path) -> None:
+def test_recipes_are_asked_for_where_there_were_some(tmp_path: Path) -> None:
     cell = make_cell()
     what = original(replace(cell, model=replace(cell.model, recipes="/elsewhere/authored")))
     with pytest.raises(UsageError, match="with recipes named 'authored'") as caught:
@@ -64,7 +64,9 @@ def test_recipes_are_asked_for_too_and_only_where_there_were_some(tmp_path: Path
     assert "--recipes" in caught.value.hint
     (tmp_path / "here").mkdir()
     assert read(what, tmp_path, recipes="here").model.recipes == str(tmp_path / "here")
-    assert read(original(cell), tmp_path, recipes="here").model.recipes is None
+    # Older packages do not tell.
+    assert read(original(cell), tmp_path).model.recipes is None
+    assert read(original(cell), tmp_path, recipes="here").model.recipes == str(tmp_path / "here")
 
 
 def _drop(*path: str) -> Callable[[dict[str, Any]], None]:

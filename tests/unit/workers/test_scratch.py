@@ -39,6 +39,24 @@ def test_a_borrowed_folder_is_given_out_again_with_nothing_in_it(tmp_path: Path)
     assert not scratch.folder.exists()
 
 
+def test_what_somebody_writes_into_a_folder_that_waits_is_not_handed_on(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    with scratch.borrow("out") as remembered:
+        pass
+    (remembered / "late").mkdir()
+    with scratch.borrow("out") as folder:
+        assert list(folder.iterdir()) == []
+    package = scratch.take("package")
+    (package / "record.json").write_text("{}")
+    (package / "model").write_text("x")
+    scratch.give_back(package, keep={"record.json"})
+    again = scratch.take("package")
+    assert [path.name for path in again.iterdir()] == ["record.json"]
+    scratch.give_back(again, keep={"record.json"})
+    (again / "late").write_text("x")
+    assert list(scratch.take("package").iterdir()) == []
+
+
 @pytest.mark.skipif(os.name == "nt", reason="folders have no such modes there")
 def test_a_folder_that_somebody_closed_is_not_given_out_again(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)

@@ -66,6 +66,7 @@ class Server:
             start_time=None,
             end_time=None,
             total_run_time=None,
+            estimated_run_time=timedelta(),
         )
         self.runs.append(run)
         return run
@@ -138,6 +139,22 @@ def test_slots_that_fail_at_once_are_not_begun_again_for_ever(crew: Crew, server
         fail(server, "no module named onnx")
     assert len([one for one in server.runs if one.work_queue_name == "q"]) == 3
     assert crew.stumbling() == {"other": "no module named onnx", "q": "no module named onnx"}
+
+
+def test_one_broken_machine_does_not_hold_up_the_others_of_its_queue(
+    crew: Crew, server: Server
+) -> None:
+    for _slot in range(12):
+        run = server.add("q", Failed(message="away"))
+        run.start_time = run.end_time = parsedate_to_datetime(DATE) - timedelta(seconds=31)
+    crew.look()
+    crew.fill("q", 9)
+    assert waiting(server) == 0
+    server.add("q", Running()).estimated_run_time = timedelta(hours=2)
+    crew.look()
+    crew.fill("q", 9)
+    assert waiting(server) == 1
+    assert crew.stumbling() == {"q": "away"}
 
 
 def test_a_queue_that_recovers_is_filled_as_before(crew: Crew, server: Server) -> None:

@@ -53,7 +53,7 @@ def launch_again(tmp_path: Path, **flags: object) -> Launch:
 
 
 def test_flags_of_a_resume_change_what_is_no_part_of_the_plan(tmp_path: Path) -> None:
-    launch = launch_again(tmp_path, tries=9, verify="loads", needs=("lab",), home="elsewhere")
+    launch = launch_again(tmp_path, tries=9, verify="loads", needs=("lab",), summary="out")
     assert launch.values == {
         "engine": "fake",
         "precision": ["fp32"],
@@ -66,8 +66,10 @@ def test_flags_of_a_resume_change_what_is_no_part_of_the_plan(tmp_path: Path) ->
 
 
 def test_flags_that_would_change_nothing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="keeps its plan: --precision, --jobs changes") as caught:
-        launch_again(tmp_path, precision=("fp16",), jobs=3, tries=9)
+    with pytest.raises(
+        UsageError, match="keeps its plan: --feed, --precision, --jobs ch"
+    ) as caught:
+        launch_again(tmp_path, precision=("fp16",), jobs=3, tries=9, feed="dir:other")
     assert "--verify" in caught.value.hint
 
 
