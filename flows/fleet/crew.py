@@ -88,10 +88,10 @@ class Crew:
                 self._steady.add(queue)
             counts[queue] = counts.get(queue, 0) + 1
 
-    def fill(self, queue: str, demand: int) -> None:
+    def fill(self, queue: str, demand: int, *, busy: bool = False) -> None:
         """Let as many wait as run, a few at least, but no more than there is work for.
 
-        Where slots fail at once one waits, after a pause.
+        Where slots fail at once one waits, after a pause; a short one if the sweep is `busy`.
         """
         stumble = self._stumbles.get(queue)
         few = _FEWEST if stumble is None else 1
@@ -100,7 +100,7 @@ class Crew:
         if missing <= 0:
             return
         now = self._now()
-        if stumble is not None and stumble.pauses(now, others_work=queue in self._steady):
+        if stumble is not None and stumble.pauses(now, others_work=busy or queue in self._steady):
             return
         for _more in range(missing):
             self._submit(f"{SLOT_FLOW}/{self.pool}", self.parameters, now, queue)

@@ -8,6 +8,7 @@ worker drains, or was killed, has another one started elsewhere and ends.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,8 @@ from state.ledger import State
 from state.records import Kind
 
 INTERVAL = 2.0
+LATELY = 120.0
+"""Seconds after a lease in which the sweep counts as busy."""
 LEADS = "leads"
 """Key of the notice with which a parent takes the lead."""
 
@@ -58,8 +61,8 @@ class Hands(Protocol):
     def look(self) -> None:
         """Refresh the counts."""
 
-    def fill(self, queue: str, demand: int) -> None:
-        """Submit slot runs."""
+    def fill(self, queue: str, demand: int, *, busy: bool = False) -> None:
+        """Submit slot runs; `busy`: models are being handed out, by whichever queue."""
 
     def stumbling(self) -> Mapping[str, str]:
         """Queues whose slots fail as soon as they begin, with what the last one said."""
@@ -86,6 +89,9 @@ class Parent:
     _told: object = field(default=None)
     _since: int = 0
     """The notice with which it took the lead."""
+    _leased: int = 0
+    """The last lease that was seen, and when."""
+    _leased_at: float = float("-inf")
     _leaving: int = 0
     """How often it has asked for another parent."""
 
@@ -142,6 +148,12 @@ class Parent:
         notices = self.state.events(sweep, self._since, kind=Kind.NOTICE)
         return any(LEADS in (one.data or {}) for one in notices)
 
+    def _busy(self, sweep: int) -> bool:
+        """Whether a model was handed out lately: slots that die of their models did begin well."""
+        if found := self.state.events(sweep, self._leased, kind=Kind.LEASED):
+            self._leased, self._leased_at = found[-1].id, time.monotonic()
+        return time.monotonic() - self._leased_at < LATELY
+
     def _left(self, hands: Hands) -> bool:
         """Whether another parent is under way, or nobody can be asked for one."""
         self._leaving += 1
@@ -187,8 +199,10 @@ class Parent:
     ) -> None:
         queues = hands.queues()
         hands.look()
+        busy = self._busy(sweep)
         for queue, words in queues.items():
-            hands.fill(queue, sum(n for needs, n in demand.items() if serves(words, needs)))
+            wanted = sum(n for needs, n in demand.items() if serves(words, needs))
+            hands.fill(queue, wanted, busy=busy)
         unserved: list[dict[str, object]] = [
             {
                 "needs": sorted(needs),

@@ -19,7 +19,7 @@ FORGIVEN = 2
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
 SHORTER = 30.0
-"""The longest where other slots of the same queue work: a machine that joins waits for its turn."""
+"""The longest while the sweep goes on elsewhere: slots may have been killed, or machines join."""
 
 
 @dataclass(frozen=True, slots=True)

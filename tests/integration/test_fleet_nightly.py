@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -82,23 +84,30 @@ class World:
         return list(self.api.post("/task_runs/filter", json=body).json())
 
 
-@pytest.fixture
-def world(prefect_template: Path, tmp_path: Path) -> Iterator[World]:
-    triggers = {"PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "true"}
+@contextmanager
+def nightly(template: Path, folder: Path, cron: str, **services: str) -> Iterator[World]:
+    """A fleet with a deployment that is due by this schedule."""
     with (
         postgres() as database,
-        prefect_server(prefect_template, tmp_path / "prefect", **triggers) as server,
+        prefect_server(template, folder / "prefect", **services) as server,
         webhook() as (address, told),
         httpx.Client(base_url=server.url) as api,
     ):
         database.execute("CREATE DATABASE nightly")
         url = database.url("nightly")
         open_state(url).close()
-        mill = fleet_mill(tmp_path / "mill", server, url, NOTIFY_URL=address)
+        mill = fleet_mill(folder / "mill", server, url, NOTIFY_URL=address)
         catalog = str(mill.folder / mill.catalog(model()))
-        nightly = ("--nightly", "0 2 31 12 *", "--catalog", catalog, "--if-changed")
-        mill.ok("deploy", "--pool", POOL, *nightly, "--target", "mlas_cpu", "--notify", "webhook")
+        options = ("--nightly", cron, "--catalog", catalog, "--if-changed")
+        mill.ok("deploy", "--pool", POOL, *options, "--target", "mlas_cpu", "--notify", "webhook")
         yield World(mill, told, api)
+
+
+@pytest.fixture
+def world(prefect_template: Path, tmp_path: Path) -> Iterator[World]:
+    triggers = {"PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "true"}
+    with nightly(prefect_template, tmp_path, "0 2 31 12 *", **triggers) as made:
+        yield made
 
 
 def test_a_nightly_sweep_from_its_deployment_to_a_retry(world: World) -> None:
@@ -112,6 +121,18 @@ def test_a_nightly_sweep_from_its_deployment_to_a_retry(world: World) -> None:
     with mill.worker("c", "--sweeps", "0"), mill.worker("b", "--sweeps", "1") as leaves:
         does_not_begin_while_another_machine_leads(world, leaves)
     assert mill.machines.alone()
+
+
+def test_a_schedule_comes_due(prefect_template: Path, tmp_path: Path) -> None:
+    """Every minute, for a test cannot wait for the night; a server of the short-lived kind, as
+    the others are, has no scheduler."""
+    lasting = {"PREFECT__SERVER_EPHEMERAL": ""}
+    with nightly(prefect_template, tmp_path, "* * * * *", **lasting) as world:
+        mill = world.mill
+        with mill.worker("a", "--sweeps", "1"), mill.state() as state:
+            stamp = datetime.now().strftime("%Y%m%d")  # noqa: DTZ005 - the date of this place
+            assert eventually(lambda: state.find_sweep(stamp) is not None, LIMIT + 60)
+            assert eventually(lambda: mill.statuses(stamp) == {"published": 1}, LIMIT)
 
 
 def refuses_what_is_no_parameter(world: World) -> None:

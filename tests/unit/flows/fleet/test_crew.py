@@ -155,6 +155,15 @@ def test_one_broken_machine_does_not_hold_up_the_others_of_its_queue(
     crew.fill("q", 9)
     assert waiting(server) == 1
     assert crew.stumbling() == {"q": "away"}
+    for run in server.runs[12:]:
+        run.state = Pending() if run.state.is_scheduled() else Running()
+        run.estimated_run_time = timedelta()
+        run.work_queue_name = "elsewhere"
+    crew.look()
+    crew.fill("q", 9)
+    assert waiting(server) == 0
+    crew.fill("q", 9, busy=True)
+    assert waiting(server) == 1
 
 
 def test_a_queue_that_recovers_is_filled_as_before(crew: Crew, server: Server) -> None:

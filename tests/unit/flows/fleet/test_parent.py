@@ -11,7 +11,7 @@ import pytest
 from feed.directory import DirectoryFeed
 from flows.fleet.needs import Words
 from flows.fleet.orders import Orders
-from flows.fleet.parent import HAND_OVERS, LEADS, Ended, Parent
+from flows.fleet.parent import HAND_OVERS, LATELY, LEADS, Ended, Parent
 from flows.fleet.ticket import Ticket
 from flows.fleet.watch import StoppedElsewhere
 from flows.stop import Stop
@@ -44,6 +44,7 @@ class Hands:
         self.served = queues
         self.asked: dict[str, int] = {}
         self.failing: dict[str, str] = {}
+        self.busy: list[bool] = []
         self.done: list[str] = []
         self.then: Callable[[], None] = stop.ask
         self.away = False
@@ -56,8 +57,9 @@ class Hands:
     def look(self) -> None:
         """Nothing runs."""
 
-    def fill(self, queue: str, demand: int) -> None:
+    def fill(self, queue: str, demand: int, *, busy: bool = False) -> None:
         self.asked[queue] = demand
+        self.busy.append(busy)
         self.then()
 
     def stumbling(self) -> dict[str, str]:
@@ -125,6 +127,27 @@ def test_slots_that_fail_at_once_are_told_once(tmp_path: Path) -> None:
             "slots fail as soon as they begin: no feed",
             "  next: mend the machine with engine:fake; it is tried again now and then",
         ]
+
+
+def test_a_sweep_is_busy_while_models_are_handed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, ticket = begun(tmp_path)
+    stop, now = Quick(), [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    hands = Hands(stop, **SERVED)
+
+    def round_() -> None:
+        now[0] += LATELY / 2
+        if len(hands.busy) == 1:
+            state.lease(ticket.sweep, Owner.here("me"), 600.0)
+        if len(hands.busy) == 4:
+            stop.ask()
+
+    hands.then = round_
+    with state:
+        parent_of(state, ticket, tmp_path, stop).supervise(ticket, hands)
+    assert hands.busy == [False, True, True, False]
 
 
 def test_a_sweep_with_nothing_open_ends_at_once(tmp_path: Path) -> None:
