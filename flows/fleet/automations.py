@@ -29,29 +29,40 @@ ADDRESS = "NOTIFY_URL"
 WEBHOOK = "webhook"
 _ZOMBIE = "modelmill-zombie"
 _FAILED = "modelmill-failed"
+_STUCK = "modelmill-stuck"
 _SILENT = timedelta(seconds=90)
+_UNBEGUN = timedelta(seconds=300)
 
 
 def bury_the_dead(client: SyncPrefectClient) -> str:
     """A run whose machine is gone says nothing; Prefect would show it running for ever."""
-    wanted = AutomationCore(
-        name=_ZOMBIE,
+    return _put(client, _crashes(_ZOMBIE, "heartbeat", _SILENT, "no heartbeat"))
+
+
+def end_limbo(client: SyncPrefectClient) -> str:
+    """A run whose worker died before it began; who follows or leads the sweep is faster."""
+    return _put(client, _crashes(_STUCK, "Pending", _UNBEGUN, "its worker died before it began"))
+
+
+def _crashes(name: str, after: str, within: timedelta, message: str) -> AutomationCore:
+    """A run of which nothing is heard for so long after an event is marked as crashed."""
+    return AutomationCore(
+        name=name,
         trigger=EventTrigger(
-            after={"prefect.flow-run.heartbeat"},
+            after={f"prefect.flow-run.{after}"},
             expect={"prefect.flow-run.*"},
             for_each={"prefect.resource.id"},
             match=ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]}),
             posture=Posture.Proactive,
             threshold=1,
-            within=_SILENT,
+            within=within,
         ),
         actions=[
             ChangeFlowRunState(
-                name="Crashed", state=StateType.CRASHED, message="no heartbeat", force=False
+                name="Crashed", state=StateType.CRASHED, message=message, force=False
             )
         ],
     )
-    return _put(client, wanted)
 
 
 def tell_failures(client: SyncPrefectClient, who: str, environ: Mapping[str, str]) -> str:

@@ -19,8 +19,9 @@ from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.deployments import run_deployment
-from prefect.states import Cancelled
+from prefect.states import Cancelled, Crashed
 
+from flows.fleet.limbo import Limbo
 from flows.fleet.needs import Words, from_text
 from flows.fleet.stumbles import AT_ONCE, Stumble, stumbles
 from flows.names import PARENT_FLOW
@@ -59,6 +60,7 @@ class Crew:
     """Queues with a slot that has been at work for a while."""
     _polls: dict[str, _Seen] = field(default_factory=dict)
     _stumbles: dict[str, Stumble] = field(default_factory=dict)
+    _limbo: Limbo = field(default_factory=Limbo)
 
     def queues(self) -> dict[str, Words]:
         """The queues that are polled, with what their workers announce.
@@ -81,7 +83,11 @@ class Crew:
         """Count what waits and what runs; slot runs of an older run see that it is over."""
         self._running, self._waiting, self._steady = {}, {}, set()
         self._stumbles = stumbles(filter(self._of_this_run, self._ended()))
-        for run in filter(self._of_this_run, self._read()):
+        for run in filter(self._of_this_run, list(self._read())):
+            if self._limbo.holds(run):
+                lost: State[Any] = Crashed(message="its worker died before it began")
+                self.client.set_flow_run_state(run.id, lost, force=True)
+                continue
             queue = str(run.work_queue_name)
             counts = self._waiting if _waits(run) else self._running
             if run.estimated_run_time > AT_ONCE:

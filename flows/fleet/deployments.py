@@ -16,7 +16,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from pydantic import ValidationError
 
 from flows.fleet import entrypoints
-from flows.fleet.automations import bury_the_dead, tell_failures
+from flows.fleet.automations import bury_the_dead, end_limbo, tell_failures
 from flows.fleet.needs import Words, to_text
 from flows.fleet.night import NIGHTLY
 from flows.fleet.worker import SWEEPS
@@ -31,8 +31,8 @@ def deploy(pool: str) -> list[str]:
             _pool(client, name)
         _deployment(client, entrypoints.slot, pool, pool)
         _deployment(client, entrypoints.parent, pool, pool + SWEEPS, parameters={"pool": pool})
-        zombies = bury_the_dead(client)
-    return [f"{PARENT_FLOW}/{pool}", f"{entrypoints.slot.name}/{pool}", zombies]
+        automations = [bury_the_dead(client), end_limbo(client)]
+    return [f"{PARENT_FLOW}/{pool}", f"{entrypoints.slot.name}/{pool}", *automations]
 
 
 def deploy_notice(who: str, environ: Mapping[str, str]) -> str:

@@ -38,8 +38,6 @@ _LOOK = 0.5
 _ASK_PREFECT = 10
 """Every so many looks; it is only asked whether the parent died."""
 
-_FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-
 RELEASED = 20.0
 """Seconds in which the slots of a cancelled sweep hand back what they hold."""
 
@@ -110,17 +108,19 @@ class Launch:
         return Ticket(info.id, self.plan, self.values, address, run=run)
 
     def _follow(self, state: State, ticket: Ticket, flow_run: UUID, stop: Stop) -> None:
+        from flows.fleet.ordered import Ordered
+
         publish = not self.settings["no_publish"]
         known = estimate(ticket.plan, state)
         tally = Tally(state.statuses(ticket.sweep), publish=publish, known=known)
-        looks = 0
+        looks, parent = 0, Ordered(flow_run, ticket.sweep)
         with Follower(state, ticket.sweep, choose_view(as_json=self.as_json), tally, ticket.run):
             while not stop.wait(_LOOK):
                 if sweep_of(state, ticket.sweep).ended_at is not None:
                     return
                 looks += 1
                 count_slots(state, ticket.sweep, tally)
-                if looks % _ASK_PREFECT == 0 and _gone(flow_run, ticket.sweep):
+                if looks % _ASK_PREFECT == 0 and parent.gone():
                     if sweep_of(state, ticket.sweep).ended_at is not None:
                         return
                     raise ParentLost(
@@ -211,24 +211,3 @@ def cancel_sweep(state: State, sweep: int) -> int:
     if sweep_of(state, sweep).ended_at is None:
         state.end(sweep, Exit.INTERRUPTED)
     return len(cancelled)
-
-
-def _gone(flow_run: UUID, sweep: int) -> bool:
-    """Whether the parent has ended and no other one leads, or is to lead, in its place."""
-    import httpx
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
-
-    others = {"tags": {"all_": [f"sweep:{sweep}"]}, "state": {"type": {"not_any_": _FINAL}}}
-    try:
-        with get_client(sync_client=True) as client:
-            state = client.read_flow_run(flow_run).state
-            if state is None or not state.is_final():
-                return False
-            return not client.read_flow_runs(
-                flow_filter=FlowFilter.model_validate({"name": {"any_": [PARENT_FLOW]}}),
-                flow_run_filter=FlowRunFilter.model_validate(others),
-                limit=1,
-            )
-    except httpx.HTTPError:
-        return False  # the server is away; the sweep is not

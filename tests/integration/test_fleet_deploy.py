@@ -34,7 +34,7 @@ def test_a_fleet_is_set_up_again_and_again(mill: Mill, server: PrefectServer) ->
     with httpx.Client(base_url=server.url) as api:
         made = api.get("/deployments/name/modelmill-fleet/modelmill-nightly").json()
         names = [one["name"] for one in api.post("/automations/filter", json={}).json()]
-    assert sorted(names) == ["modelmill-failed", "modelmill-zombie"]
+    assert sorted(names) == ["modelmill-failed", "modelmill-stuck", "modelmill-zombie"]
     assert made["parameters"] == {
         "catalog": str(mill.folder / catalog),
         "pool": "modelmill",

@@ -16,6 +16,7 @@ from prefect.states import Cancelled, Completed, Failed, Pending, Running, Sched
 
 from flows.fleet import crew as module
 from flows.fleet.crew import SILENT, Crew
+from flows.fleet.limbo import STUCK
 from flows.fleet.needs import to_text
 
 WORDS = frozenset({"engine:fake"})
@@ -164,6 +165,26 @@ def test_one_broken_machine_does_not_hold_up_the_others_of_its_queue(
     assert waiting(server) == 0
     crew.fill("q", 9, busy=True)
     assert waiting(server) == 1
+
+
+def test_a_slot_that_nobody_will_begin_makes_room_for_another(
+    crew: Crew, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    taken = [server.add("q", Pending()) for _slot in range(2)]
+    crew.look()
+    now += STUCK
+    taken[1].state = Running()
+    crew.look()
+    crew.fill("q", 9)
+    assert waiting(server) == 1
+    now += 1
+    crew.look()
+    assert taken[0].state.is_crashed()
+    assert taken[1].state.is_running()
+    crew.fill("q", 9)
+    assert waiting(server) == 2
 
 
 def test_a_queue_that_recovers_is_filled_as_before(crew: Crew, server: Server) -> None:
