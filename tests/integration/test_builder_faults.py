@@ -38,8 +38,9 @@ def builder(tmp_path: Path) -> Iterator[Builder]:
 
 
 def left_behind(builder: Builder) -> list[Path]:
-    tmp = builder.store.scratch.folder
-    return [path for path in tmp.iterdir() if path.name != "pins"]
+    """Empty folders wait for the next stage."""
+    left = builder.store.scratch.folder.rglob("*")
+    return [path for path in left if path.is_file() and path.parent.name != "pins"]
 
 
 def test_one_bad_cell_costs_no_other(builder: Builder, tmp_path: Path) -> None:
