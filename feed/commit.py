@@ -20,12 +20,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from feed.disk import Syncer, create_exclusive
+from feed.disk import Syncer, create_exclusive, overwrite, read_whole
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout
 from feed.owner import claim, owner_alive
 from matrix.digest import FileEntry
-from matrix.files import overwrite, read_whole
 from matrix.naming import MAX_VERSIONS
 
 LOCK_WAIT = 120.0

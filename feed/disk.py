@@ -9,11 +9,13 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from io import FileIO
 from pathlib import Path
 
 from feed.errors import Corrupt
 from matrix.digest import FileEntry
-from matrix.files import blocks, created, sync, write_all
+
+CHUNK = 1 << 20
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
@@ -32,30 +34,55 @@ def long_path(path: Path) -> Path:
 def read_blocks(path: Path, what: str) -> Iterator[bytes]:
     """The bytes of a file; one that cannot be read is never treated as equal to anything."""
     try:
-        yield from blocks(path)
+        with path.open("rb", buffering=0) as file:
+            while block := file.read(CHUNK):
+                yield block
     except OSError as error:
         raise Corrupt(f"{what}: cannot read {path}: {error.strerror}") from error
 
 
 def write_checked(
-    given: Iterable[bytes], entry: FileEntry, temp: Path, moved: Callable[[int], None]
+    blocks: Iterable[bytes], entry: FileEntry, temp: Path, moved: Callable[[int], None]
 ) -> None:
     """Write a new file in one pass while hashing it; `Corrupt` if it is not what `entry` says."""
     digest = hashlib.sha256()
     size = 0
-    with created(temp) as file:
-        for block in given:
+    with temp.open("xb", buffering=0) as file:
+        for block in blocks:
             digest.update(block)
             size += len(block)
             if size > entry.size:
                 break
-            write_all(file, block)
+            _write_all(file, block)
             moved(len(block))
     if size != entry.size or digest.hexdigest() != entry.sha256:
         found = "longer" if size > entry.size else f"{size} bytes, sha256 {digest.hexdigest()}"
         raise Corrupt(
             f"{entry.path}: expected {entry.size} bytes, sha256 {entry.sha256}; found {found}"
         )
+
+
+def read_whole(path: Path | str) -> bytes:
+    """The bytes of a small file, with as few system calls as `open` makes."""
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - listings give names
+        return file.read()
+
+
+def overwrite(path: Path, data: bytes) -> None:
+    """Give a small file these bytes, in place: no file is made, none is removed."""
+    try:
+        file = path.open("r+b", buffering=0)
+    except FileNotFoundError:
+        file = path.open("xb", buffering=0)
+    with file:
+        _write_all(file, data)
+        file.truncate(len(data))
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
 
 
 def hash_file(path: Path, name: str) -> FileEntry:
@@ -101,7 +128,7 @@ class Syncer:
 
     def files(self, paths: Collection[Path]) -> None:
         """Flush the content of files."""
-        self._each(sync, paths)
+        self._each(_sync_file, paths)
 
     def folders(self, paths: Collection[Path]) -> None:
         """Flush the names in folders, where the platform can."""
@@ -124,6 +151,12 @@ class Syncer:
             if self._pool is None or self._pool[0] != os.getpid():
                 self._pool = os.getpid(), ThreadPoolExecutor(8, "feed-sync")
             return self._pool[1]
+
+
+def _sync_file(path: Path) -> None:
+    # Open for writing: network shares and Windows flush nothing else.
+    with path.open("r+b", buffering=0) as file:
+        os.fsync(file.fileno())
 
 
 def _sync_folder(path: Path) -> None:

@@ -13,10 +13,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from feed.disk import create_exclusive
+from feed.disk import create_exclusive, read_whole
 from feed.errors import NotFound, Rejected
 from feed.owner import abandoned, claim, claim_in, remove
-from matrix.files import read_whole
 
 MARKER = "modelmill-feed.json"
 LAYOUT = 1

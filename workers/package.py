@@ -16,12 +16,12 @@ from typing import Any
 import orjson
 
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest
-from matrix.files import overwrite
 from matrix.model import Cell, Model
 from matrix.status import FailureClass
 from workers.built import PackageFile
 from workers.engine import BuildPlan
 from workers.errors import BuildFailed
+from workers.files import overwrite
 from workers.graph import EXPORT, StageTask, Walked
 from workers.store import Action, Store
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix.digest import FileEntry, files_digest
-from matrix.files import read_whole
+from workers.files import read_whole
 from workers.store.folder import write_whole
 
 SCHEMA = 1

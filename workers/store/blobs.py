@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matrix.digest import FileEntry
-from matrix.files import blocks, created, sync, write_all
 from workers.errors import CorruptBlob
+from workers.files import blocks, created, sync, write_all
 from workers.scratch import remove_tree
 from workers.store.links import place
 
@@ -164,7 +164,7 @@ def _sync(path: Path) -> None:
     """What will become a blob must be on the disk before it is named."""
     if os.name == "nt":
         path.chmod(stat.S_IWRITE)
-    sync(path, read_only=os.name != "nt")
+    sync(path)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int]:

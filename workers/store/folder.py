@@ -6,8 +6,8 @@ import contextlib
 import uuid
 from pathlib import Path
 
-from matrix.files import overwrite
 from workers.errors import StoreError
+from workers.files import overwrite
 
 TAG = "CACHEDIR.TAG"
 SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"

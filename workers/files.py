@@ -18,14 +18,14 @@ _WRITE = os.O_RDWR | os.O_CREAT | _BINARY
 _MODE = 0o666
 
 
-def blocks(path: Path | str) -> Iterator[bytes]:
+def blocks(path: Path) -> Iterator[bytes]:
     """The bytes of a file, piece by piece."""
     with _opened(path, _READ) as file:
         while block := os.read(file, CHUNK):
             yield block
 
 
-def read_whole(path: Path | str) -> bytes:
+def read_whole(path: Path) -> bytes:
     """The bytes of a file that is small enough."""
     return b"".join(blocks(path))
 
@@ -57,18 +57,15 @@ def write_all(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-def sync(path: Path, *, read_only: bool = False) -> None:
-    """Flush the content of a file to the disk.
-
-    `read_only`: it may not be written. Windows and network shares flush only what is open for
-    writing, so leave it away where it may.
-    """
-    with _opened(path, _READ if read_only else os.O_RDWR | _BINARY) as file:
+def sync(path: Path) -> None:
+    """Flush the content of a file to the disk."""
+    # Windows flushes only what is open for writing; elsewhere the file may be read-only.
+    with _opened(path, os.O_RDWR | _BINARY if os.name == "nt" else _READ) as file:
         os.fsync(file)
 
 
 @contextmanager
-def _opened(path: Path | str, flags: int) -> Iterator[int]:
+def _opened(path: Path, flags: int) -> Iterator[int]:
     file = os.open(path, flags, _MODE)
     try:
         yield file
