@@ -20,6 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from matrix.credentials import without_credentials
 from matrix.errors import Exit, MillError
 
 START_LIMIT = 90.0
@@ -122,7 +123,7 @@ def start_server(home: Path, environ: Mapping[str, str]) -> Server:
 def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Server:
     port = _free_port()
     log = prefect_home / "server.log"
-    env = {**environ, **_ENVIRONMENT, "PREFECT_HOME": str(prefect_home)}
+    env = {**_server_environment(environ), **_ENVIRONMENT, "PREFECT_HOME": str(prefect_home)}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "flows.server_process", str(port)],
@@ -135,6 +136,12 @@ def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Se
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
     return Server(f"http://127.0.0.1:{port}/api", log, process, lock)
+
+
+def _server_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Prefect's own settings, its database's password included; no credential of anybody else."""
+    passed = without_credentials(environ, lambda name: name.startswith("PREFECT_"))
+    return {name: text for name, text in passed.items() if not name.startswith("MODELMILL_")}
 
 
 def _free_port() -> int:

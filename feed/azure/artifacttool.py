@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,14 +18,13 @@ from feed.azure.verdict import CRASH_HINT, Run, judge_run
 from feed.azure.wire import TokenRefused
 from feed.errors import FeedError, OutcomeUnknown, Unauthorized, Unavailable
 from feed.interface import Progress
+from matrix.credentials import without_credentials
 
 TOKEN_VARIABLE = "MODELMILL_ARTIFACTTOOL_TOKEN"  # noqa: S105 - a name, not a token
 """How the tool gets its token: the name goes into the argument list, never the value."""
 
 _BEAT = 0.5
 """Seconds between two calls of a caller's progress."""
-_PRIVATE = re.compile(r"SECRET|PASSWORD|TOKEN|CERTIFICATE|_PAT$", re.IGNORECASE)
-"""Variables with such names are not handed on to the tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +50,7 @@ class ArtifactTool:
         self._address = address
         self._credentials = credentials
         self._limits = limits
-        self._environ = {
-            name: value for name, value in environ.items() if not _PRIVATE.search(name)
-        }
+        self._environ = without_credentials(environ)
         self._lock = threading.Lock()
         self._running: set[Child] = set()
 

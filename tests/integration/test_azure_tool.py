@@ -58,6 +58,26 @@ def test_the_tool_gets_the_arguments_it_knows(lab: Lab, tmp_path: Path) -> None:
     }
 
 
+def test_the_tool_gets_its_own_token_and_no_other_credential(lab: Lab, tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    lab.standin.behaviour.append({"record": str(record)})
+    others = {
+        "AZURE_CLIENT_SECRET": "s3cret-a",
+        "HF_TOKEN": "s3cret-b",
+        "AWS_ACCESS_KEY_ID": "s3cret-c",
+        "MODELMILL_STATE": "postgresql://mill:s3cret-d@db/mill",
+        "PIP_INDEX_URL": "https://me:s3cret-e@index.example",
+    }
+    proxy = {"HTTPS_PROXY": "http://me:pw@proxy:3128"}
+    lab.environ |= others | proxy
+    lab.feed().publish(NAME, VERSION, lab.package("a"), "d")
+    given = json.loads(record.read_text())["env"]
+    assert given["MODELMILL_ARTIFACTTOOL_TOKEN"] == "good-token"
+    assert proxy.items() <= given.items()
+    assert not {*others, "AZURE_DEVOPS_EXT_PAT"} & set(given)
+    assert "s3cret" not in str(given)
+
+
 def test_a_run_that_hangs_is_killed_with_all_it_started(lab: Lab, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     lab.standin.behaviour.append({"child": str(pid), "hang": True})

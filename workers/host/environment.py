@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-CREDENTIAL = re.compile(
-    r"^(AZURE_.*|.*_TOKEN|.*_PAT|.*PASSWORD.*|.*PASSWD.*|.*SECRET.*|.*_API_?KEY|.*ACCESS_KEY.*"
-    r"|.*CREDENTIALS?.*|SYSTEM_ACCESSTOKEN|.*CONNECTION_STRING.*|PREFECT_.*AUTH.*"
-    r"|MODELMILL_STATE)$"
-)
-"""Names of variables that a builder of models has no use for (a state URL holds a password)."""
-
-URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+from matrix.credentials import without_credentials
 
 NEEDED_CREDENTIAL = "HF_TOKEN"
 """Gated models need it; it is masked in everything the child leaves behind."""
@@ -41,23 +33,11 @@ def child_environment(
     parent: Mapping[str, str], extra: Mapping[str, str], *, foreign: bool, threads: int = 0
 ) -> dict[str, str]:
     """What the child gets of `parent`, then our settings, then `extra`, which wins."""
-    passed = {
-        name: value
-        for name, value in parent.items()
-        if not is_credential(name, value) and not (foreign and name in OTHER_INTERPRETER)
-    }
+    passed = without_credentials(parent, lambda name: name == NEEDED_CREDENTIAL)
+    if foreign:
+        passed = {name: text for name, text in passed.items() if name not in OTHER_INTERPRETER}
     limits = dict.fromkeys(THREADS, str(threads)) if threads else {}
     return {**passed, **SETTINGS, **limits, **extra}
-
-
-def is_credential(name: str, value: str) -> bool:
-    """Whether a variable must not reach the child."""
-    upper = name.upper()
-    if upper == NEEDED_CREDENTIAL:
-        return False
-    if CREDENTIAL.match(upper):
-        return True
-    return not upper.endswith("_PROXY") and bool(URL_WITH_PASSWORD.search(value))
 
 
 def mask(text: str, secret: str | None) -> str:

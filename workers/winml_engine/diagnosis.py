@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from matrix.credentials import without_credentials
 from workers.host.environment import OTHER_INTERPRETER, SETTINGS
 from workers.winml_engine.installed import PYTHON
 from workers.winml_engine.warm import VERSION
@@ -64,8 +65,12 @@ def check(python: Path | None) -> Diagnosis:
 
 
 def foreign_environment() -> dict[str, str]:
-    """Our environment for another interpreter, as quiet as an engine host's."""
-    kept = {name: value for name, value in os.environ.items() if name not in OTHER_INTERPRETER}
+    """Our environment for another interpreter, as quiet as an engine host's.
+
+    Of the credentials pip gets its own: the address of an index may hold a password.
+    """
+    passed = without_credentials(os.environ, lambda name: name.startswith("PIP_"))
+    kept = {name: value for name, value in passed.items() if name not in OTHER_INTERPRETER}
     return {**kept, **SETTINGS, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from flows.settings import Settings, resolve
 from flows.signing import UNLOCK, SigningError, check_signature, public_key, signer_of
+from matrix.credentials import is_credential
 from matrix.errors import UsageError
-from workers.host.environment import is_credential
 
 STATEMENT = b'{"_type": "statement"}\n'
 PASSWORD = b"a-pass-phrase-of-ours"

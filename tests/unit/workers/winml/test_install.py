@@ -104,6 +104,17 @@ def test_our_own_paths_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found["ORT_DISABLE_TELEMETRY"] == "1"
 
 
+def test_pip_gets_the_password_of_its_index_and_no_other_credential(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@index.example/simple")
+    monkeypatch.setenv("AZURE_DEVOPS_EXT_PAT", "feed-token")
+    monkeypatch.setenv("HF_TOKEN", "hub-token")
+    found = diagnosis.foreign_environment()
+    assert found["PIP_INDEX_URL"] == "https://me:hunter2@index.example/simple"
+    assert not {"AZURE_DEVOPS_EXT_PAT", "HF_TOKEN"} & set(found)
+
+
 class Machine:
     """Where torchvision can be had, works, or neither."""
 
