@@ -17,6 +17,23 @@ from matrix.errors import UsageError
 class Parser(argparse.ArgumentParser):
     """argparse that raises our one-line error instead of printing a usage block."""
 
+    _fill: Callable[[Parser], None] | None = None
+
+    def fill_later(self, fill: Callable[[Parser], None]) -> None:
+        """Let the arguments be added when this parser is used first."""
+        self._fill = fill
+
+    def fill(self) -> None:
+        """Add them now."""
+        fill, self._fill = self._fill, None
+        if fill is not None:
+            fill(self)
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse, with everything that is left to be added."""
+        self.fill()
+        return super().parse_known_args(*args, **kwargs)
+
     def error(self, message: str) -> NoReturn:
         """Bad usage."""
         raise UsageError(message, hint=f"see '{self.prog} --help'")
@@ -25,8 +42,8 @@ class Parser(argparse.ArgumentParser):
 class Command(Protocol):
     """What every module in `flows.commands` offers."""
 
-    def add(self, commands: argparse._SubParsersAction[Parser]) -> None:
-        """Register the command's parser, with `set_defaults(run=...)`."""
+    def add(self, parser: Parser) -> None:
+        """Add the command's arguments, and `set_defaults(run=...)`."""
 
 
 def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:

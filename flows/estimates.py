@@ -16,10 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
+from typing import TYPE_CHECKING
 
 from matrix.model import Cell, Model, Plan, PlannedModel, SourceKind
-from state.ledger import State
 from state.records import UnitCost
+
+if TYPE_CHECKING:
+    from state.ledger import State
 
 SPREAD = 1.5
 """A stage that has run before takes this much more or less the next time on the same machine."""

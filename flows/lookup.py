@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from matrix.errors import UsageError
 from matrix.slugs import slug
-from state.ledger import State
-from state.records import SweepInfo
+
+if TYPE_CHECKING:
+    from state.ledger import State
+    from state.records import SweepInfo
 
 
 def find_sweep(state: State, stamp: str | None) -> SweepInfo:

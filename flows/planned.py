@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.estimates import Estimates
 from flows.outlook import OUTLOOK, from_record
 from flows.outlook import to_record as foretold_record
 from matrix.cellid import parse
 from matrix.model import Plan, PlannedModel
-from state.ledger import State
 from state.records import Kind
+
+if TYPE_CHECKING:
+    from state.ledger import State
 
 PLAN = "plan"
 _PAGE = 1000

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.fleet.ticket import FLEET
 from flows.planned import PLAN
-from state.ledger import State
 from state.records import Event, Kind
+
+if TYPE_CHECKING:
+    from state.ledger import State
 
 UNSERVED = "unserved"
 """Key of the notice: one entry for each group of models that nobody alive can build, and for each

@@ -1,18 +1,22 @@
-"""Where a run keeps its things, and how the rooms are opened from the settings."""
+"""Where a run keeps its things, and how the rooms are opened from the settings.
+
+A room is imported when it is opened: the feed's commands load no database, `plan` no feed.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from feed.interface import Feed
-from feed.open import open_feed
 from flows.settings import Settings
 from matrix.errors import Exit, MillError
-from matrix.targets import Targets, load_targets
-from state.ledger import State, open_state
-from workers.scratch import sweep_dead
+
+if TYPE_CHECKING:
+    from feed.interface import Feed
+    from matrix.targets import Targets
+    from state.ledger import State
 
 
 class Unwritable(MillError):
@@ -66,6 +70,8 @@ class Workspace:
 
     def tidy(self) -> None:
         """Remove what runs that were killed left lying about."""
+        from workers.scratch import sweep_dead
+
         for root in (self.home / "work", self.store / "tmp", self.logs / "scratch"):
             sweep_dead(root)
 
@@ -78,6 +84,8 @@ class Workspace:
 
     def open_state(self, *, must_exist: bool = False) -> State:
         """The state database, migrated; `must_exist`: only reading, so nothing is created."""
+        from state.ledger import open_state
+
         where = self.settings["state"]
         if where and "://" in where:
             return open_state(where)
@@ -91,10 +99,14 @@ class Workspace:
 
     def open_feed(self) -> Feed:
         """The feed."""
+        from feed.open import open_feed
+
         spec = self.settings["feed"] or str(self.home / "feed")
         return open_feed(spec, base=self.settings.cwd)
 
     def targets(self) -> Targets:
         """The target table with the user's own rows."""
+        from matrix.targets import load_targets
+
         extra = self.settings["targets_file"]
         return load_targets(self.settings.path("targets_file") if extra else None)

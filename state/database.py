@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Float, PoolProxiedConnection, Table, create_engine, event
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
@@ -21,6 +21,9 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from state.errors import StateError, StateUnavailable
 from state.text import to_json
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
 
 T = TypeVar("T")
 
@@ -157,7 +160,11 @@ class Database:
 
     def insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
         """INSERT with ON CONFLICT, which both databases have, each under its own name."""
-        return sqlite.insert(table) if self.sqlite else postgresql.insert(table)
+        if self.sqlite:
+            return sqlite.insert(table)
+        from sqlalchemy.dialects import postgresql  # every `status` would pay for it
+
+        return postgresql.insert(table)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

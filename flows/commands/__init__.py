@@ -1,4 +1,33 @@
 """One module per command: its arguments, and a `run` that returns the exit code.
 
-Command modules import nothing heavy at the top: every start of the command line imports them all.
+A module is imported when its command is parsed. What only `run` needs is imported there: a help
+text loads no feed and no database.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "plan": "print the matrix and the effective settings",
+        "sweep": "build, verify and publish every selected cell",
+        "resume": "go on with an interrupted sweep",
+        "retry": "take failed cells of a sweep up again",
+        "status": "how every cell fares, with the next step",
+        "explain": "why each stage of a cell ran or was reused",
+        "rebuild": "build a published package again and compare the bytes",
+        "report": "a sweep as one HTML file",
+        "diff": "what differs between two sweeps, and why",
+        "feed": "look into a feed, pull packages, promote versions",
+        "store": "the local content store",
+        "engine": "list engines; make an engine's own environment",
+        "verify": "climb the verification ladder for a folder, a published version or a cell",
+        "doctor": "what of this machine works for modelmill",
+        "worker": "make this machine part of a fleet",
+        "deploy": "set a fleet up on its Prefect server",
+        "cancel": "stop a sweep, local or of a fleet; a resume goes on",
+    }
+)
+"""Every command in the order of the help text, with its line there."""

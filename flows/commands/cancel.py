@@ -8,11 +8,8 @@ from flows.arguments import Parser, add_settings, settings_of
 from matrix.errors import Exit
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "cancel", help="stop a sweep, local or of a fleet; a resume goes on"
-    )
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("batch", metavar="STAMP")
     add_settings(parser, ("home", "state"))
     parser.set_defaults(run=run)

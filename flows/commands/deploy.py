@@ -14,9 +14,8 @@ from matrix.errors import Exit, UsageError
 _SWEEP = (*OF_THE_SWEEP, "tries", "heartbeat")
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser("deploy", help="set a fleet up on its Prefect server")
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument("--nightly", metavar="CRON", help="also sweep at these times")
     parser.add_argument("--timezone", default="UTC", help="of the cron line; default UTC")

@@ -11,9 +11,8 @@ from flows.workspace import Workspace
 from matrix.errors import Exit
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser("diff", help="what differs between two sweeps, and why")
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("before", metavar="STAMP_A", help="the earlier batch")
     parser.add_argument("after", metavar="STAMP_B", help="the later batch")
     parser.add_argument("--all", action="store_true", help="every cell, however many")

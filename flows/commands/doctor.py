@@ -11,9 +11,8 @@ from flows.options import PLACES
 from matrix.errors import Exit
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser("doctor", help="what of this machine works for modelmill")
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, ("engine", *PLACES))
     parser.set_defaults(run=run)

@@ -11,9 +11,8 @@ from flows.table import render
 from matrix.errors import Exit
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command and its verbs."""
-    parser = commands.add_parser("engine", help="list engines; make an engine's own environment")
+def add(parser: Parser) -> None:
+    """The verbs and their arguments."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     ls = verbs.add_parser("ls", help="the engines that are installed")
     ls.add_argument("--json", action="store_true", help="for machines")

@@ -16,9 +16,8 @@ from matrix.cellid import parse
 from matrix.errors import Exit
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser("explain", help="why each stage of a cell ran or was reused")
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("cell", help="MODEL:TASK@TARGET[:PRECISION]")
     parser.add_argument("--stamp", dest="batch", help="the batch; default: the one begun last")
     parser.add_argument("--json", action="store_true", help="for machines")

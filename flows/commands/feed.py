@@ -30,9 +30,8 @@ _SHOWN = 20
 """Problems of one package; who wrote its documents decides how many there can be."""
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command and its verbs."""
-    parser = commands.add_parser("feed", help="look into a feed, pull packages, promote versions")
+def add(parser: Parser) -> None:
+    """The verbs and their arguments."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     _add_ls(_verb(verbs, "ls", "packages, or the versions of a package", _ls))
     _add_version(_verb(verbs, "show", "one version with its files", _show))

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from flows.estimates import Estimates
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser("plan", help="print the matrix and the effective settings")
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog (demo, winml)")
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, (*SELECTION, *SWEEP, *PLACES))

@@ -13,11 +13,8 @@ from flows.workspace import Workspace
 from matrix.errors import Exit
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "rebuild", help="build a published package again and compare the bytes"
-    )
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("name", help="the package")
     parser.add_argument("version", help="the version")
     parser.add_argument("--source", type=Path, help="the folder of a model from a local folder")

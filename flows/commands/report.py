@@ -11,9 +11,8 @@ from flows.workspace import Workspace
 from matrix.errors import Exit
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser("report", help="a sweep as one HTML file")
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="default: report-STAMP.html"

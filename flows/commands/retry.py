@@ -10,9 +10,8 @@ from matrix.errors import Exit
 from matrix.status import FailureClass
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser("retry", help="take failed cells of a sweep up again")
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
     parser.add_argument(
         "--class",

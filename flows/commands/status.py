@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.arguments import Parser, add_settings, settings_of
 from flows.exports import is_export
@@ -20,13 +20,14 @@ from flows.waiting import waiting
 from flows.workspace import Workspace
 from matrix.errors import Exit
 from matrix.status import Status
-from state.ledger import State
 from state.records import Outcome, SweepInfo
 
+if TYPE_CHECKING:
+    from state.ledger import State
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser("status", help="how every cell fares, with the next step")
+
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("stamp", nargs="?", help="the batch; default: the one begun last")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument(

@@ -17,9 +17,8 @@ from workers.store import GcReport, Store
 from workers.store.folder import require_store
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command and its three verbs."""
-    parser = commands.add_parser("store", help="the local content store")
+def add(parser: Parser) -> None:
+    """The verbs and their arguments."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     du = verbs.add_parser("du", help="what it holds")
     du.add_argument("--json", action="store_true", help="for machines")

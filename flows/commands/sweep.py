@@ -11,9 +11,8 @@ from flows.planning import catalog_reference, plan_of
 from matrix.errors import Exit
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser("sweep", help="build, verify and publish every selected cell")
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog (demo, winml)")
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be built, and touch nothing"

@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 _MARK = {True: "pass", False: "FAIL", None: "-"}
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser(
-        "verify", help="climb the verification ladder for a folder, a published version or a cell"
-    )
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("what", help="a package folder, a package name, or MODEL:TASK@TARGET")
     parser.add_argument("version", nargs="?", help="with a package name: its version")
     parser.add_argument("--export", type=Path, help="the export's folder, to compare with")

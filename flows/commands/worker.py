@@ -10,9 +10,8 @@ from flows.quantity import parse_duration
 from matrix.errors import Exit
 
 
-def add(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Register the command."""
-    parser = commands.add_parser("worker", help="make this machine part of a fleet")
+def add(parser: Parser) -> None:
+    """The arguments."""
     parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument(
         "--engines",

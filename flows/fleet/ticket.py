@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from feed.interface import Published
 from flows.memory import remember
@@ -20,8 +20,10 @@ from flows.stop import Stop
 from matrix.errors import Exit, MillError
 from matrix.model import Plan
 from matrix.plan_record import plan_from_record, plan_to_record
-from state.ledger import State
 from state.records import Event, Kind
+
+if TYPE_CHECKING:
+    from state.ledger import State
 
 FLEET = "fleet"
 """Key of the event that holds a run of a fleet."""

@@ -6,7 +6,6 @@ into it and, on Windows, what Windows ML has registered.
 
 from __future__ import annotations
 
-import importlib.metadata
 from dataclasses import dataclass
 
 CPU = "CPUExecutionProvider"
@@ -65,7 +64,9 @@ def kind_for(provider: str) -> Kind:
 
 def version(distribution: str) -> str:
     """The installed version, or nothing."""
+    from importlib import metadata  # every help text reads the table above
+
     try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
         return ""
