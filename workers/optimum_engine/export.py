@@ -14,6 +14,7 @@ from workers.optimum_engine import load, model_file, source, towers
 from workers.optimum_engine.errors import export_error, one_line
 from workers.optimum_engine.parts import parts
 from workers.optimum_engine.scratch import seed_everything
+from workers.optimum_engine.tasks import exporter_task
 
 MAX_OPSET = 20
 """Where the TorchScript exporter that Optimum uses ends."""
@@ -26,7 +27,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         raise export_error(
             f"the exporter writes opsets up to {MAX_OPSET}, not {opset}", "lower the opset"
         )
-    task = load.exporter_task(job.params["task"])
+    task = exporter_task(job.params["task"])
     folder = _folder(job, temp)
     job.progress("loading the model")
     model = load.load(job.request, folder, task)

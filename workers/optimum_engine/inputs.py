@@ -12,6 +12,7 @@ from workers.optimum_engine.errors import listed, one_line, quantize_error
 from workers.optimum_engine.layout import SHAPES
 from workers.optimum_engine.parts import Parts, parts
 from workers.optimum_engine.scratch import seed_everything
+from workers.optimum_engine.tasks import exporter_task
 
 _ONES = ("attention_mask", "pixel_mask")
 _DATASET_SAMPLES = 32
@@ -21,7 +22,7 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     """Make the samples of every component."""
     exported = job.inputs["export"]
     facts: dict[str, Any] = {}
-    task = load.exporter_task(job.params["task"])
+    task = exporter_task(job.params["task"])
     config = load.read_config(exported)
     padded = towers.splits(config, task)
     sizes = shapes.base_shapes(config, exported, job.params.get("shapes", {}), padded=padded)

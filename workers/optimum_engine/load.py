@@ -9,41 +9,10 @@ from typing import Any
 
 from matrix.model import SourceKind
 from workers.engine import Request
-from workers.optimum_engine.errors import export_error, listed, one_line
+from workers.optimum_engine.errors import export_error, one_line
 from workers.optimum_engine.scratch import seed_everything
 from workers.optimum_engine.source import allowed
-
-
-def exporter_task(task: str) -> str:
-    """The exporter's word for a task. Raises `StageError` for one it does not know."""
-    from optimum.exporters.tasks import TasksManager
-
-    plain = str(TasksManager.map_from_synonym(task))
-    known = set(TasksManager.get_all_tasks())
-    if plain.removesuffix("-with-past") not in known:
-        raise export_error(f"the exporter knows no task '{task}'", f"known tasks: {listed(known)}")
-    return plain
-
-
-def check_supported(model_type: str, task: str) -> None:
-    """Raise `StageError` unless the exporter can export this architecture for this task."""
-    import optimum.exporters.onnx.model_configs  # noqa: F401 - fills the tables of TasksManager
-    from optimum.exporters.tasks import TasksManager
-
-    try:
-        tasks = TasksManager.get_supported_tasks_for_model_type(
-            model_type, "onnx", library_name="transformers"
-        )
-    except KeyError as error:
-        raise export_error(
-            f"the exporter does not support the architecture '{model_type}'",
-            "see Optimum's list of ONNX architectures",
-        ) from error
-    if task not in tasks:
-        raise export_error(
-            f"the exporter cannot export {model_type} for '{task}'",
-            f"for {model_type} it knows: {listed(tasks)}",
-        )
+from workers.optimum_engine.tasks import check_supported, tasks_manager
 
 
 def random_config(source: Mapping[str, Any]) -> Any:
@@ -111,7 +80,6 @@ def _random(source: Mapping[str, Any], task: str) -> Any:
 
 def _pretrained(folder: Path, request: Request, task: str) -> Any:
     import torch
-    from optimum.exporters.tasks import TasksManager
 
     allow = allowed(request)
     config = read_config(folder, remote_code=allow["remote_code"])
@@ -129,15 +97,13 @@ def _pretrained(folder: Path, request: Request, task: str) -> Any:
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise export_error(f"the model cannot be loaded: {one_line(error)}") from error
-    TasksManager.standardize_model_attributes(model, library_name="transformers")
+    tasks_manager().standardize_model_attributes(model, library_name="transformers")
     return model
 
 
 def _model_class(config: Any, task: str) -> Any:
-    from optimum.exporters.tasks import TasksManager
-
     try:
-        return TasksManager.get_model_class_for_task(
+        return tasks_manager().get_model_class_for_task(
             task.removesuffix("-with-past"),
             framework="pt",
             model_type=config.model_type,

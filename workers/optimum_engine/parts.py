@@ -8,6 +8,7 @@ from typing import Any
 
 from workers.optimum_engine import towers
 from workers.optimum_engine.errors import export_error, one_line
+from workers.optimum_engine.tasks import tasks_manager
 
 Parts = Mapping[str, tuple[Any, Any]]
 
@@ -19,6 +20,7 @@ def parts(model: Any, task: str, side_files: Path | None) -> Parts:
     """The graphs of a model; a single one is called by the empty name."""
     if towers.splits(model.config, task):
         return towers.parts(model)
+    tasks_manager()  # the function below reads its table
     from optimum.exporters.onnx.utils import _get_submodels_and_onnx_configs
 
     try:

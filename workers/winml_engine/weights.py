@@ -5,13 +5,14 @@ from __future__ import annotations
 from matrix.status import FailureClass
 from workers.engine import StageJob, StageReport
 from workers.optimum_engine import load
+from workers.optimum_engine.tasks import exporter_task
 from workers.winml_engine.failures import told
 
 
 def run(job: StageJob) -> StageReport:
     """Write `config.json` and `model.safetensors`."""
     with told(FailureClass.EXPORT, "the random model cannot be made"):
-        model = load.load(job.request, None, load.exporter_task(job.params["task"]))
+        model = load.load(job.request, None, exporter_task(job.params["task"]))
         model.config.architectures = [type(model).__name__]
         model.save_pretrained(str(job.out), safe_serialization=True)
     return StageReport({"model_class": type(model).__name__})
