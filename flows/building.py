@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +12,10 @@ from flows.kept import keep
 from flows.leasing import Held
 from flows.recording import evidence_of, record, record_failure, stage_rows
 from flows.shop import Bench, Parcel, Shop
+from flows.unforeseen import failure_of, log_of
 from matrix.model import EXPORT, Cell, Plan, PlannedModel
 from matrix.status import Status
+from state.errors import StateError
 from state.records import Facts
 from workers.builder import Built
 from workers.errors import BuildFailed, Cancelled
@@ -55,26 +55,40 @@ class Workpiece:
 
 
 def build(shop: Shop, held: Held, bench: Bench, piece: Workpiece, *, again: bool) -> Parcel | None:
-    """Build and verify; None: nothing to publish. A failure costs this piece only."""
-    log = shop.logs / shop.plan.stamp / f"{log_name(piece.id)}.log"
-    if not piece.exports and _unchanged(shop, held, bench, piece.cell):
-        return None
-    record(shop, held, piece.id, Status.BUILDING)
+    """Build and verify; None: nothing to publish. Whatever is raised costs this piece only.
+
+    Errors of the state are the exception: without it nothing can be told.
+    """
+    log = log_of(shop, piece.id)
     try:
-        built = _retrying(shop, held)(lambda: _build(bench, held, piece, log))
-        verified = _verify(shop, held, bench, piece, built, log)
+        verified = _built(shop, held, bench, piece, log)
+    except StateError:
+        raise
     except Cancelled:
         return None
-    except BuildFailed as error:
-        if held.gone.is_set():
-            return None
-        record_failure(shop, held, piece.id, error, log)
+    except Exception as error:  # noqa: BLE001 - a tool or a disk can raise anything
+        if not held.gone.is_set():
+            record_failure(shop, held, piece.id, failure_of(error, "build", log), log)
         return None
     if verified is None:
         return None
     return Parcel(
         piece.id, piece.package, piece.version, verified, piece.cell.publish_timeout, again
     )
+
+
+def _built(shop: Shop, held: Held, bench: Bench, piece: Workpiece, log: Path) -> Built | None:
+    if not piece.exports and _unchanged(shop, held, bench, piece.cell):
+        return None
+    record(shop, held, piece.id, Status.BUILDING)
+    built = _retrying(shop, held)(lambda: _build(bench, held, piece, log))
+    verified = None
+    try:
+        verified = _verify(shop, held, bench, piece, built, log)
+    finally:
+        if verified is None:
+            built.release()
+    return verified
 
 
 def _build(bench: Bench, held: Held, piece: Workpiece, log: Path) -> Built:
@@ -96,7 +110,6 @@ def _verify(
     done = piece.exports or unchanged
     record(shop, held, piece.id, Status.BUILT if done else Status.VERIFYING, facts, rows)
     if unchanged:
-        built.release()
         _record_unchanged(shop, held, piece.id, built.tree)
         return None
     try:
@@ -112,9 +125,6 @@ def _verify(
         )
         record_failure(shop, held, piece.id, error, log, evidence_of(error.built, kept))
         return None
-    except BaseException:
-        built.release()
-        raise
     evidence = None if piece.exports else evidence_of(proven)
     record(shop, held, piece.id, Status.VERIFIED, Facts(bytes=proven.bytes, evidence=evidence))
     return proven
@@ -172,9 +182,3 @@ def _retrying(shop: Shop, held: Held) -> Retrying:
         retry=retry_if_exception(lambda error: isinstance(error, BuildFailed) and error.retryable),
         reraise=True,
     )
-
-
-def log_name(cell_id: str) -> str:
-    """A file name for a cell's log: readable, safe on every file system, and its own."""
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", cell_id)[:120]
-    return f"{readable}-{hashlib.sha256(cell_id.encode()).hexdigest()[:8]}"

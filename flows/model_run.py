@@ -6,6 +6,7 @@ another model can be built while this one's last packages are still on their way
 
 from __future__ import annotations
 
+import queue
 import threading
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -14,12 +15,20 @@ from feed.publisher import Publisher
 from flows.building import Workpiece, build
 from flows.leasing import Held
 from flows.publishing import publish_parcel
+from flows.recording import record_failure
 from flows.shop import Bench, Parcel, Shop
+from flows.unforeseen import failure_of, log_of
 from matrix.model import PlannedModel
-from state.errors import LeaseLost
+from matrix.status import FailureClass
+from state.errors import LeaseLost, StateError
+from workers.errors import BuildFailed
 
 MOST_UNPUBLISHED = 2
 """Built packages that may wait for the feed before the building waits too: they take disk."""
+MOST_RUNS = 3
+"""A model that is worked on this often without an end and without a reason is given up."""
+_LOOK_AGAIN = 0.2
+"""Seconds between two looks at a stop while waiting for a bench or for the feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +69,58 @@ class ModelRun:
     )
 
     def run(self) -> ModelResult:
-        """Build and publish what is open; build again, once, what had gone bad locally."""
+        """Build and publish what is open. Raises `StateError`; anything else ends the cells."""
         pieces = list(Workpiece.all_of(self.shop.plan, self.model))
         try:
-            bad = self._pass(pieces, again=False)
-            if bad and not self.held.gone.is_set():
-                self.turn.bench = self.shop.benches.get()
-                self._pass(bad, again=True)
+            self._work(pieces)
         except LeaseLost:
             self.held.gone.set()
+        except StateError:
+            raise
+        except Exception as error:  # noqa: BLE001 - else the model is leased again, without end
+            self._give_up(pieces, error)
+        result = self._result(pieces)
+        if result.done or self.held.gone.is_set():
+            return result
+        # Somebody may have asked for its cells anew meanwhile. That does not happen every time.
+        if self.shop.count_run(self.model.name) < MOST_RUNS:
+            return result
+        self._give_up(
+            pieces,
+            BuildFailed(
+                FailureClass.UNKNOWN,
+                "model",
+                f"{MOST_RUNS} runs of the model left this cell unfinished and gave no reason",
+            ),
+        )
         return self._result(pieces)
+
+    def _work(self, pieces: list[Workpiece]) -> None:
+        """Build and publish; build again, once, what had gone bad locally."""
+        bad = self._pass(pieces, again=False)
+        if bad and self._take_bench():
+            self._pass(bad, again=True)
+
+    def _take_bench(self) -> bool:
+        """Wait for a bench; False: everything stops, or the model is somebody else's."""
+        while not self.held.gone.is_set():
+            try:
+                self.turn.bench = self.shop.benches.get(timeout=_LOOK_AGAIN)
+            except queue.Empty:
+                continue
+            return True
+        return False
+
+    def _give_up(self, pieces: list[Workpiece], error: Exception) -> None:
+        """End all cells that are still open, with this as the reason."""
+        if self.held.gone.is_set():
+            return
+        still_open = self._open()
+        for piece in pieces:
+            if piece.id in still_open:
+                log = log_of(self.shop, piece.id)
+                failure = failure_of(error, "model", log)
+                record_failure(self.shop, self.held, piece.id, failure, log)
 
     def _pass(self, pieces: list[Workpiece], *, again: bool) -> list[Workpiece]:
         """Build and publish; returns the pieces whose bytes were bad."""
@@ -96,10 +147,15 @@ class ModelRun:
                 self._send(piece, self.shop.publisher, parcel)
 
     def _send(self, piece: Workpiece, publisher: Publisher, parcel: Parcel) -> None:
-        while not self._room.acquire(timeout=0.2):
+        while not self._room.acquire(timeout=_LOOK_AGAIN):
             if self.held.gone.is_set():
+                parcel.built.release()
                 return
-        sent = self.shop.lane.submit(publish_parcel, self.shop, publisher, self.held, parcel)
+        try:
+            sent = self.shop.lane.submit(publish_parcel, self.shop, publisher, self.held, parcel)
+        except BaseException:
+            parcel.built.release()
+            raise
         sent.add_done_callback(lambda _sent: self._room.release())
         self._sent[piece] = sent
 

@@ -11,18 +11,31 @@ from flows.kept import keep
 from flows.leasing import Held
 from flows.recording import record
 from flows.shop import Parcel, Shop
+from flows.unforeseen import failure_of, log_of
+from matrix.errors import MillError
 from matrix.status import FailureClass, Status
+from state.errors import StateError
 from state.records import Facts
 
 
 def publish_parcel(shop: Shop, publisher: Publisher, held: Held, parcel: Parcel) -> bool:
     """Publish, read back, record, release. False: the local bytes were bad, build it again.
 
-    Whatever goes wrong with the feed is recorded. A cell that is interrupted is recorded as
-    nothing: it is handed back with its lease, and a resume asks the feed what became of it.
+    Whatever goes wrong is recorded. A cell that is interrupted is recorded as nothing: it is handed
+    back with its lease, and a resume asks the feed what became of it.
     """
-    if held.gone.is_set():
+    try:
+        return held.gone.is_set() or _publish_parcel(shop, publisher, held, parcel)
+    except StateError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a tool or a disk can raise anything
+        _unforeseen(shop, held, parcel, error)
         return True
+    finally:
+        parcel.built.release()
+
+
+def _publish_parcel(shop: Shop, publisher: Publisher, held: Held, parcel: Parcel) -> bool:
     record(shop, held, parcel.cell, Status.PUBLISHING)
     started = time.monotonic()
     try:
@@ -67,6 +80,8 @@ def _text(parcel: Parcel) -> str:
 
 
 def _published(shop: Shop, held: Held, parcel: Parcel, receipt: Receipt, seconds: float) -> None:
+    # First: a cell that is recorded as published cannot fail any more.
+    kept = _kept_locally(shop, parcel)
     facts = Facts(
         tree=parcel.built.tree,
         bytes=parcel.built.bytes,
@@ -76,13 +91,23 @@ def _published(shop: Shop, held: Held, parcel: Parcel, receipt: Receipt, seconds
             "publish_attempts": receipt.attempts,
             "publish_seconds": round(seconds, 3),
             "already_there": receipt.already_there,
+            **kept,
         },
     )
     record(shop, held, parcel.cell, Status.PUBLISHED, facts)
-    if shop.rules.keep_local is not None:
-        folder = shop.rules.keep_local
+
+
+def _kept_locally(shop: Shop, parcel: Parcel) -> dict[str, str]:
+    """Keep the package if that was asked for; the answer tells why it could not be kept."""
+    folder = shop.rules.keep_local
+    if folder is None:
+        return {}
+    try:
         keep(parcel.built, folder / parcel.package / parcel.version, folder)
-    parcel.built.release()
+    except (OSError, MillError) as error:
+        failure = failure_of(error, "publish", log_of(shop, parcel.cell))
+        return {"not_kept": failure.reason}
+    return {}
 
 
 def _conflict(shop: Shop, held: Held, parcel: Parcel, error: Conflict) -> None:
@@ -115,4 +140,18 @@ def _failed(
         retryable=retryable,
     )
     record(shop, held, parcel.cell, Status.PUBLISH_FAILED, facts)
-    parcel.built.release()
+
+
+def _unforeseen(shop: Shop, held: Held, parcel: Parcel, error: Exception) -> None:
+    if held.gone.is_set():
+        return
+    failure = failure_of(error, "publish", log_of(shop, parcel.cell))
+    facts = Facts(
+        failure=failure.failure,
+        stage="publish",
+        message=failure.reason,
+        hint=failure.hint,
+        log_tail=failure.log_tail,
+        retryable=failure.retryable,
+    )
+    record(shop, held, parcel.cell, Status.PUBLISH_FAILED, facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ class Shop:
     closing: threading.Event = field(default_factory=threading.Event)
     """Set: no further model is leased here; those at hand are finished."""
     models: Mapping[str, PlannedModel] = field(init=False)
+    _runs: Counter[str] = field(default_factory=Counter)
     _release: threading.Condition = field(default_factory=threading.Condition)
     _releases: int = 0
 
@@ -97,6 +99,12 @@ class Shop:
         if status is Status.VERIFIED:
             return self.publisher is not None
         return status.open
+
+    def count_run(self, model: str) -> int:
+        """Note a run that left a model unfinished; how many that makes."""
+        with self._release:
+            self._runs[model] += 1
+            return self._runs[model]
 
     def released(self) -> None:
         """A model was given back: loops that found nothing look again."""

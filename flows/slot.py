@@ -7,6 +7,7 @@ so every bench is busy building while other loops see their last packages out.
 from __future__ import annotations
 
 import contextvars
+import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from state.records import Lease
 
 RunModel = Callable[[PlannedModel, int, Callable[[], ModelResult]], None]
 """Called with a model, the attempt and the work; runs the work (and may show it)."""
+
+_log = logging.getLogger(__name__)
 
 LOOPS_PER_BENCH = 2
 _IDLE = 1.0
@@ -88,21 +91,32 @@ def _work(shop: Shop, run_model: RunModel, turn: Turn, lease: Lease) -> None:
     with shop.keeper.keep(lease) as held:
         done = False
         try:
-            result = _show(shop, run_model, turn, held)
-            done = result is not None and result.done
+            done = _show(shop, run_model, turn, held).done
         finally:
             # A lost lease is not ours to release; the state knows and says no.
             shop.state.release(lease, done=done)
             shop.released()
 
 
-def _show(shop: Shop, run_model: RunModel, turn: Turn, held: Held) -> ModelResult | None:
+def _show(shop: Shop, run_model: RunModel, turn: Turn, held: Held) -> ModelResult:
+    """Run the model, shown or not. What shows it may lose an error, fail, or not even begin."""
     results: list[ModelResult] = []
+    raised: list[BaseException] = []
 
     def work() -> ModelResult:
-        results.append(ModelRun(shop, held, model, turn).run())
+        try:
+            results.append(ModelRun(shop, held, model, turn).run())
+        except BaseException as error:
+            raised.append(error)
+            raise
         return results[0]
 
     model = shop.models[held.lease.model]
-    run_model(model, held.lease.attempt, work)
-    return results[0] if results else None
+    try:
+        run_model(model, held.lease.attempt, work)
+    except Exception as error:  # noqa: BLE001 - a picture of the work is not worth the work
+        if not (results or raised):
+            _log.warning("%s is built without being shown: %s", model.name, error)
+    if raised:
+        raise raised[0]
+    return results[0] if results else work()

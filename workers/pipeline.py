@@ -31,12 +31,12 @@ LEAST_FREE = 4 * 1024 * 1024
 
 def os_failure(stage: str, error: OSError) -> BuildFailed:
     """What the system refused us while we handled files, as the failure of one cell."""
+    where = f" ({error.filename})" if error.filename else ""
     if error.errno in FULL:
-        return BuildFailed(FailureClass.DISK, stage, "the disk is full", hint=MAKE_ROOM)
+        return BuildFailed(FailureClass.DISK, stage, f"the disk is full{where}", hint=MAKE_ROOM)
     if isinstance(error, NotAFile):
         return BuildFailed(failure_of(stage), stage, str(error), hint="a fault of the engine")
-    name = f" {error.filename}" if error.filename else ""
-    text = f"{error.strerror or error}{name}"
+    text = f"{error.strerror or error}{where}"
     return BuildFailed(FailureClass.DISK, stage, text, hint="can the store be read and written?")
 
 

@@ -14,7 +14,7 @@ from feed.publisher import Publisher
 from flows.leasing import LeaseKeeper
 from flows.settings import Settings, resolve
 from flows.shop import Bench, Rules, Shop
-from flows.slot import run_plainly, run_slots
+from flows.slot import RunModel, run_plainly, run_slots
 from flows.stop import Stop
 from flows.summary import Summary
 from flows.sweep import Begun, among, begin, finish
@@ -80,6 +80,8 @@ class Floor:
     stop: Stop = field(default_factory=Stop)
     hosts: list[InProcessHost] = field(default_factory=list)
     begun: Begun | None = None
+    run_model: RunModel = run_plainly
+    keep_local: Path | None = None
 
     def __post_init__(self) -> None:
         self.state: State = open_state(self.root / "state.db")
@@ -101,7 +103,7 @@ class Floor:
         publisher = Publisher(self.feed, tries=3, sleep=lambda event, _s: event.is_set())
         used = publisher if self.begun.info.publish else None
         with self._shop(plan, self.begun, settings, used) as shop:
-            run_slots(shop, self._benches(slots, plan), run_plainly)
+            run_slots(shop, self._benches(slots, plan), self.run_model)
         return finish(plan, self.state, self.feed, used, self.begun.info, self.stop, TEMPLATE)[0]
 
     @contextmanager
@@ -118,7 +120,7 @@ class Floor:
                 state=self.state,
                 keeper=keeper,
                 stop=self.stop,
-                rules=Rules(settings["if_changed"], None, tries=2),
+                rules=Rules(settings["if_changed"], self.keep_local, tries=2),
                 logs=self.root / "logs",
                 kept=self.root / "kept",
                 lane=lane,
@@ -145,6 +147,10 @@ class Floor:
 
     def statuses(self) -> dict[str, Status]:
         return {cell: one.status for cell, one in self.outcomes().items()}
+
+    def left_over(self) -> list[Path]:
+        """Models in working folders, which belong to nobody after a sweep."""
+        return list((self.root / "work").rglob("*.onnx"))
 
     def versions(self, packages: Sequence[str] = ()) -> dict[tuple[str, str], str | None]:
         """Everything in the feed with its tree."""

@@ -1,0 +1,185 @@
+"""Errors that nobody foresaw: each ends its cell with a reason; nothing is tried without end."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feed.interface import LocalFile, Published
+from flows.model_run import MOST_RUNS, ModelResult, ModelRun
+from flows.unforeseen import log_name
+from matrix.errors import Exit
+from matrix.model import PlannedModel
+from matrix.status import FailureClass, Status
+from state.errors import StateUnavailable
+from tests.fakes.feed import MemoryFeed
+from tests.unit.flows.floor import Floor, make_plan, small_model
+from workers.builder import Builder
+from workers.errors import Cancelled
+
+
+def silent(_model: PlannedModel, _attempt: int, work: Callable[[], ModelResult]) -> None:
+    """Shows a run and loses its error, as a task runner does."""
+    with suppress(Exception):
+        work()
+
+
+class BrokenFeed(MemoryFeed):
+    """One that raises something of its own for some versions."""
+
+    def __init__(self, error: Exception, *, only: str = "") -> None:
+        super().__init__()
+        self.error = error
+        self.only = only
+        self.asked: list[str] = []
+
+    def publish(
+        self,
+        package: str,
+        version: str,
+        files: Sequence[LocalFile],
+        description: str,
+        **how: Any,
+    ) -> Published:
+        self.asked.append(version)
+        if self.only in version:
+            raise self.error
+        return super().publish(package, version, files, description, **how)
+
+
+@pytest.fixture(params=["plain", "silent"])
+def either(request: pytest.FixtureRequest, floor: Floor) -> Floor:
+    """Whether or not an error passes through whatever shows the run."""
+    if request.param == "silent":
+        floor.run_model = silent
+    return floor
+
+
+def test_a_bug_while_verifying_costs_that_cell_only(
+    either: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(small_model("a/one"), small_model("b/two"))
+    bad = next(plan.cells())
+    verify = either.verifier.verify
+
+    def broken(built: Any, **how: Any) -> Any:
+        if built.cell_id == bad.id:
+            raise ZeroDivisionError("by nought")
+        return verify(built, **how)
+
+    monkeypatch.setattr(either.verifier, "verify", broken)
+    summary = either.sweep(plan, slots=2)
+    assert summary.exit_code() is Exit.CELLS_FAILED
+    assert summary.counts == {"published": 5, "build_failed": 1}
+    outcome = either.outcomes()[bad.id]
+    assert outcome.failure is FailureClass.UNKNOWN
+    assert "ZeroDivisionError: by nought" in (outcome.message or "")
+    assert "in broken" in (outcome.log_tail or "")
+    log = either.root / "logs" / plan.stamp / f"{log_name(bad.id)}.log"
+    assert "ZeroDivisionError" in log.read_text("utf-8")
+    assert str(log) in (outcome.hint or "")
+    assert either.left_over() == []
+    assert not either.stop
+
+
+def test_a_full_disk_while_publishing_ends_the_cell_as_that(either: Floor) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "azure/run-1")
+    either.feed = feed = BrokenFeed(full, only="mlas-cpu")
+    plan = make_plan(small_model(cells=8))
+    either.sweep(plan)
+    failed = [one for one in either.outcomes().values() if one.status.failed]
+    assert [(one.status, one.failure) for one in failed] == [
+        (Status.PUBLISH_FAILED, FailureClass.DISK)
+    ]
+    assert "azure/run-1" in (failed[0].message or "")
+    assert sum("mlas-cpu" in version for version in feed.asked) == 1
+    assert either.left_over() == []
+
+
+def test_a_feed_that_raises_anything_else_fails_each_piece_once(either: Floor) -> None:
+    either.feed = feed = BrokenFeed(KeyError("manifestId"))
+    summary = either.sweep(make_plan(small_model()), no_publish=False)
+    assert summary.exit_code() is Exit.CELLS_FAILED
+    assert {one.failure for one in either.outcomes().values()} == {FailureClass.UNKNOWN}
+    assert len(feed.asked) == len(set(feed.asked)) == 4, "three cells and the export, once each"
+    assert either.left_over() == []
+
+
+def test_a_bug_outside_of_any_cell_ends_all_of_the_model(
+    either: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_self: Builder) -> None:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(Builder, "begin_model", broken)
+    either.sweep(make_plan(small_model()))
+    assert {(one.status, one.failure) for one in either.outcomes().values()} == {
+        (Status.BUILD_FAILED, FailureClass.UNKNOWN)
+    }
+    assert all("out of order" in (one.message or "") for one in either.outcomes().values())
+
+
+def test_a_model_that_never_ends_is_given_up(
+    either: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[str] = []
+
+    def cancelled(self: Builder, *_args: Any, **_how: Any) -> Any:
+        raise Cancelled("though nobody asked for it")
+
+    def counted(self: ModelRun, *args: Any, **how: Any) -> Any:
+        runs.append(self.model.name)
+        return run(self, *args, **how)
+
+    run = ModelRun._pass
+    monkeypatch.setattr(ModelRun, "_pass", counted)
+    monkeypatch.setattr(Builder, "build", cancelled)
+    monkeypatch.setattr(Builder, "export_package", cancelled)
+    either.sweep(make_plan(small_model()))
+    assert len(runs) == MOST_RUNS
+    assert {one.failure for one in either.outcomes().values()} == {FailureClass.UNKNOWN}
+    assert all("unfinished" in (one.message or "") for one in either.outcomes().values())
+
+
+def test_an_error_of_the_state_stops_the_sweep(
+    either: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_args: object, **_how: object) -> None:
+        raise StateUnavailable("the database is away")
+
+    monkeypatch.setattr(either.state, "statuses", away)
+    with pytest.raises(StateUnavailable):
+        either.sweep(make_plan(small_model("a/one"), small_model("b/two")), slots=2)
+    assert either.stop
+    assert threading.active_count() < 10
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("no server")])
+def test_a_model_that_cannot_be_shown_is_built_all_the_same(
+    floor: Floor, error: Exception | None
+) -> None:
+    def absent(_model: PlannedModel, _attempt: int, _work: Callable[[], ModelResult]) -> None:
+        if error is not None:
+            raise error
+
+    floor.run_model = absent
+    assert floor.sweep(make_plan(small_model())).counts == {"published": 3}
+
+
+def test_a_package_that_cannot_be_kept_locally_is_published_all_the_same(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object) -> Path:
+        raise OSError(errno.EROFS, "Read-only file system", "/kept")
+
+    monkeypatch.setattr("flows.publishing.keep", refuse)
+    floor.keep_local = floor.root / "packages"
+    assert floor.sweep(make_plan(small_model())).counts == {"published": 3}
+    told = [one.detail or {} for one in floor.outcomes().values()]
+    assert all("/kept" in str(detail.get("not_kept")) for detail in told)
