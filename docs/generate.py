@@ -46,6 +46,8 @@ KEYS = {
     "hub": "Hub id where it differs from `id`",
     "folder": "local folder with the model, relative to the catalog",
     "random": "architecture with seeded random weights",
+    "onnx": "a ready ONNX file instead of a model to export: beside the catalog, or with `hub` or"
+    " `folder` inside of it",
     "revision": "branch, tag or commit on the Hub; resolved to a commit before it counts",
     "model_type": "the Transformers model type; for filters and the engine",
     "group": "free name for `--group`",

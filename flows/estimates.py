@@ -293,6 +293,8 @@ def source_size(model: Model) -> int:
     if model.source.kind is not SourceKind.FOLDER:
         return 0
     folder = Path(model.source.ref)
+    if model.source.file:
+        folder = (folder / model.source.file).parent
     weights = (".safetensors", ".bin", ".onnx")
     try:
         return sum(path.stat().st_size for path in folder.iterdir() if path.suffix in weights)

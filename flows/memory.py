@@ -12,6 +12,7 @@ from matrix.errors import UsageError
 OF_THE_SWEEP = (
     "package",
     "engine",
+    "skip_bad_entries",
     "precision",
     "opset",
     "self_contained",

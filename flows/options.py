@@ -124,6 +124,12 @@ _TABLE = (
     Option("stamp", "name of the batch; default today's date", metavar="STAMP"),
     Option("package", "package name template", "modelmill-{model}", metavar="TEMPLATE"),
     Option("engine", "the engine that builds", "optimum", metavar="NAME"),
+    Option(
+        "skip_bad_entries",
+        "leave out catalog entries that have problems instead of refusing the catalog",
+        False,
+        _switch,
+    ),
     Option("precision", "precision for every cell that may have it", (), many=True, metavar="P"),
     Option("opset", "ONNX opset for every cell", None, _count, metavar="N"),
     Option("self_contained", "put the export into every package", False, _switch),

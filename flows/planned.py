@@ -80,6 +80,8 @@ def _facts(planned: PlannedModel) -> dict[str, Any]:
     source = {"kind": str(model.source.kind), "ref": model.source.ref}
     if model.source.revision:
         source["revision"] = model.source.revision
+    if model.source.file:
+        source["file"] = model.source.file
     return {
         "priority": model.priority,
         "group": model.group,

@@ -7,9 +7,12 @@ from datetime import date
 from flows.settings import Settings
 from flows.workspace import Workspace
 from matrix.catalog import load_catalog, packaged
+from matrix.errors import NothingSelected, PlanError, Problem, UsageError
 from matrix.model import Plan
 from matrix.plan import PlanOptions, make_plan
 from matrix.selector import Selection
+from workers.engines import find_engine
+from workers.errors import EngineNotFound
 
 
 def stamp_of(settings: Settings, today: date) -> str:
@@ -34,7 +37,39 @@ def selection_of(settings: Settings) -> Selection:
 
 
 def plan_of(settings: Settings, catalog: str, today: date) -> Plan:
-    """Everything that can be wrong with the input of a sweep is found here."""
+    """Everything that can be wrong with the input of a sweep is found here, all at once."""
+    problems = _place_problems(settings)
+    try:
+        plan = _plan_of(settings, catalog, today)
+    except NothingSelected:
+        if not problems:
+            raise
+    except PlanError as error:
+        raise PlanError([*problems, *error.problems]) from None
+    except UsageError as error:
+        if not problems:
+            raise
+        problems.append(Problem(catalog, error.message, error.hint))
+    if problems:
+        raise PlanError(problems)
+    return plan
+
+
+def _place_problems(settings: Settings) -> list[Problem]:
+    """What is wrong with the engine and the feed as they are named; neither is touched."""
+    problems = []
+    for flag, check in (
+        ("--engine", lambda: find_engine(settings["engine"])),
+        ("--feed", Workspace(settings).open_feed),
+    ):
+        try:
+            check()
+        except (EngineNotFound, UsageError) as error:
+            problems.append(Problem(flag, error.message, error.hint))
+    return problems
+
+
+def _plan_of(settings: Settings, catalog: str, today: date) -> Plan:
     targets = Workspace(settings).targets()
     options = PlanOptions(
         stamp=stamp_of(settings, today),
@@ -46,7 +81,13 @@ def plan_of(settings: Settings, catalog: str, today: date) -> Plan:
         timeout=settings["timeout"],
         publish_timeout=settings["publish_timeout"],
     )
-    loaded = load_catalog(catalog, base=settings.cwd, targets=targets)
+    loaded = load_catalog(
+        catalog,
+        base=settings.cwd,
+        targets=targets,
+        engine=settings["engine"],
+        skip_bad=settings["skip_bad_entries"],
+    )
     return make_plan(loaded, targets, selection_of(settings), options)
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from matrix.abilities import Abilities, abilities_of
 from matrix.entry import SOURCE_KEYS, read_model
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.model import Model
 from matrix.nearest import hint, quote, tag
 from matrix.reader import Entry, parse_toml, read_text, tables
-from matrix.registry import read_registry
+from matrix.registry import read_registry, unbuildable
 from matrix.targets import Targets, load_targets
 
 DATA = Path(__file__).parent / "data"
 NOT_INHERITED = ("id", *SOURCE_KEYS)
+REGISTRY = ".json"
+NO_MODEL = "holds no model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,8 @@ class Catalog:
     name: str
     models: tuple[Model, ...]
     path: Path
+    notices: tuple[str, ...] = ()
+    """Entries that were left out, and why."""
 
 
 def packaged() -> tuple[str, ...]:
@@ -33,30 +38,43 @@ def packaged() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in DATA.glob("*.toml") if path.stem != "targets"))
 
 
-def load_catalog(name: str | Path, *, base: Path, targets: Targets | None = None) -> Catalog:
+def load_catalog(
+    name: str | Path,
+    *,
+    base: Path,
+    targets: Targets | None = None,
+    engine: str | None = None,
+    skip_bad: bool = False,
+) -> Catalog:
     """Read a catalog by its packaged name or its file; a relative file starts at `base`.
 
-    Raises `PlanError` with everything that is wrong with it, all at once.
+    With the name of an `engine`, tasks and architectures that it does not know are found too.
+    Raises `PlanError` with everything that is wrong with the catalog, all at once; with `skip_bad`
+    the entries that have problems are left out instead, each with a notice.
     """
     path = _find(str(name), base)
     text = read_text(path)
-    problems: list[Problem] = []
-    if path.suffix.lower() == ".json":
-        models = read_registry(text, path, problems)
+    whole: list[Problem] = []
+    bad: list[Problem] = []
+    abilities = abilities_of(engine) if engine else None
+    if path.suffix.lower() == REGISTRY:
+        models = [_if_able(model, abilities) for model in read_registry(text, path, bad)]
     else:
-        models = _read_toml(text, path, targets or load_targets(), problems)
-    if not models and not problems:
-        problems.append(Problem(path.name, "holds no model"))
-    problems += _duplicates(models)
-    if problems:
-        raise PlanError(problems)
-    return Catalog(path.stem, tuple(models), path)
+        models = _read_toml(text, path, targets or load_targets(), abilities, whole, bad)
+    models = _distinct(models, bad)
+    models = [model for model in models if not _is_bad(model, bad)]
+    if not models and not whole and (skip_bad or not bad):
+        whole.append(Problem(path.name, "holds no model that can be built" if bad else NO_MODEL))
+    if whole or (bad and not skip_bad):
+        raise PlanError([*whole, *bad])
+    notices = tuple(f"left out: {problem}" for problem in bad)
+    return Catalog(path.stem, tuple(models), path, notices)
 
 
 def _find(name: str, base: Path) -> Path:
     if name in packaged():
         return DATA / f"{name}.toml"
-    if name.lower().endswith((".toml", ".json")):
+    if name.lower().endswith((".toml", REGISTRY)):
         return base / name
     raise UsageError(
         f"no catalog is called {quote(name)}",
@@ -64,18 +82,30 @@ def _find(name: str, base: Path) -> Path:
     )
 
 
-def _read_toml(text: str, path: Path, targets: Targets, problems: list[Problem]) -> list[Model]:
-    top = Entry(parse_toml(text, path.name), path.name, problems)
-    defaults = _defaults(top.table("defaults") or {}, path, targets, problems)
+def _read_toml(
+    text: str,
+    path: Path,
+    targets: Targets,
+    abilities: Abilities | None,
+    whole: list[Problem],
+    bad: list[Problem],
+) -> list[Model]:
+    """The models, also those with problems. `whole`: problems of the file; `bad`: of entries."""
+    top = Entry(parse_toml(text, path.name), path.name, whole)
+    defaults = _defaults(top.table("defaults") or {}, path, targets, whole)
     top.known.append("model")
     top.close()
     models = []
     rows = top.data.get("model", [])
-    for number, table in tables(rows, f"{path.name}: model", problems):
+    for number, table in tables(rows, f"{path.name}: model", bad):
         where = f"{path.name}: model {number}{tag(table.get('id'))}"
-        model = read_model(Entry(_inherit(defaults, table), where, problems), path.parent, targets)
-        if model:
-            models.append(model)
+        model = read_model(Entry(_inherit(defaults, table), where, bad), path.parent, targets)
+        if model is None:
+            continue
+        models.append(model)
+        fault = abilities.fault(model) if abilities and not model.overrides.skip else None
+        if fault:
+            bad.append(Problem(where, *fault))
     return models
 
 
@@ -103,17 +133,33 @@ def _inherit(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str,
         own, inherited = table.get(key), defaults.get(key)
         if isinstance(own, dict) and isinstance(inherited, dict):
             merged[key] = {**own, **{k: v for k, v in inherited.items() if k not in own}}
-    if "revision" not in table and ("folder" in table or "random" in table):
+    elsewhere = set(table) & {"folder", "random", "onnx"}
+    if "revision" not in table and elsewhere and "hub" not in table:
         merged.pop("revision", None)
     return merged
 
 
-def _duplicates(models: Iterable[Model]) -> list[Problem]:
+def _is_bad(model: Model, bad: Iterable[Problem]) -> bool:
+    """Whether a problem stands in the entry of a model, or in a table of it."""
+    return any(
+        item.where == model.where or item.where.startswith(f"{model.where}: ") for item in bad
+    )
+
+
+def _if_able(model: Model, abilities: Abilities | None) -> Model:
+    """A registry is not ours to correct: what cannot be built is skipped with its reason."""
+    fault = abilities.fault(model) if abilities else None
+    if fault is None or model.overrides.skip:
+        return model
+    return replace(model, overrides=replace(model.overrides, skip=unbuildable(fault[0])))
+
+
+def _distinct(models: Iterable[Model], bad: list[Problem]) -> list[Model]:
+    """Each (id, task) once; the first one stays."""
     first: dict[tuple[str, str], Model] = {}
-    found = []
     for model in models:
         other = first.setdefault((model.id, model.task), model)
         if other is not model:
             entry = other.where.partition(": ")[2]
-            found.append(Problem(model.where, f"{model.name} is there already as {entry}"))
-    return found
+            bad.append(Problem(model.where, f"{model.name} is there already as {entry}"))
+    return list(first.values())

@@ -17,8 +17,12 @@ from matrix.targets import OPSETS, Targets, label_glob
 from matrix.verification import read_rules
 
 PRIORITIES = ("P0", "P1", "P2", "P3")
-SOURCE_KEYS = ("hub", "folder", "random")
+SOURCE_KEYS = ("hub", "folder", "random", "onnx")
 HUB_ID = re.compile(r"(?:[\w.-]+/)?[\w.-]+")
+READY = ".onnx"
+"""How the name of a ready ONNX file ends."""
+_OUT = frozenset({"", ".", ".."})
+"""Parts of a path that lead out of a folder, or have more than one spelling."""
 MAX_SEED = 2**32 - 1
 MAX_SHAPE = 2**31 - 1
 
@@ -91,15 +95,20 @@ def read_priority(entry: Entry, *, required: bool = False) -> str | None:
     return priority
 
 
-def hub_source(entry: Entry, ref: str, revision: str | None = None) -> Source | None:
-    """A model on the Hub."""
+def hub_source(
+    entry: Entry, ref: str, revision: str | None = None, file: str | None = None
+) -> Source | None:
+    """A model on the Hub; `OWNER/NAME/PATH.onnx` is a ready ONNX file in a repository."""
+    parts = ref.split("/")
+    if file is None and len(parts) > 2 and ref.lower().endswith(READY):
+        ref, file = "/".join(parts[:2]), "/".join(parts[2:])
     if not HUB_ID.fullmatch(ref):
         entry.bad(
             f"{quote(ref)} is not a Hub id (NAME or OWNER/NAME)",
-            "give the source with hub, folder or random",
+            "give the source with hub, folder, random or onnx",
         )
         return None
-    return Source(SourceKind.HUB, ref, revision)
+    return Source(SourceKind.HUB, ref, revision, file=file)
 
 
 def _source(entry: Entry, name: str | None, folder: Path) -> Source | None:
@@ -107,28 +116,58 @@ def _source(entry: Entry, name: str | None, folder: Path) -> Source | None:
     hub = entry.text("hub", empty=False)
     local = entry.text("folder", empty=False)
     random = entry.table("random")
+    onnx = entry.text("onnx", empty=False)
     revision = entry.text("revision", empty=False)
-    if len(given) > 1:
+    places = [key for key in given if key != "onnx"]
+    if len(places) > 1 or (onnx is not None and "random" in given):
         entry.bad(f"{' and '.join(given)} exclude each other", "a model has one source")
         return None
-    if revision is not None and given and given[0] != "hub":
+    if revision is not None and given and "hub" not in given:
         entry.bad(f"revision does not go with {given[0]}", "only the Hub has revisions")
+    if onnx is not None and not _ready_path(entry, onnx, inside=bool(places)):
+        return None
+    if onnx is not None and not places:
+        return _file_source(entry, onnx, folder)
     if local is not None:
-        return _folder_source(entry, local, folder)
+        return _folder_source(entry, local, folder, onnx)
     if random is not None:
         return _random_source(entry, random)
-    if given and hub is None:
+    ref = hub if given else name  # a source of the wrong type is told already
+    return None if ref is None else hub_source(entry, ref, revision, onnx)
+
+
+def _ready_path(entry: Entry, onnx: str, *, inside: bool) -> bool:
+    """Whether this can be the path of an ONNX file, `inside` a repository or folder."""
+    if not onnx.lower().endswith(READY):
+        entry.bad(f"onnx {quote(onnx)} is not the path of a {READY} file")
+        return False
+    if inside and (onnx.startswith("/") or not set(re.split(r"[/\\:]", onnx)).isdisjoint(_OUT)):
+        entry.bad(
+            f"onnx {quote(onnx)} leads out of its place", "give a path relative to it, with /"
+        )
+        return False
+    return True
+
+
+def _file_source(entry: Entry, onnx: str, folder: Path) -> Source | None:
+    """A ready ONNX file of this machine: its folder is the source, as for a folder model."""
+    path = _existing(folder / onnx)
+    if path is None or path.is_dir():
+        advice = f"it is looked for in {folder}; for a file of a Hub repository, give hub too"
+        entry.bad(f"onnx file {quote(onnx)} does not exist", advice)
         return None
-    ref = name if hub is None else hub
-    return None if ref is None else hub_source(entry, ref, revision)
+    return Source(SourceKind.FOLDER, str(path.parent), file=path.name)
 
 
-def _folder_source(entry: Entry, local: str, folder: Path) -> Source | None:
+def _folder_source(entry: Entry, local: str, folder: Path, onnx: str | None) -> Source | None:
     path = _existing(folder / local, directory=True)
     if path is None:
         entry.bad(f"folder {quote(local)} does not exist", f"it is looked for in {folder}")
         return None
-    return Source(SourceKind.FOLDER, str(path))
+    if onnx is not None and _existing(path / onnx) is None:
+        entry.bad(f"onnx file {quote(onnx)} does not exist", f"it is looked for in {path}")
+        return None
+    return Source(SourceKind.FOLDER, str(path), file=onnx)
 
 
 def _existing(path: Path, *, directory: bool = False) -> Path | None:

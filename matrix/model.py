@@ -27,6 +27,8 @@ class Source:
     seed: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
     """random: values of the Transformers configuration."""
+    file: str | None = None
+    """hub, folder: a ready ONNX file in there, which takes the place of an export."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def make_plan(
         index_version=version,
         engine=options.engine,
         self_contained=options.self_contained,
-        notices=(*part.notices, *pick.notices, *_dropped(drafts)),
+        notices=(*catalog.notices, *part.notices, *pick.notices, *_dropped(drafts)),
     )
     problems = name_problems(plan)
     if problems:

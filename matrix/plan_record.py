@@ -23,7 +23,7 @@ from matrix.model import (
     Target,
 )
 
-FORMAT = 1
+FORMAT = 2
 Json = Mapping[str, Any]
 T = TypeVar("T")
 _CELL = ("id", "package", "version", "timeout", "publish_timeout", "skip")

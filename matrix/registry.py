@@ -6,13 +6,14 @@ keys are carried in `Model.extra`; only those that decide what is built are read
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from matrix.entry import hub_source, read_id, read_priority, read_task
 from matrix.errors import Problem
-from matrix.model import Model, Overrides
+from matrix.model import Model, Overrides, Source, SourceKind
 from matrix.nearest import hint, quote, tag
 from matrix.precision import NAMES, canonical
 from matrix.reader import Entry, parse_json, plain, tables
@@ -30,30 +31,49 @@ PREBUILT = "composite_onnx: the entry names ONNX files that exist, there is noth
 
 
 def read_registry(text: str, path: Path, problems: list[Problem]) -> list[Model]:
-    """The models of a registry, in its order."""
+    """The models of a registry, in its order.
+
+    A registry is kept by others: an entry that cannot be built is a model that is skipped with
+    the reason. Only what cannot be told apart from other entries (no usable id) is a problem.
+    """
     models = []
     for number, table in tables(parse_json(text, path.name), f"{path.name}: model", problems):
         where = f"{path.name}: model {number}{tag(table.get('hf_id'))}"
-        model = _model(Entry(table, where, problems))
-        if model:
-            models.append(model)
+        found: list[Problem] = []
+        model = _model(Entry(table, where, found))
+        if model is None:
+            problems += found
+        else:
+            models.append(_skipped(model, found))
     return models
+
+
+def unbuildable(reason: str) -> str:
+    """Why an entry is skipped that nobody meant to be skipped."""
+    return f"cannot be built: {reason}"
+
+
+def _skipped(model: Model, found: Sequence[Problem]) -> Model:
+    if not found:
+        return model
+    reason = unbuildable("; ".join(problem.message for problem in found))
+    return replace(model, overrides=replace(model.overrides, skip=reason))
 
 
 def _model(entry: Entry) -> Model | None:
     name = read_id(entry, "hf_id")
+    if name is None:
+        return None
     task = read_task(entry)
     model_type = entry.text("model_type", required=True)
     group = entry.text("group", required=True)
     priority = read_priority(entry, required=True)
-    source = hub_source(entry, name) if name else None
+    source = hub_source(entry, name) or Source(SourceKind.HUB, name)
     overrides = _overrides(entry)
     extra = _carried(entry)
-    if name is None or task is None or source is None:
-        return None
     return Model(
         id=name,
-        task=task,
+        task=task or "",
         source=source,
         model_type=model_type or "unknown",
         group=group or "",

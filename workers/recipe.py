@@ -38,6 +38,7 @@ def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
                 "revision": source.revision,
                 "seed": source.seed,
                 "config": dict(source.config),
+                **({"file": source.file} if source.file else {}),
             },
         },
         "allow": dict(allow),

@@ -25,6 +25,7 @@ def request_for(cell: Cell, *, remote_code: bool = False, pickle: bool = False) 
                 "revision": source.revision,
                 "seed": source.seed,
                 "config": dict(source.config),
+                **({"file": source.file} if source.file else {}),
             },
             "dataset": dict(model.dataset) if model.dataset is not None else None,
             **({"recipes": model.recipes} if model.recipes else {}),

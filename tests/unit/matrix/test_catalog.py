@@ -293,3 +293,118 @@ def test_a_catalog_may_speak_of_targets_that_the_user_adds(tmp_path: Path) -> No
         load_catalog(path, base=tmp_path, targets=TARGETS)
     catalog = load_catalog(path, base=tmp_path, targets=load_targets(extra))
     assert list(catalog.models[0].per_target) == ["cuda_gpu"]
+
+
+def test_ready_onnx_files_of_this_machine_of_a_folder_and_of_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "models" / "sub").mkdir(parents=True)
+    for name in ("alone.onnx", "models/sub/model.onnx"):
+        (tmp_path / name).write_bytes(b"")
+    text = """
+[defaults]
+task = "any-task"
+revision = "v1"
+[[model]]
+id = "alone"
+onnx = "alone.onnx"
+[[model]]
+id = "inside"
+folder = "models"
+onnx = "sub/model.onnx"
+[[model]]
+id = "hub"
+hub = "org/repo"
+onnx = "onnx/model.onnx"
+[[model]]
+id = "org/repo/inference.onnx"
+"""
+    sources = [model.source for model in load(tmp_path, text).models]
+    assert [(one.kind, one.ref, one.file, one.revision) for one in sources] == [
+        (SourceKind.FOLDER, str(tmp_path), "alone.onnx", None),
+        (SourceKind.FOLDER, str(tmp_path / "models"), "sub/model.onnx", None),
+        (SourceKind.HUB, "org/repo", "onnx/model.onnx", "v1"),
+        (SourceKind.HUB, "org/repo", "inference.onnx", "v1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ('onnx = "gone.onnx"', "onnx file 'gone.onnx' does not exist"),
+        ('onnx = "model.bin"', "onnx 'model.bin' is not the path of a .onnx file"),
+        ('folder = "."\nonnx = "gone.onnx"', "onnx file 'gone.onnx' does not exist"),
+        ('folder = "."\nonnx = "../x.onnx"', "onnx '../x.onnx' leads out of its place"),
+        ('hub = "a/b"\nonnx = "/etc/x.onnx"', "onnx '/etc/x.onnx' leads out of its place"),
+        ('hub = "a/b"\nonnx = "C:\\\\x.onnx"', "leads out of its place"),
+        ('onnx = "x.onnx"\nrandom = { architecture = "bert" }', "random and onnx exclude"),
+        ('onnx = "x.onnx"\nrevision = "v1"', "revision does not go with onnx"),
+    ],
+)
+def test_faults_of_ready_onnx_files(tmp_path: Path, keys: str, says: str) -> None:
+    found = faults(tmp_path, f'[[model]]\nid = "m"\ntask = "t"\n{keys}\n')
+    assert any(says in item for item in found), found
+
+
+MIXED = """
+[[model]]
+id = "a/typo"
+task = "fil-mask"
+[[model]]
+id = "a/good"
+task = "masked-lm"
+[[model]]
+id = "tiny"
+task = "fill-mask"
+random = { architecture = "bertt" }
+[[model]]
+id = "other"
+task = "image-classification"
+random = { architecture = "bert" }
+[[model]]
+id = "left"
+task = "whatever"
+skip = "not yet"
+[[model]]
+id = "opset"
+task = "fill-mask"
+shapes = { width = 0 }
+"""
+
+
+def test_tasks_and_architectures_that_the_engine_does_not_know_are_faults(tmp_path: Path) -> None:
+    path = write(tmp_path, MIXED)
+    with pytest.raises(PlanError) as caught:
+        load_catalog(path, base=tmp_path, targets=TARGETS, engine="optimum")
+    problems = [
+        (one.where.partition(": ")[2], one.message, one.hint) for one in caught.value.problems
+    ]
+    assert problems == [
+        ("model 1 (a/typo)", "unknown task 'fil-mask'", "did you mean fill-mask?"),
+        (
+            "model 3 (tiny)",
+            "the engine optimum cannot build the architecture 'bertt'",
+            "did you mean bert or ibert or hubert?",
+        ),
+        (
+            "model 4 (other)",
+            "bert cannot be exported for 'image-classification'",
+            "did you mean text-classification or token-classification?",
+        ),
+        ("model 6 (opset): shapes", "width must be between 1 and 2147483647, not 0", ""),
+    ]
+
+
+def test_bad_entries_are_left_out_on_request_each_with_a_notice(tmp_path: Path) -> None:
+    path = write(tmp_path, MIXED)
+    catalog = load_catalog(path, base=tmp_path, targets=TARGETS, engine="optimum", skip_bad=True)
+    assert [model.id for model in catalog.models] == ["a/good", "left"]
+    assert len(catalog.notices) == 4
+    assert catalog.notices[0].startswith("left out: catalog.toml: model 1 (a/typo): unknown task")
+    only_bad = write(tmp_path, ONE + 'priority = "P9"\n')
+    with pytest.raises(PlanError, match="holds no model that can be built"):
+        load_catalog(only_bad, base=tmp_path, targets=TARGETS, skip_bad=True)
+
+
+def test_an_engine_of_which_nothing_is_known_is_believed_everything(tmp_path: Path) -> None:
+    text = '[[model]]\nid = "a/b"\ntask = "fil-mask"\n'
+    path = write(tmp_path, text)
+    assert load_catalog(path, base=tmp_path, targets=TARGETS, engine="other").models

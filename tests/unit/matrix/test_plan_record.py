@@ -68,7 +68,7 @@ def test_what_cells_share_is_told_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        {"format": 2},
+        {"format": 1},
         {"format": None},
         {"models": [{}]},
         {"targets": []},

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from matrix.catalog import load_catalog
 from matrix.errors import PlanError
 from matrix.model import Overrides, SourceKind
 from matrix.plan import PlanOptions, make_plan
-from tests.unit.matrix.build import EVERYTHING, STAMP, TARGETS, load
+from tests.unit.matrix.build import EVERYTHING, STAMP, TARGETS, load, write
 
 ENTRY = {
     "hf_id": "org/name",
@@ -96,15 +97,9 @@ def test_order_is_kept_and_one_model_may_have_two_tasks(tmp_path: Path) -> None:
         ('[{"a": 1, "a": 2}]', "key 'a' stands twice in one object"),
         ('[{"x": NaN}]', "NaN is not a JSON number"),
         ('[{"x": 1' + "0" * 5000 + "}]", "is not valid JSON"),
-        (json.dumps([ENTRY | {"priority": "P4"}]), "model 1 (org/name): unknown priority 'P4'"),
-        (json.dumps([ENTRY | {"group": None}]), "group must be a string, not None"),
         (json.dumps([ENTRY | {"hf_id": ["x"]}]), "hf_id must be a string, not ['x']"),
         (json.dumps([ENTRY | {"hf_id": "a b"}]), "a blank or a control character"),
         (json.dumps([ENTRY | {"hf_id": "a\ud800"}]), "hf_id holds a value that cannot be stored"),
-        (json.dumps([ENTRY | {"precision": "w9a9"}]), "unknown precision 'w9a9'"),
-        (json.dumps([ENTRY | {"precision": 8}]), "precision must be a string, not 8"),
-        (json.dumps([ENTRY | {"composite_onnx": "x"}]), "composite_onnx must be an object"),
-        (json.dumps([ENTRY | {"new": "\ud800"}]), "holds a value that cannot be stored"),
         (json.dumps([ENTRY, ENTRY]), "org/name:image-classification is there already as model 1"),
     ],
 )
@@ -116,11 +111,53 @@ def test_faults(tmp_path: Path, text: str, says: str) -> None:
     assert all(item.isprintable() and len(item) < 500 for item in found)
 
 
-@pytest.mark.parametrize("key", list(ENTRY))
-def test_each_required_key_is_missed_by_index_and_model(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"priority": "P4"}, "unknown priority 'P4'"),
+        ({"group": None}, "group must be a string, not None"),
+        ({"precision": "w9a9"}, "unknown precision 'w9a9'"),
+        ({"precision": 8}, "precision must be a string, not 8"),
+        ({"composite_onnx": "x"}, "composite_onnx must be an object"),
+        ({"new": "\ud800"}, "holds a value that cannot be stored"),
+        ({"hf_id": "a/b/c"}, "'a/b/c' is not a Hub id"),
+        ({"task": "t!"}, "the task 't!' may hold only letters"),
+        ({"task": "fil-mask"}, "unknown task 'fil-mask'"),
+    ],
+)
+def test_an_entry_that_cannot_be_built_is_skipped_with_its_reason(
+    tmp_path: Path, change: dict[str, Any], why: str
+) -> None:
+    path = write(tmp_path, json.dumps([ENTRY | change, ENTRY | {"hf_id": "z/z"}]), "r.json")
+    bad, good = load_catalog(path, base=tmp_path, targets=TARGETS, engine="optimum").models
+    assert (bad.overrides.skip or "").startswith(f"cannot be built: {why}")
+    assert (bad.overrides.skip or "").isprintable()
+    assert good.overrides.skip is None
+
+
+@pytest.mark.parametrize("key", [key for key in ENTRY if key != "hf_id"])
+def test_an_entry_that_lacks_a_key_is_skipped_with_its_reason(tmp_path: Path, key: str) -> None:
     broken = {name: value for name, value in ENTRY.items() if name != key}
+    good, bad = registry(tmp_path, ENTRY | {"hf_id": "z/z"}, broken).models
+    assert bad.overrides.skip == f"cannot be built: {key} is missing"
+    assert good.overrides.skip is None
+
+
+def test_an_entry_without_an_id_is_missed_by_its_number(tmp_path: Path) -> None:
+    broken = {name: value for name, value in ENTRY.items() if name != "hf_id"}
     with pytest.raises(PlanError) as caught:
-        registry(tmp_path, ENTRY | {"task": "t"}, broken)
+        registry(tmp_path, ENTRY, broken)
     (problem,) = caught.value.problems
-    assert problem.message == f"{key} is missing"
-    assert problem.where.startswith("registry.json: model 2")
+    assert (problem.where, problem.message) == ("registry.json: model 2", "hf_id is missing")
+
+
+def test_an_id_that_is_a_file_in_a_repository_is_a_ready_model(tmp_path: Path) -> None:
+    name = "PaddlePaddle/PP-OCRv5_mobile_det_onnx/inference.onnx"
+    path = write(
+        tmp_path, json.dumps([ENTRY | {"hf_id": name, "task": "text-detection"}]), "r.json"
+    )
+    (model,) = load_catalog(path, base=tmp_path, targets=TARGETS, engine="optimum").models
+    assert model.id == name
+    assert model.source.ref == "PaddlePaddle/PP-OCRv5_mobile_det_onnx"
+    assert model.source.file == "inference.onnx"
+    assert model.overrides.skip is None
