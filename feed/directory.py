@@ -176,13 +176,18 @@ class DirectoryFeed:
             landing.receive(entry, read_blocks(blob, f"{package} {version} {entry.path}"))
         return chosen
 
-    def promote(self, package: str, version: str, view: str) -> None:
-        """Add a version to a view; there is no way back out, as on every feed."""
-        problem = view_problem(view)
+    def view(self, name: str) -> str:
+        """In lower case; a view exists as soon as something is in it."""
+        problem = view_problem(name)
         if problem:
             raise Rejected(problem)
+        return name.lower()
+
+    def promote(self, package: str, version: str, view: str) -> None:
+        """Add a version to a view; there is no way back out, as on every feed."""
+        name = self.view(view)
         self._shelves.live(package, version)
-        marker = self._layout.views / view.lower() / package / version
+        marker = self._layout.views / name / package / version
         with feed_errors(f"cannot promote {package} {version}", self._layout.root):
             marker.parent.mkdir(parents=True, exist_ok=True)
             marker.touch()

@@ -88,5 +88,8 @@ class Feed(Protocol):
         No file is ever under its final name before it is whole and checked.
         """
 
+    def view(self, name: str) -> str:
+        """The view as the feed spells it, whatever the case; an unknown one is an error."""
+
     def promote(self, package: str, version: str, view: str) -> None:
         """Make a version part of a view."""

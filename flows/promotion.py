@@ -19,15 +19,23 @@ from workers.ladder.verdict import Demand
 
 
 def demand_of(settings: Settings, view: str) -> Demand | None:
-    """What a view asks; None: nothing."""
+    """What a view asks; None: nothing. Feeds ignore the case of a view's name."""
     for text in settings["demand"]:
         name, _, level = text.partition("=")
-        if name == view:
+        if name.strip().casefold() == view.casefold():
             return Demand.parse(level)
     return None
 
 
-def check_promotion(settings: Settings, feed: Feed, package: str, version: str, view: str) -> None:
+def promote(settings: Settings, feed: Feed, package: str, version: str, view: str) -> str:
+    """Make a version part of a view if it may enter it; returns the view as the feed spells it."""
+    name = feed.view(view)
+    _check(settings, feed, package, version, name)
+    feed.promote(package, version, name)
+    return name
+
+
+def _check(settings: Settings, feed: Feed, package: str, version: str, view: str) -> None:
     """Raise `Rejected` with the reason unless the version may enter the view.
 
     Exports and indexes have no ladder of their own: they go where their cells go. What is none of

@@ -134,6 +134,10 @@ class AzureFeed:
                 landing.adopt(entry, root / entry.path)
         return chosen
 
+    def view(self, name: str) -> str:
+        """The view as the service spells it."""
+        return self._promotion.view(name)
+
     def promote(self, package: str, version: str, view: str) -> None:
         """Make a version part of a view, for good."""
         self._promotion.promote(package, version, view)

@@ -21,9 +21,28 @@ class Promotion:
         self._service = service
         self._listing = listing
 
+    def view(self, view: str) -> str:
+        """The view as the feed spells it."""
+        if problem := view_problem(view):
+            raise Rejected(problem)
+        address = self._service.address
+        views = self._service.read(
+            lambda clients: clients.feeds.get_feed_views(address.feed, address.project)
+        )
+        names = {entry.name.lower(): entry.name for entry in views or ()}
+        if view.lower() in names:
+            return str(names[view.lower()])
+        near = difflib.get_close_matches(view.lower(), names, 1)
+        raise NotFound(
+            f"{address.name} has no view {view}",
+            hint=f"did you mean {names[near[0]]}?"
+            if near
+            else f"it has {', '.join(names.values())}",
+        )
+
     def promote(self, package: str, version: str, view: str) -> None:
         """Ask once; a lost answer is settled by looking, never by asking again blindly."""
-        name = self._view(view)
+        name = self.view(view)
         found = self._listing.find(package, version)
         if found is None or found.deleted:
             raise NotFound(f"{package} {version} is not in {self._service.address.name}")
@@ -53,22 +72,3 @@ class Promotion:
         listed = self._listing.versions(package, version)
         match = next((entry for entry in listed if entry.version == version), None)
         return match or Published(package, version, None, "")
-
-    def _view(self, view: str) -> str:
-        """The view as the feed spells it."""
-        if problem := view_problem(view):
-            raise Rejected(problem)
-        address = self._service.address
-        views = self._service.read(
-            lambda clients: clients.feeds.get_feed_views(address.feed, address.project)
-        )
-        names = {entry.name.lower(): entry.name for entry in views or ()}
-        if view.lower() in names:
-            return str(names[view.lower()])
-        near = difflib.get_close_matches(view.lower(), names, 1)
-        raise NotFound(
-            f"{address.name} has no view {view}",
-            hint=f"did you mean {names[near[0]]}?"
-            if near
-            else f"it has {', '.join(names.values())}",
-        )

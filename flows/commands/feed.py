@@ -232,14 +232,13 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
 
 def _promote(arguments: argparse.Namespace) -> Exit:
     settings, feed = _open(arguments)
-    from flows.promotion import check_promotion
+    from flows.promotion import promote
 
-    check_promotion(settings, feed, arguments.name, arguments.version, arguments.view)
-    feed.promote(arguments.name, arguments.version, arguments.view)
+    view = promote(settings, feed, arguments.name, arguments.version, arguments.view)
     if arguments.json:
         _print_json(asdict(show(feed, arguments.name, arguments.version).published))
     else:
-        print(f"{arguments.name} {arguments.version} is in view {arguments.view}")
+        print(f"{arguments.name} {arguments.version} is in view {view}")
     return Exit.OK
 
 

@@ -145,10 +145,13 @@ class MemoryFeed:
             landing.receive(entry, [held.contents[entry.path]])
         return chosen
 
+    def view(self, name: str) -> str:
+        return name.capitalize()
+
     def promote(self, package: str, version: str, view: str) -> None:
         with self._lock:
             held = self._live(package, version)
-            views = tuple(sorted({*held.published.views, view}))
+            views = tuple(sorted({*held.published.views, self.view(view)}))
             held.published = replace(held.published, views=views)
 
     def delete(self, package: str, version: str) -> None:
@@ -299,6 +302,9 @@ class FlakyFeed:
         if fault is Fault.SHORT:
             (dest / got[-1].path).unlink()
         return got
+
+    def view(self, name: str) -> str:
+        return self.inner.view(name)
 
     def promote(self, package: str, version: str, view: str) -> None:
         fault = self._next("promote")

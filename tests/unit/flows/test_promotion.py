@@ -10,7 +10,7 @@ import pytest
 
 from feed.description import write_description
 from feed.errors import Rejected
-from flows.promotion import check_promotion, demand_of
+from flows.promotion import demand_of, promote
 from flows.proving import evidence_file
 from flows.settings import Settings, resolve
 from matrix.verification import RUNGS
@@ -56,7 +56,7 @@ class Desk:
     def refusal(self, view: str = "release") -> str:
         """Why the version does not enter; empty: it does."""
         try:
-            check_promotion(self.settings, self.feed, NAME, VERSION, view)
+            promote(self.settings, self.feed, NAME, VERSION, view)
         except Rejected as error:
             return error.message if error.hint else "without a hint"
         return ""
@@ -92,7 +92,7 @@ def test_what_falls_short_of_it_is_refused_with_the_reason(
     desk: Desk, told: dict[str, Any] | None, why: str
 ) -> None:
     desk.publish(told)
-    assert f"{NAME} {VERSION} does not enter release, which asks parity on" in desk.refusal()
+    assert f"{NAME} {VERSION} does not enter Release, which asks parity on" in desk.refusal()
     assert why in desk.refusal()
     assert desk.refusal("prerelease") == ""  # nothing is asked there
 
@@ -162,3 +162,26 @@ def test_exports_and_indexes_go_with_their_cells_and_nothing_else_does(tmp_path:
 def test_views_without_a_demand_ask_nothing(desk: Desk) -> None:
     assert demand_of(desk.settings, "release") is not None
     assert demand_of(desk.settings, "local") is None
+
+
+@pytest.mark.parametrize("spelled", ["release", "Release", "RELEASE"])
+def test_no_spelling_of_a_view_leads_past_its_demand(desk: Desk, spelled: str) -> None:
+    desk.publish(record())
+    assert "was not run" in desk.refusal(spelled)
+    published = desk.feed.find(NAME, VERSION)
+    assert published is not None
+    assert published.views == ()
+
+
+def test_a_demand_holds_for_its_view_however_it_is_spelled(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, demand=("Release=parity",))
+    desk.publish(record(failed="parity"))
+    assert "of parity" in desk.refusal("release")
+
+
+def test_the_version_enters_the_view_that_the_feed_names(desk: Desk) -> None:
+    desk.publish(record(RAN))
+    assert promote(desk.settings, desk.feed, NAME, VERSION, "rELEASE") == "Release"
+    published = desk.feed.find(NAME, VERSION)
+    assert published is not None
+    assert published.views == ("Release",)
