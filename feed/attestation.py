@@ -96,6 +96,19 @@ def sbom_problems(document: Json, manifest: Json, files: Iterable[FileEntry]) ->
     ]
 
 
+def records_in(stated: Json) -> Mapping[str, str]:
+    """The records of the run (build record, SBOM) that a provenance names, with their SHA-256.
+
+    Empty where the document is somebody else's.
+    """
+    try:
+        told = stated["predicate"]["runDetails"]["byproducts"]
+        named = {str(one["name"]): str(one["digest"]["sha256"]) for one in told}
+    except (LookupError, TypeError):
+        return {}
+    return {name: digest for name, digest in named.items() if name in RUN_RECORDS}
+
+
 def sealed(envelope: bytes) -> bytes:
     """The statement in an envelope, whoever may have signed it. Raises `ValueError`."""
     told = parse(envelope.partition(b"\n")[0])

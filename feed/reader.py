@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from feed.attestation import parse, records_in
 from feed.disk import hash_file, long_path
 from feed.errors import Corrupt, NotFound, UnsafePath
 from feed.interface import Feed, Progress
@@ -19,8 +20,13 @@ from feed.landing import Landing
 from feed.oserrors import local_errors
 from feed.owner import abandoned, claim, remove
 from feed.rules import path_problems
-from matrix.digest import MANIFEST, RUN_RECORDS, FileEntry, tree_digest
+from matrix.digest import MANIFEST, PROVENANCE, RUN_RECORDS, FileEntry, tree_digest
 from matrix.errors import UsageError
+
+_LISTS = frozenset({MANIFEST, PROVENANCE})
+"""What says which files a package has: read with every pull, whatever else is asked for."""
+
+_REPORT = "pull again; a version that stays damaged must be built under a new stamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +136,14 @@ def _download(
         stage = dest.parent / f"{prefix}{claim()}"
         stage.mkdir()
     try:
-        paths = {MANIFEST, *(entry.path for entry in chosen)}
+        paths = {*_LISTS, *(entry.path for entry in chosen)}
         wanted = [entry for entry in listed if entry.path in paths]
         names = [_literal(entry.path) for entry in wanted] if len(wanted) < len(listed) else ["*"]
         feed.fetch(package, version, stage, names, progress=progress)
         with local_errors(dest):
             _check(stage, f"{package} {version}", listed, wanted)
-            if len(wanted) > len(chosen):
-                (stage / MANIFEST).unlink()
+            for extra in set(wanted) - set(chosen):
+                (stage / extra.path).unlink()
             _move(stage, dest, chosen)
     finally:
         remove(stage)
@@ -150,18 +156,34 @@ def _literal(path: str) -> str:
 def _check(
     stage: Path, title: str, listed: Sequence[FileEntry], wanted: Sequence[FileEntry]
 ) -> None:
-    """What came is what the feed lists, and what the package says of itself.
+    """What came is what the feed lists, and all that the package says it has.
 
     The feed has checked the digest of every byte on the way (`Feed.fetch`).
     """
     came = {path.relative_to(stage).as_posix(): path.lstat().st_size for path in _files(stage)}
     if came != {entry.path: entry.size for entry in wanted}:
         raise Corrupt(f"{title}: other files came than the feed lists")
-    if any(entry.path == MANIFEST for entry in wanted):
+    if PROVENANCE in came:
+        _check_records((stage / PROVENANCE).read_bytes(), title, listed)
+    if MANIFEST in came:
         own = _own_list((stage / MANIFEST).read_bytes(), title)
         apart = {MANIFEST, *RUN_RECORDS}
         if own is not None and own != {entry for entry in listed if entry.path not in apart}:
             raise Corrupt(f"{title}: its {MANIFEST} lists other files than the feed")
+
+
+def _check_records(data: bytes, title: str, listed: Sequence[FileEntry]) -> None:
+    """The tree digest leaves out the records of the run; the provenance names them."""
+    try:
+        named = records_in(parse(data))
+    except ValueError as error:
+        raise Corrupt(f"{title}: its {PROVENANCE} cannot be read: {error}") from error
+    held = {entry.path: entry.sha256 for entry in listed}
+    for path, sha256 in named.items():
+        if path not in held:
+            raise Corrupt(f"{title}: {path} is missing from the feed", hint=_REPORT)
+        if held[path] != sha256:
+            raise Corrupt(f"{title}: {path} is not the one that was built", hint=_REPORT)
 
 
 def _own_list(data: bytes, title: str) -> set[FileEntry] | None:

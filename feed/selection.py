@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from feed.errors import Corrupt, NotFound
+from feed.errors import Corrupt, FeedError, NotFound, UnsafePath
 from feed.index import INDEX_FILE, IndexCell, SweepIndex
 from feed.interface import Feed, Progress, Published
 from feed.reader import Pulled, pull
@@ -86,6 +86,22 @@ def select(
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class LostCell:
+    """A cell that the index lists and the feed cannot give."""
+
+    cell: IndexCell
+    error: FeedError
+
+
+@dataclass(frozen=True, slots=True)
+class PulledStamp:
+    """What became of the cells of a stamp."""
+
+    pulled: tuple[PulledCell, ...]
+    lost: tuple[LostCell, ...]
+
+
 def pull_selection(
     feed: Feed,
     index_package: str,
@@ -97,10 +113,11 @@ def pull_selection(
     patterns: Sequence[str] = ("*",),
     force: bool = False,
     started: Callable[[IndexCell], Progress | None] = lambda _cell: None,
-) -> list[PulledCell]:
+) -> PulledStamp:
     """Pull every matching cell of a stamp to `dest/<package>/<target>`.
 
-    Running it again transfers only what is missing: a folder that is complete is left alone.
+    A version that is deleted or damaged costs no other cell. Running it again transfers only
+    what is missing: a folder that is complete is left alone.
     """
     found = resolve_index(feed, index_package, stamp)
     cells = select(found.index, targets=targets, models=models)
@@ -110,21 +127,31 @@ def pull_selection(
             hint=f"the index lists {len(found.index.cells)} cells",
         )
     folders = found.index.folders()
-    done = []
+    done, lost = [], []
     for cell in cells:
         folder = dest / folders[cell.id]
-        _check_tree(feed, cell)
-        pulled = pull(
-            feed, cell.package, cell.version, folder, patterns, progress=started(cell), force=force
-        )
-        done.append(PulledCell(cell, pulled))
-    return done
+        try:
+            _check_tree(feed, cell)
+            pulled = pull(
+                feed,
+                cell.package,
+                cell.version,
+                folder,
+                patterns,
+                progress=started(cell),
+                force=force,
+            )
+        except (NotFound, Corrupt, UnsafePath) as error:
+            lost.append(LostCell(cell, error))
+        else:
+            done.append(PulledCell(cell, pulled))
+    return PulledStamp(tuple(done), tuple(lost))
 
 
 def _check_tree(feed: Feed, cell: IndexCell) -> None:
     """The index and the feed must mean the same content, before anything is transferred."""
     published = feed.find(cell.package, cell.version)
-    if published and published.tree != cell.tree:
+    if published and not published.deleted and published.tree != cell.tree:
         raise Corrupt(
             f"{cell.id}: the index names tree {cell.tree}, "
             f"{cell.package} {cell.version} has {published.tree}"

@@ -9,8 +9,9 @@ The service tells no file list. Three ways lead to one, and each is proven befor
 3. The whole version is downloaded and hashed.
 
 The size is proof because the registered size is that of all files and of a manifest whose
-length follows from their paths and sizes. If that arithmetic ever stops being right, way 3 is
-taken: slower, never wrong.
+length follows from their paths and sizes, but for its white space; the usual ways to write it are
+tried. If that arithmetic ever stops being right, way 3 is taken: slower, never wrong. Even then
+a size that no manifest explains shows that files are missing from what came down.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,16 @@ Entries = tuple[FileEntry, ...]
 
 REMEMBERED = 4096
 """Versions whose content is kept in mind; a manifest id names content, so it never changes."""
+
+_WRITTEN = (
+    (None, (",", ":")),
+    (None, (", ", ": ")),
+    (None, (",", ": ")),
+    (1, (",", ": ")),
+    (2, (",", ": ")),
+    (4, (",", ": ")),
+)
+"""Indentation and separators of a manifest; line ends of one or two characters."""
 
 _FILTER_LIMIT = 4000
 """Characters of a filter; command lines are short on Windows."""
@@ -68,6 +79,7 @@ class Contents:
         if known is None:
             with scratch(self._work) as folder:
                 known = self.download(package, version, folder / "all")
+            _check_size(f"{package} {version}", known, meta.package_size)
             self._remember(self._proven, meta.manifest_id, known)
         return known
 
@@ -108,7 +120,7 @@ class Contents:
             return proven
         for claimed in (sent, None):
             entries = claimed or self._claimed(package, version, parse_tree(meta.description or ""))
-            if entries and package_size(entries) == meta.package_size:
+            if entries and meta.package_size in package_sizes(entries):
                 self._remember(self._proven, meta.manifest_id, entries)
                 return entries
         return None
@@ -147,8 +159,8 @@ def check_tree(package: str, version: str, description: str, entries: Iterable[F
         raise Corrupt(f"{package} {version} does not hold the content its description names")
 
 
-def package_size(entries: Iterable[FileEntry]) -> int:
-    """The size under which a package of these files is registered, its manifest included.
+def package_sizes(entries: Iterable[FileEntry]) -> frozenset[int]:
+    """The sizes under which a package of these files may be registered, its manifest included.
 
     Blob ids have 66 characters for small and large files alike, so only paths and sizes count.
     """
@@ -158,8 +170,26 @@ def package_size(entries: Iterable[FileEntry]) -> int:
         for entry in entries
     ]
     manifest = {"manifestFormat": "1.1.0", "items": items, "manifestReferences": []}
-    written = json.dumps(manifest, separators=(",", ":"), ensure_ascii=False).encode()
-    return sum(entry.size for entry in entries) + len(written)
+    content = sum(entry.size for entry in entries)
+    return frozenset(content + length for length in _lengths(manifest))
+
+
+def _lengths(manifest: dict[str, Any]) -> Iterator[int]:
+    for escaped in (False, True):
+        for indent, separators in _WRITTEN:
+            text = json.dumps(manifest, indent=indent, separators=separators, ensure_ascii=escaped)
+            length, lines = len(text.encode()), text.count("\n")
+            yield from (length, length + 1, length + lines, length + lines + 2)
+
+
+def _check_size(title: str, came: Entries, registered: int) -> None:
+    """What came down may be less than the version has: the tool is not always right."""
+    missing = registered - max(package_sizes(came))
+    if missing > 0:
+        raise Corrupt(
+            f"{title}: files of about {missing} bytes are missing from what ArtifactTool brought",
+            hint="pull again; a version that stays damaged must be built under a new stamp",
+        )
 
 
 def read_list(manifest: bytes) -> Entries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import datetime
@@ -160,7 +161,7 @@ def _pull_stamp(
     def started(_cell: IndexCell) -> Progress | None:
         return None
 
-    pulled = pull_selection(
+    found = pull_selection(
         feed,
         index_package,
         arguments.stamp,
@@ -171,8 +172,13 @@ def _pull_stamp(
         force=arguments.force,
         started=started,
     )
-    _tell([one.pulled for one in pulled], as_json=arguments.json)
-    return Exit.OK
+    _tell([one.pulled for one in found.pulled], as_json=arguments.json)
+    for lost in found.lost:
+        print(f"modelmill: {lost.cell.id}: {lost.error}", file=sys.stderr)
+    if found.lost:
+        cells = len(found.lost) + len(found.pulled)
+        print(f"modelmill: {len(found.lost)} of {cells} cells are not here", file=sys.stderr)
+    return Exit.CELLS_FAILED if found.lost else Exit.OK
 
 
 def _tell(pulled: list[Pulled], *, as_json: bool) -> None:

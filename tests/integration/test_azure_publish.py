@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +129,30 @@ def test_a_file_that_the_tool_leaves_out_is_noticed(lab: Lab) -> None:
     lab.standin.behaviour.append({"drop": "build.json"})
     with pytest.raises(Corrupt, match=r"missing: build\.json"):
         publish(lab, lab.package("b"), version="0.0.0-other")
+
+
+@pytest.mark.parametrize("dropped", ["sbom.cdx.json", "provenance.json", "model.onnx"])
+def test_a_file_that_does_not_come_down_fails_the_pull(
+    lab: Lab, tmp_path: Path, dropped: str
+) -> None:
+    provenance = json.dumps({"by": "p" * 3000}).encode()
+    records = {"sbom.cdx.json": b"s" * 3000, "provenance.json": provenance}
+    publish(lab, lab.package("a", {"model.onnx": b"m" * 3000}, records=records))
+    lab.standin.behaviour.extend([{"drop": dropped}] * 10)
+    with pytest.raises(Corrupt, match=r"missing|content|different"):
+        pull(lab.feed(), NAME, VERSION, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_white_space_in_the_manifest_costs_no_second_transfer(
+    lab: Lab, tmp_path: Path
+) -> None:
+    lab.standin.behaviour.append({"indent": 2})
+    publish(lab, lab.package("a", {"model.onnx": b"m" * 3000}))
+    lab.standin.forget()
+    pull(lab.feed(), NAME, VERSION, tmp_path / "out")
+    # Twice the service's own list, the manifest and one record for the proof, three files.
+    assert lab.standin.counts()["blob-get"] == 7
 
 
 # -- faults at every step of a publish

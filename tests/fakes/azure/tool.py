@@ -143,7 +143,11 @@ def publish(client: Client, options: Options, behaviour: Behaviour) -> str:
         log("Processing", name="ProcessingFiles", ProcessedFiles=number, TotalFiles=len(files))
         log("Uploading", name="Uploading", UploadedBytes=done, TotalBytes=total)
     value = {"manifestFormat": "1.1.0", "items": items, "manifestReferences": []}
-    manifest = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    separators = None if "indent" in behaviour else (",", ":")
+    written = json.dumps(
+        value, indent=behaviour.get("indent"), separators=separators, ensure_ascii=False
+    )
+    manifest = written.encode()
     client.good("PUT", blobs + blob_id(manifest), manifest)
     misbehave(behaviour, "before")
     body = {
@@ -167,6 +171,8 @@ def download(client: Client, options: Options, behaviour: Behaviour) -> str:
     for item in manifest["items"]:
         name = item["path"].lstrip("/")
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted):
+            continue
+        if name == behaviour.get("drop"):
             continue
         target = Path(options["path"], *name.split("/"))
         target.parent.mkdir(parents=True, exist_ok=True)

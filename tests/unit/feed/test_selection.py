@@ -94,15 +94,27 @@ def test_pull_a_stamp(mill: Mill, tmp_path: Path) -> None:
     package = mill.index()
     out = tmp_path / "out"
     done = pull_selection(mill.feed, package, STAMP, out)
-    assert len(done) == 3
+    assert (len(done.pulled), done.lost) == (3, ())
     assert (out / "modelmill-a-b/ov_cpu/model.onnx").read_text() == first.version
     assert {path.name for path in out.iterdir()} == {"modelmill-a-b", "modelmill-c-d"}
     again = pull_selection(mill.feed, package, STAMP, out, targets=["qnn_*"])
-    assert [item.pulled.unchanged for item in again] == [True, True]
+    assert [item.pulled.unchanged for item in again.pulled] == [True, True]
     one = pull_selection(mill.feed, package, STAMP, tmp_path / "2", models=["c/*"])
-    assert [item.cell.id for item in one] == ["c/d:t@qnn_npu"]
+    assert [item.cell.id for item in one.pulled] == ["c/d:t@qnn_npu"]
     with pytest.raises(NothingSelected):
         pull_selection(mill.feed, package, STAMP, out, models=["c/*"], targets=["ov_*"])
+
+
+def test_a_deleted_version_costs_no_other_cell(mill: Mill, tmp_path: Path) -> None:
+    gone = mill.cell("a/b", "ov_cpu")
+    kept = [mill.cell("a/b", "qnn_npu"), mill.cell("c/d", "qnn_npu")]
+    package = mill.index()
+    mill.feed.delete(gone.package, gone.version)
+    found = pull_selection(mill.feed, package, STAMP, tmp_path / "out")
+    assert [one.cell for one in found.pulled] == kept
+    assert [(one.cell, type(one.error)) for one in found.lost] == [(gone, NotFound)]
+    assert "was deleted" in found.lost[0].error.message
+    assert len(list((tmp_path / "out").rglob("model.onnx"))) == 2
 
 
 def test_models_in_one_package_do_not_meet(tmp_path: Path) -> None:
@@ -127,8 +139,9 @@ def test_an_index_that_names_other_content(mill: Mill, tmp_path: Path) -> None:
         "0" * 64,
     )
     package = mill.index(cells=[wrong])
-    with pytest.raises(Corrupt, match="the index names"):
-        pull_selection(mill.feed, package, STAMP, tmp_path / "out")
+    (lost,) = pull_selection(mill.feed, package, STAMP, tmp_path / "out").lost
+    assert isinstance(lost.error, Corrupt)
+    assert "the index names" in lost.error.message
     assert not (tmp_path / "out").exists()
 
 
