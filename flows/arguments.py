@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+from flows.console import Detail
 from flows.options import OPTIONS, Option
 from flows.settings import Settings, resolve
 from matrix.errors import UsageError
+from matrix.nearest import hint
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,14 +32,38 @@ class Parser(argparse.ArgumentParser):
         if fill is not None:
             fill(self)
 
-    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
-        """Parse, with everything that is left to be added."""
-        self.fill()
-        return super().parse_known_args(*args, **kwargs)
-
     def error(self, message: str) -> NoReturn:
         """Bad usage."""
         raise UsageError(message, hint=f"see '{self.prog} --help'")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, with everything that is left to be added. What this parser does not know is
+        refused here, where its own flags can be suggested."""
+        self.fill()
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self._refuse(unknown[0])
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(one) for one in action.choices]
+        name = action.metavar if isinstance(action.metavar, str) else action.dest
+        what = "/".join(action.option_strings) or name.lower()
+        near = hint(str(value), choices)
+        if isinstance(action, argparse._SubParsersAction):
+            near = f"{near}; see '{self.prog} --help'" if "mean" in near else near
+            raise UsageError(f"there is no {what} '{value}' in {self.prog}", hint=near)
+        raise UsageError(f"{what}: there is no '{value}'", hint=near)
+
+    def _refuse(self, word: str) -> NoReturn:
+        if not word.startswith("-"):
+            raise UsageError(f"'{word}' is one argument too many", hint=f"see '{self.prog} --help'")
+        flag = word.partition("=")[0]
+        near = difflib.get_close_matches(flag, self._option_string_actions, n=3)
+        meant = f"did you mean {' or '.join(near)}?" if near else f"see '{self.prog} --help'"
+        raise UsageError(f"{self.prog} has no flag {flag}", hint=meant)
 
 
 class Command(Protocol):
@@ -58,6 +85,34 @@ def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
         parser.add_argument(
             "--config", type=Path, metavar="FILE", help="settings file; default modelmill.toml"
         )
+        parser.add_argument(
+            "--color",
+            choices=("auto", "always", "never"),
+            default="auto",
+            help="colours; auto: on a terminal, unless NO_COLOR is set",
+        )
+
+
+def add_detail(parser: argparse.ArgumentParser) -> None:
+    """How much a command tells of a running sweep."""
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument(
+        "-q",
+        "--quiet",
+        dest="detail",
+        action="store_const",
+        const=Detail.QUIET,
+        default=Detail.USUAL,
+        help="only what failed, and the end",
+    )
+    one.add_argument(
+        "-v",
+        "--verbose",
+        dest="detail",
+        action="store_const",
+        const=Detail.VERBOSE,
+        help="every step of every cell",
+    )
 
 
 def _add(group: argparse._ArgumentGroup, option: Option) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import NoReturn
 
 from flows.arguments import Parser
 from flows.commands import COMMANDS
+from flows.console import Detail, Output, OutputLost, choose_colour, paint, safe_output
 from matrix.errors import Exit, MillError
 
 
@@ -23,6 +25,24 @@ class _Version(argparse.Action):
 
         print(f"modelmill {version('modelmill')}")
         raise SystemExit(Exit.OK)
+
+
+_OF_THE_MACHINE = {
+    errno.EACCES: "check its permissions, or choose another place with --home",
+    errno.EPERM: "check its permissions, or choose another place with --home",
+    errno.EROFS: "choose a place that can be written with --home",
+    errno.ENOSPC: "free space, or choose a place on another disk with --home",
+    errno.EIO: "check the disk",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine",
+    errno.ENAMETOOLONG: "choose a shorter path",
+    errno.ELOOP: "its links lead in a circle",
+    errno.ENOTDIR: "a file is where a folder should be",
+    errno.EISDIR: "a folder is where a file should be",
+}
+"""What the operating system refuses, with the next step. Any other OSError is a bug of ours."""
+if hasattr(errno, "EDQUOT"):
+    _OF_THE_MACHINE[errno.EDQUOT] = "free space: your quota on this disk is used up"
 
 
 def build_parser(*, whole: bool = True) -> Parser:
@@ -53,21 +73,49 @@ def _fill(name: str, parser: Parser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the `modelmill` command."""
-    try:
-        arguments = build_parser(whole=False).parse_args(argv)
-        code: Exit = arguments.run(arguments)
-        sys.stdout.flush()
-    except MillError as error:
-        print(f"modelmill: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("modelmill: interrupted", file=sys.stderr)
-        return Exit.INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away (`modelmill plan | head`); nothing of ours is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.OK
+    with safe_output() as out:
+        try:
+            code = _run(argv, out)
+            out.flush()
+        except OutputLost as lost:
+            out.lost = lost
+            code = Exit.OK
+        if out.lost is not None and not out.lost.reader_left:
+            reason = out.lost.cause.strerror or out.lost.cause
+            _say(f"standard output cannot be written: {reason}")
+            code = code or Exit.UNUSABLE
+        sys.stderr.flush()
     return code
+
+
+def _run(argv: Sequence[str] | None, out: Output) -> int:
+    try:
+        choose_colour("auto", os.environ)
+        arguments = build_parser(whole=False).parse_args(argv)
+        out.goes_on = getattr(arguments, "goes_on", False)
+        out.detail = getattr(arguments, "detail", Detail.USUAL)
+        if color := getattr(arguments, "color", None):
+            choose_colour(color, os.environ)
+        code: Exit = arguments.run(arguments)
+    except MillError as error:
+        _say(str(error))
+        return error.exit_code
+    except SystemExit as done:  # --help and --version
+        return int(done.code or 0)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return Exit.INTERRUPTED
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            raise
+        where = f" {error.filename}:" if error.filename else ""
+        _say(f"{where} {error.strerror} ({_OF_THE_MACHINE[error.errno]})".lstrip())
+        return Exit.UNUSABLE
+    return code
+
+
+def _say(text: str) -> None:
+    print(f"{paint('modelmill:', 'red', sys.stderr)} {text}", file=sys.stderr)
 
 
 def entry() -> None:
@@ -75,8 +123,6 @@ def entry() -> None:
     wait for a server that is gone by then, seven seconds for every event."""
     code = main()
     if "prefect" in sys.modules:
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 

@@ -51,10 +51,27 @@ def show_duration(seconds: float) -> str:
     if minutes < 90:
         return f"{minutes}m{rest:02d}s"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m"
+    if hours < 48:
+        return f"{hours}h{minutes:02d}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02d}h"
 
 
 def brief(text: str, limit: int = 240) -> str:
     """A message of any tool as one line."""
     line = " ".join(plain_text(text).split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
+def show_clock(seconds: float) -> str:
+    """A duration that is still going on: it moves once a second."""
+    return show_duration(seconds) if seconds >= 10 else f"{int(seconds)}s"
+
+
+def shortened(text: str, width: int) -> str:
+    """The beginning and the end of what is too long; the ends of cell ids differ most."""
+    if len(text) <= width:
+        return text
+    width = max(width, 3)
+    tail = (width - 1) * 2 // 3
+    return f"{text[: width - 1 - tail]}…{text[-tail:]}"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matrix.targets import Targets
     from state.ledger import State
 
+HOME_NAME = ".modelmill"
+
 
 class Unwritable(MillError):
     """The home folder cannot be used."""
@@ -59,7 +61,12 @@ class Workspace:
     def prepare(self) -> None:
         """Make the home folder, or say why not."""
         try:
+            # Not in a folder that was somebody else's before: all of that would be ignored too.
+            ours = not self.home.exists() or self.home.name == HOME_NAME
             self.logs.mkdir(parents=True, exist_ok=True)
+            ignore = self.home / ".gitignore"
+            if ours and not ignore.exists():
+                ignore.write_text("# written by modelmill\n*\n", "utf-8")
         except OSError as error:
             raise Unwritable(
                 f"cannot make the folder {self.home}: {error.strerror}",

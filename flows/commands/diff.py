@@ -16,13 +16,14 @@ def add(parser: Parser) -> None:
     parser.add_argument("before", metavar="STAMP_A", help="the earlier batch")
     parser.add_argument("after", metavar="STAMP_B", help="the later batch")
     parser.add_argument("--all", action="store_true", help="every cell, however many")
+    parser.add_argument("--exit-code", action="store_true", help="end with 1 if anything differs")
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, ("home", "state"))
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Compare and print; a difference is no failure of this command."""
+    """Compare and print; a difference is no failure, unless `--exit-code` says so."""
     from flows.diff.comparison import compare
     from flows.diff.text import lines
     from flows.masking import masked, masked_json
@@ -35,4 +36,4 @@ def run(arguments: argparse.Namespace) -> Exit:
         print(json.dumps(masked_json(comparison.to_json()), indent=1))
     else:
         print("\n".join(masked(line) for line in lines(comparison, everything=arguments.all)))
-    return Exit.OK
+    return Exit.CELLS_FAILED if arguments.exit_code and comparison.differs else Exit.OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from flows.arguments import Parser, add_settings, settings_of
+from flows.arguments import Parser, add_detail, add_settings, settings_of
 from flows.options import PLACES, SWEEP
 from matrix.errors import Exit
 from matrix.status import FailureClass
@@ -27,7 +27,8 @@ def add(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
     names = [name for name in ("only", *SWEEP, *PLACES) if name != "stamp"]
     add_settings(parser, names)
-    parser.set_defaults(run=run)
+    add_detail(parser)
+    parser.set_defaults(run=run, goes_on=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

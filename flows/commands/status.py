@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from flows.arguments import Parser, add_settings, settings_of
+from flows.arguments import Parser, add_detail, add_settings, settings_of
 from flows.exports import is_export
 from flows.lookup import find_sweep
 from flows.plaintext import plain_text
@@ -35,7 +35,11 @@ def add(parser: Parser) -> None:
     )
     parser.add_argument("--failed", action="store_true", help="only what failed, with its log")
     parser.add_argument("--sweeps", action="store_true", help="list all batches instead")
+    parser.add_argument(
+        "--exit-code", action="store_true", help="end as the sweep did: 1 if cells failed, ..."
+    )
     add_settings(parser, ("home", "state", "only"))
+    add_detail(parser)
     parser.set_defaults(run=run)
 
 
@@ -47,7 +51,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             return _list(state, as_json=arguments.json)
         info = find_sweep(state, arguments.stamp)
         if arguments.watch:
-            return _watch(state, info, as_json=arguments.json)
+            code = _watch(state, info, as_json=arguments.json)
+            return code if arguments.exit_code else Exit.OK
         outcomes = [
             one
             for one in state.outcomes(info.id)
@@ -59,7 +64,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             print(json.dumps({**document, "idle": _idle(state, info, summary)}, indent=1))
         else:
             _print(state, info, summary, outcomes, failed_only=arguments.failed)
-    return Exit.OK
+    return summary.exit_code() if arguments.exit_code else Exit.OK
 
 
 def _watch(state: State, info: SweepInfo, *, as_json: bool) -> Exit:
@@ -79,7 +84,7 @@ def _watch(state: State, info: SweepInfo, *, as_json: bool) -> Exit:
         print(json.dumps({"type": "summary", **document}), flush=True)
     else:
         print("\n".join(summary.lines()))
-    return Exit.OK
+    return summary.exit_code()
 
 
 def _list(state: State, *, as_json: bool) -> Exit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from datetime import date
 
-from flows.arguments import Parser, add_settings, settings_of
+from flows.arguments import Parser, add_detail, add_settings, settings_of
 from flows.options import PLACES, SELECTION, SWEEP
 from flows.planning import catalog_reference, plan_of
 from matrix.errors import Exit
@@ -21,7 +21,8 @@ def add(parser: Parser) -> None:
     parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
     add_settings(parser, (*SELECTION, *SWEEP, *PLACES))
-    parser.set_defaults(run=run)
+    add_detail(parser)
+    parser.set_defaults(run=run, goes_on=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

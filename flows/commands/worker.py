@@ -34,7 +34,7 @@ def add(parser: Parser) -> None:
     )
     names = ("home", "state", "store", "jobs", "disk_budget", "memory", "keep_local", "retention")
     add_settings(parser, (*names, "allow_remote_code", "allow_pickle"))
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, goes_on=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

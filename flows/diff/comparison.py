@@ -29,6 +29,8 @@ class Verdict(StrEnum):
     UNCHANGED = "unchanged"
 
 
+_SAME = {Verdict.UNCHANGED, Verdict.STILL_FAILS}
+
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.NOW_FAILS: "worked before, fails now",
     Verdict.STILL_FAILS: "failed before and fails now",
@@ -82,6 +84,11 @@ class Comparison:
         """Cells by verdict, every verdict."""
         found = Counter(change.verdict for change in self.changes)
         return {str(verdict): found[verdict] for verdict in Verdict}
+
+    @property
+    def differs(self) -> bool:
+        """Whether any cell is not what it was."""
+        return any(change.verdict not in _SAME for change in self.changes)
 
     def of(self, verdict: Verdict) -> list[Change]:
         """The cells of one verdict."""

@@ -33,15 +33,21 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Mill:
 
 
 def test_two_sweeps_are_compared_for_people_machines_and_the_report(swept: Mill) -> None:
-    told, document, page, absent, also = swept.session(
+    told, document, page, absent, also, differs, same, failed, green = swept.session(
         [
             ("diff", A, B),
             ("diff", A, B, "--json"),
             ("report", B, "--against", A, "-o", "out/report.html"),
             ("diff", A, "20990101"),
             ("report", B, "--against", "20990101"),
+            ("diff", A, B, "--exit-code"),
+            ("diff", B, B, "--exit-code"),
+            ("status", B, "--exit-code"),
+            ("status", A, "--exit-code"),
         ]
     )
+    assert [one.code for one in (differs, same, failed, green)] == [1, 0, 1, 0]
+    assert (swept.home / ".gitignore").read_text("utf-8").splitlines()[-1] == "*"
     counts = {
         "now fails": 1,
         "still fails": 0,

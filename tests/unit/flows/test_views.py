@@ -5,9 +5,13 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
+from dataclasses import replace
+from typing import TextIO, cast
 
 import pytest
 
+from flows.console import Detail, Output
 from flows.estimates import Cost, Estimates, Range
 from flows.outlook import OUTLOOK
 from flows.planned import PLAN
@@ -64,10 +68,10 @@ def test_a_terminal_shows_bar_time_disk_memory_slots_and_failures() -> None:
     view.close()
     text = out.shown()
     assert "QUANTIZE no [scale]" in text
-    assert " 1/60  1 failed" in text
+    assert re.search(r" 1/60  \d+s  1 failed", text)
     assert re.search(r"about \d+m\d\ds \(\d+m\d\ds to \d+m\d\ds\) left", text)
     assert re.search(r"disk [\d.]+ GB \([\d.]+ GB to [\d.]+ GB\), memory 1\.0 GB \(", text)
-    assert f"slot-2: {CELLS[1]} building" in text
+    assert re.search(rf"slot-2: building \S+  {re.escape(CELLS[1])}", text)
 
 
 def test_more_slots_than_lines_are_counted() -> None:
@@ -117,3 +121,53 @@ def test_json_lines_hold_every_event() -> None:
     (line,) = map(json.loads, out.getvalue().splitlines())
     assert (line["type"], line["status"], line["data"]) == ("event", "published", {"bytes": 7})
     assert {PLAN, OUTLOOK}.isdisjoint(line["data"])
+
+
+def test_sixty_columns_keep_what_moves_and_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    out = Terminal()
+    view = LiveView(out)
+    cell = f"an-organization/{'a-long-name-' * 6}base:feature-extraction@vitisai_npu"
+    tally = Tally({cell: Status.PLANNED}, slots=1)
+    tally.apply(replace(event(cell, Status.BUILDING), at=time.time() - 12))
+    view.tick(tally)
+    view.close()
+    drawn = [line for line in out.shown().replace("\r", "\n").splitlines() if "slot-1" in line]
+    assert re.fullmatch(r"  slot-1: building 1\ds  an-org\S*…\S*@vitisai_npu", drawn[-1]), drawn
+    assert len(drawn[-1]) <= 60
+
+
+def test_detail_decides_which_lines_are_printed() -> None:
+    steps = (event(CELLS[0], Status.BUILDING), event(CELLS[0], Status.PUBLISHED))
+    failed = event(CELLS[1], Status.BUILD_FAILED, failure=FailureClass.EXPORT, message="no")
+    shown = {}
+    for detail in Detail:
+        text = io.StringIO()
+        out = Output(text)
+        out.detail = detail
+        view = choose_view(as_json=False, out=cast("TextIO", out))
+        tally = Tally(dict.fromkeys(CELLS, Status.PLANNED))
+        for one in (*steps, failed):
+            tally.apply(one)
+            view.event(one, tally)
+        shown[detail] = [
+            line.split()[1] for line in text.getvalue().replace("[ ", "[").splitlines()
+        ]
+    assert shown[Detail.QUIET] == ["build_failed"]
+    assert shown[Detail.USUAL] == ["published", "build_failed"]
+    assert shown[Detail.VERBOSE] == ["building", "published", "build_failed"]
+
+
+def test_colours_are_decided_about_in_one_place() -> None:
+    for wanted in (False, True):
+        terminal = Terminal()
+        out = Output(terminal)
+        out.colour = wanted
+        view = choose_view(as_json=False, out=cast("TextIO", out))
+        assert isinstance(view, LiveView)
+        tally = Tally(dict.fromkeys(CELLS, Status.PLANNED))
+        one = event(CELLS[0], Status.BUILD_FAILED, failure=FailureClass.EXPORT, message="no")
+        tally.apply(one)
+        view.event(one, tally)
+        view.close()
+        assert ("\x1b[31m" in terminal.getvalue()) is wanted

@@ -1,0 +1,187 @@
+"""Standard output and standard error: what they can show, and what happens when they fail.
+
+A stream may be closed from the start, take nothing more (a full disk, a reader that has gone) or
+know only ASCII. None of that is a reason for a traceback, and none of it ends a sweep.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any, Literal, TextIO, cast
+
+Choice = Literal["auto", "always", "never"]
+
+_CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
+_ERRORS = "modelmill-plainer"
+_PLAINER = {"…": "...", "━": "#", "–": "-", "—": "-", "→": "->", "’": "'", "·": "."}
+
+
+class Detail(IntEnum):
+    """How much is told of a running sweep (`-q`, nothing, `-v`); each tells what the one before
+    tells, and more."""
+
+    QUIET = 0
+    USUAL = 1
+    VERBOSE = 2
+
+
+class OutputLost(Exception):
+    """Nobody can read what is printed."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+    @property
+    def reader_left(self) -> bool:
+        """Whether the other end of the pipe was closed, as `| head -1` does."""
+        # Windows reports a closed pipe as EINVAL.
+        return isinstance(self.cause, BrokenPipeError) or (
+            sys.platform == "win32" and self.cause.errno == 22
+        )
+
+
+class Output:
+    """A text stream whose first failure is kept; everything after it is dropped.
+
+    The failure is raised as `OutputLost`, unless `goes_on` is set: a sweep that nobody watches
+    any more still has its work to do.
+    """
+
+    def __init__(self, stream: TextIO, *, goes_on: bool = False) -> None:
+        self.stream = stream
+        self.goes_on = goes_on
+        self.colour = False
+        self.detail = Detail.USUAL
+        self.lost: OutputLost | None = None
+
+    def write(self, text: str) -> int:
+        """Write, unless the stream has failed before."""
+        if self.lost is None:
+            try:
+                return self.stream.write(text)
+            except OSError as error:
+                self._lose(error)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write them all."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Flush, unless the stream has failed before."""
+        if self.lost is None:
+            try:
+                self.stream.flush()
+            except OSError as error:
+                self._lose(error)
+
+    def _lose(self, error: OSError) -> None:
+        self.lost = OutputLost(error)
+        # What is still buffered is flushed once more when Python exits; give it a place to go.
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
+        if not self.goes_on:
+            raise self.lost from None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def safe_output() -> Iterator[Output]:
+    """While the block runs, `sys.stdout` and `sys.stderr` fail as described above."""
+    before = sys.stdout, sys.stderr
+    _occupy_closed()
+    out = Output(_usable(sys.stdout))
+    # Typed as they are: whoever prints need not know.
+    sys.stdout = cast("TextIO", out)
+    sys.stderr = cast("TextIO", Output(_usable(sys.stderr), goes_on=True))
+    try:
+        yield out
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _occupy_closed() -> None:
+    """Keep the numbers 0 to 2 from files of ours: children would print into them."""
+    with contextlib.suppress(OSError):
+        while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+            os.set_inheritable(number, True)
+        os.close(number)
+
+
+class _Nowhere(io.StringIO):
+    """Takes everything and keeps nothing."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def _usable(stream: TextIO | None) -> TextIO:
+    if stream is None:  # it was closed when Python started
+        return _Nowhere()
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors=_ERRORS)
+    return stream
+
+
+def _plainer(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    shown = "".join(
+        _PLAINER.get(one, one.encode("ascii", "backslashreplace").decode()) for one in text
+    )
+    return shown, error.end
+
+
+codecs.register_error(_ERRORS, _plainer)
+
+
+def choose_colour(choice: Choice, environ: Mapping[str, str]) -> None:
+    """Decide about colours for both streams: `--color`, then NO_COLOR, then FORCE_COLOR, then
+    whether a terminal is there."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, Output):
+            stream.colour = _wanted(choice, environ, stream.stream)
+
+
+def _wanted(choice: Choice, environ: Mapping[str, str], stream: TextIO) -> bool:
+    if choice != "auto":
+        return choice == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR"):
+        return True
+    # The old console of Windows shows escape sequences as text.
+    modern = sys.platform != "win32" or bool({"WT_SESSION", "ANSICON", "TERM"} & environ.keys())
+    return modern and environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether colours go to this stream."""
+    return isinstance(stream, Output) and stream.colour
+
+
+def detail_of(stream: TextIO) -> Detail:
+    """How much is to be told on this stream."""
+    return stream.detail if isinstance(stream, Output) else Detail.USUAL
+
+
+def paint(text: str, style: str, stream: TextIO | None = None) -> str:
+    """`text` in a colour, where the stream (standard output) shows colours."""
+    if not style or not coloured(stream or sys.stdout):
+        return text
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"

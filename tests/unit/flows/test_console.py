@@ -1,0 +1,136 @@
+"""Standard output that fails, knows little, or wants colours or none."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows import cli
+from flows.console import Output, OutputLost, choose_colour, coloured, paint, safe_output
+from matrix.errors import Exit
+
+
+class Broken(io.StringIO):
+    """A stream that takes nothing."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+        self.tried = 0
+
+    def write(self, text: str) -> int:
+        self.tried += 1
+        raise OSError(self.number, os.strerror(self.number))
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def test_the_first_failure_is_raised_and_the_rest_is_dropped() -> None:
+    stream = Broken(errno.EPIPE)
+    out = Output(stream)
+    with pytest.raises(OutputLost) as lost:
+        out.write("one")
+    assert lost.value.reader_left
+    out.write("two")
+    out.flush()
+    assert stream.tried == 1
+
+
+def test_a_sweep_goes_on_when_nobody_can_read_it() -> None:
+    out = Output(Broken(errno.ENOSPC), goes_on=True)
+    out.writelines(["one", "two"])
+    assert out.lost is not None
+    assert not out.lost.reader_left
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(errno.EPIPE, Exit.OK), (errno.ENOSPC, Exit.UNUSABLE)]
+)
+def test_lost_output_is_an_exit_code_and_at_most_a_line(
+    streams: pytest.MonkeyPatch, number: int, code: Exit
+) -> None:
+    errors = io.StringIO()
+    streams.setattr(sys, "stdout", Broken(number))
+    streams.setattr(sys, "stderr", errors)
+    assert cli.main(["--version"]) == code
+    assert errors.getvalue().count("\n") == (code is Exit.UNUSABLE)
+
+
+def test_streams_that_were_closed_take_everything(streams: pytest.MonkeyPatch) -> None:
+    streams.setattr(sys, "stdout", None)
+    streams.setattr(sys, "stderr", None)
+    assert cli.main(["--version"]) == Exit.OK
+    assert cli.main(["plan", "no-such-catalog"]) == Exit.USAGE
+
+
+def test_ascii_is_enough(streams: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    streams.setattr(sys, "stdout", stream)
+    with safe_output():
+        print("a… ━ é \udcff")
+    stream.flush()
+    stream.seek(0)
+    assert stream.read() == "a... # \\xe9 \\udcff\n"
+
+
+def test_what_the_system_refuses_is_a_line(
+    streams: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_args: object, **_more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/full/file")
+
+    streams.setattr(cli, "build_parser", refuse)
+    assert cli.main([]) == Exit.UNUSABLE
+    assert capsys.readouterr().err == (
+        "modelmill: /full/file: No space left on device"
+        " (free space, or choose a place on another disk with --home)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "environ", "wanted"),
+    [
+        ("auto", {}, False),
+        ("auto", {"FORCE_COLOR": "1"}, True),
+        ("auto", {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ("always", {"NO_COLOR": "1"}, True),
+        ("never", {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_the_flag_then_no_color_then_force_color(
+    streams: pytest.MonkeyPatch, choice: str, environ: dict[str, str], wanted: bool
+) -> None:
+    streams.setattr(sys, "stdout", io.StringIO())
+    with safe_output() as out:
+        choose_colour(choice, environ)  # type: ignore[arg-type]
+        assert out.colour is coloured(sys.stdout) is wanted
+        assert paint("x", "red") == ("\x1b[31mx\x1b[0m" if wanted else "x")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["sweeep"], "did you mean sweep?"),
+        (["feed", "lss"], "did you mean ls?"),
+        (["plan", "demo", "--tasc", "x"], "did you mean --task"),
+        (["plan", "demo", "more"], "'more' is one argument too many"),
+        (["retry", "--class", "NETWERK"], "did you mean NETWORK?"),
+    ],
+)
+def test_the_nearest_word_is_suggested(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert cli.main(words) == Exit.USAGE
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
