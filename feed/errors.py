@@ -31,6 +31,14 @@ class NoSpace(Unavailable):
     """The disk of the feed is full: worth trying again only after somebody has made room."""
 
 
+class TimeLimit(Unavailable):
+    """A publish took longer than its limit."""
+
+
+class Outage(FeedError):
+    """The feed is away, not just one call: no other package would fare better now."""
+
+
 class Unauthorized(FeedError):
     """This host cannot use the feed at all: no later cell would fare better."""
 

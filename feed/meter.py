@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from feed.errors import Unavailable
+from feed.errors import TimeLimit
 from feed.interface import Progress
 
 
@@ -36,7 +36,7 @@ class Meter:
         return None if self._deadline is None else self._deadline - time.monotonic()
 
     def check(self) -> None:
-        """Raise `Unavailable` after the deadline."""
+        """Raise `TimeLimit` after the deadline."""
         left = self.left()
         if left is not None and left <= 0:
-            raise Unavailable(f"not done within {self._timeout:g} s; nothing was published")
+            raise TimeLimit(f"not done within {self._timeout:g} s; nothing was published")

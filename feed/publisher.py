@@ -19,8 +19,12 @@ from feed.errors import (
     Cancelled,
     Conflict,
     Corrupt,
+    FeedError,
     NoSpace,
+    NotFound,
+    Outage,
     OutcomeUnknown,
+    TimeLimit,
     Unavailable,
     VersionExists,
 )
@@ -29,6 +33,8 @@ from matrix.digest import FileEntry, tree_digest
 
 TRIES = 6
 LONGEST_WAIT = 60.0
+MISSES = 3
+"""Packages in a row that a feed fails to take although it answers: it takes none at the moment."""
 
 Sleep = Callable[[threading.Event, float], bool]
 """Wait until the event is set or so many seconds are over; True if it was set."""
@@ -93,6 +99,9 @@ class Publisher:
         self._tries = tries
         self._sleep = sleep
         self._clock = clock
+        self._lock = threading.Lock()
+        self._misses: set[tuple[str, str]] = set()
+        """What could not be published since something could."""
 
     def publish(
         self,
@@ -106,7 +115,8 @@ class Publisher:
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
     ) -> Receipt:
-        """Publish, or find out that it is published. Raises a typed `FeedError`.
+        """Publish, or find out that it is published. Raises a typed `FeedError`; an `Outage`
+        when it is the feed that fails and not this package.
 
         `timeout` limits all attempts together; an outcome left open by the last one is still
         looked up. `cancel` ends waiting and copying at once (`Cancelled`).
@@ -124,7 +134,30 @@ class Publisher:
         built = tree_digest(file.entry for file in job.files)
         if built != tree:
             raise Corrupt(f"{job.title}: the files have tree digest {built}, not {tree}")
-        return _Attempts(self._feed, job, self._clock).run(self._tries, self._sleep)
+        try:
+            receipt = _Attempts(self._feed, job, self._clock).run(self._tries, self._sleep)
+        except (Unavailable, OutcomeUnknown, NotFound) as error:
+            if isinstance(error, NoSpace):
+                raise
+            self._missed(job, error)
+            raise
+        with self._lock:
+            self._misses.clear()
+        return receipt
+
+    def _missed(self, job: _Job, error: FeedError) -> None:
+        """Raise `Outage` if the feed does not answer either, or takes nothing at all."""
+        job.check()
+        try:
+            self._feed.find(job.package, job.version)
+        except (Unavailable, OutcomeUnknown, NotFound):
+            raise Outage(f"the feed is away: {error.message}", hint=error.hint) from error
+        with self._lock:
+            self._misses.add((job.package, job.version))
+            missed = len(self._misses)
+        if missed >= MISSES:
+            text = f"the feed took none of the last {missed} packages: {error.message}"
+            raise Outage(text, hint=error.hint) from error
 
 
 class _Attempts:
@@ -136,6 +169,7 @@ class _Attempts:
         self._clock = clock
         self._started = clock()
         self._sent = 0
+        self._out_of_time = False
 
     def run(self, tries: int, sleep: Sleep) -> Receipt:
         job = self._job
@@ -145,7 +179,8 @@ class _Attempts:
                 job.check()
 
         def over(state: RetryCallState) -> bool:
-            return state.attempt_number >= tries or self._left(state.upcoming_sleep) <= 0
+            self._out_of_time = self._left(state.upcoming_sleep) <= 0
+            return state.attempt_number >= tries or self._out_of_time
 
         retrying = Retrying(
             sleep=nap,
@@ -154,7 +189,13 @@ class _Attempts:
             retry=retry_if_exception(_transient),
             reraise=True,
         )
-        return retrying(self._attempt)
+        try:
+            return retrying(self._attempt)
+        except (Unavailable, OutcomeUnknown) as error:
+            if self._out_of_time and not isinstance(error, NoSpace | TimeLimit):
+                text = f"{job.title} was not published within {job.timeout:g} s: {error.message}"
+                raise TimeLimit(text, hint=error.hint) from error
+            raise
 
     def _attempt(self) -> Receipt:
         self._job.check()

@@ -36,4 +36,5 @@ def go_again(
                 f"no failed cell of sweep {info.stamp} matches",
                 hint=f"see modelmill status {info.stamp} --failed",
             )
-    return Run(plan, recalled, info.settings, as_json=as_json).go()
+    run = Run(plan, recalled, info.settings, as_json=as_json, again=retry is None)
+    return run.go()

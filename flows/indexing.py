@@ -45,6 +45,17 @@ def index_of(stamp: str, outcomes: Iterable[Outcome]) -> SweepIndex:
     return SweepIndex(stamp, tuple(cells))
 
 
+def index_line(plan: Plan, template: str, version: str, failed: int) -> str:
+    """Where the index is; versions never change, so what is repaired later is in a new one."""
+    line = f"index: {plan.index_package} {version}"
+    if not failed:
+        return line
+    first = index_name(template, plan.stamp)[1]
+    revision = int(version.removeprefix(f"{first}-r")) if version != first else 1
+    following = index_name(template, plan.stamp, revision + 1)[1]
+    return f"{line}; it lists what failed too, and once that is repaired {following} follows"
+
+
 def publish_index(
     feed: Feed, publisher: Publisher, plan: Plan, template: str, index: SweepIndex
 ) -> str:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import time
 
-from feed.errors import Cancelled, Conflict, Corrupt, FeedError, NoSpace, Unauthorized
+from feed.errors import (
+    Cancelled,
+    Conflict,
+    Corrupt,
+    FeedError,
+    NoSpace,
+    Outage,
+    OutcomeUnknown,
+    TimeLimit,
+    Unauthorized,
+    Unavailable,
+)
 from feed.interface import LocalFile
 from feed.publisher import Publisher, Receipt
 from flows.kept import keep
@@ -42,8 +53,8 @@ def _publish_parcel(shop: Shop, publisher: Publisher, held: Held, parcel: Parcel
         receipt = _publish(publisher, held, parcel)
     except Cancelled:
         return True
-    except Unauthorized as error:
-        shop.stop.ask(error)
+    except (Unauthorized, Outage) as error:
+        shop.stop.ask(error)  # no other package would fare better; this one stays open
     except Corrupt as error:
         if parcel.again or not parcel.built.distrust():
             _failed(shop, held, parcel, error, FailureClass.DISK, retryable=True)
@@ -53,9 +64,7 @@ def _publish_parcel(shop: Shop, publisher: Publisher, held: Held, parcel: Parcel
     except Conflict as error:
         _conflict(shop, held, parcel, error)
     except FeedError as error:
-        full = isinstance(error, NoSpace)
-        failure = FailureClass.DISK if full else FailureClass.PUBLISH
-        _failed(shop, held, parcel, error, failure, retryable=True)
+        _failed(shop, held, parcel, error, _class_of(error), retryable=True)
     else:
         _published(shop, held, parcel, receipt, time.monotonic() - started)
     return True
@@ -123,6 +132,29 @@ def _conflict(shop: Shop, held: Held, parcel: Parcel, error: Conflict) -> None:
     record(shop, held, parcel.cell, Status.CONFLICT, facts)
 
 
+def _class_of(error: FeedError) -> FailureClass:
+    match error:
+        case NoSpace():
+            return FailureClass.DISK
+        case TimeLimit():
+            return FailureClass.TIMEOUT
+        case Unavailable() | OutcomeUnknown():
+            return FailureClass.NETWORK
+        case _:
+            return FailureClass.PUBLISH
+
+
+def _next_step(shop: Shop, parcel: Parcel, failure: FailureClass) -> str:
+    """A command that takes the cell up; its build is in the store."""
+    stamp = shop.plan.stamp
+    if failure.may_pass:
+        return f"when that is over: modelmill resume {stamp}"
+    command = f"modelmill retry {stamp} --class {failure}"
+    if failure is FailureClass.TIMEOUT:
+        command += f" --publish-timeout {2 * parcel.timeout:g}"
+    return f"to publish it again: {command}"
+
+
 def _failed(
     shop: Shop,
     held: Held,
@@ -136,7 +168,7 @@ def _failed(
         failure=failure,
         stage="publish",
         message=error.message,
-        hint=error.hint or "modelmill retry publishes it again; the build is in the store",
+        hint="; ".join(filter(None, (error.hint, _next_step(shop, parcel, failure)))),
         retryable=retryable,
     )
     record(shop, held, parcel.cell, Status.PUBLISH_FAILED, facts)

@@ -14,6 +14,7 @@ from feed.interface import Feed
 from feed.publisher import Publisher
 from flows.fleet.watch import Watch
 from flows.follower import Follower
+from flows.indexing import index_line
 from flows.local import engine_spec, slot_count, workshop
 from flows.planned import foretold
 from flows.planning import selection_of
@@ -49,6 +50,9 @@ class Run:
     recorded: Mapping[str, Any]
     """What a resume needs to know; see `flows.memory`."""
     as_json: bool = False
+    again: bool = True
+    """Whether cells that failed for reasons that may have passed are tried again; see
+    `flows.earlier`."""
 
     def go(self, state: State | None = None) -> Exit:
         """Begin, build what is open, finish."""
@@ -79,6 +83,7 @@ class Run:
             recorded={**self.recorded, "feed": feed.name},
             selection=selection_of(self.settings).to_json(),
             stop=stop,
+            again=self.again,
         )
         publisher = Publisher(feed, tries=self.settings["tries"]) if begun.info.publish else None
         self._say_begun(feed, begun)
@@ -136,6 +141,8 @@ class Run:
             print(f"note: {notice}")
         if begun.seeded:
             print(f"{begun.seeded} packages are in the feed already")
+        for line in begun.earlier.lines(self.plan.stamp):
+            print(line)
         sys.stdout.flush()
 
     def _say_ended(self, summary: Summary, index: str | None, stop: Stop) -> None:
@@ -146,7 +153,7 @@ class Run:
             return
         print("\n".join(summary.lines()))
         if index is not None:
-            print(f"index: {self.plan.index_package} {index}")
+            print(index_line(self.plan, self.settings["package"], index, len(summary.failures)))
         if stop.error is not None:
             print(f"stopped: {stop.error}", file=sys.stderr)
         if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:

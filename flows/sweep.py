@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from feed.errors import FeedError, Unauthorized
 from feed.interface import Feed, Published
 from feed.publisher import Publisher
+from flows.earlier import Earlier, take_up
 from flows.estimates import Estimates, estimate
 from flows.indexing import index_of, publish_index
 from flows.planned import note_plan
@@ -30,6 +31,7 @@ class Begun:
     info: SweepInfo
     newest: Mapping[str, Published]
     seeded: int
+    earlier: Earlier = field(default_factory=Earlier)
 
 
 def begin(
@@ -41,8 +43,12 @@ def begin(
     recorded: Mapping[str, object],
     selection: Mapping[str, object],
     stop: Stop,
+    again: bool = True,
 ) -> Begun:
-    """Check the feed, record the sweep, and learn from the feed what is done."""
+    """Check the feed, record the sweep, and learn from the feed what is done.
+
+    `again`: try what failed before for reasons that may have passed (see `flows.earlier`).
+    """
     publish = not settings["no_publish"]
     if publish:
         feed.preflight([(item.package, item.version) for item in items(plan)])
@@ -57,8 +63,9 @@ def begin(
         publish=publish,
     )
     note_plan(state, info.id, plan, known)
+    earlier = take_up(state, info, {item.id for item in items(plan)}, again=again)
     if not publish:
-        return Begun(info, {}, 0)
+        return Begun(info, {}, 0, earlier)
     listed_at = state.now()
     try:
         found = survey(feed, plan, every_stamp=settings["if_changed"], stop=stop)
@@ -68,8 +75,9 @@ def begin(
                 error.hint = "; ".join(filter(None, (error.hint, _UNLISTED)))
             raise
         state.note(info.id, Kind.NOTICE, {"unlisted": str(error)})
-        return Begun(info, {}, 0)
-    return Begun(info, found.newest, _learn(plan, state, info.id, found, listed_at))
+        return Begun(info, {}, 0, earlier)
+    seeded = _learn(plan, state, info.id, found, listed_at)
+    return Begun(info, found.newest, seeded, earlier)
 
 
 def _learn(plan: Plan, state: State, sweep_id: int, found: Survey, listed_at: float) -> int:

@@ -78,3 +78,14 @@ class FailureClass(StrEnum):
     def retries_itself(self) -> bool:
         """Only infrastructure is tried again without being asked; a broken build stays broken."""
         return self in {FailureClass.NETWORK, FailureClass.DISK}
+
+    @property
+    def may_pass(self) -> bool:
+        """The cause lies outside the build (a missing tool, a disk, the network, a login), so
+        every new run of a sweep tries such cells again."""
+        return self in {
+            FailureClass.UNSUPPORTED,
+            FailureClass.DISK,
+            FailureClass.NETWORK,
+            FailureClass.AUTH,
+        }

@@ -83,8 +83,10 @@ class Sweeps(Part):
         sweep_id: int,
         classes: Collection[FailureClass] = (),
         patterns: Collection[str] = (),
+        among: Collection[str] | None = None,
     ) -> list[str]:
-        """Plan failed cells again: of these classes and matching these globs (none: all)."""
+        """Plan failed cells again: of these classes and matching these globs (none: all), and
+        only cells `among` these, where they are given."""
         failed = [
             outcome.c.sweep_id == sweep_id,
             outcome.c.status.in_([status.value for status in sorted(FAILED)]),
@@ -97,7 +99,8 @@ class Sweeps(Part):
             rows = [
                 {"cell": cell}
                 for cell in found
-                if not patterns or any(fnmatchcase(cell, pattern) for pattern in patterns)
+                if (among is None or cell in among)
+                and (not patterns or any(fnmatchcase(cell, pattern) for pattern in patterns))
             ]
             with incoming.loaded(connection, incoming.names, rows):
                 named = outcome.c.cell.in_(select(incoming.names.c.cell))

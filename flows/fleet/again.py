@@ -53,7 +53,7 @@ def again_on_fleet(
                 f"no failed cell of sweep {info.stamp} matches",
                 hint=f"see modelmill status {info.stamp} --failed",
             )
-    return launch.go()
+    return replace(launch, again=retry is None).go()
 
 
 def _launch(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from flows.earlier import take_up
 from flows.estimates import estimate
 from flows.fleet.connection import reached
 from flows.fleet.patience import PatientState
@@ -18,6 +19,7 @@ from flows.fleet.slot import state_url
 from flows.fleet.ticket import Ticket, write_ticket
 from flows.fleet.watch import end_for_all
 from flows.follower import Follower
+from flows.indexing import index_line
 from flows.names import PARENT_FLOW
 from flows.planning import selection_of
 from flows.settings import Settings
@@ -57,6 +59,8 @@ class Launch:
     values: Mapping[str, Any]
     pool: str
     as_json: bool = False
+    again: bool = True
+    """As in `flows.run.Run`."""
 
     def go(self) -> Exit:
         """Order, follow, say how it ended."""
@@ -98,6 +102,8 @@ class Launch:
             selection_of(self.settings).to_json(),
             publish=not self.settings["no_publish"],
         )
+        wanted = {row.cell for row in cell_rows(self.plan)}
+        earlier = take_up(state, info, wanted, again=self.again)
         address = feed_address(self.settings["feed"], work)
         ticket = Ticket(info.id, self.plan, self.values, address)
         run = write_ticket(state, ticket)
@@ -105,6 +111,8 @@ class Launch:
             cells = sum(len(model.cells) for model in self.plan.models)
             print(f"sweep {self.plan.stamp}: {cells} cells of {len(self.plan.models)} models")
             print(f"on the fleet {self.pool} -> {feed.name}", flush=True)
+            for line in earlier.lines(self.plan.stamp, " --fleet"):
+                print(line, flush=True)
         return Ticket(info.id, self.plan, self.values, address, run=run)
 
     def _follow(self, state: State, ticket: Ticket, flow_run: UUID, stop: Stop) -> None:
@@ -142,7 +150,8 @@ class Launch:
             return code
         print("\n".join(summary.lines()))
         if found:
-            print(f"index: {found['package']} {found['version']}")
+            failed = len(summary.failures)
+            print(index_line(self.plan, self.settings["package"], found["version"], failed))
         if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
             text = f"what is built is kept: modelmill resume {info.stamp} --fleet"
             print(text, file=sys.stderr)

@@ -106,6 +106,8 @@ class Parent:
             recorded={**self.ticket.values, "feed": feed.name},
             selection=selection_of(self.settings).to_json(),
             stop=self.stop,
+            # Whoever ordered the run has taken up what failed; another parent does not do it again.
+            again=not self.ticket.run,
         )
         ticket = replace(self.ticket, sweep=begun.info.id, newest=begun.newest)
         if ticket.newest or not ticket.run:

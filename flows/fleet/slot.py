@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from feed.errors import Outage
 from feed.publisher import Publisher
 from flows.fleet.needs import Words, from_text, groups_of, serves, words_here
 from flows.fleet.orders import VARIABLE as ORDERS
@@ -97,7 +98,7 @@ class Slot:
         error = self.stop.error
         if error is None or isinstance(error, StoppedElsewhere):
             return False
-        return error.exit_code is Exit.HOST_CANNOT_PUBLISH
+        return isinstance(error, Outage) or error.exit_code is Exit.HOST_CANNOT_PUBLISH
 
 
 def able(groups: Mapping[Words, frozenset[str]], words: Words) -> frozenset[str]:

@@ -82,7 +82,7 @@ def test_what_passes_is_survived_without_a_word(remote: Remote, faults: dict[str
     remote.check_complete()
 
 
-def test_a_feed_that_is_away_for_good_fails_one_cell_and_a_retry_publishes_it(
+def test_a_publish_that_never_gets_through_fails_one_cell_and_a_resume_publishes_it(
     remote: Remote,
 ) -> None:
     remote.faults(publish=[None, "down"])
@@ -92,14 +92,15 @@ def test_a_feed_that_is_away_for_good_fails_one_cell_and_a_retry_publishes_it(
     (one,) = failed
     assert (one.status, one.failure, one.retryable) == (
         Status.PUBLISH_FAILED,
-        FailureClass.PUBLISH,
+        FailureClass.NETWORK,
         True,
     )
     assert one.version not in remote.trees()
     journal = remote.mill.journal()
     remote.faults()
-    ran = remote.run("retry", "--class", "PUBLISH")
+    ran = remote.run("resume")
     assert (ran.code, ran.err) == (0, "")
+    assert "failed before, tried again: 1 NETWORK" in ran.out
     assert remote.mill.journal() == journal
     assert remote.trees()[one.version]
     assert "0.0.0-s1-r2" in remote.trees()

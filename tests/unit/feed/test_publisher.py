@@ -13,13 +13,15 @@ from feed.errors import (
     Corrupt,
     NoSpace,
     NotFound,
+    Outage,
     OutcomeUnknown,
     Rejected,
+    TimeLimit,
     Unauthorized,
     Unavailable,
 )
 from feed.interface import LocalFile
-from feed.publisher import LONGEST_WAIT, Publisher, Receipt
+from feed.publisher import LONGEST_WAIT, MISSES, Publisher, Receipt
 from tests.fakes.feed import RETRY_AFTER, Fault, FlakyFeed, MemoryFeed, tree_of, write_files
 
 PKG, VER = "pkg", "1.0.0"
@@ -149,9 +151,40 @@ def test_retry_after_is_honoured(bench: Bench) -> None:
 
 def test_no_wait_beyond_the_time_limit(bench: Bench) -> None:
     bench.feed.plan("publish", Fault.THROTTLED)
-    with pytest.raises(Unavailable, match="throttled"):
+    with pytest.raises(TimeLimit, match=r"not published within 16 s: .*throttled"):
         bench.publish(timeout=RETRY_AFTER - 1)
     assert bench.clock.naps == []
+
+
+@pytest.mark.parametrize("fault", [Fault.DOWN, Fault.SILENT])
+def test_a_feed_that_does_not_answer_either_is_an_outage(bench: Bench, fault: Fault) -> None:
+    bench.feed.plan("find", *[fault] * 5)
+    with pytest.raises(Outage, match="the feed is away"):
+        bench.publish()
+    assert bench.memory.sends == 0
+
+
+def test_a_feed_that_is_gone_is_an_outage(bench: Bench) -> None:
+    bench.feed.plan("find", Fault.MISSING, Fault.MISSING)
+    with pytest.raises(Outage, match="the feed is away"):
+        bench.publish()
+
+
+def test_a_feed_that_answers_but_takes_nothing_is_an_outage(bench: Bench) -> None:
+    bench.feed.plan("publish", *[Fault.DOWN] * 4 * (MISSES + 1))
+    for version in range(1, MISSES):
+        with pytest.raises(Unavailable):
+            bench.publisher.publish(PKG, f"{version}.0.0", bench.mine, tree=tree_of(bench.mine))
+    with pytest.raises(Outage, match=f"none of the last {MISSES}"):
+        bench.publish()
+
+
+def test_what_is_published_in_between_tells_that_it_is_no_outage(bench: Bench) -> None:
+    bench.feed.plan("publish", *([*[Fault.DOWN] * 4, None] * MISSES))
+    for version in range(MISSES):
+        with pytest.raises(Unavailable):
+            bench.publisher.publish(PKG, f"{version}.1.0", bench.mine, tree=tree_of(bench.mine))
+        bench.publisher.publish(PKG, f"{version}.2.0", bench.mine, tree=tree_of(bench.mine))
 
 
 def test_each_attempt_gets_what_is_left_of_the_time(

@@ -5,14 +5,31 @@ from dataclasses import replace
 
 import pytest
 
-from feed.errors import Unauthorized, Unavailable
+from feed.errors import Outage, Unauthorized, Unavailable
+from feed.interface import Feed
+from flows.indexing import index_line
 from flows.stop import Stop
 from matrix.digest import FileEntry
 from matrix.errors import Exit
+from matrix.model import PlannedModel
 from matrix.status import FailureClass, Status
 from state.errors import StateError
 from tests.fakes.feed import Fault, FlakyFeed, MemoryFeed
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.unit.flows.floor import TEMPLATE, Floor, make_plan, small_model
+
+
+class Away(FlakyFeed):
+    """A feed that answers nothing any more after so many publishes."""
+
+    def __init__(self, inner: Feed, after: int) -> None:
+        super().__init__(inner)
+        self._after = after
+
+    def _next(self, method: str) -> Fault | None:
+        super()._next(method)
+        if self.calls.count("publish") > self._after:
+            raise Unavailable(f"{method}: down")
+        return None
 
 
 def test_every_cell_the_export_and_the_index_are_published_once(floor: Floor) -> None:
@@ -164,6 +181,87 @@ def test_a_host_that_may_not_publish_stops_the_sweep_and_keeps_the_work(floor: F
     assert floor.sweep(plan).exit_code() is Exit.OK
     done_twice = [stage for stage in floor.ran if floor.ran.count(stage) > 2]
     assert not done_twice, f"two models, so at most two runs of a stage: {floor.ran}, was {ran}"
+
+
+def test_a_feed_outage_stops_the_sweep_and_the_next_run_completes_it(floor: Floor) -> None:
+    plan = make_plan(*[small_model(f"m/{number}") for number in range(4)])
+    inner = floor.feed
+    floor.feed = Away(inner, after=2)
+    summary = floor.sweep(plan)
+    assert summary.exit_code(floor.stop) is Exit.UNUSABLE
+    assert isinstance(floor.stop.error, Outage)
+    assert not summary.failures
+    assert summary.open
+    ran = list(floor.ran)
+    floor.feed, floor.stop = inner, Stop()
+    assert 0 < len(floor.versions()) < 16
+    assert floor.sweep(plan).exit_code() is Exit.OK
+    assert len(floor.versions()) == 4 * 4 + 1
+    assert all(floor.ran.count(stage) <= 4 for stage in ran), "what was built is not built again"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "step"),
+    [
+        (Fault.DOWN, FailureClass.NETWORK, "modelmill resume 20260609"),
+        (Fault.SILENT, FailureClass.NETWORK, "modelmill resume 20260609"),
+        (Fault.FULL, FailureClass.DISK, "modelmill resume 20260609"),
+        (Fault.REFUSED, FailureClass.PUBLISH, "modelmill retry 20260609 --class PUBLISH"),
+    ],
+)
+def test_what_a_feed_does_to_one_package_has_a_class_and_a_step(
+    floor: Floor, fault: Fault, kind: FailureClass, step: str
+) -> None:
+    plan = make_plan(small_model(cells=1))
+    floor.feed = FlakyFeed(MemoryFeed()).plan("publish", None, *[fault] * 3)
+    assert floor.sweep(plan).exit_code(floor.stop) is Exit.CELLS_FAILED
+    outcome = floor.outcomes()[next(plan.cells()).id]
+    assert (outcome.status, outcome.failure) == (Status.PUBLISH_FAILED, kind)
+    assert (outcome.hint or "").endswith(step)
+    # Sweeping again does what the step says, where the step is not a retry.
+    floor.feed = floor.feed.inner
+    again = floor.sweep(plan)
+    assert again.exit_code() is (Exit.OK if kind.may_pass else Exit.CELLS_FAILED)
+
+
+def test_a_publish_over_its_time_limit_is_a_timeout(floor: Floor) -> None:
+    model = small_model(cells=1)
+    cell = replace(model.cells[0], publish_timeout=10.0)
+    floor.feed = FlakyFeed(MemoryFeed()).plan("publish", None, Fault.THROTTLED)
+    floor.sweep(make_plan(replace(model, cells=(cell,))))
+    outcome = floor.outcomes()[cell.id]
+    assert outcome.failure is FailureClass.TIMEOUT
+    step = "modelmill retry 20260609 --class TIMEOUT --publish-timeout 20"
+    assert (outcome.hint or "").endswith(step)
+
+
+@pytest.mark.parametrize("kind", ["UNSUPPORTED", "AUTH"])
+def test_what_failed_for_a_cause_that_may_have_passed_is_tried_by_the_next_run(
+    floor: Floor, kind: str
+) -> None:
+    def failing_once(name: str, how: str) -> PlannedModel:
+        act = {"quantize@vitisai_npu": f"once:{floor.root / how}:fail:{how}"}
+        return small_model(name, act=act, cells=1)
+
+    plan = make_plan(failing_once("a/one", kind), failing_once("b/two", "QUANTIZE"))
+    floor.sweep(plan)
+    failed = {one.model: one.failure for one in floor.outcomes().values() if one.status.failed}
+    assert set(failed.values()) == {FailureClass(kind), FailureClass.QUANTIZE}
+    summary = floor.sweep(plan)
+    assert [one.failure for one in summary.failures] == ["QUANTIZE"]
+    assert floor.begun is not None
+    assert floor.begun.earlier.lines("20260609") == [
+        f"failed before, tried again: 1 {kind}",
+        "failed before, left as they are: 1 QUANTIZE; to try them again: modelmill retry 20260609",
+    ]
+
+
+def test_the_index_of_a_sweep_with_failures_says_what_follows() -> None:
+    plan = make_plan(small_model())
+    line = index_line(plan, TEMPLATE, "0.0.0-20260609", 1)
+    assert line.endswith("once that is repaired 0.0.0-20260609-r2 follows")
+    assert "-r3" in index_line(plan, TEMPLATE, "0.0.0-20260609-r2", 1)
+    assert index_line(plan, TEMPLATE, "0.0.0-20260609", 0).endswith("index 0.0.0-20260609")
 
 
 def test_a_conflict_keeps_the_local_package_and_leaves_the_feed_alone(floor: Floor) -> None:
