@@ -10,7 +10,7 @@ from typing import Any
 
 from matrix.model import SourceKind
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import load, model_file, source, towers
+from workers.optimum_engine import load, model_file, ready, source, towers
 from workers.optimum_engine.errors import export_error, one_line
 from workers.optimum_engine.parts import parts
 from workers.optimum_engine.scratch import seed_everything
@@ -21,7 +21,9 @@ MAX_OPSET = 20
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
-    """Export every graph of the model."""
+    """Export every graph of the model; a ready ONNX file is taken as it is."""
+    if "file" in job.params:
+        return ready.take(job, _folder(job, temp) or temp)
     opset = int(job.params["opset"])
     if opset > MAX_OPSET:
         raise export_error(

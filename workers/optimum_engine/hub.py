@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from workers.engine import StageError
+from workers.optimum_engine import ready
 from workers.optimum_engine.errors import auth_error, export_error, network_error, one_line
-from workers.optimum_engine.weights import check_complete, patterns
+from workers.optimum_engine.weights import SIDE_FILES, check_complete, patterns
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _KEEP_SECONDS = 900
@@ -52,6 +53,42 @@ def snapshot(ref: str, commit: str, scratch: Path, *, pickle: bool, remote_code:
         return Path(
             snapshot_download(ref, revision=commit, allow_patterns=wanted, local_dir=target)
         )
+    except _errors() as error:
+        raise _typed(ref, commit, error) from error
+
+
+def ready_file(ref: str, commit: str, file: str, scratch: Path) -> Path:
+    """A folder with a ready ONNX file of a commit, its weights, and the small files of the top.
+
+    As with `snapshot`, the user's cache is read and never added to.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
+        if all((cached / name).is_file() for name in ready.parts_of(cached, file)):
+            return cached
+    except (LocalEntryNotFoundError, StageError):
+        pass  # not there, or not whole there
+    target = scratch / "source"
+    _fetch(ref, commit, target, [file, *SIDE_FILES])
+    if not (target / file).is_file():
+        raise export_error(f"{ref} has no file {file}", "correct the path in the catalog")
+    place = PurePosixPath(file).parent
+    outside = [(place / name).as_posix() for name in ready.external_of(target / file, file)]
+    if outside:
+        _fetch(ref, commit, target, outside)
+    return target
+
+
+def _fetch(ref: str, commit: str, target: Path, names: list[str]) -> None:
+    from huggingface_hub import snapshot_download
+
+    literal = [re.sub(r"([\[*?])", r"[\1]", name) for name in names if name not in SIDE_FILES]
+    wanted = [*literal, *(name for name in names if name in SIDE_FILES)]
+    try:
+        snapshot_download(ref, revision=commit, allow_patterns=wanted, local_dir=target)
     except _errors() as error:
         raise _typed(ref, commit, error) from error
 

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import load, model_file, runtime, samples, shapes, towers
+from workers.optimum_engine import load, model_file, plain_inputs, runtime, samples, shapes, towers
 from workers.optimum_engine.errors import listed, one_line, quantize_error
-from workers.optimum_engine.layout import SHAPES
+from workers.optimum_engine.layout import READY, SHAPES
 from workers.optimum_engine.parts import Parts, parts
 from workers.optimum_engine.scratch import seed_everything
 from workers.optimum_engine.tasks import exporter_task
 
 _ONES = ("attention_mask", "pixel_mask")
 _DATASET_SAMPLES = 32
+Make = Callable[[runtime.Signature, Mapping[str, int]], dict[str, Any]]
+"""Makes a sample for a graph, with these sizes for its open axes."""
 
 
 def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     """Make the samples of every component."""
     exported = job.inputs["export"]
+    if job.params["task"] == READY:
+        return _ready(job, exported)
     facts: dict[str, Any] = {}
     task = exporter_task(job.params["task"])
     config = load.read_config(exported)
@@ -31,17 +36,35 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
         job.progress(f"making inputs {name}".rstrip())
         folder = model_file.find(exported, name)
         wanted = runtime.signature(folder / model_file.MODEL)
-        found[name] = _samples(job, name, part[1], wanted, sizes)
+        found[name] = _samples(job, name, partial(_generate, part[1]), wanted, sizes)
         _chain(found, name, exported, wanted)
         samples.save(found[name], job.out / name)
-        facts[name or "."] = {
-            key: {"dtype": str(array.dtype), "shape": list(array.shape)}
-            for key, array in sorted(found[name][0].items())
-        }
+        facts[name or "."] = _told(found[name][0])
     return {
         "samples": min(len(sets) for sets in found.values()),
         "origin": "dataset" if "dataset" in job.params else "generated",
         "inputs": facts,
+    }
+
+
+def _ready(job: StageJob, exported: Path) -> Mapping[str, Any]:
+    """Samples for a ready ONNX file; a dataset that has every input decides all sizes."""
+    wanted = runtime.signature(exported / model_file.MODEL)
+    asked = job.params.get("shapes", {})
+    sizes = asked if "dataset" in job.params else plain_inputs.settle(exported, wanted, asked)
+    made = _samples(job, "", plain_inputs.generate, wanted, sizes)
+    samples.save(made, job.out)
+    return {
+        "samples": len(made),
+        "origin": "dataset" if "dataset" in job.params else "generated",
+        "inputs": {".": _told(made[0])},
+    }
+
+
+def _told(sample: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: {"dtype": str(array.dtype), "shape": list(array.shape)}
+        for key, array in sorted(sample.items())
     }
 
 
@@ -53,7 +76,7 @@ def _parts(config: Any, task: str, exported: Path) -> Parts:
 
 
 def _samples(
-    job: StageJob, component: str, config: Any, wanted: runtime.Signature, sizes: Mapping[str, int]
+    job: StageJob, component: str, make: Make, wanted: runtime.Signature, sizes: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     """The dataset's samples, completed by generated inputs, or generated ones alone."""
     dataset = job.request.model.get("dataset") if "dataset" in job.params else None
@@ -67,7 +90,7 @@ def _samples(
     made = []
     for index in range(count):
         seed_everything(int(job.params["seed"]) + index)
-        sample = _generate(config, wanted, sizes)
+        sample = make(wanted, sizes)
         if given:
             sample |= _fitting(given[index], wanted)
         made.append(sample)

@@ -18,6 +18,9 @@ from workers.optimum_engine.source import Resolved, allowed
 
 EXPORT_TOOLS = ("engine", "torch", "transformers", "optimum", "optimum-onnx", "onnx", "numpy")
 INPUT_TOOLS = ("engine", "transformers", "optimum", "optimum-onnx", "numpy")
+READY_TOOLS = ("engine", "onnx", "numpy")
+READY = "onnx-file"
+"""In the place of a task: the inputs follow from the graph alone."""
 GRAPH_TOOLS = ("engine", "onnx", "onnxruntime", "numpy")
 
 SAMPLES = 8
@@ -36,7 +39,7 @@ SHAPES = (
 def stages(request: Request, source: Resolved) -> list[StageSpec]:
     """The stages of a cell, in order. Raises `StageError` for a policy this engine cannot do."""
     policy = request.policy
-    _check(policy)
+    _check(policy, ready=bool(request.model["source"].get("file")))
     specs = [_export(request, source), _inputs(request)]
     last = "export"
     if optimize := _optimize(policy):
@@ -55,6 +58,9 @@ def _export(request: Request, source: Resolved) -> StageSpec:
     }
     if source.commit:
         params["commit"] = source.commit
+    if file := request.model["source"].get("file"):
+        del params["task"]  # nothing is exported
+        return StageSpec("export", {**params, "file": file}, (SOURCE,), READY_TOOLS)
     if source.kind is not SourceKind.RANDOM:
         params["allow"] = allowed(request)
     return StageSpec("export", params, (SOURCE,), EXPORT_TOOLS)
@@ -62,9 +68,11 @@ def _export(request: Request, source: Resolved) -> StageSpec:
 
 def _inputs(request: Request) -> StageSpec:
     params: dict[str, Any] = {"task": request.model["task"], "samples": SAMPLES, "seed": 0}
+    tools = INPUT_TOOLS
+    if request.model["source"].get("file"):
+        params["task"], tools = READY, GRAPH_TOOLS
     if shapes := dict(request.policy.get("shapes") or {}):
         params["shapes"] = shapes
-    tools = INPUT_TOOLS
     if dataset := request.model.get("dataset"):
         params["dataset"] = dict(dataset) | {"sha256": _file_digest(dataset)}
         del params["dataset"]["path"]
@@ -96,7 +104,7 @@ def _quantize(policy: Mapping[str, Any], last: str) -> StageSpec | None:
     return StageSpec("quantize", params, inputs, GRAPH_TOOLS, per_component=True)
 
 
-def _check(policy: Mapping[str, Any]) -> None:
+def _check(policy: Mapping[str, Any], *, ready: bool) -> None:
     if policy["precision"] not in PRECISIONS:
         raise quantize_error(
             f"the optimum engine has no precision '{policy['precision']}'", listed(PRECISIONS)
@@ -111,7 +119,8 @@ def _check(policy: Mapping[str, Any]) -> None:
         raise quantize_error(
             f"the optimum engine has no quantizer '{quantizer}'", listed(QUANTIZERS)
         )
-    if unknown := set(policy.get("shapes") or {}) - set(SHAPES):
+    # A ready ONNX file has names of its own for its axes.
+    if not ready and (unknown := set(policy.get("shapes") or {}) - set(SHAPES)):
         raise optimize_error(f"unknown shape '{min(unknown)}'", f"known: {listed(SHAPES)}")
 
 

@@ -19,6 +19,14 @@ EXTERNAL_THRESHOLD = 1024**3
 _SMALL = 1024
 """Tensors below this stay inside: shapes and scalars, which shape inference must see."""
 
+_QUANTIZED = (
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "DynamicQuantize",
+    "QLinear",
+    "QGemm",
+    "QAttention",
+)
 _CONTRIB = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental")
 
 
@@ -39,7 +47,7 @@ def load(file: Path) -> Any:
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
-    for tensor in _tensors(model):
+    for tensor in tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             tensor.raw_data = _external(file.parent, tensor)
             tensor.data_location = onnx.TensorProto.DEFAULT
@@ -173,10 +181,11 @@ def graphs(model: Any) -> Iterator[Any]:
 
 def weight_bytes(model: Any) -> int:
     """Bytes of all initializers and constants, roughly what the file will take."""
-    return sum(map(_tensor_bytes, _tensors(model)))
+    return sum(map(_tensor_bytes, tensors(model)))
 
 
-def _tensors(model: Any) -> Iterator[Any]:
+def tensors(model: Any) -> Iterator[Any]:
+    """Every weight and constant of a model."""
     for graph in graphs(model):
         yield from graph.initializer
         for node in graph.node:
@@ -213,6 +222,14 @@ def contrib(model: Any) -> Counter[str]:
     """The operators that only ONNX Runtime knows."""
     return Counter(
         {name: n for name, n in operators(model).items() if name.split(":")[0] in _CONTRIB}
+    )
+
+
+def quantized(model: Any) -> bool:
+    """Whether a graph computes with integers in place of floats."""
+    return any(
+        name.startswith(_QUANTIZED) or name.endswith("Integer")
+        for name in (full.rpartition(":")[2] for full in operators(model))
     )
 
 

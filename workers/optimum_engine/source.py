@@ -11,7 +11,7 @@ from typing import Any
 from matrix.digest import FileEntry, files_digest, value_digest
 from matrix.model import SourceKind
 from workers.engine import Request
-from workers.optimum_engine import hub
+from workers.optimum_engine import hub, ready
 from workers.optimum_engine.errors import export_error
 from workers.optimum_engine.weights import check_complete, matching, patterns
 
@@ -47,7 +47,11 @@ def resolve(request: Request) -> Resolved:
     if kind is SourceKind.HUB:
         commit = hub.commit_of(source["ref"], source.get("revision"))
         facts = {"id": source["ref"], "commit": commit}
+        if source.get("file"):
+            facts["file"] = source["file"]
         return Resolved(kind, value_digest(facts), facts, commit=commit)
+    if source.get("file"):
+        return _resolve_file(Path(source["ref"]), source["file"])
     return _resolve_folder(Path(source["ref"]), allowed(request))
 
 
@@ -63,11 +67,27 @@ def folder_of(request: Request, commit: str | None, scratch: Path) -> Path:
     if SourceKind(source["kind"]) is SourceKind.HUB:
         if commit is None:
             raise export_error(f"{source['ref']}: the plan names no commit", "plan it again")
+        if source.get("file"):
+            return hub.ready_file(source["ref"], commit, source["file"], scratch)
         folder = hub.snapshot(source["ref"], commit, scratch, **allow)
     else:
         folder = Path(source["ref"])
+        if source.get("file"):
+            return folder
     check_complete(folder, source["ref"], pickle=allow["pickle"])
     return folder
+
+
+def _resolve_file(folder: Path, file: str) -> Resolved:
+    """A ready ONNX file of this machine: it, its weights, and the small files beside it."""
+    if not (folder / file).is_file():
+        raise export_error(f"{folder / file}: there is no such file", "correct the catalog")
+    entries = [_entry(folder / name, name) for name in ready.parts_of(folder, file)]
+    entries.sort(key=lambda entry: entry.path)
+    files = [{"path": e.path, "size": e.size, "sha256": e.sha256} for e in entries]
+    digest = value_digest({"file": file, "files": files})
+    size = sum(entry.size for entry in entries)
+    return Resolved(SourceKind.FOLDER, digest, {"file": file, "files": files}, size=size)
 
 
 def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:

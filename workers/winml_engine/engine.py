@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport
 from workers.optimum_engine import source
 from workers.winml_engine import installed, layout, network, warm
+from workers.winml_engine.failures import unsupported
 
 REVISION = "1"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
@@ -33,6 +34,8 @@ class WinmlEngine:
     def plan(self, request: Request) -> BuildPlan:
         """Resolve the source and lay out the stages of a cell."""
         installed.check()
+        if request.model["source"].get("file"):
+            raise unsupported("the winml engine takes no ready ONNX files", "use --engine optimum")
         network.calibration()  # before anything reads the settings that it may change
         stages = layout.Layout(request)
         resolved = source.resolve(request)

@@ -1,0 +1,121 @@
+"""Ready ONNX files go through every stage but the export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.integration.optimum_line import builder, compare, export_of, inputs_of, plan_catalog
+from workers.errors import BuildFailed
+
+CATALOG = """
+[defaults]
+task = "image-classification"
+[[model]]
+id = "alone"
+onnx = "alone.onnx"
+[[model]]
+id = "inside"
+folder = "models"
+onnx = "sub/wide.onnx"
+[model.target.mlas_cpu]
+shapes = { tall = 48 }
+"""
+
+
+def convolution(path: Path, *, opset: int = 17, external: bool = False, ir: int = 10) -> None:
+    """An image classifier of one convolution, with open batch, height and width."""
+    weight = np.random.default_rng(1).standard_normal((64, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["image", "w"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["scores"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 3, "tall", "wide"])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", 64, 1, 1])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(
+        made,
+        str(path),
+        save_as_external_data=external,
+        location="weights.bin" if external else None,
+        size_threshold=0,
+    )
+
+
+def test_a_ready_file_is_built_for_every_target(tmp_path: Path) -> None:
+    convolution(tmp_path / "alone.onnx", opset=11)
+    convolution(tmp_path / "models" / "sub" / "wide.onnx", external=True)
+    (tmp_path / "models" / "preprocessor_config.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "catalog.toml").write_text(CATALOG, encoding="utf-8")
+    plan = plan_catalog("catalog.toml", tmp_path)
+    with builder(tmp_path) as made:
+        for number, cell in enumerate(plan.cells()):
+            built = made.build(cell)
+            folder = tmp_path / "out" / str(number)
+            reference = export_of(made, plan, cell, folder / "export")
+            inputs = inputs_of(built, folder / "inputs")
+            package = built.move_to(folder / "package")
+            lowest = 0.98 if cell.policy.quantized else 0.99999
+            assert min(compare(reference, package, inputs).values()) > lowest, cell.id
+            head = onnx.load(str(package / "model.onnx"))
+            assert head.opset_import[0].version == 17  # 11 is too old for every target
+            assert head.ir_version <= 10
+            if cell.id == "inside:image-classification@mlas_cpu":
+                assert _sizes(inputs)[2:] == (48, 224)
+                assert (package / "preprocessor_config.json").is_file()
+
+
+def _sizes(inputs: Path) -> tuple[int, ...]:
+    with np.load(inputs / "inputs.npz") as arrays:
+        shape: tuple[int, ...] = arrays["image"][0].shape
+    return shape
+
+
+def _failure(tmp_path: Path, made: Any, **options: Any) -> str:
+    (tmp_path / "catalog.toml").write_text(CATALOG.split('[[model]]\nid = "inside"', maxsplit=1)[0])
+    cell = next(
+        cell
+        for cell in plan_catalog("catalog.toml", tmp_path, **options).cells()
+        if cell.target.label == "mlas_cpu"
+    )
+    with pytest.raises(BuildFailed) as caught:
+        made.build(cell)
+    return caught.value.message
+
+
+def test_a_file_that_cannot_be_built_says_why(tmp_path: Path) -> None:
+    file = tmp_path / "alone.onnx"
+    with builder(tmp_path) as made:
+        for raw in (b"", b"not a model at all", b"\x08\x08"):
+            file.write_bytes(raw)
+            assert "alone.onnx is no ONNX model" in _failure(tmp_path, made)
+        convolution(file, external=True)
+        (tmp_path / "weights.bin").unlink()
+        assert "its weights in weights.bin are missing" in _failure(tmp_path, made)
+        model = onnx.load(str(file), load_external_data=False)
+        model.graph.initializer[0].external_data[0].value = "../secret"
+        file.write_bytes(model.SerializeToString())
+        assert "the weights of 'w' are outside its folder" in _failure(tmp_path, made)
+        convolution(file)
+        model = onnx.load(str(file))
+        model.graph.node[1].op_type = "DynamicQuantizeLinear"
+        model.graph.node[1].output.extend(["s", "z"])
+        model.graph.node[2].op_type = "DequantizeLinear"
+        model.graph.node[2].input.extend(["s", "z"])
+        model.graph.output[0].type.tensor_type.shape.dim[2].Clear()
+        model.graph.output[0].type.tensor_type.shape.dim[3].Clear()
+        file.write_bytes(model.SerializeToString())
+        text = _failure(tmp_path, made, precision=("w8a8",))
+        assert "quantized already and cannot be made w8a8" in text
