@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from flows.plaintext import plain_text
 from matrix.errors import UsageError
@@ -57,6 +58,11 @@ def show_duration(seconds: float) -> str:
     return f"{days}d{hours:02d}h"
 
 
+def show_moment(at: float) -> str:
+    """A time of the clock here, with its zone: it is read on other machines too."""
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+
+
 def brief(text: str, limit: int = 240) -> str:
     """A message of any tool as one line."""
     line = " ".join(plain_text(text).split())
@@ -75,3 +81,8 @@ def shortened(text: str, width: int) -> str:
     width = max(width, 3)
     tail = (width - 1) * 2 // 3
     return f"{text[: width - 1 - tail]}…{text[-tail:]}"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 cell`, `2 cells`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.exports import is_export
-from flows.quantity import brief
+from flows.failures import FailureGroup, group_failures
+from flows.quantity import counted
 from flows.stop import Stop
 from matrix.errors import Exit
 from matrix.status import Status
 from state.records import Outcome
 
-_MOST_SHOWN = 20
+MOST_CAUSES = 20
+"""Causes that the end of a sweep names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +32,29 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Counts and failures of a sweep."""
+    """Counts and failures of a sweep. Only cells are counted; exports are told apart."""
 
     stamp: str
     feed: str
     counts: dict[str, int]
-    """Cells by status; exports are not counted."""
+    """Cells by status."""
     failures: tuple[Failure, ...]
+    """Cells that failed."""
+    groups: tuple[FailureGroup, ...]
+    """The same, and the exports that failed, by cause."""
     open: int
-    """Cells and exports that a resume would take up."""
+    """Cells that a resume would take up."""
+    open_exports: int = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a resume has anything to do."""
+        return bool(self.open or self.open_exports)
+
+    @property
+    def failed_exports(self) -> int:
+        """Exports that failed."""
+        return sum(len(group.exports) for group in self.groups)
 
     @property
     def has_content(self) -> bool:
@@ -52,7 +68,10 @@ class Summary:
             "feed": self.feed,
             "cells": sum(self.counts.values()),
             "counts": self.counts,
+            "failed": len(self.failures),
             "open": self.open,
+            "exports": {"failed": self.failed_exports, "open": self.open_exports},
+            "causes": [group.to_json() for group in self.groups],
             "failures": [
                 {
                     "cell": one.cell,
@@ -65,48 +84,65 @@ class Summary:
             ],
         }
 
-    def lines(self) -> list[str]:
-        """For people: the counts, then each failure with its next step."""
+    def lines(self, most: int = MOST_CAUSES) -> list[str]:
+        """For people: the counts, then each cause of failures with its next step."""
+        return [self.headline(), *self.cause_lines(most)]
+
+    def headline(self) -> str:
+        """The counts."""
         total = sum(self.counts.values())
         parts = [f"{count} {status.replace('_', ' ')}" for status, count in self.counts.items()]
-        lines = [f"sweep {self.stamp}: {total} cells: {', '.join(parts) or 'none'}"]
-        for one in self.failures[:_MOST_SHOWN]:
-            lines.append(f"  {one.status} {one.cell}: {brief(f'{one.failure} {one.message}')}")
-            if one.hint:
-                lines.append(f"    next: {one.hint}")
-        if len(self.failures) > _MOST_SHOWN:
-            lines.append(
-                f"  ... and {len(self.failures) - _MOST_SHOWN} more: modelmill status {self.stamp}"
-            )
+        return f"sweep {self.stamp}: {counted(total, 'cell')}: {', '.join(parts) or 'none'}"
+
+    def cause_lines(self, most: int = MOST_CAUSES) -> list[str]:
+        """What failed, a cause at a time."""
+        lines = []
+        for group in self.groups[:most]:
+            lines += group.lines()
+        if len(self.groups) > most:
+            more = counted(len(self.groups) - most, "more cause")
+            lines.append(f"  ... and {more}: modelmill status {self.stamp} --failed")
         return lines
 
     def exit_code(self, stop: Stop | None = None) -> Exit:
         """What a process that watched this sweep says."""
         if stop:
             return stop.exit_code
-        if self.failures:
+        if self.groups:
             return Exit.CELLS_FAILED
-        return Exit.INTERRUPTED if self.open else Exit.OK
+        return Exit.INTERRUPTED if self.unfinished else Exit.OK
+
+
+def open_text(summary: Summary) -> str:
+    """What a resume would take up; exports only where no cell is left."""
+    if summary.open:
+        return f"{counted(summary.open, 'cell')} open"
+    return f"{counted(summary.open_exports, 'export')} open"
 
 
 def summarize(stamp: str, feed: str, outcomes: Iterable[Outcome], *, publish: bool) -> Summary:
     """Count outcomes; `publish`: a verified cell is still to be published."""
     counts: Counter[Status] = Counter()
-    failures = []
-    still_open = 0
+    failed = []
+    still_open: Counter[bool] = Counter()
     for one in outcomes:
-        if not is_export(one.cell):
+        export = is_export(one.cell)
+        if not export:
             counts[one.status] += 1
         if one.status.failed:
-            failures.append(
-                Failure(
-                    one.cell,
-                    one.status,
-                    str(one.failure or ""),
-                    one.message or "",
-                    one.hint or "",
-                )
-            )
-        still_open += one.status.open or (publish and one.status is Status.VERIFIED)
-    ordered = {str(status): counts[status] for status in Status if counts[status]}
-    return Summary(stamp, feed, ordered, tuple(failures), still_open)
+            failed.append(one)
+        if one.status.open or (publish and one.status is Status.VERIFIED):
+            still_open[export] += 1
+    return Summary(
+        stamp,
+        feed,
+        {str(status): counts[status] for status in Status if counts[status]},
+        tuple(_failure(one) for one in failed if not is_export(one.cell)),
+        group_failures(failed),
+        still_open[False],
+        still_open[True],
+    )
+
+
+def _failure(one: Outcome) -> Failure:
+    return Failure(one.cell, one.status, str(one.failure or ""), one.message or "", one.hint or "")

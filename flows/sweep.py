@@ -172,7 +172,7 @@ def finish(
     wanted = {item.id for item in items(plan)}
     ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
     summary = summarize(plan.stamp, feed.name, ours, publish=publish)
-    if publisher is not None and not stop and not summary.open and summary.has_content:
+    if publisher is not None and not stop and not summary.unfinished and summary.has_content:
         content = index_of(plan.stamp, state.outcomes(info.id, brief=True))
         try:
             index = publish_index(feed, publisher, plan, template, content)

@@ -42,7 +42,7 @@ class Tally:
         """What waits for a machine that nobody alive is; empty: nothing."""
         self.total = sum(not is_export(cell) for cell in statuses)
         self.failed = 0
-        """Cells and exports that failed."""
+        """Cells that failed."""
         self._statuses: dict[str, Status] = {}
         self._counts: Counter[Status] = Counter()
         self._started: dict[str, float] = {}
@@ -79,8 +79,8 @@ class Tally:
     def _move(self, cell: str, status: Status) -> None:
         before = self._statuses.get(cell)
         self._statuses[cell] = status
-        self.failed += status.failed - (before.failed if before else False)
         if not is_export(cell):
+            self.failed += status.failed - (before.failed if before else False)
             waited = before is not None and self._waits(before)
             if self._waits(status) != waited:
                 self._outlook.add(cell, -1 if waited else 1)

@@ -19,7 +19,7 @@ from feed.reader import Pulled, pull
 from feed.selection import pull_selection
 from feed.verify import CheckSignature, Verdict, verify_folder, verify_published
 from flows.arguments import Parser, add_settings, settings_of
-from flows.quantity import show_size
+from flows.quantity import show_moment, show_size
 from flows.settings import Settings
 from flows.table import render
 from flows.transfer import meter
@@ -254,7 +254,7 @@ def _version_row(one: Published) -> tuple[object, ...]:
 
 
 def _when(at: datetime | None) -> str:
-    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else "-"
+    return show_moment(at.timestamp()) if at else "-"
 
 
 def _print_json(value: Any) -> None:

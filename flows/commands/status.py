@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,8 @@ from flows.arguments import Parser, add_detail, add_settings, settings_of
 from flows.exports import is_export
 from flows.lookup import find_sweep
 from flows.plaintext import plain_text
-from flows.quantity import brief, show_duration, show_size
-from flows.summary import Summary, summarize
+from flows.quantity import brief, show_duration, show_moment, show_size
+from flows.summary import Summary, open_text, summarize
 from flows.table import render
 from flows.waiting import waiting
 from flows.workspace import Workspace
@@ -26,6 +25,13 @@ if TYPE_CHECKING:
     from state.ledger import State
 
 
+_MOST_CELLS = 20
+"""Cells that a cause names; `--json` has all."""
+_LOG_LINES = 40
+_SHORT = 80
+"""Characters of a message beside a cell; its cause has all of it."""
+
+
 def add(parser: Parser) -> None:
     """The arguments."""
     parser.add_argument("stamp", nargs="?", help="the batch; default: the one begun last")
@@ -33,7 +39,11 @@ def add(parser: Parser) -> None:
     parser.add_argument(
         "--watch", action="store_true", help="follow it live until it ends; Ctrl-C only looks away"
     )
-    parser.add_argument("--failed", action="store_true", help="only what failed, with its log")
+    parser.add_argument(
+        "--failed",
+        action="store_true",
+        help="only what failed, by cause, with the end of a log of each",
+    )
     parser.add_argument("--sweeps", action="store_true", help="list all batches instead")
     parser.add_argument(
         "--exit-code", action="store_true", help="end as the sweep did: 1 if cells failed, ..."
@@ -96,7 +106,7 @@ def _list(state: State, *, as_json: bool) -> Exit:
         (
             one.stamp,
             one.feed,
-            _when(one.begun_at),
+            show_moment(one.begun_at),
             "running or interrupted" if one.exit_code is None else f"exit {one.exit_code}",
         )
         for one in sweeps
@@ -123,21 +133,17 @@ def _print(
     *,
     failed_only: bool,
 ) -> None:
-    rows = [
-        (one.cell, one.status, _facts(one))
-        for one in outcomes
-        if one.status.failed or not failed_only
-    ]
-    if rows:
-        print(render(("cell", "status", ""), rows))
     if failed_only:
-        _logs(outcomes)
-    print(f"\nfeed {info.feed}, begun {_when(info.begun_at)}")
-    print("\n".join(summary.lines()))
+        _print_causes(summary, outcomes)
+    elif outcomes:
+        rows = [(one.cell, one.status, _facts(one)) for one in outcomes]
+        print(f"{render(('cell', 'status', ''), rows)}\n")
+    print(f"feed {info.feed}, begun {show_moment(info.begun_at)}")
+    print("\n".join([summary.headline()] if failed_only else summary.lines()))
     holders = state.leases(info.id)
     for holder in holders:
         silent = ", silent: somebody else may take it" if holder.expired else ""
-        since = _when(holder.taken_at)
+        since = show_moment(holder.taken_at)
         print(f"  in work: {holder.model} by {holder.owner} since {since}{silent}")
     for line in _idle(state, info, summary):
         print(f"  {line}")
@@ -145,11 +151,11 @@ def _print(
 
 def _idle(state: State, info: SweepInfo, summary: Summary) -> list[str]:
     """Why what is open is not being worked on."""
-    if not summary.open:
+    if not summary.unfinished:
         return []
     why = waiting(state, info.id)
     busy = any(not one.expired for one in state.leases(info.id))
-    lines = [] if busy else [f"{summary.open} open, nobody at work"]
+    lines = [] if busy else [f"{open_text(summary)}, nobody at work"]
     lines += why.lines() if info.exit_code is None else []
     if why.fleet and info.exit_code is None and lines:
         from flows.fleet.lookout import reports
@@ -160,16 +166,33 @@ def _idle(state: State, info: SweepInfo, summary: Summary) -> list[str]:
     return lines
 
 
-def _logs(outcomes: list[Outcome]) -> None:
-    for one in outcomes:
-        if one.status.failed and one.log_tail:
-            tail = "\n".join(f"    {line}" for line in plain_text(one.log_tail).splitlines())
-            print(f"\n{one.cell}: the end of its log\n{tail}")
+def _print_causes(summary: Summary, outcomes: list[Outcome]) -> None:
+    """Each cause with its cells and the end of one log: the others say the same."""
+    known = {one.cell: one for one in outcomes}
+    for group in summary.groups:
+        print("\n".join(group.lines(indent="")))
+        members = (*group.cells, *group.exports)
+        if len(members) > 1:
+            for cell in members[:_MOST_CELLS]:
+                print(f"    {known[cell].status:<14} {cell}")
+        if len(members) > _MOST_CELLS:
+            more = f"modelmill status {summary.stamp} --json"
+            print(f"    ... and {len(members) - _MOST_CELLS} more: {more}")
+        logged = next((cell for cell in members if known[cell].log_tail), None)
+        if logged is not None:
+            _print_log(logged, known[logged].log_tail or "")
+        print()
+
+
+def _print_log(cell: str, tail: str) -> None:
+    lines = plain_text(tail).splitlines()[-_LOG_LINES:]
+    print(f"  the end of the log of {cell}:")
+    print("\n".join(f"    {line}" for line in lines))
 
 
 def _facts(one: Outcome) -> str:
     if one.status.failed:
-        return brief(f"{one.failure}: {one.message or ''}")
+        return brief(f"{one.failure}: {one.message or ''}", _SHORT)
     if one.status is Status.SKIPPED:
         return one.message or ""
     parts = []
@@ -179,7 +202,3 @@ def _facts(one: Outcome) -> str:
         parts.append(show_duration(one.seconds))
     parts.append("export" if is_export(one.cell) else one.precision)
     return " ".join(parts)
-
-
-def _when(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

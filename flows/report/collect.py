@@ -10,15 +10,17 @@ from typing import Any
 
 from flows.diff.comparison import MEANINGS, Change, Comparison, Verdict
 from flows.diff.text import deltas
+from flows.failures import FailureGroup
 from flows.masking import masked, masked_json
 from flows.plaintext import plain_text
 from flows.planned import PlannedCells
-from flows.report.document import CellView, Document, Heading, Stage
+from flows.report.document import CauseView, CellView, Document, Heading, Stage
 from flows.report.grid import Grid, with_content
+from flows.report.passed import level_of, pass_rates
 from flows.report.places import Places
 from flows.report.savings import largest, slowest, totals
 from flows.report.timeline import History
-from flows.summary import summarize
+from flows.summary import Summary, summarize
 from flows.words import CAUSES, EXITS, LOOKS
 from matrix.errors import Exit
 from state.ledger import State
@@ -36,15 +38,17 @@ def collect(state: State, info: SweepInfo, comparison: Comparison | None = None)
     planned = PlannedCells.of(state, info.id)
     grid = Grid.of(outcomes, planned)
     ordered = sorted(outcomes, key=grid.place)
-    history = History(Places(), {one.cell: place for place, one in enumerate(ordered)})
+    places = {one.cell: place for place, one in enumerate(ordered)}
+    history = History(Places(), places)
     history.read(_events(state, info.id))
     runs = state.stage_runs(info.id)
     gatherer = Gatherer(grid, planned, history, _by_cell(runs), state.real_seconds(info.id))
     cells = [gatherer.view(one) for one in ordered]
     rows = with_content(grid.rows, runs, state.key_parts(info.id))
+    summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
     return Document(
-        heading=_heading(state, info, outcomes),
-        totals=totals(cells, len(rows), info),
+        heading=_heading(state, info, summary),
+        totals=totals(cells, len(rows), summary),
         statuses=[{"name": str(status), **asdict(look)} for status, look in LOOKS.items()],
         causes={str(kind): asdict(cause) for kind, cause in CAUSES.items()},
         columns=grid.columns,
@@ -55,9 +59,22 @@ def collect(state: State, info: SweepInfo, comparison: Comparison | None = None)
         owners=history.owners.values,
         logs=gatherer.logs.values,
         timeline=history.timeline(),
+        failures=[_cause(group, places) for group in summary.groups],
+        rates=pass_rates(cells, rows),
         slowest=slowest(cells, rows),
         largest=largest(cells),
         comparison=_compared(comparison),
+    )
+
+
+def _cause(group: FailureGroup, places: Mapping[str, int]) -> CauseView:
+    return CauseView(
+        failure=str(group.failure),
+        text=masked(group.text),
+        hint=masked(plain_text(group.hint)),
+        models=len(group.models),
+        cells=[places[cell] for cell in group.cells],
+        exports=[places[cell] for cell in group.exports],
     )
 
 
@@ -96,6 +113,7 @@ class Gatherer:
     def view(self, one: Outcome) -> CellView:
         """A cell as the report shows it."""
         row, column = self.grid.place(one)
+        rungs = _rungs(one.evidence)
         return CellView(
             row=row,
             column=column,
@@ -118,7 +136,8 @@ class Gatherer:
             log=self._log(one.log_tail),
             retryable=one.retryable,
             policy=self._policy(one.cell),
-            rungs=_rungs(one.evidence),
+            rungs=rungs,
+            level=level_of(rungs),
             detail=masked_json(dict(one.detail)) if one.detail else None,
             stages=[self._stage(run) for run in self.runs.get(one.cell, ())],
             steps=self.history.steps.get(one.cell, ()),
@@ -177,8 +196,7 @@ def _events(state: State, sweep_id: int) -> Iterator[Event]:
         yield from page
 
 
-def _heading(state: State, info: SweepInfo, outcomes: list[Outcome]) -> Heading:
-    summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
+def _heading(state: State, info: SweepInfo, summary: Summary) -> Heading:
     hidden = {"feed"}
     settings = {
         name: value
@@ -186,7 +204,7 @@ def _heading(state: State, info: SweepInfo, outcomes: list[Outcome]) -> Heading:
         if name not in hidden and value not in (None, [], "", False)
     }
     code = info.exit_code
-    if code == Exit.OK and summary.failures:
+    if code == Exit.OK and summary.groups:
         code = int(Exit.CELLS_FAILED)  # the last run took up a part, and that went well
     return Heading(
         stamp=info.stamp,

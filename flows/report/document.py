@@ -109,6 +109,8 @@ class CellView:
     policy: int | None = None
     """A place in `policies`."""
     rungs: Sequence[Json] = ()
+    level: str | None = None
+    """How far verification went."""
     detail: Json | None = None
     stages: Sequence[Stage] = ()
     steps: Sequence[Step] = ()
@@ -155,13 +157,38 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
+class CauseView:
+    """Failures of one cause; `cells` and `exports` are places in `cells`."""
+
+    failure: str
+    text: str
+    hint: str
+    models: int
+    cells: Sequence[int]
+    exports: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How many cells of a priority in a column passed; None: of all of them."""
+
+    priority: str | None
+    column: int | None
+    passed: int
+    ended: int
+    level: str | None
+    """The lowest that a cell among those that passed reached, as far as it is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """The numbers on top."""
 
     cells: int
     models: int
     counts: Mapping[str, int]
-    failures: Mapping[str, int]
+    failed: int
+    failed_exports: int
     open: int
     bytes: int
     """Of everything published."""
@@ -188,6 +215,8 @@ class Document:
     owners: Sequence[str]
     logs: Sequence[str]
     timeline: Timeline
+    failures: Sequence[CauseView]
+    rates: Sequence[Rate]
     slowest: Sequence[Ranked]
     largest: Sequence[Ranked]
     comparison: Json | None = None

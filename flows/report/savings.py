@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 
-from flows.exports import is_export
 from flows.report.document import CellView, Ranked, Row, Totals
+from flows.summary import Summary
 from matrix.status import Status
-from state.records import SweepInfo
 
 MOST_RANKED = 12
 
 
-def totals(cells: Sequence[CellView], models: int, info: SweepInfo) -> Totals:
-    """Count and add up; exports are counted where work and bytes are, not among the cells."""
-    counts: Counter[str] = Counter()
-    failures: Counter[str] = Counter()
-    still_open = 0
-    for cell in cells:
-        status = Status(cell.status)
-        if not is_export(cell.id):
-            counts[cell.status] += 1
-        if cell.failure:
-            failures[cell.failure] += 1
-        still_open += status.open or (info.publish and status is Status.VERIFIED)
+def totals(cells: Sequence[CellView], models: int, summary: Summary) -> Totals:
+    """Add up; exports are counted where work and bytes are, not among the cells."""
     stages = [stage for cell in cells for stage in cell.stages]
     reused = [stage for stage in stages if stage.reused]
     return Totals(
-        cells=sum(counts.values()),
+        cells=sum(summary.counts.values()),
         models=models,
-        counts={str(status): counts[status] for status in Status if counts[status]},
-        failures=dict(failures.most_common()),
-        open=still_open,
+        counts=summary.counts,
+        failed=len(summary.failures),
+        failed_exports=summary.failed_exports,
+        open=summary.open,
         bytes=sum(cell.bytes or 0 for cell in cells if cell.status == Status.PUBLISHED),
         stage_runs=len(stages),
         stages_reused=len(reused),

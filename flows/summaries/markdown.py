@@ -7,13 +7,16 @@ from collections.abc import Iterator
 
 from flows.diff.comparison import Comparison, Verdict
 from flows.diff.text import facts
-from flows.quantity import brief, show_duration
+from flows.failures import FailureGroup
+from flows.quantity import brief, counted, show_duration
 from flows.summaries.told import Told
+from flows.summary import Summary, open_text
 from flows.words import EXITS, LOOKS
 from matrix.errors import Exit
 from matrix.status import Status
 
-_MOST_FAILURES = 100
+_MOST_CAUSES = 100
+_MOST_MODELS = 8
 _MOST_CHANGES = 50
 _NO_NEWS = (Verdict.UNCHANGED, Verdict.STILL_FAILS, Verdict.UNFINISHED)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -37,22 +40,38 @@ def _lines(told: Told) -> Iterator[str]:
             look = LOOKS[Status(name)]
             yield f"| {look.glyph} {name.replace('_', ' ')} | {count} | {look.meaning} |"
         yield ""
-    if summary.failures:
-        yield f"## Failures ({len(summary.failures)})"
-        yield ""
-        yield "| cell | class | what | next step |"
-        yield "|---|---|---|---|"
-        for one in summary.failures[:_MOST_FAILURES]:
-            told_ = (one.failure, brief(one.message), brief(one.hint))
-            yield f"| {_id(one.cell)} | {' | '.join(map(plain, told_))} |"
-        if len(summary.failures) > _MOST_FAILURES:
-            yield ""
-            yield f"... and {len(summary.failures) - _MOST_FAILURES} more."
-        yield ""
+    if summary.groups:
+        yield from _failures(summary)
     if told.since is not None:
         yield from _since(told.since)
-    if summary.open:
-        yield f"{summary.open} open: `modelmill resume {info.stamp}` goes on."
+    if summary.unfinished:
+        yield f"{open_text(summary)}: `modelmill resume {info.stamp}` goes on."
+
+
+def _failures(summary: Summary) -> Iterator[str]:
+    yield f"## Failures ({counted(len(summary.failures), 'cell')})"
+    yield ""
+    yield "| class | cells | models | what | next step |"
+    yield "|---|---:|---|---|---|"
+    for group in summary.groups[:_MOST_CAUSES]:
+        yield f"| {' | '.join(_columns(group))} |"
+    if len(summary.groups) > _MOST_CAUSES:
+        yield ""
+        yield f"... and {counted(len(summary.groups) - _MOST_CAUSES, 'more cause')}."
+    yield ""
+
+
+def _columns(group: FailureGroup) -> Iterator[str]:
+    yield str(group.failure)
+    yield str(len(group.cells)) if group.cells else counted(len(group.exports), "export")
+    if len(group.cells) == 1:
+        yield _id(group.cells[0])
+    else:
+        names = ", ".join(map(_id, group.models[:_MOST_MODELS]))
+        more = len(group.models) - _MOST_MODELS
+        yield f"{names} and {more} more" if more > 0 else names
+    yield plain(group.text)
+    yield plain(brief(group.hint))
 
 
 def _since(since: Comparison) -> Iterator[str]:
@@ -77,7 +96,7 @@ def _ending(told: Told) -> str:
     if code is None:
         return "Running, or interrupted without a word."
     took = f" after {show_duration(seconds)}" if seconds is not None else ""
-    if code == Exit.OK and told.summary.failures:
+    if code == Exit.OK and told.summary.groups:
         return f"Exit code 0{took}: the last run took up a part, and that went well."
     try:
         meaning = EXITS[Exit(code)]

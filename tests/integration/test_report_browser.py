@@ -24,6 +24,13 @@ MODELS = 456
 TARGETS = ("qnn_npu", "qnn_gpu", "ov_cpu", "ov_npu", "ov_gpu", "mlas_cpu", "dml_gpu", "vitisai_npu")
 MOST_ROWS = 60
 """Rows that may exist as elements, of 456; a window of 900 pixels shows about 15."""
+RUNGS = [
+    {"name": name, "passed": True, "detail": "1 file"} for name in ("integrity", "policy", "loads")
+]
+RATES = {
+    target: "51/60 · 85% loads" if target.endswith("npu") else "60/60 · 100% loads"
+    for target in TARGETS
+}
 BAD = "org/model-007:task-1@ov_npu"
 
 
@@ -60,7 +67,7 @@ def large_sweep(folder: Path) -> Path:
                     tree=TREE,
                     bytes=1000,
                     seconds=2.0,
-                    evidence={"rungs": [{"name": "loads", "passed": True, "detail": "1 file"}]},
+                    evidence={"rungs": RUNGS},
                 )
                 state.record(lease, info.id, cell, Status.BUILT, facts, [stage])
                 state.record(lease, info.id, cell, Status.PUBLISHED)
@@ -102,7 +109,10 @@ def test_filters_narrow_and_combine(page: Page) -> None:
     assert shown(page).startswith("27 of ")
     tick(page, "target", "ov_npu")
     assert shown(page).startswith("9 of ")
-    assert page.locator(".ghead > div").all_inner_texts() == ["model", "ov_npu"]
+    assert page.locator(".ghead > div").all_inner_texts() == [
+        "model",
+        "ov_npu\n51/60 · 85%",
+    ]
     tick(page, "task", "task-1")
     assert shown(page).startswith("3 of ")
     assert page.locator(".grow").count() == 3
@@ -216,14 +226,28 @@ def test_the_rest_of_the_page(page: Page) -> None:
     assert page.inner_text("#title") == "Sweep 20260609"
     assert "running or interrupted" in page.inner_text("#verdict")
     assert "453 published" in re.sub(r"\s+", " ", page.inner_text("#share"))
-    page.click("#failures button")
+    page.click("#causes button")
     assert shown(page).startswith("27 of ")
+    assert page.evaluate("location.hash") == "#cause=0"
     page.click("#slowest button >> nth=0")
     assert page.is_visible("#panel")
     page.keyboard.press("Escape")
     page.click("#largest button >> nth=0")
     assert page.is_visible("#panel")
     assert page.locator("#workers td").first.inner_text() == ALIVE.name
+
+
+def test_causes_and_rates_are_on_the_first_screen(page: Page) -> None:
+    (line,) = page.locator("#causes tbody tr").all_inner_texts()
+    for part in ("QUANTIZE", "27 cells", "9 models", "no scale <script>", "set another precision"):
+        assert part in line
+    bottom = "document.querySelector('#causes').getBoundingClientRect().bottom"
+    assert float(page.evaluate(bottom)) < float(page.evaluate("innerHeight"))
+    rates = page.locator("#rates tbody tr").all_inner_texts()
+    assert [one.split("\t") for one in rates] == [
+        ["all", "453/480 · 94% loads", *(RATES[target] for target in TARGETS)]
+    ]
+    assert page.locator(".gcell.tone-good small").first.inner_text() == "loads"
 
 
 def test_the_time_line_tells_what_a_bar_is_and_leads_to_its_cell(page: Page) -> None:

@@ -125,7 +125,8 @@ def poisoned(made: Document) -> Document:
         keys=[EVIL for _ in made.keys],
         owners=[EVIL for _ in made.owners],
         logs=[EVIL],
-        totals=replace(made.totals, failures={EVIL: 1}),
+        failures=[replace(one, failure=EVIL, text=EVIL, hint=EVIL) for one in made.failures],
+        rates=[replace(one, priority=EVIL, level=EVIL) for one in made.rates],
         comparison=compared,
     )
 

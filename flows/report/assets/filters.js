@@ -5,6 +5,8 @@ const DIMENSIONS = [
   { name: "task", of: (cell) => rows[cell.row].task },
   { name: "priority", of: (cell) => rows[cell.row].priority },
   { name: "class", of: (cell) => cell.failure, title: "failure class" },
+  { name: "cause", of: (_cell, index) => causeOf.get(index), title: "cause",
+    show: (place) => `${doc.failures[place].failure}: ${doc.failures[place].text}`.slice(0, 60) },
 ];
 const chosen = new Map(DIMENSIONS.map((one) => [one.name, new Set()]));
 let query = "";
@@ -23,7 +25,7 @@ function applyFilters() {
   const rowHit = new Uint8Array(rows.length);
   matches = [];
   cells.forEach((cell, index) => {
-    const hit = active.every((one) => chosen.get(one.name).has(one.of(cell) || "")) &&
+    const hit = active.every((one) => chosen.get(one.name).has(one.of(cell, index) || "")) &&
       terms.every((term) => haystack[index].includes(term));
     hits[index] = hit ? 1 : 0;
     if (hit) { rowHit[cell.row] = 1; matches.push(index); }
@@ -58,9 +60,9 @@ function clearFilters() {
 function buildFilters() {
   for (const one of DIMENSIONS) {
     const counts = new Map();
-    for (const cell of cells) {
-      const value = one.of(cell);
-      if (value) counts.set(value, (counts.get(value) || 0) + 1);
+    for (const [index, cell] of cells.entries()) {
+      const value = one.of(cell, index);
+      if (value && (!isExport(cell) || one.name === "target")) counts.set(value, (counts.get(value) || 0) + 1);
     }
     if (counts.size < 1) continue;
     const order = one.name === "status" ? [...looks.keys()]
@@ -82,9 +84,10 @@ function buildFilters() {
   document.addEventListener("click", (event) => closeMenus(event.target));
   listeners.push(() => {
     $("clear").hidden = !filtering();
+    const found = matches.filter((index) => !isExport(cells[index])).length, exports = matches.length - found;
     $("shown").textContent = filtering()
-      ? `${matches.length} of ${cells.length} match, in ${shownRows.length} of ${rows.length} models`
-      : `${cells.length} in ${rows.length} models`;
+      ? `${found} of ${doc.totals.cells} match${exports ? `, and ${counted(exports, "export")}` : ""}, in ${shownRows.length} of ${rows.length} models`
+      : `${doc.totals.cells} in ${counted(rows.length, "model")}`;
   });
 }
 

@@ -44,7 +44,9 @@ function drawHead() {
   head.style.gridTemplateColumns = template();
   head.replaceChildren(el("div", { role: "columnheader" }, "model"), ...shownColumns.map((index) => {
     const column = columns[index], by = [column.ep, column.device].filter(Boolean).join(" on ");
-    return el("div", { role: "columnheader", title: by }, column.label);
+    const rate = rateOf(undefined, index);
+    return el("div", { role: "columnheader", title: [by, rate && `${rate.passed} of ${rate.ended} passed`].filter(Boolean).join(", ") },
+      column.label, rate && el("small", {}, rateText(rate)));
   }));
   grid.setAttribute("aria-rowcount", shownRows.length + 1);
   grid.setAttribute("aria-colcount", shownColumns.length + 1);
@@ -97,13 +99,14 @@ function drawCell(place, column, slot) {
   }
   const cell = cells[index], look = looks.get(cell.status);
   const text = cell.failure || (isExport(cell) ? "onnx" : cell.precision);
+  const level = cell.level && `${cell.failure ? "up to " : ""}${cell.level}`;
   return el("div", {
     ...facts,
     "data-i": index,
     class: `gcell tone-${look.tone}${hits[index] ? "" : " miss"}${index === opened ? " open" : ""}`,
-    title: `${cell.id}\n${words(cell.status)}${cell.message ? `: ${cell.message}` : ""}`,
-    "aria-label": `${columns[column].label}: ${words(cell.status)} ${text}`,
-  }, el("i", { "aria-hidden": "true" }, look.glyph), text);
+    title: `${cell.id}\n${words(cell.status)}${cell.message ? `: ${cell.message}` : ""}${level ? `\nverified ${level}` : ""}`,
+    "aria-label": `${columns[column].label}: ${words(cell.status)} ${text}${level ? `, verified ${level}` : ""}`,
+  }, el("i", { "aria-hidden": "true" }, look.glyph), el("span", {}, text, level && el("small", {}, level)));
 }
 
 function settleTab(first, last) {

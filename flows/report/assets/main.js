@@ -54,6 +54,7 @@ buildShare();
 buildFilters();
 buildGrid();
 buildLists();
+buildFailures();
 buildComparison();
 buildTimeline();
 buildTheme();

@@ -6,6 +6,9 @@ const places = new Map(cells.map((cell, index) => [cell.id, index]));
 const at = new Int32Array(rows.length * columns.length).fill(-1);
 cells.forEach((cell, index) => { at[cell.row * columns.length + cell.column] = index; });
 
+const causeOf = new Map((doc.failures || []).flatMap((cause, place) =>
+  [...(cause.cells || []), ...(cause.exports || [])].map((index) => [index, String(place)])));
+
 const $ = (id) => document.getElementById(id);
 
 function el(tag, facts, ...children) {
@@ -44,12 +47,17 @@ function duration(seconds) {
 function moment(seconds) {
   if (seconds === undefined) return "";
   const date = new Date(seconds * 1000), two = (n) => String(n).padStart(2, "0");
+  const off = -date.getTimezoneOffset(), ahead = Math.abs(off);
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ` +
-    `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+    `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())} ` +
+    `${off < 0 ? "-" : "+"}${two(Math.floor(ahead / 60))}${two(ahead % 60)}`;
 }
 
+const rateOf = (priority, column) => (doc.rates || []).find((one) => one.priority === priority && one.column === column);
+const rateText = (rate) => `${rate.passed}/${rate.ended} · ${Math.floor((100 * rate.passed) / rate.ended)}%`;
+const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const words = (status) => status.replaceAll("_", " ");
-const clock = (seconds) => moment(seconds).slice(11);
+const clock = (seconds) => moment(seconds).slice(11, 19);
 const owner = (place) => (place === undefined ? "" : doc.owners[place]);
 
 // A slot by what tells it apart: HOST/PID/SLOT where one name is not enough.

@@ -7,13 +7,13 @@ function buildTop() {
   const badge = $("verdict"), code = heading.exit_code;
   badge.textContent = code === undefined ? heading.verdict : `exit ${code}: ${heading.verdict}`;
   badge.classList.add(`tone-${code === 0 ? "good" : code === undefined ? "busy" : code === 1 ? "bad" : "warn"}`);
-  const failed = cells.filter((cell) => cell.failure).length;
   const count = (name) => (totals.counts || {})[name] || 0;
   const percent = totals.stage_runs ? Math.round((100 * totals.stages_reused) / totals.stage_runs) : 0;
   const tiles = [
     [totals.cells, `cells of ${totals.models} models`],
     [count("published") + count("unchanged") + count("verified"), "good"],
-    [failed, "failed, exports included", failed > 0],
+    [totals.failed, totals.failed_exports ? `failed, and ${counted(totals.failed_exports, "export")}` : "failed",
+      totals.failed + totals.failed_exports > 0],
     [totals.open, "open"],
     [duration(totals.seconds_run), "spent in stages"],
     [duration(totals.seconds_saved), `saved: ${percent}% of ${totals.stage_runs} stages reused`],
@@ -55,15 +55,68 @@ function buildLists() {
   const empty = (text) => el("p", { class: "dim" }, text);
   $("slowest").append(doc.slowest ? ranked(doc.slowest, duration) : empty("No stage ran."));
   $("largest").append(doc.largest ? ranked(doc.largest, size) : empty("No package was made."));
-  const classes = Object.entries(doc.totals.failures || {});
-  $("failures").append(classes.length ? el("div", {}, ...classes.map(([name, number]) => {
-    const cause = doc.causes[name] || {};
-    const button = el("button", { type: "button", class: "link", title: "show these cells", "aria-pressed": "false",
-      on: { click: () => toggle("class", name) } }, `${number} × ${name}`);
-    listeners.push(() => button.setAttribute("aria-pressed", String(chosen.get("class").has(name))));
-    return el("div", { class: "rank" }, el("div", {}, button, el("div", {}, cause.meaning || ""),
-      el("div", { class: "dim" }, `next: ${cause.next_step || ""}`)));
-  })) : empty("Nothing failed."));
+}
+
+const MOST_CAUSES = 8;
+
+function buildFailures() {
+  const { totals } = doc, causes = doc.failures || [];
+  const box = $("causes");
+  if (!causes.length) {
+    $("failed").textContent = totals.open ? "none so far" : "none";
+  } else {
+    const parts = [totals.failed && counted(totals.failed, "cell"), totals.failed_exports && counted(totals.failed_exports, "export")];
+    $("failed").textContent = `${parts.filter(Boolean).join(" and ")}, ${counted(causes.length, "cause")}`;
+    const lines = causes.map(causeRow);
+    lines.slice(MOST_CAUSES).forEach((line) => { line.hidden = true; });
+    box.append(table(["class", "cells", "what", "next step"], lines, [1]));
+    if (lines.length > MOST_CAUSES) {
+      const more = el("button", { type: "button", class: "quiet", on: { click: () => {
+        lines.forEach((line) => { line.hidden = false; });
+        more.remove();
+      } } }, `${lines.length - MOST_CAUSES} more`);
+      box.append(more);
+    }
+  }
+  buildRates();
+}
+
+function causeRow(cause, place) {
+  const own = cause.cells || [], exports = cause.exports || [];
+  const amount = own.length ? counted(own.length, "cell") : counted(exports.length, "export");
+  const value = String(place);
+  const button = el("button", { type: "button", class: "link", title: "show these cells", "aria-pressed": "false",
+    on: { click: () => toggle("cause", value) } }, amount);
+  listeners.push(() => button.setAttribute("aria-pressed", String(chosen.get("cause").has(value))));
+  const all = [...own, ...exports];
+  const named = [...new Set(all.map((index) => rows[cells[index].row].name))];
+  const who = own.length === 1 || all.length === 1 ? cellLink(cells[all[0]].id)
+    : `${counted(cause.models, "model")}: ${named.slice(0, 4).join(", ")}${named.length > 4 ? ` and ${named.length - 4} more` : ""}`;
+  const meaning = (doc.causes[cause.failure] || {}).meaning;
+  return el("tr", {}, el("td", {}, el("span", { class: `pill tone-${toneOf(cells[all[0]].status)}`, title: meaning }, cause.failure)),
+    el("td", { class: "num" }, button),
+    el("td", {}, el("div", {}, cause.text), el("div", { class: "dim" }, who)),
+    el("td", {}, cause.hint));
+}
+
+// Targets across, priorities down: how many of the cells that ended passed, and how far verification went.
+function buildRates() {
+  const priorities = [...new Set((doc.rates || []).map((one) => one.priority).filter(Boolean))].sort();
+  if (!rateOf()) return;
+  const targets = columns.map((_column, index) => index).filter((index) => columns[index].label.split(":")[0] !== "export");
+  const line = (priority) => el("tr", {}, el("th", { scope: "row" }, priority || "all"),
+    ...[undefined, ...targets].map((column) => el("td", {}, ...rateParts(rateOf(priority, column)))));
+  $("rates").append(el("table", {},
+    el("caption", {}, "Passed, of the cells that ended, and the level of verification that all of these reached"),
+    el("thead", {}, el("tr", {}, ...["priority", "all targets", ...targets.map((index) => columns[index].label)]
+      .map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, ...priorities.map(line), line())));
+}
+
+function rateParts(rate) {
+  if (!rate) return [el("span", { class: "dim" }, "–")];
+  const bad = rate.passed < rate.ended;
+  return [el("span", { class: bad ? "short" : "" }, rateText(rate)), rate.level && el("small", {}, ` ${rate.level}`)].filter(Boolean);
 }
 
 const VERDICT_TONES = { "now fails": "bad", "still fails": "warn", "now works": "good", changed: "busy", new: "same", removed: "idle", unfinished: "idle", unchanged: "same" };

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import json
+
+from flows.report.collect import collect
+from flows.report.document import CellView, Row
+from flows.report.page import render
+from flows.report.passed import level_of, pass_rates
+from tests.unit.flows.floor import Floor, make_plan, small_model
+
+
+def view(row: int, column: int, status: str, level: str | None = None) -> CellView:
+    return CellView(row, column, f"m{row}:t@c{column}", status, "w8a16", "p", "v", level=level)
+
+
+def test_rates_are_of_what_ended_by_priority_and_target() -> None:
+    rows = [Row(f"m{n}:t", f"m{n}", "t", f"P{n}", "", "", {}) for n in range(2)]
+    cells = [
+        view(0, 1, "published", "parity"),
+        view(0, 2, "verify_failed", "shapes"),
+        view(1, 1, "unchanged", "loads"),
+        view(1, 2, "planned"),
+        view(1, 3, "skipped"),
+        CellView(0, 0, "m0:t@export", "published", "", "p", "v"),
+    ]
+    rates = {(one.priority, one.column): one for one in pass_rates(cells, rows)}
+    shares = {key: (one.passed, one.ended, one.level) for key, one in rates.items()}
+    assert shares == {
+        (None, None): (2, 3, "loads"),
+        (None, 1): (2, 2, "loads"),
+        (None, 2): (0, 1, None),
+        ("P0", None): (1, 2, "parity"),
+        ("P0", 1): (1, 1, "parity"),
+        ("P0", 2): (0, 1, None),
+        ("P1", None): (1, 1, "loads"),
+        ("P1", 1): (1, 1, "loads"),
+    }
+
+
+def test_a_level_needs_all_rungs_below_it() -> None:
+    rungs = [
+        {"name": "integrity", "passed": True},
+        {"name": "policy", "passed": False, "waived": "known"},
+        {"name": "loads", "passed": True},
+        {"name": "shapes", "passed": False},
+        {"name": "parity", "passed": True},
+    ]
+    assert level_of(rungs) == "loads"
+    assert level_of([]) is None
+
+
+def test_the_page_holds_causes_and_rates(floor: Floor) -> None:
+    bad = small_model("b/bad", act={"export": "fail:EXPORT"})
+    floor.sweep(make_plan(small_model("a/good"), bad))
+    info = floor.state.find_sweep()
+    assert info is not None
+    made = collect(floor.state, info)
+    document = json.loads(json.dumps(made.to_json()))
+    (cause,) = document["failures"]
+    assert {made.cells[place].status for place in cause["cells"]} == {"build_failed"}
+    assert (len(cause["cells"]), len(cause["exports"]), cause["models"]) == (3, 1, 1)
+    (total,) = [one for one in document["rates"] if "priority" not in one and "column" not in one]
+    assert (total["passed"], total["ended"]) == (3, 6)
+    assert "for example" not in cause["text"]
+    assert render(made)
