@@ -18,6 +18,7 @@ from pathlib import Path
 
 from matrix.status import FailureClass
 from workers.errors import BuildFailed, Cancelled
+from workers.patience import Patience, Told, untold
 from workers.store import GcReport, Store
 
 LOW_WATER = 0.9
@@ -86,19 +87,26 @@ class DiskBudget:
 
     @contextmanager
     def reserve(
-        self, size: int, cancel: threading.Event | None = None, *, whole: int = 0
+        self,
+        size: int,
+        cancel: threading.Event | None = None,
+        *,
+        whole: int = 0,
+        limit: float = float("inf"),
+        told: Told = untold,
     ) -> Iterator[int]:
         """Set `size` bytes aside, or up to `whole` where there can be as many.
 
-        Waits for its turn and for room; call it with nothing of the store in use. Raises
-        `BuildFailed` (DISK) when there is nobody left to wait for.
+        Waits for its turn and for room, and tells of it; call it with nothing of the store in use.
+        Raises `BuildFailed` (DISK) when there is nobody left to wait for, or when nobody has begun
+        or ended anything for `limit` seconds.
         """
         most = max(size, min(whole, self.limit) if self.limit else whole)
         ticket = object()
         with self._changed:
             self._queue.append(ticket)
             try:
-                amount = self._wait(ticket, size, most, cancel)
+                amount = self._wait(ticket, size, most, cancel, Patience(limit, told))
                 self._reserved += amount
             finally:
                 self._queue.remove(ticket)
@@ -108,7 +116,14 @@ class DiskBudget:
         finally:
             self.give_back(amount)
 
-    def _wait(self, ticket: object, size: int, most: int, cancel: threading.Event | None) -> int:
+    def _wait(
+        self,
+        ticket: object,
+        size: int,
+        most: int,
+        cancel: threading.Event | None,
+        patience: Patience,
+    ) -> int:
         while True:
             if cancel is not None and cancel.is_set():
                 raise Cancelled("cancelled while waiting for disk space")
@@ -121,6 +136,10 @@ class DiskBudget:
                     if (reason := self._lacks(size)) is None:
                         return size
                     raise self._full(size, reason)
+            signs = (self._reserved, len(self._queue), self._store.oldest_use())
+            if patience.is_over(signs, f"{_gb(size)} of disk space"):
+                reason = self._lacks(size) or f"needs {_gb(size)} and waits behind another build"
+                raise self._full(size, f"{reason}; those that have it do not go on")
             self._changed.wait(POLL)
 
     def _full(self, size: int, reason: str) -> BuildFailed:

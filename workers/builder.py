@@ -25,7 +25,7 @@ from workers.ladder.claim import Claim
 from workers.last_keys import note_keys
 from workers.memory_budget import MemoryBudget
 from workers.package import Json, Maker, Sealed, assemble
-from workers.pipeline import Context, Runner, os_failure
+from workers.pipeline import Context, Runner, noted, os_failure
 from workers.record import Clock, build_record
 from workers.request import request_for
 from workers.room import Crowded, Room
@@ -37,6 +37,8 @@ __all__ = ["BuildOptions", "Builder", "Built"]
 
 WRITTEN = {MANIFEST, *RUN_RECORDS}
 """Of a package folder, what is written over when it is used again."""
+PATIENCE = 8
+"""Another build may have as many stages before it, each as long as a stage may take."""
 TRIES = 3
 """How often a build is begun anew because the store held wrong bytes."""
 
@@ -94,7 +96,7 @@ class Builder:
 
         What it was made of stays in the store until the answer is let go.
         """
-        context = self._context(observer, cancel, log)
+        context = self._context(cell, observer, cancel, log)
         return self._anew(cell.id, context, lambda: self._build(cell, context, attempt))
 
     def export_package(
@@ -108,14 +110,14 @@ class Builder:
         log: Path | None = None,
     ) -> Built:
         """The export of a model, as `cell` wants it, as a package."""
-        context = self._context(observer, cancel, log)
+        context = self._context(cell, observer, cancel, log)
         return self._anew(
             cell.id, context, lambda: self._build_export(model, cell, version, context)
         )
 
     def predict(self, cell: Cell, *, cancel: threading.Event | None = None) -> str | None:
         """The tree digest that `build` would arrive at, if every stage is in the store."""
-        plan = self._plan(self._request(cell), self._context(cancel=cancel))
+        plan = self._plan(self._request(cell), self._context(cell, cancel=cancel))
         walked = self._walk(plan, lambda task: self.store.lookup(task.key.key))
         if walked is None:
             return None
@@ -136,7 +138,7 @@ class Builder:
             seen.append((task, action))
             return action
 
-        self._walk(self._plan(self._request(cell), self._context()), resolve)
+        self._walk(self._plan(self._request(cell), self._context(cell)), resolve)
         return seen
 
     def close(self) -> None:
@@ -146,11 +148,14 @@ class Builder:
 
     def _context(
         self,
+        cell: Cell,
         observer: Observer | None = None,
         cancel: threading.Event | None = None,
         log: Path | None = None,
     ) -> Context:
-        return Context(observer or Unobserved(), Room(self._budget, cancel), cancel, log)
+        seen, limit = observer or Unobserved(), PATIENCE * cell.timeout
+        room = Room(self._budget, cancel, limit, noted(seen, cell.id, log))
+        return Context(seen, room, cancel, log, limit)
 
     def _anew(self, cell_id: str, context: Context, build: Callable[[], Built]) -> Built:
         """Build; begin again after waiting for room, or with bytes that turned out wrong."""

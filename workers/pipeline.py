@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from workers.errors import BuildFailed, failure_of
 from workers.failures import KnownFailures
 from workers.graph import StageTask
 from workers.host.client import EngineHost
+from workers.patience import Told
 from workers.room import Room
 from workers.stages import Observer, StageRun
 from workers.store import Action, Store
@@ -48,8 +49,24 @@ class Context:
     room: Room
     cancel: threading.Event | None = None
     log: Path | None = None
+    limit: float = float("inf")
+    """Seconds after which a wait for others is given up if nothing of theirs moves."""
     made: dict[str, StageRun] = field(default_factory=dict)
     """What it has run so far, by key: found in the store the next time, but not reused."""
+
+
+def noted(observer: Observer, cell_id: str, log: Path | None) -> Told:
+    """Tells who watches a cell, and its log, what the cell waits for."""
+
+    def tell(text: str) -> None:
+        observer.progress(cell_id, text)
+        if log is not None:
+            with suppress(OSError):
+                log.parent.mkdir(parents=True, exist_ok=True)
+                with log.open("a", encoding="utf-8") as stream:
+                    stream.write(f"{text}\n")
+
+    return tell
 
 
 def _anything(_task: StageTask) -> AbstractContextManager[object]:
@@ -80,7 +97,9 @@ class Runner:
         ran = False
         if action is None:
             self.known.check(key)
-            with self.disk(task), self.store.lock(key, self.context.cancel):
+            told = noted(self.context.observer, self.cell_id, self.context.log)
+            lock = self.store.lock(key, self.context.cancel, limit=self.context.limit, told=told)
+            with self.disk(task), lock:
                 action = self.store.lookup(key)
                 if action is None:
                     action, ran = self._run_noted(task), True

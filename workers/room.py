@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from workers.budget import DiskBudget
+from workers.patience import Told, untold
 
 
 class Crowded(Exception):
@@ -27,9 +28,17 @@ class Crowded(Exception):
 class Room:
     """What a build may fill; without a budget, whatever there is."""
 
-    def __init__(self, budget: DiskBudget | None, cancel: threading.Event | None) -> None:
+    def __init__(
+        self,
+        budget: DiskBudget | None,
+        cancel: threading.Event | None,
+        limit: float = float("inf"),
+        told: Told = untold,
+    ) -> None:
         self._budget = budget
         self._cancel = cancel
+        self._limit = limit
+        self._told = told
         self._waited = ExitStack()
         self._given = 0
 
@@ -55,7 +64,9 @@ class Room:
             raise AssertionError("without a budget there is nothing to wait for")
         self._waited.close()
         self._given = 0
-        waited = self._budget.reserve(crowded.size, self._cancel, whole=crowded.whole)
+        waited = self._budget.reserve(
+            crowded.size, self._cancel, whole=crowded.whole, limit=self._limit, told=self._told
+        )
         self._given = self._waited.enter_context(waited)
 
     def close(self) -> None:

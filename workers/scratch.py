@@ -113,7 +113,7 @@ def sweep_dead(root: Path) -> list[Path]:
     removed = []
     with FileLock(root / GATE):
         # An owner may have died when it had its lock and not yet, or no longer, its folder.
-        locks = {path.stem for path in root.glob("*.lock") if path.name != GATE}
+        locks = {path.stem for path in root.glob("*.lock") if path.name != GATE and path.is_file()}
         for token in sorted(locks | {path.name for path in root.iterdir() if path.is_dir()}):
             folder, lock_file = root / token, root / f"{token}.lock"
             lock = FileLock(lock_file, blocking=False)

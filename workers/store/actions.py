@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -12,9 +11,11 @@ from typing import Any
 
 from matrix.digest import FileEntry, files_digest
 from workers.files import read_whole
-from workers.store.folder import write_whole
+from workers.store.aside import Aside
+from workers.store.folder import write_record
+from workers.store.sealed import seal, unseal
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,10 @@ class Action:
 class Actions:
     """The folder of records."""
 
-    def __init__(self, root: Path, scratch: Path) -> None:
+    def __init__(self, root: Path, scratch: Path, aside: Aside) -> None:
         self._root = root
         self._scratch = scratch
-        root.mkdir(exist_ok=True)
+        self._aside = aside
 
     def path(self, key: str) -> Path:
         """Where a record is or would be."""
@@ -63,7 +64,7 @@ class Actions:
         except OSError:
             return None
         try:
-            return _from_json(key, json.loads(data))
+            return _from_json(key, unseal(data))
         except (ValueError, KeyError, TypeError):
             self.remove(key)
             return None
@@ -80,13 +81,18 @@ class Actions:
         """
         path = self.path(action.key)
         value = {"schema": SCHEMA, **asdict(action)}
-        data = json.dumps(value, sort_keys=True).encode()
-        write_whole(path, data, scratch=self._scratch)
+        write_record(path, seal(value), self._root.parent, self._scratch, self._aside)
 
     def remove(self, key: str) -> None:
         """Forget a run."""
-        with contextlib.suppress(FileNotFoundError):
-            self.path(key).unlink()
+        path = self.path(key)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            pass
+        except OSError:
+            if not self._aside.make_way(path, self._root.parent):
+                raise
 
     def all(self) -> Iterator[tuple[float, str]]:
         """Every record's (last use, key)."""

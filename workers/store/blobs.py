@@ -14,7 +14,7 @@ from pathlib import Path
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob
 from workers.files import blocks, created, sync, write_all
-from workers.scratch import remove_tree
+from workers.store.aside import Aside
 from workers.store.links import place
 
 READ_ONLY = 0o444
@@ -35,12 +35,11 @@ class Hashed:
 class Blobs:
     """The folder of blobs."""
 
-    def __init__(self, root: Path, quarantine: Path) -> None:
+    def __init__(self, root: Path, aside: Aside) -> None:
         self._root = root
-        self._quarantine = quarantine
+        self._aside = aside
         self._known: dict[str, tuple[int, int, int]] = {}
         """Blobs this process has seen the right bytes of, as (inode, mtime, size) then."""
-        root.mkdir(exist_ok=True)
 
     def path(self, sha256: str) -> Path:
         """Where a blob is or would be."""
@@ -49,9 +48,10 @@ class Blobs:
     def has(self, entry: FileEntry) -> bool:
         """Whether the blob is there with the right size."""
         try:
-            return self.path(entry.sha256).stat().st_size == entry.size
+            status = self.path(entry.sha256).stat()
         except OSError:
             return False
+        return stat.S_ISREG(status.st_mode) and status.st_size == entry.size
 
     def read_in(self, folder: Path, spare: Callable[[], Path]) -> list[Hashed]:
         """Hash every file below `folder`, synced and ready to be moved in.
@@ -78,8 +78,8 @@ class Blobs:
         if self.has(hashed.entry):
             hashed.path.unlink()
             return 0
-        target.parent.mkdir(exist_ok=True)
-        if target.exists():
+        self._aside.make_folder(target.parent)
+        if os.path.lexists(target):
             self.put_aside(hashed.entry.sha256)
         hashed.path.chmod(READ_ONLY)
         hashed.path.replace(target)
@@ -112,22 +112,24 @@ class Blobs:
     def put_aside(self, sha256: str) -> None:
         """Take a blob out of use, keeping its bytes for whoever wants to know why."""
         self._known.pop(sha256, None)
-        self._quarantine.mkdir(exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            self.path(sha256).replace(self._quarantine / sha256)
+        self._aside.make_way(self.path(sha256), self._root)
+        self._aside.put(self.path(sha256))
 
     def remove(self, sha256: str) -> int:
         """Remove a blob; returns the bytes it had."""
         path = self.path(sha256)
         self._known.pop(sha256, None)
         try:
-            size = path.stat().st_size
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                self._aside.put(path)
+                return 0
             if os.name == "nt":
                 path.chmod(stat.S_IWRITE)
             path.unlink()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return 0
-        return size
+        return status.st_size
 
     def all(self) -> Iterator[tuple[str, int]]:
         """Every blob with its size."""
@@ -135,11 +137,8 @@ class Blobs:
             if shard.is_dir():
                 for blob in _entries(Path(shard.path)):
                     with contextlib.suppress(FileNotFoundError):
-                        yield blob.name, blob.stat().st_size
-
-    def clear_quarantine(self) -> None:
-        """Forget what was put aside."""
-        remove_tree(self._quarantine)
+                        if blob.is_file():
+                            yield blob.name, blob.stat().st_size
 
     def _remember(self, sha256: str, status: os.stat_result) -> None:
         self._known[sha256] = _identity(status)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from workers.errors import StoreError
 from workers.files import overwrite
+from workers.store.aside import Aside
 
 TAG = "CACHEDIR.TAG"
 SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"
@@ -29,19 +31,25 @@ def is_store(root: Path) -> bool:
 
 def open_folder(root: Path) -> None:
     """Make `root` a store, or check that it is one; never adopts a folder with other things."""
+    root.mkdir(parents=True, exist_ok=True)
+    if is_store(root):
+        return
+    half = f".{TAG}."  # of somebody who was killed when he made the store
+    if any(
+        entry.name != "gate.lock" and not entry.name.startswith(half) for entry in root.iterdir()
+    ):
+        raise StoreError(
+            f"{root} is not a store: it has files but no {TAG} of ours",
+            hint="choose an empty folder with --store",
+        )
+    write_whole(root / TAG, TEXT.encode(), sync=True)
+
+
+@contextlib.contextmanager
+def usable(root: Path) -> Iterator[None]:
+    """What the system refuses while a store is opened, as one line for its user."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        if not is_store(root):
-            half = f".{TAG}."  # of somebody who was killed when he made the store
-            if any(
-                entry.name != "gate.lock" and not entry.name.startswith(half)
-                for entry in root.iterdir()
-            ):
-                raise StoreError(
-                    f"{root} is not a store: it has files but no {TAG} of ours",
-                    hint="choose an empty folder with --store",
-                )
-            write_whole(root / TAG, TEXT.encode(), sync=True)
+        yield
     except OSError as error:
         reason = error.strerror or str(error)
         raise StoreError(
@@ -56,6 +64,16 @@ def require_store(root: Path) -> None:
             f"{root} has no {TAG} of modelmill: nothing is removed there",
             hint="check --store",
         )
+
+
+def write_record(path: Path, data: bytes, root: Path, scratch: Path, aside: Aside) -> None:
+    """Write a file below `root`, which is the store's; what stands in its way is put aside."""
+    try:
+        write_whole(path, data, scratch=scratch)
+    except OSError:
+        if not aside.make_way(path, root):
+            raise
+        write_whole(path, data, scratch=scratch)
 
 
 def write_whole(

@@ -10,10 +10,15 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from workers.errors import Cancelled
+from matrix.status import FailureClass
+from workers.errors import BuildFailed, Cancelled, StoreError
+from workers.patience import Patience, Told, untold
+from workers.store.aside import Aside
 
 GATE_WAIT = 0.002
 """Who holds the gate is done in about that time."""
+GATE_LIMIT = 300.0
+"""Who holds it longer will not let go: a process that was stopped, or hangs on its disk."""
 FIRST_WAIT = 0.01
 LONGEST_WAIT = 0.5
 SHARED = 3
@@ -27,25 +32,46 @@ class Locks:
     that share a file only wait for each other, so hold one at a time.
     """
 
-    def __init__(self, folder: Path, gate_file: Path) -> None:
+    def __init__(self, folder: Path, gate_file: Path, aside: Aside) -> None:
         self._folder = folder
+        self._aside = aside
         # One for all threads: each has a file and a count of its own in it.
         self._gate = FileLock(gate_file)
-        folder.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
     def gate(self) -> Iterator[None]:
         """The lock for moments, never held while anything is computed."""
-        with self._gate.acquire(poll_interval=GATE_WAIT):
+        try:
+            held = self._gate.acquire(timeout=GATE_LIMIT, poll_interval=GATE_WAIT)
+        except Timeout as error:
+            raise StoreError(
+                f"another process holds {self._gate.lock_file} for {GATE_LIMIT:.0f} s",
+                hint="is a modelmill stopped or hung? end it and try again",
+            ) from error
+        with held:
             yield
 
     @contextmanager
-    def hold(self, name: str, cancel: threading.Event | None = None) -> Iterator[None]:
-        """The lock for as long as a stage runs; waiting for it can be cancelled."""
+    def hold(
+        self,
+        name: str,
+        cancel: threading.Event | None = None,
+        *,
+        limit: float = float("inf"),
+        told: Told = untold,
+    ) -> Iterator[None]:
+        """The lock for as long as a stage runs.
+
+        Waiting for it can be cancelled, is told of, and ends after `limit` seconds: the lock of a
+        dead process is free, but not that of one that is stopped.
+        """
         path = self._folder / f"{name[:SHARED]}.lock"
+        self._aside.make_way(path, self._folder.parent)
         lock = FileLock(path, blocking=False, thread_local=False)
-        wait = FIRST_WAIT
+        wait, patience = FIRST_WAIT, Patience(limit, told)
         while not _taken(lock):
+            if patience.is_over(path, f"another build that runs the same stage and holds {path}"):
+                raise _held_too_long(path, limit)
             if cancel is None:
                 time.sleep(wait)
             elif cancel.wait(wait):
@@ -55,6 +81,15 @@ class Locks:
             yield
         finally:
             lock.release()
+
+
+def _held_too_long(path: Path, limit: float) -> BuildFailed:
+    return BuildFailed(
+        FailureClass.TIMEOUT,
+        "store",
+        f"another build has held {path} for {limit:.0f} s",
+        hint="end the modelmill that is stopped or hangs, then: modelmill retry --class TIMEOUT",
+    )
 
 
 def _taken(lock: FileLock) -> bool:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from typing import Any
 
 from matrix.digest import value_digest
 from workers.files import read_whole
-from workers.store.folder import write_whole
+from workers.store.aside import Aside
+from workers.store.folder import write_record
+from workers.store.sealed import seal, unseal
 
 
 class Notes:
     """JSON values by kind and name."""
 
-    def __init__(self, root: Path, scratch: Path) -> None:
+    def __init__(self, root: Path, scratch: Path, aside: Aside) -> None:
         self._root = root
         self._scratch = scratch
+        self._aside = aside
 
     def read(self, kind: str, name: str) -> Any | None:
-        """A note, or None; one that cannot be understood was never written."""
+        """A note, or None; one that is damaged was never written."""
         try:
-            return json.loads(read_whole(self._path(kind, name)))
+            return unseal(read_whole(self._path(kind, name)))
         except (OSError, ValueError):
             return None
 
@@ -30,8 +32,7 @@ class Notes:
         """Keep a note; a full disk may refuse it, which costs work later and nothing else."""
         path = self._path(kind, name)
         with contextlib.suppress(OSError):
-            data = json.dumps(value, sort_keys=True).encode()
-            write_whole(path, data, scratch=self._scratch)
+            write_record(path, seal(value), self._root.parent, self._scratch, self._aside)
 
     def _path(self, kind: str, name: str) -> Path:
         digest = value_digest(name)

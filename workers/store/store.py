@@ -10,16 +10,19 @@ from pathlib import Path
 
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob
+from workers.patience import Told, untold
 from workers.scratch import Scratch, remove_tree, sweep_dead
 from workers.store.actions import Action, Actions
+from workers.store.aside import Aside
 from workers.store.blobs import Blobs
-from workers.store.folder import open_folder, require_store
+from workers.store.folder import open_folder, require_store, usable
 from workers.store.gc import GcReport, collect
 from workers.store.locks import Locks
 from workers.store.notes import Notes
 from workers.store.pins import NEVER, Pins
 
 GATE = "gate.lock"
+FOLDERS = ("blobs", "actions", "notes", "tmp", "locks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +39,28 @@ class Store:
     """A content store in a folder; safe to share between threads and processes."""
 
     def __init__(self, root: Path) -> None:
-        open_folder(root)
         self.root = root
-        sweep_dead(root / "tmp")
-        self.scratch = Scratch(root / "tmp")
-        """Working folders on the store's volume, so that outputs can be moved in."""
         self.taken_in = 0
         """New bytes that came in through this object."""
-        self.notes = Notes(root / "notes", self.scratch.folder)
-        self._quarantine = root / "quarantine"
-        self._blobs = Blobs(root / "blobs", self._quarantine)
-        self._actions = Actions(root / "actions", self.scratch.folder)
-        self._pins = Pins(self.scratch)
-        self._locks = Locks(root / "locks", root / GATE)
+        self._aside = aside = Aside(root / "quarantine")
+        with usable(root):
+            open_folder(root)
+            self._heal()
+            sweep_dead(root / "tmp")
+            self.scratch = Scratch(root / "tmp")
+            """Working folders on the store's volume, so that outputs can be moved in."""
+            self._pins = Pins(self.scratch)
+        self.notes = Notes(root / "notes", self.scratch.folder, aside)
+        self._blobs = Blobs(root / "blobs", aside)
+        self._actions = Actions(root / "actions", self.scratch.folder, aside)
+        self._locks = Locks(root / "locks", root / GATE, aside)
+
+    def _heal(self) -> None:
+        """Whatever stands where a folder of the store belongs, or a gate, gives way."""
+        for name in FOLDERS:
+            self._aside.make_folder(self.root / name)
+        for gate in (self.root / GATE, self.root / "tmp" / GATE):
+            self._aside.make_way(gate, self.root)
 
     def lookup(self, key: str) -> Action | None:
         """What a stage with this key made, if all of it is still here."""
@@ -110,9 +122,16 @@ class Store:
                 if record and any(file.sha256 == sha256 for file in record.files):
                     self._actions.remove(key)
 
-    def lock(self, key: str, cancel: threading.Event | None = None) -> AbstractContextManager[None]:
-        """Only one holder of a key in all processes that share the store."""
-        return self._locks.hold(key, cancel)
+    def lock(
+        self,
+        key: str,
+        cancel: threading.Event | None = None,
+        *,
+        limit: float = float("inf"),
+        told: Told = untold,
+    ) -> AbstractContextManager[None]:
+        """Only one holder of a key in all processes that share the store; see `Locks.hold`."""
+        return self._locks.hold(key, cancel, limit=limit, told=told)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -125,7 +144,11 @@ class Store:
 
     def used(self) -> bool:
         """Whether anybody's build, in any process, keeps what it uses now."""
-        return self._pins.horizon() < NEVER
+        return self.oldest_use() < NEVER
+
+    def oldest_use(self) -> float:
+        """When the oldest of those builds began; `NEVER` or later: there is none."""
+        return self._pins.horizon()
 
     def gc(self, budget: float = 0, unused_since: float = 0.0) -> GcReport:
         """Evict least recently used actions that nobody has pinned, down to `budget` bytes, and
@@ -138,7 +161,7 @@ class Store:
     def clear(self) -> GcReport:
         """Remove everything that no living process uses."""
         report = self.gc(0)
-        self._blobs.clear_quarantine()
+        self._aside.clear()
         remove_tree(self.root / "notes")
         return report
 
@@ -149,7 +172,7 @@ class Store:
     def usage(self) -> Usage:
         """Counts and bytes."""
         sizes = [size for _sha, size in self._blobs.all()]
-        aside = list(self._quarantine.iterdir()) if self._quarantine.is_dir() else []
+        aside = [path for path in self._aside.root.rglob("*") if path.is_file()]
         quarantined = sum(path.stat().st_size for path in aside)
         return Usage(sum(1 for _ in self._actions.all()), len(sizes), sum(sizes), quarantined)
 

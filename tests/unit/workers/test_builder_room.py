@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from matrix.model import Cell
 from tests.fakes.cells import make_cell
@@ -57,13 +58,18 @@ def test_a_build_that_finds_no_room_waits_with_nothing_in_use_and_counts_nothing
 
         @contextmanager
         def reserve(
-            self, size: int, cancel: threading.Event | None = None, *, whole: int = 0
+            self,
+            size: int,
+            cancel: threading.Event | None = None,
+            *,
+            whole: int = 0,
+            **how: Any,
         ) -> Iterator[int]:
             assert not bench.store.used()
             assert self.reserved == 0
             waited.append((size, whole))
             bench.store.gc(0)  # others took the room that the export had
-            with super().reserve(size, cancel, whole=whole) as amount:
+            with super().reserve(size, cancel, whole=whole, **how) as amount:
                 yield amount
 
     budget = Crowding(bench.store, 10**9, free=lambda _path: 1 << 50)

@@ -1,0 +1,151 @@
+"""A damaged store heals: what is wrong is put aside and made anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.flows.floor import Floor, make_plan, small_model
+from workers.store import Store
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def into_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "inside").write_bytes(b"x")
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def zero(path: Path) -> None:
+    path.write_bytes(bytes(len(path.read_bytes())))
+
+
+def each(part: str, damage: Callable[[Path], object]) -> Callable[[Path], None]:
+    def apply(store: Path) -> None:
+        for path in files(store / part):
+            path.chmod(0o644)
+            damage(path)
+
+    return apply
+
+
+def other_shape(value: object) -> Callable[[Path], object]:
+    return lambda path: path.write_text(json.dumps(value), "utf-8")
+
+
+def other_fields(path: Path) -> None:
+    """Still a record with the fields of a record, but with other values in them."""
+    text = path.read_text("utf-8")
+    path.write_text(text.replace('"facts": {', '"facts": {"components": 5, '), "utf-8")
+
+
+def deep(path: Path) -> None:
+    path.write_text("[" * 100_000, "utf-8")
+
+
+def into_file(*parts: str) -> Callable[[Path], None]:
+    def apply(store: Path) -> None:
+        for name in parts:
+            shutil.rmtree(store / name, ignore_errors=True)
+            (store / name).write_bytes(b"a file")
+
+    return apply
+
+
+def shards_into_files(part: str) -> Callable[[Path], None]:
+    def apply(store: Path) -> None:
+        for shard in list((store / part).iterdir()):
+            shutil.rmtree(shard)
+            shard.write_bytes(b"a file")
+
+    return apply
+
+
+def locks_into_folders(store: Path) -> None:
+    for path in (*files(store / "locks"), store / "gate.lock", store / "tmp" / "gate.lock"):
+        path.unlink(missing_ok=True)
+        path.mkdir()
+    (store / "tmp" / "123-abc.lock").mkdir()
+
+
+DAMAGE = {
+    "records-flipped": each("actions", flip),
+    "records-zeroed": each("actions", zero),
+    "records-list": each("actions", other_shape([])),
+    "records-number": each("actions", other_shape(5)),
+    "records-null": each("actions", other_shape(None)),
+    "records-other-fields": each("actions", other_fields),
+    "records-deep": each("actions", deep),
+    "records-folders": each("actions", into_folder),
+    "notes-list": each("notes", other_shape([1])),
+    "notes-object": each("notes", other_shape({"now": 5})),
+    "notes-folders": each("notes", into_folder),
+    "blobs-folders": each("blobs", into_folder),
+    "blobs-flipped": each("blobs", flip),
+    "blob-shards-files": shards_into_files("blobs"),
+    "record-shards-files": shards_into_files("actions"),
+    "note-kinds-files": shards_into_files("notes"),
+    "actions-file": into_file("actions"),
+    "all-files": into_file("actions", "blobs", "notes", "locks", "quarantine"),
+    "tmp-file": into_file("tmp"),
+    "locks-folders": locks_into_folders,
+}
+
+
+@pytest.fixture
+def swept(floor: Floor) -> Floor:
+    floor.sweep(make_plan(small_model()))
+    floor.store.close()
+    return floor
+
+
+def trees(floor: Floor, stamp: str) -> dict[str, str | None]:
+    """Of a stamp, by version without it; the index names versions, so it is left out."""
+    return {
+        version.replace(stamp, ""): tree
+        for (package, version), tree in floor.versions().items()
+        if stamp in version and package != "modelmill-index"
+    }
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_store_heals(swept: Floor, name: str) -> None:
+    DAMAGE[name](swept.root / "store")
+    swept.store = Store(swept.root / "store")
+    plan = make_plan(small_model(), stamp="20260610")
+    assert swept.sweep(plan).counts == {"published": 3}
+    assert trees(swept, "20260610") == trees(swept, "20260609")
+    swept.store.gc(1 << 40)
+    assert swept.store.usage().actions
+
+
+@pytest.mark.parametrize("name", ["actions-file", "blob-shards-files", "notes-folders"])
+def test_damage_while_the_store_is_open_heals_too(swept: Floor, name: str) -> None:
+    swept.store = Store(swept.root / "store")
+    DAMAGE[name](swept.root / "store")
+    plan = make_plan(small_model(), stamp="20260610")
+    assert swept.sweep(plan).counts == {"published": 3}
+
+
+def test_what_is_put_aside_is_kept_and_cleared(swept: Floor) -> None:
+    each("blobs", into_folder)(swept.root / "store")
+    swept.store = store = Store(swept.root / "store")
+    swept.sweep(make_plan(small_model(), stamp="20260610"))
+    each("blobs", into_folder)(swept.root / "store")
+    swept.sweep(make_plan(small_model(), stamp="20260611"))
+    assert store.usage().quarantined
+    store.clear()
+    assert store.usage().quarantined == 0

@@ -1,0 +1,42 @@
+"""How long something is waited for: told of after a moment, given up when nothing moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+TELL_AFTER = 2.0
+"""A wait that is longer than this is told of."""
+
+Told = Callable[[str], None]
+"""Called with what is waited for."""
+
+
+def untold(_text: str) -> None:
+    """For a wait that nobody watches."""
+
+
+class Patience:
+    """Of one wait; asked at every look."""
+
+    def __init__(
+        self,
+        limit: float = float("inf"),
+        told: Told = untold,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limit = limit
+        self._told: Told | None = told
+        self._clock = clock
+        self._began = self._moved = clock()
+        self._signs: object = None
+
+    def is_over(self, signs: object, what: str) -> bool:
+        """Whether `limit` seconds have passed since the signs of life were last others."""
+        now = self._clock()
+        if signs != self._signs:
+            self._signs, self._moved = signs, now
+        if self._told is not None and now - self._began > TELL_AFTER:
+            self._told(f"waits for {what}")
+            self._told = None
+        return now - self._moved > self._limit
