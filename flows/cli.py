@@ -15,6 +15,7 @@ from typing import NoReturn
 from flows.arguments import Parser
 from flows.commands import COMMANDS
 from flows.console import Detail, Output, OutputLost, choose_colour, paint, safe_output
+from flows.extras import not_installed
 from matrix.errors import Exit, MillError
 
 
@@ -101,6 +102,12 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
     except MillError as error:
         _say(str(error))
         return error.exit_code
+    except ModuleNotFoundError as error:
+        lacking = not_installed(error)
+        if lacking is None:
+            raise
+        _say(str(lacking))
+        return lacking.exit_code
     except SystemExit as done:  # --help and --version
         return int(done.code or 0)
     except KeyboardInterrupt:

@@ -10,10 +10,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import (
+    PackageNotFoundError,
+    distribution,
+    packages_distributions,
+    version,
+)
+from pathlib import Path
 
+from flows.engines import runtimes_of
 from flows.environments import Installer, installer_of, unset
-from flows.local import runtimes_of
+from flows.extras import not_installed
+from flows.installation import overwritten, sharers
 from flows.quantity import show_size
 from flows.settings import Settings
 from flows.workspace import Workspace
@@ -25,6 +33,9 @@ from workers.host.watch import HostLimits
 from workers.runtimes.found import Missing
 
 _BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors")
+_RUNTIME = "onnxruntime-windowsml" if sys.platform == "win32" else "onnxruntime"
+_SWEEP = ("prefect", "sqlalchemy", "sqlmodel", "alembic", "azure-devops", "azure-identity")
+_FOR = {"sweep": "to sweep and to look into a state", "build": "to build on this machine"}
 _LEAST_FREE = 10 * 10**9
 _START_LIMIT = 120.0
 
@@ -50,6 +61,7 @@ class Finding:
 def examine(settings: Settings) -> Iterator[Finding]:
     """Every question in turn; none of them changes anything but the home and feed folders."""
     yield _python()
+    yield _installation()
     yield from _packages()
     yield from _engines(settings)
     yield from _runtimes(settings)
@@ -67,23 +79,46 @@ def _python() -> Finding:
     return Finding("python", Health.GOOD if good else Health.BAD, text, "" if good else "use 3.11")
 
 
+def _installation() -> Finding:
+    """Whether another distribution has written over one of our packages, or is about to."""
+    others = sharers(packages_distributions())
+    shared = "; ".join(f"{', '.join(names)} has a {room} too" for room, names in others.items())
+    try:
+        changed = list(overwritten(distribution("modelmill")))
+    except PackageNotFoundError:
+        return Finding("installation", Health.NOTE, "not installed by pip: run from its source")
+    text = f"modelmill {_version('modelmill')} in {Path(__file__).resolve().parents[1]}"
+    again = "pip install --force-reinstall --no-deps modelmill"
+    if changed:
+        shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if changed[3:] else "")
+        text = "; ".join(filter(None, (f"{shown}: not modelmill's", shared)))
+        names = sorted({name for sharing in others.values() for name in sharing})
+        gone = f"pip uninstall {' '.join(names)}, then " if names else ""
+        return Finding("installation", Health.BAD, text, gone + again)
+    if shared:
+        mend = f"to remove it breaks modelmill; afterwards {again}"
+        return Finding("installation", Health.NOTE, f"{text}; {shared}", mend)
+    return Finding("installation", Health.GOOD, text)
+
+
 def _packages() -> Iterator[Finding]:
-    missing = [name for name in _BUILD if not _version(name)]
-    runtime = "onnxruntime-windowsml" if sys.platform == "win32" else "onnxruntime"
-    if not _version(runtime):
-        missing.append(runtime)
-    if missing:
-        mend = "pip install -c constraints.txt 'modelmill[build]' to build on this machine"
-        yield Finding("build extra", Health.NOTE, f"missing: {', '.join(missing)}", mend)
-    else:
-        shown = ", ".join(f"{name} {_version(name)}" for name in (*_BUILD, runtime))
-        yield Finding("build extra", Health.GOOD, shown)
+    for extra, needed in (("sweep", _SWEEP), ("build", (*_BUILD, _RUNTIME))):
+        missing = [name for name in needed if not _version(name)]
+        if missing:
+            text, what = f"missing: {', '.join(missing)}", _FOR[extra]
+            mend = f"pip install -c constraints.txt 'modelmill[{extra}]' {what}"
+            yield Finding(f"{extra} extra", Health.NOTE, text, mend)
+        else:
+            shown = ", ".join(f"{name} {_version(name)}" for name in needed)
+            yield Finding(f"{extra} extra", Health.GOOD, shown)
 
 
 def _engines(settings: Settings) -> Iterator[Finding]:
     for name in installed_engines():
         installer = installer_of(name)
-        if installer is None:
+        if installer is None and not _version("onnx"):
+            yield Finding(f"engine {name}", Health.NOTE, "needs the build extra")
+        elif installer is None:
             yield _asked(f"engine {name}", partial(_engine, settings, name))
         else:
             yield _environment(settings, name, installer)
@@ -164,6 +199,8 @@ def _feed(work: Workspace) -> str:
 
 
 def _prefect() -> Finding:
+    if not _version("prefect"):
+        return Finding("prefect", Health.NOTE, "needs the sweep extra")
     url = os.environ.get("PREFECT_API_URL")
     text = f"runs are shown on {url}" if url else "an own server is started for each sweep"
     return Finding("prefect", Health.GOOD, f"prefect {_version('prefect')}, {text}")
@@ -174,6 +211,11 @@ def _asked(what: str, ask: Callable[[], str]) -> Finding:
         return Finding(what, Health.GOOD, ask())
     except MillError as error:
         return Finding(what, Health.BAD, error.message, error.hint)
+    except ModuleNotFoundError as error:
+        lacking = not_installed(error)
+        if lacking is None:
+            raise
+        return Finding(what, Health.NOTE, lacking.message, lacking.hint)
 
 
 def _version(name: str) -> str:

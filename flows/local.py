@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from feed.publisher import Publisher
+from flows.engines import engine_spec, runtimes_of, slot_count
 from flows.estimates import estimate
 from flows.kept import held
 from flows.leasing import LeaseKeeper
@@ -26,19 +27,11 @@ from state.records import Kind
 from workers.attest import Attester, Sign
 from workers.budget import DiskBudget
 from workers.builder import Builder, BuildOptions
-from workers.engines import find_engine
 from workers.host.client import EngineHost, EngineSpec
 from workers.host.watch import HostLimits
 from workers.memory_budget import MemoryBudget
-from workers.runtimes.kinds import KINDS
-from workers.runtimes.pool import Runtimes
 from workers.store import GcReport, Store
 from workers.verify import Verifier
-
-
-def slot_count(settings: Settings) -> int:
-    """An engine host keeps about two cores busy."""
-    return int(settings["jobs"] or max(1, (os.cpu_count() or 2) // 2))
 
 
 @dataclass(slots=True)
@@ -131,28 +124,6 @@ def _options(plan: Plan, settings: Settings) -> BuildOptions:
         self_contained=plan.self_contained,
         remote_code=settings["allow_remote_code"],
         pickle=settings["allow_pickle"],
-    )
-
-
-def engine_spec(settings: Settings) -> EngineSpec:
-    """The engine of the settings, in its own interpreter where one is named."""
-    name = settings["engine"]
-    python = settings.engine_pythons.get(name)
-    return find_engine(name, settings.cwd / python if python else None)
-
-
-def runtimes_of(settings: Settings, limits: HostLimits | None = None) -> Runtimes:
-    """The runtimes of one slot, each kind in the interpreter that the settings name for it."""
-    known = {kind.name for kind in KINDS}
-    return Runtimes(
-        log_dir=Workspace(settings).logs,
-        limits=limits or HostLimits(),
-        pythons={
-            name: settings.cwd / python
-            for name, python in settings.engine_pythons.items()
-            if name in known
-        },
-        allowed=settings["runtimes"] or None,
     )
 
 

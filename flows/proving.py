@@ -12,7 +12,8 @@ from typing import Any
 
 from feed.interface import Feed
 from feed.reader import pull
-from flows.local import bare_builder, runtimes_of
+from flows.engines import runtimes_of
+from flows.local import bare_builder
 from flows.settings import Settings
 from flows.workspace import Workspace
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, files_digest, tree_digest

@@ -15,7 +15,7 @@ from feed.attestation import parse, recipe_in
 from feed.errors import Corrupt, NotFound
 from feed.interface import Feed
 from feed.reader import pull
-from flows.local import engine_spec
+from flows.engines import engine_spec
 from flows.settings import Settings
 from flows.workspace import Workspace
 from matrix.digest import MANIFEST, PROVENANCE

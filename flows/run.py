@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from feed.interface import Feed
 from feed.publisher import Publisher
+from flows.engines import engine_spec, slot_count
 from flows.fleet.watch import Watch
 from flows.follower import Follower
 from flows.indexing import index_line
-from flows.local import engine_spec, slot_count, workshop
+from flows.local import workshop
 from flows.planned import foretold
 from flows.planning import selection_of
 from flows.server import start_server

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from flows.children import command
 from matrix.credentials import without_credentials
 from matrix.errors import Exit, MillError
 
@@ -126,7 +126,7 @@ def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Se
     env = {**_server_environment(environ), **_ENVIRONMENT, "PREFECT_HOME": str(prefect_home)}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.server_process", str(port)],
+            command("flows.server_process", str(port)),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,

@@ -1,6 +1,6 @@
 """The embedded Prefect API server as a process: lives exactly as long as its standard input.
 
-Started by `flows.server` as `python -m flows.server_process PORT`. Its owner keeps the other end
+Started by `flows.server` with the argument PORT. Its owner keeps the other end
 of the pipe; when that closes, on purpose or because the owner was killed, the server ends.
 """
 

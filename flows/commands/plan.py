@@ -102,7 +102,7 @@ def _estimates(plan: Plan, settings: Settings) -> Estimates | None:
 
 
 def _estimate_json(known: Estimates, settings: Settings) -> dict[str, Any]:
-    from flows.local import slot_count
+    from flows.engines import slot_count
 
     slots = slot_count(settings)
     return {
@@ -116,7 +116,7 @@ def _estimate_json(known: Estimates, settings: Settings) -> dict[str, Any]:
 
 
 def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
-    from flows.local import slot_count
+    from flows.engines import slot_count
     from flows.outlook import spelled
 
     slots = slot_count(settings)

@@ -92,7 +92,7 @@ def _deployment(client: SyncPrefectClient, flow: Any, name: str, pool: str, **mo
     client.create_deployment(
         flow_id=client.create_flow(flow),
         name=name,
-        entrypoint=f"flows.fleet.entrypoints:{flow.fn.__name__}",
+        entrypoint=f"modelmill.fleet:{flow.fn.__name__}",
         pull_steps=[],
         work_pool_name=pool,
         description=flow.description,

@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,12 +15,13 @@ from pathlib import Path
 
 import psutil
 
+from flows.children import command
+from flows.engines import slot_count
 from flows.fleet.needs import Words, to_text, words_here
 from flows.fleet.orders import VARIABLE as ORDERS
 from flows.fleet.orders import Orders
 from flows.fleet.slot import FOLDER, WORDS, state_url
 from flows.fleet.upkeep import Upkeep
-from flows.local import slot_count
 from flows.options import OPTIONS
 from flows.settings import Settings
 from flows.stop import Stop
@@ -142,7 +142,7 @@ class Worker:
     ) -> None:
         with (folder / f"{pool}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "flows.fleet.worker_process", pool, queue, name, str(limit)],
+                command("flows.fleet.worker_process", pool, queue, name, str(limit)),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -1,6 +1,6 @@
 """Prefect's worker as a process that lives exactly as long as its standard input.
 
-Started as `python -m flows.fleet.worker_process POOL QUEUE NAME LIMIT` by `flows.fleet.worker`.
+Started by `flows.fleet.worker` with the arguments POOL QUEUE NAME LIMIT.
 When the other end closes, on purpose or because its owner was killed, this process is gone at
 once, without Prefect's farewell: that kills the running flows, while a process that is simply gone
 leaves them alone, to finish their model and end.

@@ -24,7 +24,8 @@ from typing import Any
 
 import psutil
 
-from flows.local import bare_builder, runtimes_of
+from flows.engines import runtimes_of
+from flows.local import bare_builder
 from flows.planning import plan_of
 from flows.settings import Settings, resolve
 from tests.bench.command import table

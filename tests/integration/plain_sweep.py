@@ -6,8 +6,9 @@ import os
 
 import flows.run
 from feed.publisher import Publisher
+from flows.engines import slot_count
 from flows.follower import Follower
-from flows.local import slot_count, workshop
+from flows.local import workshop
 from flows.planned import foretold
 from flows.slot import run_plainly, run_slots
 from flows.stop import Stop

@@ -1,0 +1,41 @@
+"""Whether the installed packages are the ones that modelmill came with.
+
+Our top-level packages have names that other distributions use too. The installer lets the second
+one write over the first without a word.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import Distribution, PackagePath
+
+PACKAGES = ("deploy", "feed", "flows", "matrix", "modelmill", "state", "workers")
+"""The top level of our distribution."""
+
+
+def overwritten(ours: Distribution) -> Iterator[str]:
+    """Files of our packages that hold other bytes than the installer wrote.
+
+    Nothing for an editable installation: it has no copies.
+    """
+    for file in ours.files or ():
+        if file.parts[0] in PACKAGES and file.suffix == ".py" and _differs(file):
+            yield file.as_posix()
+
+
+def sharers(providers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Other distributions by the name of the package of ours that they have too."""
+    found = {name: sorted(set(providers.get(name, ())) - {"modelmill"}) for name in PACKAGES}
+    return {name: others for name, others in found.items() if others}
+
+
+def _differs(file: PackagePath) -> bool:
+    if file.hash is None or file.hash.mode != "sha256":
+        return False
+    try:
+        digest = hashlib.sha256(file.read_binary()).digest()
+    except OSError:
+        return True
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value
