@@ -327,7 +327,7 @@ def test_the_version_is_that_of_the_package() -> None:
         for version in re.findall(r"modelmill-(?:worker|server):(\S+)", text_of(path)):
             assert version == project["version"], path
     prefect = load(DEPLOY / "prefect.yaml")["prefect-version"]
-    assert f"prefect=={prefect}" in project["dependencies"]
+    assert f"prefect=={prefect}" in project["optional-dependencies"]["sweep"]
 
 
 def test_windows_is_asked_in_words_that_powershell_understands() -> None:
