@@ -49,8 +49,8 @@ def test_help_loads_nothing_heavy(command: str, tmp_path: Path) -> None:
     assert not loaded(tmp_path, *command.split(), "--help") & (HEAVY | DATABASE)
 
 
-def test_a_plan_loads_neither_feed_nor_state(tmp_path: Path) -> None:
-    assert not loaded(tmp_path, "plan", "demo") & (HEAVY | DATABASE | {"feed", "state"})
+def test_a_plan_loads_no_database(tmp_path: Path) -> None:
+    assert not loaded(tmp_path, "plan", "demo") & (HEAVY | DATABASE)
     assert list(tmp_path.iterdir()) == []
 
 
