@@ -15,6 +15,7 @@ _FULL_WINDOWS = {39, 112}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _IN_USE_WINDOWS = {32, 33}
 """Another process has the file open: denied for the moment only."""
+_AGAIN = "then run the same command again: what is built is kept"
 _IMPOSSIBLE = {errno.ENAMETOOLONG, errno.EINVAL, errno.EFBIG}
 
 
@@ -30,9 +31,9 @@ def feed_errors(doing: str, where: Path) -> Iterator[None]:
 def _for_feed(error: OSError, doing: str, where: Path) -> FeedError:
     text = f"{doing} in {where}: {_reason(error)}"
     if is_full(error):
-        return NoSpace(f"the disk of the feed {where} is full", hint="free space and resume")
+        return NoSpace(f"the disk of the feed {where} is full", hint=f"free space, {_AGAIN}")
     if error.errno in _DENIED and _windows_code(error) not in _IN_USE_WINDOWS:
-        return Unauthorized(text, hint="this user needs write access to the folder; then resume")
+        return Unauthorized(text, hint=f"give this user write access, {_AGAIN}")
     if error.errno in _IMPOSSIBLE:
         return Rejected(text)
     return Unavailable(text)

@@ -29,6 +29,7 @@ from feed.errors import (
     VersionExists,
 )
 from feed.interface import Feed, LocalFile, Progress, Published
+from feed.pauses import Pauses
 from matrix.digest import FileEntry, tree_digest
 
 TRIES = 6
@@ -94,9 +95,11 @@ class Publisher:
         tries: int = TRIES,
         sleep: Sleep = threading.Event.wait,
         clock: Callable[[], float] = time.monotonic,
+        pauses: Pauses | None = None,
     ) -> None:
         self._feed = feed
         self._tries = tries
+        self._pauses = pauses or Pauses()
         self._sleep = sleep
         self._clock = clock
         self._lock = threading.Lock()
@@ -135,7 +138,9 @@ class Publisher:
         if built != tree:
             raise Corrupt(f"{job.title}: the files have tree digest {built}, not {tree}")
         try:
-            receipt = _Attempts(self._feed, job, self._clock).run(self._tries, self._sleep)
+            receipt = _Attempts(self._feed, job, self._clock, self._pauses).run(
+                self._tries, self._sleep
+            )
         except (Unavailable, OutcomeUnknown, NotFound) as error:
             if isinstance(error, NoSpace):
                 raise
@@ -163,7 +168,8 @@ class Publisher:
 class _Attempts:
     """The attempts of one publish."""
 
-    def __init__(self, feed: Feed, job: _Job, clock: Callable[[], float]) -> None:
+    def __init__(self, feed: Feed, job: _Job, clock: Callable[[], float], pauses: Pauses) -> None:
+        self._pauses = pauses
         self._feed = feed
         self._job = job
         self._clock = clock
@@ -184,6 +190,7 @@ class _Attempts:
 
         retrying = Retrying(
             sleep=nap,
+            before_sleep=self._tell,
             stop=over,
             wait=_wait,
             retry=retry_if_exception(_transient),
@@ -196,6 +203,10 @@ class _Attempts:
                 text = f"{job.title} was not published within {job.timeout:g} s: {error.message}"
                 raise TimeLimit(text, hint=error.hint) from error
             raise
+
+    def _tell(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        self._pauses.tell(f"{self._job.title}: {error}", state.upcoming_sleep)
 
     def _attempt(self) -> Receipt:
         self._job.check()

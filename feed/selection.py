@@ -124,7 +124,8 @@ def pull_selection(
     if not cells:
         raise NothingSelected(
             f"no published cell of stamp {stamp} matches",
-            hint=f"the index lists {len(found.index.cells)} cells",
+            hint=f"give other globs to --target and --model: the index lists "
+            f"{len(found.index.cells)} cells",
         )
     folders = found.index.folders()
     done, lost = [], []

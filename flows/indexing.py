@@ -66,12 +66,14 @@ def publish_index(
     data = index.to_json()
     entry = FileEntry(INDEX_FILE, len(data), hashlib.sha256(data).hexdigest())
     tree = tree_digest([entry])
+    taken = 0
     for _attempt in range(_RACES):
         revisions = index_revisions(feed, plan.index_package, plan.stamp)
         newest = max(revisions, default=0)
         if newest and revisions[newest].tree == tree and not revisions[newest].deleted:
             return revisions[newest].version
-        version = index_name(template, plan.stamp, newest + 1)[1]
+        revision = max(newest, taken) + 1
+        version = index_name(template, plan.stamp, revision)[1]
         with tempfile.TemporaryDirectory(prefix="modelmill-index-") as folder:
             path = Path(folder) / INDEX_FILE
             path.write_bytes(data)
@@ -84,7 +86,10 @@ def publish_index(
                     tree=tree,
                 )
             except Conflict:
-                continue  # another sweep took that revision with other content: look again
+                # Another sweep took that revision with other content, or it was deleted for good:
+                # then no listing shows it, and it stays taken.
+                taken = revision
+                continue
         return version
     raise Conflict(
         f"the index of {plan.stamp} changes faster than it can be published",

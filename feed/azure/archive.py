@@ -41,11 +41,12 @@ def download(uri: str, target: Path, timeout: tuple[float, float]) -> None:
                         f"ArtifactTool cannot be fetched from {host}: status {reply.status_code}"
                     )
                 _save(reply.iter_content(_BLOCK), target)
-        except (requests.RequestException, OSError) as error:
+        except requests.RequestException as error:
             # The text of the error would show the signed address.
             raise Unavailable(
                 f"ArtifactTool cannot be fetched from {host}: {type(error).__name__}",
-                hint="behind a proxy set HTTPS_PROXY, or install the tool and name its folder",
+                hint="behind a proxy set HTTPS_PROXY, or set MODELMILL_AZURE_TOOL to a folder that "
+                "has the tool",
             ) from None
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from feed.azure.artifacttool import ArtifactTool
 from feed.azure.listing import Listing
 from feed.azure.service import Service
-from feed.azure.staging import scratch, survey
+from feed.azure.staging import survey, work_folder
 from feed.description import parse_tree
 from feed.disk import hash_file
 from feed.errors import Corrupt
@@ -77,7 +77,7 @@ class Contents:
         meta = self._listing.metadata(package, version)
         known = self._cheaply(package, version, meta)
         if known is None:
-            with scratch(self._work) as folder:
+            with work_folder(self._work) as folder:
                 known = self.download(package, version, folder / "all")
             _check_size(f"{package} {version}", known, meta.package_size)
             self._remember(self._proven, meta.manifest_id, known)
@@ -129,7 +129,7 @@ class Contents:
         """The list in the version's own manifest, if the description's digest vouches for it."""
         if tree is None:
             return None
-        with scratch(self._work) as work:
+        with work_folder(self._work) as work:
             folder = work / "manifest"
             try:
                 got = self.download(package, version, folder, [MANIFEST], maybe=sorted(RUN_RECORDS))

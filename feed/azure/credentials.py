@@ -23,7 +23,7 @@ MARGIN = 300.0
 
 RENEW = (
     f"log in with `az login`, or set {PAT_VARIABLE} to a token with Packaging (read & write); "
-    "then `modelmill resume`: what is built is kept"
+    "then run the same command again: what is built is kept"
 )
 
 

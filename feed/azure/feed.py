@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,12 +17,13 @@ from feed.azure.options import Options
 from feed.azure.preflight import Preflight
 from feed.azure.promotion import Promotion
 from feed.azure.service import Service
-from feed.azure.staging import Stage, scratch
+from feed.azure.staging import Stage, scratch, work_folder
 from feed.azure.toolbox import Toolbox
 from feed.description import parse_tree
 from feed.errors import Corrupt, NotFound, Rejected
 from feed.interface import LocalFile, Progress, Published
 from feed.landing import PART, Landing
+from feed.oserrors import local_errors
 from feed.rules import publish_problems
 from matrix.digest import FileEntry
 
@@ -84,7 +86,7 @@ class AzureFeed:
         entries = [file.entry for file in files]
         if problems := publish_problems(package, version, entries):
             raise Rejected(f"{package} {version}: " + "; ".join(problems))
-        with scratch(self._work) as folder:
+        with work_folder(self._work) as folder:
             stage = Stage(folder / "package", files)
             stage.fill()
             result = self._tool.publish(
@@ -118,7 +120,9 @@ class AzureFeed:
             return ()
         wanted = () if len(chosen) == len(entries) else [entry.path for entry in chosen]
         # On the disk of the destination: each file is checked here and then only renamed.
-        with scratch(dest, PART) as folder:
+        with contextlib.ExitStack() as stack:
+            with local_errors(dest):
+                folder = stack.enter_context(scratch(dest, PART))
             root = folder / "package"
             came = {
                 entry.path: entry

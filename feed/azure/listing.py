@@ -48,7 +48,8 @@ class Listing:
                     self._ids.update(found)
                 return found
         raise Unavailable(
-            f"the packages of {self._service.address.name} change faster than they can be listed"
+            f"the packages of {self._service.address.name} change faster than they can be listed",
+            hint="run the same command again when others publish less to this feed",
         )
 
     def versions(self, package: str, prefix: str = "") -> Iterator[Published]:

@@ -12,6 +12,8 @@ OVERRIDE_VARIABLE = "AZURE_DEVOPS_EXT_ARTIFACTTOOL_OVERRIDE_PATH"
 """A folder that holds `artifacttool`; the name is that of the az extension."""
 
 _PREFIX = "MODELMILL_AZURE_"
+WORK_VARIABLE = f"{_PREFIX}WORK"
+CACHE_VARIABLE = f"{_PREFIX}CACHE"
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,10 @@ class Options:
             return environ.get(f"{_PREFIX}{name}") or None
 
         def path(value: str | None) -> Path | None:
-            return Path(value).expanduser() if value else None
+            try:
+                return Path(value).expanduser() if value else None
+            except RuntimeError as error:
+                raise UsageError(f"{value}: {error}", hint="name the folder in full") from None
 
         def seconds(name: str, default: float) -> float:
             value = text(name)
@@ -70,7 +75,13 @@ def default_cache(environ: Mapping[str, str]) -> Path:
     if local := environ.get("LOCALAPPDATA"):
         return Path(local) / "modelmill" / "azure"
     base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "modelmill" / "azure"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "modelmill" / "azure"
+    except RuntimeError:
+        raise UsageError(
+            "this user has no home folder to keep ArtifactTool in",
+            hint=f"set {CACHE_VARIABLE} to a folder that you can write to",
+        ) from None
 
 
 def _seconds(variable: str, text: str) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 from feed.azure.artifacttool import ArtifactTool
 from feed.azure.listing import Listing
 from feed.azure.service import Service
-from feed.azure.staging import scratch
+from feed.azure.staging import work_folder
 from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
 from feed.preflight import SHOWN
 from feed.rules import MAX_VERSIONS, package_problem, version_problem
@@ -66,7 +66,7 @@ class Preflight:
             raise Unauthorized(
                 f"{self._service.credentials.identity} may read {self._service.address.name}, "
                 "but not publish to it",
-                hint="it needs the role Feed Publisher (Contributor)",
+                hint="ask an owner of the feed to give it the role Feed Publisher (Contributor)",
             )
 
     def _has_role(self, feed: Any, role: str) -> bool:
@@ -97,7 +97,7 @@ class Preflight:
             raise Rejected("; ".join(full))
 
     def _start_tool(self) -> None:
-        with scratch(self._work) as folder:
+        with work_folder(self._work) as folder:
             self._tool.check(folder)
 
 

@@ -73,7 +73,8 @@ def connect(service: str, wiring: Wiring) -> Clients:
         if not url:
             raise Unavailable(
                 f"{service} does not name its host for packages (area {area})",
-                hint="universal packages exist on Azure DevOps Services only",
+                hint="name an organization of Azure DevOps Services with --feed: only those have "
+                "universal packages",
             )
         if not is_safe(url):
             raise Unavailable(f"{service} names a host that is not https: {url}")

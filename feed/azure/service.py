@@ -17,6 +17,7 @@ from feed.azure.pace import Pace
 from feed.azure.secret import Secret, redact
 from feed.azure.wire import Reply, TokenRefused, judge
 from feed.errors import Cancelled, FeedError, Unauthorized, Unavailable
+from feed.pauses import Pauses
 
 T = TypeVar("T")
 Call = Callable[[sdk.Clients], T]
@@ -35,13 +36,15 @@ class Service:
         options: Options,
         *,
         sleep: Callable[[float], None] | None = None,
+        pauses: Pauses | None = None,
     ) -> None:
         self.address = address
         self.credentials = credentials
         self._options = options
         self._stopped = threading.Event()
         self._sleep = sleep or self._nap
-        self._pace = Pace(longest=options.longest_wait, sleep=self._sleep)
+        self._pauses = pauses or Pauses()
+        self._pace = Pace(longest=options.longest_wait, sleep=self._wait_as_asked)
         self._connecting = threading.Lock()
         self._clients: sdk.Clients | None = None
         self._used = threading.local()
@@ -57,6 +60,7 @@ class Service:
             stop=self._enough,
             wait=self._pause,
             sleep=self._sleep,
+            before_sleep=self._tell,
             reraise=True,
         )
         return attempts(action)
@@ -78,6 +82,10 @@ class Service:
     def stop(self) -> None:
         """End all waiting: whoever waits for the service gets `Cancelled`."""
         self._stopped.set()
+
+    def _wait_as_asked(self, seconds: float) -> None:
+        self._pauses.tell(f"{self.address.service} asks for a pause", seconds)
+        self._sleep(seconds)
 
     def _nap(self, seconds: float) -> None:
         if self._stopped.wait(seconds):
@@ -133,7 +141,10 @@ class Service:
         error.args = (self._clean(error.message),)
         error.message = error.args[0]
         if isinstance(error, Unauthorized) and not isinstance(error, TokenRefused):
-            error.hint = f"{self.credentials.identity} needs the role Feed Publisher (Contributor)"
+            error.hint = (
+                f"ask an owner of the feed to give {self.credentials.identity} the role Feed "
+                "Publisher (Contributor)"
+            )
         raise error
 
     def _explain(self, error: BaseException) -> str:
@@ -147,6 +158,10 @@ class Service:
     def _clean(self, text: str) -> str:
         token: Secret | None = getattr(self._used, "token", None)
         return redact(text, [token] if token else [])
+
+    def _tell(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        self._pauses.tell(getattr(error, "message", str(error)), state.upcoming_sleep)
 
     def _enough(self, state: RetryCallState) -> bool:
         wanted = _retry_after(state)

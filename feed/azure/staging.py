@@ -12,12 +12,39 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from feed.azure.child import kill_users
+from feed.azure.options import WORK_VARIABLE
 from feed.disk import hash_file, long_path, read_blocks, write_checked
-from feed.errors import Corrupt
+from feed.errors import Corrupt, NoSpace, Unauthorized
 from feed.interface import LocalFile
+from feed.oserrors import is_full
 from feed.owner import abandoned, claim, remove
 
 Stamp = tuple[int, int, int]
+
+
+@contextlib.contextmanager
+def own_folder(folder: Path, variable: str) -> Iterator[None]:
+    """Tell of a folder of ours that cannot be made or written to, and how to name another one."""
+    try:
+        yield
+    except OSError as error:
+        another = f"set {variable} to a folder that you can write to"
+        if is_full(error):
+            raise NoSpace(
+                f"the disk of {folder} is full",
+                hint=f"free space there, or {another} on another disk",
+            ) from error
+        reason = error.strerror or type(error).__name__
+        raise Unauthorized(f"cannot write to {folder}: {reason}", hint=another) from error
+
+
+@contextlib.contextmanager
+def work_folder(work: Path) -> Iterator[Path]:
+    """A private folder for one run of the tool."""
+    with contextlib.ExitStack() as stack:
+        with own_folder(work, WORK_VARIABLE):
+            folder = stack.enter_context(scratch(work))
+        yield folder
 
 
 @contextlib.contextmanager
@@ -46,6 +73,10 @@ class Stage:
 
     def fill(self) -> None:
         """Link or copy every file, and check each byte against its digest on the way."""
+        with own_folder(self.root.parent.parent, WORK_VARIABLE):
+            self._fill()
+
+    def _fill(self) -> None:
         self.root.mkdir()
         for file in self._files:
             target = self.root / file.entry.path
@@ -68,7 +99,7 @@ class Stage:
             if _stamp(path) != stamp:
                 raise Corrupt(
                     f"{path.relative_to(self.root).as_posix()} was changed while it was published",
-                    hint="the version must not be used; publish under a new stamp",
+                    hint="do not use that version: sweep again with another --stamp",
                 )
 
 

@@ -23,10 +23,10 @@ from filelock import FileLock, Timeout
 
 from feed.azure import sdk
 from feed.azure.archive import download, unpack
-from feed.azure.options import Options
+from feed.azure.options import CACHE_VARIABLE, Options
 from feed.azure.platforms import EXECUTABLE, Platform, this_platform
 from feed.azure.service import Service
-from feed.azure.staging import survey
+from feed.azure.staging import own_folder, survey
 from feed.disk import hash_file
 from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
 from feed.owner import abandoned, claim, remove
@@ -77,6 +77,10 @@ class Toolbox:
             return self._found
 
     def _cached(self) -> Path:
+        with own_folder(self._options.cache, CACHE_VARIABLE):
+            return self._kept()
+
+    def _kept(self) -> Path:
         self._root.mkdir(parents=True, exist_ok=True)
         pinned = self._options.tool_version
         try:
@@ -86,7 +90,10 @@ class Toolbox:
                     return self._folder(version) / EXECUTABLE
                 return self._fetch(version if pinned else None)
         except Timeout as error:
-            raise Unavailable(f"another process holds {self._root / 'lock'}") from error
+            raise Unavailable(
+                f"another process holds {self._root / 'lock'}",
+                hint="see which modelmill is still running; it may be downloading the tool",
+            ) from error
 
     def _fetch(self, pinned: str | None) -> Path:
         """Under the lock: look the release up and make it complete in the cache."""
@@ -143,7 +150,8 @@ class Toolbox:
             return error
         return Unauthorized(
             f"there is no ArtifactTool for {self._platform.label}: {error.message}",
-            hint="publish from x86-64 Linux, Windows or macOS, or name a folder that has the tool",
+            hint="publish from x86-64 Linux, Windows or macOS, or set MODELMILL_AZURE_TOOL to a "
+            "folder that has the tool",
         )
 
     def _complete(self, version: str) -> bool:
@@ -181,7 +189,7 @@ def _given(folder: Path) -> Path:
     if not executable.is_file():
         raise Rejected(
             f"there is no {EXECUTABLE} in {folder}",
-            hint="MODELMILL_AZURE_TOOL or AZURE_DEVOPS_EXT_ARTIFACTTOOL_OVERRIDE_PATH names it",
+            hint="set MODELMILL_AZURE_TOOL to the folder that has it; unset, it is downloaded",
         )
     return executable
 

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 
 from feed.azure.child import End, Outcome
 from feed.azure.events import final_error
+from feed.azure.options import WORK_VARIABLE
 from feed.azure.wire import FeedAbsent, PackageAbsent, TokenRefused
 from feed.errors import (
+    Conflict,
     FeedError,
+    NoSpace,
     OutcomeUnknown,
     Rejected,
     Unauthorized,
@@ -27,7 +30,7 @@ CRASH_HINT = (
     "ArtifactTool cannot start on this machine: install the libraries of .NET it names "
     "(libicu, libssl), or set DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1 where only ICU is missing"
 )
-_ADDRESS_HINT = "check organization, project and feed in the address"
+_ADDRESS_HINT = "check organization, project and feed in the address given with --feed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +84,33 @@ _CRASH = _Words(
 _WORDS = (
     _Words(
         r"has been deleted, and cannot be republished",
-        Rejected,
-        "a deleted version never comes back: use another stamp",
+        Conflict,
+        "a deleted version stays taken: sweep again with another --stamp",
     ),
     _Words(
         r"lacks permission|You need to have|\b403\b|Forbidden",
         Unauthorized,
-        "{identity} needs the role {role}",
+        "ask an owner of the feed to give {identity} the role {role}",
     ),
     _Words(r"TF400733|exceeding usage of resource", Unavailable),
     _Words(r"TF400813|VS3006[34]|token.*expired|\b401\b|Unauthori[sz]ed", TokenRefused),
     _Words(r"\b(429|50[0234])\b|temporarily unavailable", Unavailable),
     _Words(
-        r"storage limit|billing|maximum number of versions",
+        r"storage limit|billing",
         Rejected,
-        "the organization or the package is full",
+        "delete versions that nobody needs, or set up billing for Artifacts in the organization's "
+        "settings",
+    ),
+    _Words(
+        r"maximum number of versions",
+        Rejected,
+        "publish to other packages: sweep again with --package 'NAME-{{model}}'",
+    ),
+    _Words(
+        r"No space left|not enough space on the disk|disk is full|Disk quota exceeded",
+        NoSpace,
+        f"free space where the packages are laid out, or set {WORK_VARIABLE} to a folder on "
+        "another disk",
     ),
     _Words(r"feed with ID .* doesn't exist|project .* does not exist", FeedAbsent, _ADDRESS_HINT),
     _Words(r"Can't find the package |Did not find any versions of ", PackageAbsent),

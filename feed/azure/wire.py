@@ -74,7 +74,12 @@ def _judge_failure(reply: Reply) -> FeedError:
     if reply.status in {408, 429} or reply.status >= 500:
         if reply.status == 429 or is_throttled(text):
             text = f"throttled: {text}"
-        return Unavailable(text, retry_after=reply.retry_after)
+        pause = reply.retry_after
+        if pause is None:
+            return Unavailable(text)
+        asked = f"it asks for a pause of {pause:.0f} s"
+        again = f"wait {pause:.0f} s, then run the same command again"
+        return Unavailable(f"{text}; {asked}", hint=again, retry_after=pause)
     return Rejected(text)
 
 

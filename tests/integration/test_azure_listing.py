@@ -214,7 +214,7 @@ def test_a_sign_in_page_is_a_matter_of_credentials(lab: Lab, refusal: Fault) -> 
     with pytest.raises(Unauthorized, match="AZURE_DEVOPS_EXT_PAT") as caught:
         list(lab.feed().versions("bert"))
     assert "az login" in caught.value.hint
-    assert "resume" in caught.value.hint
+    assert "run the same command again" in caught.value.hint
     assert lab.standin.counts()["names"] == 2
 
 
@@ -238,7 +238,19 @@ def test_a_service_that_asks_for_an_absurd_pause_is_an_error(lab: Lab) -> None:
     with pytest.raises(Unavailable) as caught:
         list(lab.feed().versions("bert"))
     assert caught.value.retry_after == 21600
+    assert "asks for a pause of 21600 s" in caught.value.message
+    assert "wait 21600 s" in caught.value.hint
     assert lab.pauses == []
+
+
+def test_a_long_pause_is_told_once(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.standin.organization.seed(lab.standin.feed, "bert", numbered(5))
+    lab.standin.plan(Fault("names", status=429, headers={"Retry-After": "30"}, times=2))
+    assert len(list(lab.feed().versions("bert"))) == 5
+    assert lab.pauses == [30, 30]
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "throttled" in said
+    assert said.endswith("going on in 30 s")
 
 
 def test_retry_after_on_a_good_reply_slows_the_next_request(lab: Lab) -> None:

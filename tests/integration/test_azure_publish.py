@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from feed.errors import Conflict, Corrupt, OutcomeUnknown, Rejected
+from feed.errors import Conflict, Corrupt, NoSpace, OutcomeUnknown, Rejected, Unauthorized
 from feed.reader import pull
+from matrix.errors import UsageError
 from tests.fakes.azure.faults import Effect, Fault, When, sign_in_page
 from tests.fakes.azure.lab import NAME, VERSION, Lab, publish, tree
 from tests.fakes.azure.server import wrapped
@@ -231,9 +232,56 @@ def test_a_deleted_version_never_comes_back(lab: Lab) -> None:
     lab.standin.organization.delete(lab.standin.feed, NAME, VERSION)
     with pytest.raises(Conflict, match="deleted"):
         publish(lab, files)
-    with pytest.raises(Rejected, match="cannot be republished") as caught:
+    with pytest.raises(Conflict, match="cannot be republished") as caught:
         lab.feed().publish(NAME, VERSION, files, "tree")
-    assert "another stamp" in caught.value.hint
+    assert "another --stamp" in caught.value.hint
+
+
+def test_a_version_that_was_deleted_for_good_is_a_conflict(lab: Lab) -> None:
+    files = lab.package("a")
+    publish(lab, files)
+    lab.standin.organization.purge(lab.standin.feed, NAME, VERSION)
+    assert lab.feed().find(NAME, VERSION) is None
+    with pytest.raises(Conflict, match="has been deleted") as caught:
+        publish(lab, files)
+    assert "--stamp" in caught.value.hint
+
+
+@pytest.mark.parametrize("variable", ["MODELMILL_AZURE_WORK", "MODELMILL_AZURE_CACHE"])
+def test_a_folder_that_cannot_be_made_is_told_with_its_variable(
+    lab: Lab, tmp_path: Path, variable: str
+) -> None:
+    files = lab.package("a")
+    publish(lab, files)
+    (tmp_path / "file").touch()
+    lab.environ["MODELMILL_AZURE_WORK"] = str(tmp_path / "work")
+    lab.environ[variable] = str(tmp_path / "file" / "below")
+    without = ("MODELMILL_AZURE_TOOL",) if variable == "MODELMILL_AZURE_CACHE" else ()
+    feed = lab.feed(without=without)
+    for call in (
+        feed.preflight,
+        lambda: feed.files(NAME, VERSION),
+        lambda: feed.fetch(NAME, VERSION, tmp_path / "out"),
+        lambda: feed.publish(NAME, "0.0.0-b", files, "d"),
+    ):
+        with pytest.raises(Unauthorized, match=r"cannot write to .*below") as caught:
+            call()
+        assert variable in str(caught.value)
+
+
+def test_a_destination_that_cannot_be_made_is_told(lab: Lab, tmp_path: Path) -> None:
+    publish(lab, lab.package("a"))
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot write"):
+        lab.feed().fetch(NAME, VERSION, tmp_path / "file" / "below")
+
+
+def test_the_disk_of_the_tool_is_full(lab: Lab) -> None:
+    error = "Encountered an unexpected error: System.IO.IOException: No space left on device"
+    lab.standin.behaviour.append({"error": error})
+    with pytest.raises(NoSpace) as caught:
+        publish(lab, lab.package("a"))
+    assert "MODELMILL_AZURE_WORK" in caught.value.hint
 
 
 def test_a_description_that_lies_is_not_believed(lab: Lab) -> None:

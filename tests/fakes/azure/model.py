@@ -85,6 +85,7 @@ class Organization:
         self.tokens: dict[str, str] = {"good-token": "contributor"}
         self.lagging = False
         self.listed_by_name: int | None = None
+        self.purged: set[tuple[str, str, str]] = set()
         self.registrations: list[tuple[str, str]] = []
 
     def feed(self, project: str | None, name: str) -> Feed:
@@ -107,7 +108,7 @@ class Organization:
         """The one step that makes a version exist."""
         package = feed.upack(name) or feed.add(Package(name))
         there = package.versions.get(version)
-        if there and there.deleted:
+        if (there and there.deleted) or (feed.id, name, version) in self.purged:
             raise Problem(
                 409,
                 "PackageVersionDeletedException",
@@ -143,6 +144,13 @@ class Organization:
     def delete(self, feed: Feed, name: str, version: str) -> None:
         """To the recycle bin."""
         self.live(feed, name, version).deleted = EPOCH
+
+    def purge(self, feed: Feed, name: str, version: str) -> None:
+        """Out of the recycle bin: nothing shows the version any more, but it stays taken."""
+        package = feed.upack(name)
+        assert package is not None
+        del package.versions[version]
+        self.purged.add((feed.id, name, version))
 
     def settle(self) -> None:
         """The index of the feeds host catches up."""

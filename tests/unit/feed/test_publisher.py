@@ -149,6 +149,14 @@ def test_retry_after_is_honoured(bench: Bench) -> None:
     assert bench.clock.naps == [RETRY_AFTER]
 
 
+def test_a_long_pause_is_told(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.feed.plan("publish", Fault.THROTTLED)
+    bench.publish()
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"modelmill: {PKG} {VER}: ")
+    assert said.endswith(f"going on in {RETRY_AFTER:.0f} s")
+
+
 def test_no_wait_beyond_the_time_limit(bench: Bench) -> None:
     bench.feed.plan("publish", Fault.THROTTLED)
     with pytest.raises(TimeLimit, match=r"not published within 16 s: .*throttled"):

@@ -14,7 +14,9 @@ from feed.azure.events import final_error, read_event
 from feed.azure.verdict import Run, judge_run
 from feed.azure.wire import FeedAbsent, PackageAbsent, TokenRefused
 from feed.errors import (
+    Conflict,
     FeedError,
+    NoSpace,
     OutcomeUnknown,
     Rejected,
     Unauthorized,
@@ -114,7 +116,7 @@ def test_the_last_error_of_the_program_is_the_reason() -> None:
         (1, "Access Denied: The Personal Access Token used has expired.", TokenRefused),
         (1, "TF400733: The request has been canceled: exceeding usage of resource", Unavailable),
         (1, "Service returned 503", Unavailable),
-        (21, "The package n v in F has been deleted, and cannot be republished", Rejected),
+        (21, "The package n v in F has been deleted, and cannot be republished", Conflict),
         (18, "Can't find the package 'n'", PackageAbsent),
         (1, "Did not find any versions of 'n' that matched the pattern '1.*'", PackageAbsent),
         (134, "Couldn't find a valid ICU package installed on the system.", Unauthorized),
@@ -128,6 +130,55 @@ def test_ends_are_told_apart(code: int, text: str, kind: type[FeedError]) -> Non
     error = judge_run(PUBLISH, outcome(code, error_line(text)))
     assert type(error) is kind
     assert "publish of n v" in error.message
+
+
+GENERIC = "Encountered an unexpected error."
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (
+            {"@x": "IOException: No space left on device\n   at X()\n   at Y()"},
+            "No space",
+        ),
+        (
+            {
+                "@x": "AggregateException: One or more errors (a)\n ---> Y: b\n ---> Z: the cause"
+                "\n   at X()"
+            },
+            "Z: the cause",
+        ),
+        ({"ErrorMessage": "The blob is locked"}, "The blob is locked"),
+        ({"Count": 3, "UtcTimestamp": "2026"}, ""),
+    ],
+)
+def test_the_cause_is_in_the_other_fields_of_the_line(
+    fields: dict[str, object], reason: str
+) -> None:
+    line = {"@t": "t", "@m": GENERIC, "@l": "Error", "SourceContext": "ArtifactTool.Program"}
+    said = final_error((json.dumps({**line, **fields}),))
+    assert said.startswith(GENERIC.rstrip("."))
+    assert reason in said
+    assert " at X()" not in said
+    assert "2026" not in said
+
+
+def test_an_error_without_a_cause_is_explained_by_the_one_before_it() -> None:
+    lines = (error_line("The disk is full", "Other"), error_line(GENERIC))
+    assert final_error(lines) == f"{GENERIC.rstrip('.')}: The disk is full"
+    error = judge_run(PUBLISH, outcome(1, *lines))
+    assert isinstance(error, NoSpace)
+    assert "MODELMILL_AZURE_WORK" in error.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["storage limit reached", "billing", "the maximum number of versions"]
+)
+def test_what_is_full_is_told_with_a_step(text: str) -> None:
+    error = judge_run(PUBLISH, outcome(1, error_line(text)))
+    assert isinstance(error, Rejected)
+    assert any(step in error.hint for step in ("set up billing", "--package 'NAME-{model}'"))
 
 
 def test_warnings_are_not_failures() -> None:
