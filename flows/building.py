@@ -10,10 +10,11 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponent
 
 from flows.kept import keep
 from flows.leasing import Held
+from flows.outage import concerns
 from flows.recording import evidence_of, record, record_failure, stage_rows
 from flows.shop import Bench, Parcel, Shop
 from flows.unforeseen import failure_of, log_of
-from matrix.model import EXPORT, Cell, Plan, PlannedModel
+from matrix.model import EXPORT, Cell, Plan, PlannedModel, SourceKind
 from matrix.status import Status
 from state.errors import StateError
 from state.records import Facts
@@ -81,7 +82,14 @@ def _built(shop: Shop, held: Held, bench: Bench, piece: Workpiece, log: Path) ->
     if not piece.exports and _unchanged(shop, held, bench, piece.cell):
         return None
     record(shop, held, piece.id, Status.BUILDING)
-    built = _retrying(shop, held)(lambda: _build(bench, held, piece, log))
+    try:
+        built = _retrying(shop, held, piece.cell)(lambda: _build(shop, bench, held, piece, log))
+    except BuildFailed as error:
+        if held.gone.is_set() or not concerns(piece.cell, error):
+            raise
+        raise shop.outage.note(error, asked=not bench.builder.offline) from error
+    if piece.cell.model.source.kind is SourceKind.HUB and not bench.builder.offline:
+        shop.outage.over()
     verified = None
     try:
         verified = _verify(shop, held, bench, piece, built, log)
@@ -91,8 +99,9 @@ def _built(shop: Shop, held: Held, bench: Bench, piece: Workpiece, log: Path) ->
     return verified
 
 
-def _build(bench: Bench, held: Held, piece: Workpiece, log: Path) -> Built:
+def _build(shop: Shop, bench: Bench, held: Held, piece: Workpiece, log: Path) -> Built:
     attempt = held.lease.attempt
+    bench.builder.offline = shop.outage.known
     if piece.exports:
         return bench.builder.export_package(
             piece.model.model, piece.cell, piece.version, cancel=held.gone, log=log
@@ -147,6 +156,7 @@ def _unchanged(shop: Shop, held: Held, bench: Bench, cell: Cell) -> bool:
     if cell.id not in shop.newest:
         return False
     try:
+        bench.builder.offline = shop.outage.known
         tree = bench.builder.predict(cell, cancel=held.gone)
     except (BuildFailed, Cancelled):
         return False  # the build itself will say what is wrong
@@ -166,14 +176,16 @@ def _record_unchanged(shop: Shop, held: Held, cell_id: str, tree: str) -> None:
     record(shop, held, cell_id, Status.UNCHANGED, facts)
 
 
-def _retrying(shop: Shop, held: Held) -> Retrying:
+def _retrying(shop: Shop, held: Held, cell: Cell) -> Retrying:
     """Only what infrastructure broke is tried again, with growing delay."""
 
     def nap(seconds: float) -> None:
         held.gone.wait(seconds)
 
     def over(state: RetryCallState) -> bool:
-        return held.gone.is_set() or state.attempt_number >= shop.rules.tries
+        error = state.outcome.exception() if state.outcome else None
+        known = shop.outage.suspected and concerns(cell, error)
+        return held.gone.is_set() or known or state.attempt_number >= shop.rules.tries
 
     return Retrying(
         sleep=nap,

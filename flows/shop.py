@@ -14,6 +14,7 @@ from pathlib import Path
 from feed.interface import Published
 from feed.publisher import Publisher
 from flows.leasing import LeaseKeeper
+from flows.outage import Outage
 from flows.stop import Stop
 from matrix.model import Plan, PlannedModel
 from matrix.status import Status
@@ -77,6 +78,7 @@ class Shop:
     kept: Path
     """Where packages go that are not published and not to be lost: conflicts."""
     lane: ThreadPoolExecutor
+    outage: Outage = field(init=False)
     publisher: Publisher | None = None
     """None: this sweep does not publish."""
     newest: Mapping[str, Published] = field(default_factory=dict)
@@ -92,6 +94,7 @@ class Shop:
     _releases: int = 0
 
     def __post_init__(self) -> None:
+        self.outage = Outage(self.state, self.sweep_id, self.plan.stamp)
         self.models = {model.name: model for model in self.plan.models}
 
     def is_open(self, status: Status) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from flows.estimates import Estimates
 from flows.exports import is_export
+from flows.outage import OUTAGE
 from flows.outlook import OUTLOOK, Outlook, from_record
 from flows.waiting import UNSERVED, one_line
 from matrix.status import Status
@@ -38,6 +39,8 @@ class Tally:
         """By owner: the cell at hand, its status, since when."""
         self.notice = ""
         """What the one who looks should know besides; empty: nothing."""
+        self.outage = ""
+        """What cannot be reached now; empty: nothing."""
         self.waiting = ""
         """What waits for a machine that nobody alive is; empty: nothing."""
         self.total = sum(not is_export(cell) for cell in statuses)
@@ -61,6 +64,8 @@ class Tally:
         """Take in one event."""
         if event.kind is Kind.NOTICE and event.data and UNSERVED in event.data:
             self.waiting = one_line(event.data[UNSERVED])
+        if event.kind is Kind.NOTICE and event.data and OUTAGE in event.data:
+            self.outage = event.data[OUTAGE]
         if event.data and OUTLOOK in event.data:
             self.foretell(from_record(event.data[OUTLOOK]))
         cell, status = event.cell, event.status
@@ -107,7 +112,7 @@ class Tally:
     @property
     def told(self) -> str:
         """Everything that is to be said beside the counts."""
-        return "; ".join(filter(None, (self.notice, self.waiting)))
+        return "; ".join(filter(None, (self.notice, self.outage, self.waiting)))
 
     def counts(self) -> dict[str, int]:
         """Cells by status, in the order of the enum."""

@@ -70,6 +70,8 @@ class Builder:
         self.store = store
         self.host = host
         self.options = options or BuildOptions()
+        self.offline = False
+        """Whether models of the Hub come from the local cache alone."""
         self._budget = budget
         self._memory = memory
         sweep_dead(work_root)
@@ -295,7 +297,12 @@ class Builder:
 
     def _request(self, cell: Cell) -> Request:
         options = self.options
-        return request_for(cell, remote_code=options.remote_code, pickle=options.pickle)
+        return request_for(
+            cell,
+            remote_code=options.remote_code,
+            pickle=options.pickle,
+            offline=self.offline,
+        )
 
     def _plan(self, request: Request, context: Context) -> BuildPlan:
         """The engine's plan, asked for once per distinct request (of the model at hand)."""

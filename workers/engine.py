@@ -25,7 +25,8 @@ class Request:
 
     model: Json
     """id, task, model_type, source {kind, ref, revision, seed, config}, dataset,
-    allow {remote_code, pickle}, and recipes where the catalog names a folder of them."""
+    allow {remote_code, pickle}, and where they apply: source.file (a ready ONNX file inside the
+    source), offline (take a Hub model from the local cache alone), recipes (a folder of them)."""
     target: Json
     """label, ep, device, provider."""
     policy: Json

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from matrix.model import Cell
+from matrix.model import Cell, SourceKind
 from workers.engine import Request
 
 
-def request_for(cell: Cell, *, remote_code: bool = False, pickle: bool = False) -> Request:
+def request_for(
+    cell: Cell, *, remote_code: bool = False, pickle: bool = False, offline: bool = False
+) -> Request:
     """The request of a cell.
 
     Code or pickles from a model's repository run only if its catalog entry and the flag both say
@@ -28,6 +30,7 @@ def request_for(cell: Cell, *, remote_code: bool = False, pickle: bool = False) 
                 **({"file": source.file} if source.file else {}),
             },
             "dataset": dict(model.dataset) if model.dataset is not None else None,
+            **({"offline": True} if offline and source.kind is SourceKind.HUB else {}),
             **({"recipes": model.recipes} if model.recipes else {}),
             "allow": {
                 "remote_code": model.remote_code and remote_code,

@@ -68,7 +68,7 @@ def _export(request: Request, source: Resolved) -> StageSpec:
 
 def _inputs(request: Request) -> StageSpec:
     params: dict[str, Any] = {"task": request.model["task"], "samples": SAMPLES, "seed": 0}
-    tools = INPUT_TOOLS
+    tools: tuple[str, ...] = INPUT_TOOLS
     if request.model["source"].get("file"):
         params["task"], tools = READY, GRAPH_TOOLS
     if shapes := dict(request.policy.get("shapes") or {}):

@@ -58,13 +58,12 @@ def side_files(folder: Path) -> list[str]:
 def _read(file: Path) -> Any:
     """The graph without its weights, once it is sure that there is one."""
     import onnx
-    from google.protobuf.message import DecodeError
 
     try:
         model = onnx.load(str(file), load_external_data=False)
     except OSError as error:
         raise export_error(f"{file.name} cannot be read: {error.strerror}") from error
-    except (DecodeError, ValueError) as error:
+    except Exception as error:  # protobuf's errors derive straight from Exception
         raise export_error(f"{file.name} is no ONNX model: {one_line(error, 120)}") from error
     if not model.graph.node or not model.opset_import:
         raise export_error(f"{file.name} is no ONNX model: it has no nodes", "is the file whole?")

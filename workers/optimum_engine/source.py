@@ -45,7 +45,7 @@ def resolve(request: Request) -> Resolved:
         }
         return Resolved(kind, value_digest(facts), facts)
     if kind is SourceKind.HUB:
-        commit = hub.commit_of(source["ref"], source.get("revision"))
+        commit = hub.commit_of(source["ref"], source.get("revision"), offline=offline(request))
         facts = {"id": source["ref"], "commit": commit}
         if source.get("file"):
             facts["file"] = source["file"]
@@ -61,6 +61,11 @@ def allowed(request: Request) -> dict[str, bool]:
     return {key: bool(allow.get(key)) for key in ("pickle", "remote_code")}
 
 
+def offline(request: Request) -> bool:
+    """Whether the Hub is known to be out of reach."""
+    return bool(request.model.get("offline"))
+
+
 def folder_of(request: Request, commit: str | None, scratch: Path) -> Path:
     """A folder with the model's files (hub and folder sources); checked to be whole."""
     source, allow = request.model["source"], allowed(request)
@@ -68,8 +73,10 @@ def folder_of(request: Request, commit: str | None, scratch: Path) -> Path:
         if commit is None:
             raise export_error(f"{source['ref']}: the plan names no commit", "plan it again")
         if source.get("file"):
-            return hub.ready_file(source["ref"], commit, source["file"], scratch)
-        folder = hub.snapshot(source["ref"], commit, scratch, **allow)
+            return hub.ready_file(
+                source["ref"], commit, source["file"], scratch, offline=offline(request)
+            )
+        folder = hub.snapshot(source["ref"], commit, scratch, offline=offline(request), **allow)
     else:
         folder = Path(source["ref"])
         if source.get("file"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,6 +91,7 @@ def hub_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     from huggingface_hub import constants
 
     monkeypatch.setattr(hub, "_resolved", {})
+    monkeypatch.setattr(hub, "_out_of_reach", [0.0])
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
 
     def says(answer: Any) -> Hub:
@@ -139,6 +141,45 @@ def test_offline_the_cache_says_what_a_branch_was(hub_says: Any, tmp_path: Path)
         source.resolve(make_request(hub_source()))
     (refs / "main").write_text(f"{COMMIT}\n", encoding="ascii")
     assert source.resolve(make_request(hub_source())).commit == COMMIT
+
+
+def remember(cache: Path, name: str) -> dict[str, Any]:
+    refs = cache / f"models--owner--{name}" / "refs"
+    refs.mkdir(parents=True)
+    (refs / "main").write_text(COMMIT, encoding="ascii")
+    return {**hub_source(), "ref": f"owner/{name}"}
+
+
+def test_where_the_cache_stands_in_once_no_further_model_waits_for_the_hub(
+    hub_says: Any, tmp_path: Path
+) -> None:
+    asked = hub_says(ConnectionError("offline"))
+    for name in ("one", "two", "three"):
+        assert source.resolve(make_request(remember(tmp_path / "cache", name))).commit == COMMIT
+    assert asked.asked == 1
+
+
+def test_a_hub_known_to_be_out_of_reach_is_left_alone(hub_says: Any, tmp_path: Path) -> None:
+    asked = hub_says(COMMIT)
+    request = make_request(remember(tmp_path / "cache", "cached"))
+    offline = replace(request, model={**request.model, "offline": True})
+    assert source.resolve(offline).commit == COMMIT
+    request = make_request(hub_source())
+    with pytest.raises(StageError, match="cannot be reached") as raised:
+        source.resolve(replace(request, model={**request.model, "offline": True}))
+    assert raised.value.failure == "NETWORK"
+    assert asked.asked == 0
+
+
+def test_what_the_system_said_is_told_and_not_what_clients_made_of_it(hub_says: Any) -> None:
+    below = ConnectionRefusedError(111, "Connection refused")
+    above = ConnectionError("HTTPConnectionPool(host=...): Max retries exceeded with url: /owner/x")
+    above.__cause__ = below
+    hub_says(above)
+    with pytest.raises(StageError) as raised:
+        source.resolve(make_request(hub_source()))
+    said = "the Hugging Face hub cannot be reached: Connection refused"
+    assert str(raised.value) == said
 
 
 @pytest.mark.parametrize(

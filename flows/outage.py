@@ -1,0 +1,83 @@
+"""The Hugging Face hub when it cannot be reached: found out by one cell for all, and told once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from matrix.model import Cell, SourceKind
+from matrix.status import FailureClass
+from state.ledger import State
+from state.records import Kind
+from workers.errors import BuildFailed
+
+OUTAGE = "outage"
+"""Key of the notice."""
+PAUSE = 300.0
+"""Seconds for which nobody asks the hub after it could not be reached."""
+
+
+def concerns(cell: Cell, error: object) -> bool:
+    """Whether an error says that the hub cannot be reached."""
+    from_hub = cell.model.source.kind is SourceKind.HUB
+    return from_hub and isinstance(error, BuildFailed) and error.failure is FailureClass.NETWORK
+
+
+@dataclass(slots=True)
+class Outage:
+    """What the slots of a process know of the hub.
+
+    The first cell that fails for all its tries opens it. Then models that are in the local cache
+    go on and all others fail at once, until one cell asks again after a pause.
+    """
+
+    state: State
+    sweep_id: int
+    stamp: str
+    clock: Callable[[], float] = time.monotonic
+    _since: float = 0.0
+    _first: BuildFailed | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def suspected(self) -> bool:
+        """Whether the hub could not be reached when it was asked last."""
+        return self._first is not None
+
+    @property
+    def known(self) -> bool:
+        """Whether to leave the hub alone."""
+        return self.suspected and self.clock() - self._since < PAUSE
+
+    def note(self, error: BuildFailed, *, asked: bool) -> BuildFailed:
+        """A cell failed by it; returns how that is told, the same for every cell.
+
+        `asked`: the hub was really asked, not only left alone.
+        """
+        with self._lock:
+            first = self._first is None
+            if self._first is None:
+                self._first = self._told(error)
+            if asked:
+                self._since = self.clock()
+        if first:
+            text = f"{error.reason}; models that are not in the local cache fail until it is back"
+            self.state.note(self.sweep_id, Kind.NOTICE, {OUTAGE: text})
+        return self._told(self._first)
+
+    def over(self) -> None:
+        """The hub answered."""
+        with self._lock:
+            back, self._first = self._first is not None, None
+        if back:
+            self.state.note(self.sweep_id, Kind.NOTICE, {OUTAGE: ""})
+
+    def _told(self, error: BuildFailed) -> BuildFailed:
+        return BuildFailed(
+            error.failure,
+            error.stage,
+            error.reason,
+            hint=f"when the hub is back: modelmill retry {self.stamp} --class NETWORK",
+        )
