@@ -7,11 +7,30 @@ from datetime import date
 from flows.lookup import find_sweep
 from flows.memory import recall
 from flows.planning import plan_of
+from flows.quantity import counted
 from flows.run import Run
 from flows.settings import Settings
+from flows.summary import open_text, summary_of
 from flows.workspace import Workspace
 from matrix.errors import Exit, NothingSelected
 from matrix.status import FailureClass
+from state.ledger import State
+from state.records import SweepInfo
+
+
+def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
+    """Why a retry of a sweep takes up nothing, and what to do."""
+    summary = summary_of(state, info)
+    if summary.groups:
+        failed = counted(len(summary.failures), "failed cell")
+        return NothingSelected(
+            f"sweep {info.stamp} has {failed}, but none of this selection",
+            hint=f"see modelmill status {info.stamp} --failed",
+        )
+    hint = f"{open_text(summary)}: modelmill resume {info.stamp}" if summary.unfinished else ""
+    return NothingSelected(
+        f"no cell of sweep {info.stamp} has failed: there is nothing to retry", hint=hint
+    )
 
 
 def go_again(
@@ -32,9 +51,6 @@ def go_again(
         recalled, catalog = recall(settings, info.stamp, info.settings)
         plan = plan_of(recalled, catalog, date.today())  # noqa: DTZ011 - the user's date
         if retry is not None and not state.retry(info.id, retry, only):
-            raise NothingSelected(
-                f"no failed cell of sweep {info.stamp} matches",
-                hint=f"see modelmill status {info.stamp} --failed",
-            )
+            raise nothing_to_retry(state, info)
     run = Run(plan, recalled, info.settings, as_json=as_json, again=retry is None)
     return run.go()

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from flows.exports import is_export
 from matrix.status import FailureClass
 from state.ledger import State
 from state.records import SweepInfo
@@ -20,7 +21,7 @@ AGAIN = tuple(kind for kind in FailureClass if kind.may_pass)
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """Cells and exports that failed before, counted by class."""
+    """Cells that failed before, counted by class."""
 
     tried: Mapping[FailureClass, int] = field(default_factory=dict)
     left: Mapping[FailureClass, int] = field(default_factory=dict)
@@ -51,8 +52,10 @@ def take_up(state: State, info: SweepInfo, cells: Collection[str], *, again: boo
     tried = state.retry(info.id, AGAIN, among=failed) if again and failed else []
     again_now = frozenset(tried)
     return Earlier(
-        _count(failed[cell] for cell in tried),
-        _count(kind for cell, kind in failed.items() if cell not in again_now),
+        _count(failed[cell] for cell in tried if not is_export(cell)),
+        _count(
+            kind for cell, kind in failed.items() if cell not in again_now and not is_export(cell)
+        ),
     )
 
 

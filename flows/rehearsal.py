@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+from flows.quantity import counted
 from flows.settings import Settings
+from flows.sizes import print_notices
 from flows.survey import survey
 from flows.table import render
 from flows.workspace import Workspace
@@ -34,7 +36,7 @@ def rehearse(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
         )
     else:
         print(render(("cell", "would", "version"), rows))
-        for notice in plan.notices:
-            print(f"note: {notice}")
-        print(f"\n{sum(row[1] == 'build' for row in rows)} of {len(rows)} cells to build")
+        print_notices(plan.notices)
+        wanted = sum(row[1] == "build" for row in rows)
+        print(f"\n{wanted} of {counted(len(rows), 'cell')} to build")
     return Exit.OK

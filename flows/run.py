@@ -19,9 +19,11 @@ from flows.indexing import index_line
 from flows.local import workshop
 from flows.planned import foretold
 from flows.planning import selection_of
+from flows.quantity import counted
 from flows.server import start_server
 from flows.settings import Settings
 from flows.signing import signer_of
+from flows.sizes import print_notices, size_of
 from flows.stop import Stop, stopped_by_signals
 from flows.summaries import clear_summaries, write_summaries
 from flows.summary import Summary
@@ -135,13 +137,10 @@ class Run:
     def _say_begun(self, feed: Feed, begun: Begun) -> None:
         if self.as_json:
             return
-        cells = sum(len(model.cells) for model in self.plan.models)
-        models = len(self.plan.models)
-        print(f"sweep {self.plan.stamp}: {cells} cells of {models} models -> {feed.name}")
-        for notice in self.plan.notices:
-            print(f"note: {notice}")
+        print(f"sweep {self.plan.stamp}: {size_of(self.plan)} -> {feed.name}")
+        print_notices(self.plan.notices)
         if begun.seeded:
-            print(f"{begun.seeded} packages are in the feed already")
+            print(f"already in the feed: {counted(begun.seeded, 'package')}")
         for line in begun.earlier.lines(self.plan.stamp):
             print(line)
         sys.stdout.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.exports import is_export
 from flows.failures import FailureGroup, group_failures
@@ -13,7 +13,10 @@ from flows.quantity import counted
 from flows.stop import Stop
 from matrix.errors import Exit
 from matrix.status import Status
-from state.records import Outcome
+from state.records import Outcome, SweepInfo
+
+if TYPE_CHECKING:
+    from state.ledger import State
 
 MOST_CAUSES = 20
 """Causes that the end of a sweep names."""
@@ -113,11 +116,19 @@ class Summary:
         return Exit.INTERRUPTED if self.unfinished else Exit.OK
 
 
+def summary_of(state: State, info: SweepInfo) -> Summary:
+    """Where a sweep stands now."""
+    outcomes = state.outcomes(info.id, brief=True)
+    return summarize(info.stamp, info.feed, outcomes, publish=info.publish)
+
+
 def open_text(summary: Summary) -> str:
     """What a resume would take up; exports only where no cell is left."""
     if summary.open:
         return f"{counted(summary.open, 'cell')} open"
-    return f"{counted(summary.open_exports, 'export')} open"
+    if summary.open_exports:
+        return f"{counted(summary.open_exports, 'export')} open"
+    return "nothing is open"
 
 
 def summarize(stamp: str, feed: str, outcomes: Iterable[Outcome], *, publish: bool) -> Summary:

@@ -63,6 +63,10 @@ class Problem:
         return f"{self.where}: {self.message}{tail}"
 
 
+MOST_PROBLEMS = 50
+"""Problems that are printed: whoever has more mends these first."""
+
+
 class PlanError(MillError):
     """All problems of a catalog, its selection and its names together."""
 
@@ -72,4 +76,7 @@ class PlanError(MillError):
         self.problems = tuple(problems)
         count = len(self.problems)
         head = f"{count} problem{'s' if count != 1 else ''} in the plan:"
-        super().__init__("\n  ".join([head, *map(str, self.problems)]))
+        lines = [head, *map(str, self.problems[:MOST_PROBLEMS])]
+        if count > MOST_PROBLEMS:
+            lines.append(f"... and {count - MOST_PROBLEMS} more")
+        super().__init__("\n  ".join(lines))

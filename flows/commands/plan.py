@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from flows.arguments import Parser, add_settings, settings_of
 from flows.options import OPTIONS, PLACES, SELECTION, SWEEP
 from flows.planning import plan_of
-from flows.quantity import parse_duration, parse_size, show_duration, show_size
+from flows.quantity import counted, parse_duration, parse_size, show_duration, show_size
 from flows.settings import Settings
+from flows.sizes import print_notices, size_of
 from flows.table import render
 from flows.workspace import Workspace
 from matrix.errors import Exit
@@ -62,12 +63,10 @@ def print_plan(plan: Plan, settings: Settings) -> None:
         for cell in plan.cells()
     ]
     print(render(("cell", "precision", "opset", "package", "version"), rows))
-    for notice in plan.notices:
-        print(f"note: {notice}")
+    print_notices(plan.notices)
     skipped = sum(cell.skip is not None for cell in plan.cells())
     print(
-        f"\n{len(rows)} cells ({skipped} skipped) of {len(plan.models)} models, "
-        f"index {plan.index_package} {plan.index_version}\n"
+        f"\n{size_of(plan)} ({skipped} skipped), index {plan.index_package} {plan.index_version}\n"
     )
     shown = [
         (name, _show(name, item.value), item.origin)
@@ -133,5 +132,5 @@ def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
         for name, cost in longest
     ]
     if known.unknown:
-        lines.append(f"  nothing is known of {known.unknown} models")
+        lines.append(f"  nothing is known of {counted(known.unknown, 'model')}")
     return lines

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
+from flows.again import nothing_to_retry
 from flows.fleet.launch import Launch
 from flows.fleet.slot import state_url
 from flows.fleet.ticket import MORE, NoTicket, last_ticket, values_of
@@ -19,7 +20,7 @@ from flows.memory import recall
 from flows.options import OPTIONS
 from flows.planning import plan_of
 from flows.settings import Settings
-from matrix.errors import Exit, NothingSelected, UsageError
+from matrix.errors import Exit, UsageError
 from matrix.status import FailureClass
 from state.ledger import State, open_state
 from state.records import SweepInfo
@@ -49,10 +50,7 @@ def again_on_fleet(
         launch = _launch(state, info, settings, pool, narrowing, as_json=as_json)
         launch.check()  # before anything is planned again
         if retry is not None and not state.retry(info.id, retry, settings["only"]):
-            raise NothingSelected(
-                f"no failed cell of sweep {info.stamp} matches",
-                hint=f"see modelmill status {info.stamp} --failed",
-            )
+            raise nothing_to_retry(state, info)
     return replace(launch, again=retry is None).go()
 
 

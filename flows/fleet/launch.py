@@ -23,6 +23,7 @@ from flows.indexing import index_line
 from flows.names import PARENT_FLOW
 from flows.planning import selection_of
 from flows.settings import Settings
+from flows.sizes import size_of
 from flows.stop import Stop, stopped_by_signals
 from flows.summaries import clear_summaries, write_summaries
 from flows.summary import summarize
@@ -108,8 +109,7 @@ class Launch:
         ticket = Ticket(info.id, self.plan, self.values, address)
         run = write_ticket(state, ticket)
         if not self.as_json:
-            cells = sum(len(model.cells) for model in self.plan.models)
-            print(f"sweep {self.plan.stamp}: {cells} cells of {len(self.plan.models)} models")
+            print(f"sweep {self.plan.stamp}: {size_of(self.plan)}")
             print(f"on the fleet {self.pool} -> {feed.name}", flush=True)
             for line in earlier.lines(self.plan.stamp, " --fleet"):
                 print(line, flush=True)

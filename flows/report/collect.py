@@ -10,6 +10,7 @@ from typing import Any
 
 from flows.diff.comparison import MEANINGS, Change, Comparison, Verdict
 from flows.diff.text import deltas
+from flows.durations import Duration, duration_of
 from flows.failures import FailureGroup
 from flows.masking import masked, masked_json
 from flows.plaintext import plain_text
@@ -47,7 +48,7 @@ def collect(state: State, info: SweepInfo, comparison: Comparison | None = None)
     rows = with_content(grid.rows, runs, state.key_parts(info.id))
     summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
     return Document(
-        heading=_heading(state, info, summary),
+        heading=_heading(state, info, summary, duration_of(state, info, outcomes)),
         totals=totals(cells, len(rows), summary),
         statuses=[{"name": str(status), **asdict(look)} for status, look in LOOKS.items()],
         causes={str(kind): asdict(cause) for kind, cause in CAUSES.items()},
@@ -196,7 +197,7 @@ def _events(state: State, sweep_id: int) -> Iterator[Event]:
         yield from page
 
 
-def _heading(state: State, info: SweepInfo, summary: Summary) -> Heading:
+def _heading(state: State, info: SweepInfo, summary: Summary, duration: Duration) -> Heading:
     hidden = {"feed"}
     settings = {
         name: value
@@ -214,6 +215,8 @@ def _heading(state: State, info: SweepInfo, summary: Summary) -> Heading:
         created_at=info.created_at,
         begun_at=info.begun_at,
         ended_at=info.ended_at,
+        seconds=duration.seconds,
+        runs=duration.runs,
         exit_code=code,
         verdict=_verdict(code, summary.exit_code()),
         settings=masked_json(settings),

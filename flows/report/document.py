@@ -26,6 +26,9 @@ class Heading:
     created_at: float
     begun_at: float
     ended_at: float | None
+    seconds: float
+    """Of all runs that ended."""
+    runs: int
     exit_code: int | None
     verdict: str
     settings: Json

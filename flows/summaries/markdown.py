@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from flows.diff.comparison import Comparison, Verdict
 from flows.diff.text import facts
+from flows.durations import Duration
 from flows.failures import FailureGroup
 from flows.quantity import brief, counted, show_duration
 from flows.summaries.told import Told
@@ -95,7 +96,7 @@ def _ending(told: Told) -> str:
     code, seconds = told.info.exit_code, told.seconds
     if code is None:
         return "Running, or interrupted without a word."
-    took = f" after {show_duration(seconds)}" if seconds is not None else ""
+    took = f" after {show_duration(seconds)}{_runs(told.duration)}" if seconds is not None else ""
     if code == Exit.OK and told.summary.groups:
         return f"Exit code 0{took}: the last run took up a part, and that went well."
     try:
@@ -103,6 +104,14 @@ def _ending(told: Told) -> str:
     except ValueError:
         meaning = "unknown"
     return f"Exit code {code}{took}: {meaning}."
+
+
+def _runs(duration: Duration) -> str:
+    """A run that has nothing to do must not be taken for the one that built everything."""
+    if duration.runs < 2:
+        return ""
+    idle = ", the last of which had nothing to do" if duration.idle else ""
+    return f" in {duration.runs} runs{idle}"
 
 
 def _id(cell: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flows.diff.comparison import Comparison, Verdict, compare
+from flows.durations import Duration, duration_of
 from flows.exports import is_export
 from flows.summary import Summary, summarize
 from state.ledger import State
@@ -24,15 +25,14 @@ class Told:
     summary: Summary
     outcomes: Sequence[Outcome]
     """Cells and exports, in the order of their ids."""
+    duration: Duration = field(default_factory=Duration)
     since: Comparison | None = None
     """Against the sweep of the same cells before this one; None: there is none."""
 
     @property
     def seconds(self) -> float | None:
-        """Of the last run; None while it runs."""
-        if self.info.ended_at is None:
-            return None
-        return round(max(0.0, self.info.ended_at - self.info.begun_at), 3)
+        """Of all runs; None while one is under way."""
+        return None if self.info.ended_at is None else self.duration.seconds
 
     def to_json(self) -> dict[str, Any]:
         """The content of summary.json."""
@@ -42,6 +42,7 @@ class Told:
             "begun_at": self.info.begun_at,
             "ended_at": self.info.ended_at,
             "seconds": self.seconds,
+            "runs": self.duration.runs,
             "exit_code": self.info.exit_code,
             "since": self._since(),
             "outcomes": [_cell(one) for one in self.outcomes],
@@ -61,7 +62,8 @@ def tell(state: State, info: SweepInfo) -> Told:
     outcomes = list(state.outcomes(fresh.id))
     summary = summarize(fresh.stamp, fresh.feed, outcomes, publish=fresh.publish)
     before = previous(state, fresh)
-    return Told(fresh, summary, outcomes, compare(state, before, fresh) if before else None)
+    since = compare(state, before, fresh) if before else None
+    return Told(fresh, summary, outcomes, duration_of(state, fresh, outcomes), since)
 
 
 def previous(state: State, info: SweepInfo) -> SweepInfo | None:

@@ -96,7 +96,7 @@ def test_a_lost_state_is_learned_from_the_feed(mill: Mill) -> None:
     for path in mill.home.glob("state.db*"):
         path.unlink()
     again = mill.ok("sweep", catalog, "--stamp", "s1", plain=False, PREFECT_API_URL=NOBODY)
-    assert "18 packages are in the feed already" in again.out
+    assert "already in the feed: 18 packages" in again.out
     assert mill.statuses("s1") == {"published": 16}
     assert (mill.journal(), mill.published()) == (journal, published)
 

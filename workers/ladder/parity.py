@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,8 @@ from matrix.verification import EP, Threshold
 from workers.ladder.claim import Claim
 from workers.ladder.premise import Json, Verdict, not_run, over
 from workers.ladder.seen import Ran, Seen
+
+_MOST_DIGITS = 17
 
 
 def judge(claim: Claim, seen: Seen) -> Verdict:
@@ -26,7 +29,7 @@ def judge(claim: Claim, seen: Seen) -> Verdict:
                 problems.append(f"{where} on {runtime}: {text}")
     if problems:
         problems.append(
-            f"{claim.precision} must reach cosine {limit.cosine:g}; try another precision, better "
+            f"{claim.precision} must reach cosine {limit.cosine}; try another precision, better "
             "calibration data, or a threshold with its reason (verify.parity) in the catalog"
         )
     evidence["limits"] = _limits(limit)
@@ -49,17 +52,32 @@ def _too_far(one: Json, limit: Threshold) -> str:
     if not one or "problem" in one:
         return str(one.get("problem", ""))
     if "agree" in one:
-        return "" if one["agree"] >= limit.cosine else f"{one['agree']:.2%} of the values agree"
+        if one["agree"] >= limit.cosine:
+            return ""
+        share, wanted = apart(100 * one["agree"], 100 * limit.cosine)
+        return f"{share}% of the values agree (limit {wanted}%)"
+    return _vector_too_far(one, limit)
+
+
+def _vector_too_far(one: Json, limit: Threshold) -> str:
     if one["cosine"] < limit.cosine:
-        return f"cosine {one['cosine']:.5f} with the export"
+        return f"cosine {apart(one['cosine'], limit.cosine, digits=5)[0]} with the export"
     if one["error"] > limit.error:
-        return (
-            f"relative error {one['error']:.3g} against the export (limit {limit.error:.3g}); "
-            "a scale?"
-        )
+        error, most = apart(one["error"], limit.error)
+        return f"relative error {error} against the export (limit {most}); a scale?"
     if limit.max_abs is not None and one["max_abs"] > limit.max_abs:
-        return f"a value is off by {one['max_abs']:.3g} (limit {limit.max_abs:g})"
+        off, most = apart(one["max_abs"], limit.max_abs)
+        return f"a value is off by {off} (limit {most})"
     return ""
+
+
+def apart(value: float, limit: float, digits: int = 4) -> tuple[str, str]:
+    """Two numbers with as many digits as it takes to tell them apart."""
+    for number in range(digits, _MOST_DIGITS):
+        texts = f"{value:.{number}g}", f"{limit:.{number}g}"
+        if texts[0] != texts[1]:
+            return texts
+    return repr(value), repr(limit)
 
 
 def _limits(limit: Threshold) -> dict[str, Any]:
@@ -72,9 +90,10 @@ def _limits(limit: Threshold) -> dict[str, Any]:
 def _summary(evidence: Json, limit: Threshold) -> Iterator[str]:
     cosines = [one["cosine"] for rows in evidence.values() for one in _vectors(rows)]
     if cosines:
-        yield f"cosine {min(cosines):.5f} or better with the export"
+        least = math.floor(min(cosines) * 1e5) / 1e5  # rounded up it would promise too much
+        yield f"cosine {least:.5f} or better with the export"
     if limit.reason:
-        yield f"the catalog asks {limit.cosine:g}: {limit.reason}"
+        yield f"the catalog asks {limit.cosine}: {limit.reason}"
 
 
 def _vectors(rows: Json) -> list[Json]:

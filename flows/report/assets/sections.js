@@ -2,8 +2,9 @@
 function buildTop() {
   const { heading, totals } = doc;
   $("title").textContent = `Sweep ${heading.stamp}`;
-  const end = heading.ended_at ? `, ended ${moment(heading.ended_at)} (${duration(heading.ended_at - heading.begun_at)})` : "";
-  $("subtitle").textContent = `${heading.feed} · begun ${moment(heading.begun_at)}${end}`;
+  const took = `${duration(heading.seconds)}${heading.runs > 1 ? ` in ${heading.runs} runs` : ""}`;
+  const end = heading.ended_at ? `, ended ${moment(heading.ended_at)} (${took})` : "";
+  $("subtitle").textContent = `${heading.feed} · begun ${moment(heading.created_at)}${end}`;
   const badge = $("verdict"), code = heading.exit_code;
   badge.textContent = code === undefined ? heading.verdict : `exit ${code}: ${heading.verdict}`;
   badge.classList.add(`tone-${code === 0 ? "good" : code === undefined ? "busy" : code === 1 ? "bad" : "warn"}`);

@@ -1,0 +1,98 @@
+"""Commands on sweeps where there is nothing for them to do say so, and change nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flows.again import nothing_to_retry
+from flows.cli import main
+from flows.durations import duration_of
+from flows.report.collect import collect
+from flows.summaries.markdown import markdown
+from flows.summaries.told import tell
+from matrix.errors import Exit
+from state.records import SweepInfo
+from tests.unit.flows.floor import Floor, make_plan, small_model
+
+
+def swept(floor: Floor, **config: Any) -> SweepInfo:
+    floor.sweep(make_plan(small_model("a/model", **config)))
+    info = floor.state.find_sweep()
+    assert info is not None
+    return info
+
+
+def test_cancel_of_a_finished_sweep_says_so_and_changes_nothing(
+    floor: Floor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    info = swept(floor)
+    before = floor.state.last_event(info.id)
+    assert main(["cancel", info.stamp, "--home", str(floor.root)]) == Exit.OK
+    said = capsys.readouterr().out
+    assert (
+        said == f"sweep {info.stamp} has ended and has no open cell: there is nothing to cancel\n"
+    )
+    assert floor.state.last_event(info.id) == before
+    assert floor.state.find_sweep() == info
+
+
+def test_cancel_counts_the_cells_that_it_leaves(
+    floor: Floor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    floor.stop.ask()
+    info = swept(floor)
+    assert main(["cancel", info.stamp, "--home", str(floor.root)]) == Exit.OK
+    said = capsys.readouterr().out
+    assert said == f"sweep {info.stamp} is cancelled, 3 cells open: modelmill resume {info.stamp}\n"
+
+
+def test_retry_of_a_green_sweep_says_that_nothing_failed(floor: Floor) -> None:
+    info = swept(floor)
+    error = nothing_to_retry(floor.state, info)
+    assert str(error) == f"no cell of sweep {info.stamp} has failed: there is nothing to retry"
+    assert error.exit_code == Exit.NOTHING_SELECTED
+
+
+def test_retry_of_an_interrupted_sweep_leads_to_resume(floor: Floor) -> None:
+    floor.stop.ask()
+    info = swept(floor)
+    assert f"3 cells open: modelmill resume {info.stamp}" in str(
+        nothing_to_retry(floor.state, info)
+    )
+
+
+def test_retry_that_selects_none_of_the_failures_counts_them(floor: Floor) -> None:
+    info = swept(floor, act={"export": "fail:EXPORT"})
+    said = str(nothing_to_retry(floor.state, info))
+    assert "has 3 failed cells, but none of this selection" in said
+    assert f"modelmill status {info.stamp} --failed" in said
+
+
+def test_a_run_with_nothing_to_do_is_not_told_as_the_sweep(floor: Floor) -> None:
+    swept(floor)
+    first = duration_of(floor.state, swept(floor), floor.outcomes().values())
+    assert (first.runs, first.idle) == (2, True)
+    info = floor.state.find_sweep()
+    assert info is not None
+    told = tell(floor.state, info)
+    assert " in 2 runs, the last of which had nothing to do: every cell" in markdown(told)
+    assert told.seconds == told.to_json()["seconds"] == first.seconds
+    assert first.seconds > (info.ended_at or 0) - info.begun_at
+    heading = collect(floor.state, info).heading
+    assert (heading.seconds, heading.runs) == (first.seconds, 2)
+
+
+def test_a_single_run_is_told_as_before(floor: Floor) -> None:
+    told = tell(floor.state, swept(floor))
+    assert (told.duration.runs, told.duration.idle) == (1, False)
+    assert "runs" not in markdown(told)
+
+
+def test_a_retry_that_builds_is_a_run_with_work(floor: Floor) -> None:
+    info = swept(floor, act={"export": "fail:EXPORT"})
+    floor.state.retry(info.id)
+    again = swept(floor, act={"export": "fail:EXPORT"})
+    found = duration_of(floor.state, again, floor.outcomes().values())
+    assert (found.runs, found.idle) == (2, False)
