@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from matrix.status import FailureClass
 from tests.fakes.azure.faults import Effect, Fault, When
 from tests.fakes.azure.server import AzureStandIn
 from tests.fakes.azure.toolkit import install
 from tests.integration.sweeping import Mill, files_below, model
+from tests.integration.test_sweep_damage import BIG, can_mount, remount, small_disk
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
 
@@ -206,3 +208,24 @@ def test_the_token_is_written_nowhere(azure: AzureStandIn, mill: Mill) -> None:
             content = path.read_bytes()
             assert b"good-token" not in content, path
             assert b"Omdvb2QtdG9rZW4" not in content, path
+
+
+@can_mount
+def test_a_full_work_folder_ends_the_cells_that_need_it(azure: AzureStandIn, mill: Mill) -> None:
+    at(azure, mill)
+    catalog = mill.catalog(model("tiny/a"), model("tiny/huge", size=BIG))
+    with small_disk(mill.folder / "disk", "1m") as disk:
+        mill.env["MODELMILL_AZURE_WORK"] = str(disk / "work")
+        ran = mill.run("sweep", catalog, "--stamp", "s1", "--target", "mlas_cpu")
+        assert (ran.code, ran.err) == (1, ""), ran
+        failed = {cell: one for cell, one in mill.outcomes("s1").items() if one.status.failed}
+        assert set(failed) == {"tiny/huge:fill-mask@mlas_cpu", "tiny/huge:fill-mask@export"}
+        for one in failed.values():
+            assert one.failure is FailureClass.DISK
+            assert str(disk / "work") in (one.message or "")
+            assert "MODELMILL_AZURE_WORK" in (one.hint or "")
+        assert not list((disk / "work").iterdir())
+        assert not list((mill.home / "work").rglob("*.onnx"))
+        remount(disk, "size=50m")
+        mill.ok("retry", "--class", "DISK")
+    assert mill.statuses("s1") == {"published": 2}

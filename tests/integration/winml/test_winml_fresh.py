@@ -1,0 +1,39 @@
+"""Every stage as the first thing that a host does, as after a resume with all before it cached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.winml import line
+from workers.engine import StageJob, StageReport
+from workers.host.client import EngineHost
+
+pytestmark = [pytest.mark.winml, pytest.mark.timeout(900)]
+
+
+class FreshHost(EngineHost):
+    """A host that starts anew before every stage."""
+
+    def run(self, job: StageJob, **how: Any) -> StageReport:
+        self.close()
+        return super().run(job, **how)
+
+
+@pytest.mark.parametrize("name", ["bert", "bart"])
+def test_every_stage_works_as_the_first_of_its_process(
+    name: str, models: Path, tmp_path: Path
+) -> None:
+    entry = line.folder_entry(name, line.model_folder(name, models))
+    cell = line.cell(line.plan_of({f"tiny/{name}": entry}, tmp_path / "plan"), "qnn_npu")
+    trees = {}
+    for kind in (EngineHost, FreshHost):
+        root = tmp_path / kind.__name__
+        host = kind(line.spec_of(line.winml_python()), log_dir=root / "logs")
+        with line.builder(root, host=host) as made:
+            built = made.build(cell)
+            trees[kind] = built.tree
+            assert kind is EngineHost or host.starts >= len(built.stages) > 3
+    assert trees[FreshHost] == trees[EngineHost]
