@@ -6,6 +6,7 @@ event is set, which cancels the work under way; nothing of that work can be reco
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from flows.stop import Stop
 from state.errors import StateError
 from state.ledger import State
 from state.records import Lease
+
+_log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
 
@@ -72,7 +75,9 @@ class LeaseKeeper:
     def _renewed(self, held: Held) -> bool:
         try:
             return self._state.renew(held.lease, self.ttl)
-        except StateError:
+        except Exception as error:  # noqa: BLE001 - without this thread every lease runs out
             # The database is away: three more tries fit into the lease, and one that runs out is
             # still ours if nobody could take it. What is really lost is refused at the next record.
+            if not isinstance(error, StateError):
+                _log.warning("the lease of %s is not renewed: %s", held.lease.model, error)
             return True

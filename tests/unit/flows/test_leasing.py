@@ -44,8 +44,11 @@ def test_a_lease_of_somebody_else_cancels_the_work() -> None:
         assert held.gone.wait(LIMIT)
 
 
-@pytest.mark.parametrize("error", [StateUnavailable("away"), StateError("shutting down")])
-def test_a_database_that_is_away_cancels_nothing(error: StateError) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [StateUnavailable("away"), StateError("shutting down"), KeyError("what a driver raises")],
+)
+def test_a_database_that_is_away_cancels_nothing(error: Exception) -> None:
     """Not even one that answers strangely while it stops: the next heartbeat finds out."""
     beats = Beats(error, error, True)
     with keeper(beats, Stop()) as keeping, keeping.keep(LEASE) as held:
