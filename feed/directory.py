@@ -25,7 +25,7 @@ from feed.manifest import Manifest
 from feed.meter import Meter
 from feed.oserrors import feed_errors
 from feed.owner import claim
-from feed.preflight import check_writable, plan_problems, refuse
+from feed.preflight import check_access, check_writable, plan_problems, refuse
 from feed.rules import publish_problems, view_problem
 from feed.shelves import Shelves
 from matrix.digest import FileEntry
@@ -58,6 +58,15 @@ class DirectoryFeed:
         check_writable(self._layout)
         self.sweep_stale()
         refuse(plan_problems(self._shelves, plan), self._name)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is there yet; the first publisher makes the folder."""
+        return not self._layout.root.exists()
+
+    def check(self) -> None:
+        """Whether this user could publish here; writes nothing."""
+        check_access(self._layout)
 
     def packages(self) -> Iterator[str]:
         """Every package that has a version, deleted ones included."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from feed.errors import Rejected
 from feed.layout import STAGE, Layout
@@ -24,6 +27,19 @@ def check_writable(layout: Layout) -> None:
         probe.unlink()
         for folder in (layout.packages, layout.root / "blobs" / "sha256"):
             folder.mkdir(parents=True, exist_ok=True)
+
+
+def existing(path: Path) -> Path:
+    """The path itself, or the nearest folder above it that is there."""
+    return next(one for one in (path, *path.parents) if one.exists())
+
+
+def check_access(layout: Layout) -> None:
+    """As far as it can be told without writing: could this user publish here?"""
+    with feed_errors("cannot write", layout.root):
+        there = existing(layout.root)
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise PermissionError(errno.EACCES, "it cannot be written", str(there))
 
 
 def plan_problems(shelves: Shelves, plan: Sequence[tuple[str, str]]) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,13 +19,15 @@ from importlib.metadata import (
 )
 from pathlib import Path
 
+from feed.directory import DirectoryFeed
+from feed.preflight import existing
 from flows.engines import runtimes_of
 from flows.environments import Installer, installer_of, unset
 from flows.extras import not_installed
 from flows.installation import overwritten, sharers
 from flows.quantity import show_size
 from flows.settings import Settings
-from flows.workspace import Workspace
+from flows.workspace import Unwritable, Workspace
 from matrix.errors import MillError
 from workers.engines import find_engine, installed_engines
 from workers.errors import BuildFailed
@@ -59,12 +62,13 @@ class Finding:
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Every question in turn; none of them changes anything but the home and feed folders."""
+    """Every question in turn; none of them changes anything."""
     yield _python()
     yield _installation()
     yield from _packages()
-    yield from _engines(settings)
-    yield from _runtimes(settings)
+    with tempfile.TemporaryDirectory(prefix="modelmill-doctor-") as logs:
+        yield from _engines(settings, Path(logs))
+        yield from _runtimes(settings, Path(logs))
     work = Workspace(settings)
     yield _asked("home", lambda: _home(work))
     yield _disk(work)
@@ -113,13 +117,13 @@ def _packages() -> Iterator[Finding]:
             yield Finding(f"{extra} extra", Health.GOOD, shown)
 
 
-def _engines(settings: Settings) -> Iterator[Finding]:
+def _engines(settings: Settings, logs: Path) -> Iterator[Finding]:
     for name in installed_engines():
         installer = installer_of(name)
         if installer is None and not _version("onnx"):
             yield Finding(f"engine {name}", Health.NOTE, "needs the build extra")
         elif installer is None:
-            yield _asked(f"engine {name}", partial(_engine, settings, name))
+            yield _asked(f"engine {name}", partial(_engine, settings, name, logs))
         else:
             yield _environment(settings, name, installer)
 
@@ -135,11 +139,11 @@ def _environment(settings: Settings, name: str, installer: Installer) -> Finding
     return Finding(what, Health.GOOD if found.ok else Health.BAD, found.detail, found.mend)
 
 
-def _engine(settings: Settings, name: str) -> str:
+def _engine(settings: Settings, name: str, logs: Path) -> str:
     python = settings.engine_pythons.get(name)
     spec = find_engine(name, settings.cwd / python if python else None)
     limits = HostLimits(start_timeout=_START_LIMIT, plan_timeout=_START_LIMIT)
-    host = EngineHost(spec, limits=limits, log_dir=Workspace(settings).logs)
+    host = EngineHost(spec, limits=limits, log_dir=logs)
     try:
         tools = host.tools()
     finally:
@@ -147,9 +151,10 @@ def _engine(settings: Settings, name: str) -> str:
     return ", ".join(f"{tool} {found}" for tool, found in sorted(tools.items()))
 
 
-def _runtimes(settings: Settings) -> Iterator[Finding]:
+def _runtimes(settings: Settings, logs: Path) -> Iterator[Finding]:
     """What can run a model here: provider, device, version, emulated or not."""
-    pool = runtimes_of(settings, HostLimits(start_timeout=_START_LIMIT, timeout=_START_LIMIT))
+    limits = HostLimits(start_timeout=_START_LIMIT, timeout=_START_LIMIT)
+    pool = runtimes_of(settings, limits, logs)
     try:
         for one in pool.all():
             what = f"runtime {one.provider} {one.device}".rstrip()
@@ -173,7 +178,7 @@ def _runtimes(settings: Settings) -> Iterator[Finding]:
 
 def _disk(work: Workspace) -> Finding:
     try:
-        free = shutil.disk_usage(work.home if work.home.exists() else work.settings.cwd).free
+        free = shutil.disk_usage(existing(work.home)).free
     except OSError as error:
         return Finding("disk", Health.BAD, f"cannot be read: {error.strerror}")
     text = f"{show_size(free)} free where {work.home} is"
@@ -183,18 +188,23 @@ def _disk(work: Workspace) -> Finding:
 
 
 def _home(work: Workspace) -> str:
-    work.prepare()
-    return str(work.home)
+    there = existing(work.home)
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise Unwritable(f"{there} cannot be written", hint="choose another place with --home")
+    return str(work.home) + ("" if there == work.home else ", made by the first sweep")
 
 
 def _state(work: Workspace) -> str:
-    with work.open_state() as state:
+    if not work.has_state():
+        return "none yet; the first sweep makes one"
+    with work.read_state() as state:
         return f"{state.label}, {len(state.sweeps())} sweeps"
 
 
 def _feed(work: Workspace) -> str:
     feed = work.open_feed()
-    feed.preflight()
+    # A folder is looked at; its preflight would make it.
+    feed.check() if isinstance(feed, DirectoryFeed) else feed.preflight()
     return f"{feed.name} can be published to"
 
 
@@ -216,6 +226,9 @@ def _asked(what: str, ask: Callable[[], str]) -> Finding:
         if lacking is None:
             raise
         return Finding(what, Health.NOTE, lacking.message, lacking.hint)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return Finding(what, Health.BAD, f"{where}{error.strerror}", "check its permissions")
 
 
 def _version(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from flows.settings import Settings
 from flows.workspace import Workspace
@@ -25,11 +26,13 @@ def engine_spec(settings: Settings) -> EngineSpec:
     return find_engine(name, settings.cwd / python if python else None)
 
 
-def runtimes_of(settings: Settings, limits: HostLimits | None = None) -> Runtimes:
+def runtimes_of(
+    settings: Settings, limits: HostLimits | None = None, log_dir: Path | None = None
+) -> Runtimes:
     """The runtimes of one slot, each kind in the interpreter that the settings name for it."""
     known = {kind.name for kind in KINDS}
     return Runtimes(
-        log_dir=Workspace(settings).logs,
+        log_dir=log_dir or Workspace(settings).logs,
         limits=limits or HostLimits(),
         pythons={
             name: settings.cwd / python

@@ -55,7 +55,7 @@ def show_duration(seconds: float) -> str:
     if hours < 48:
         return f"{hours}h{minutes:02d}m"
     days, hours = divmod(hours, 24)
-    return f"{days}d{hours:02d}h"
+    return f"{days}d{hours:02d}h" if hours else f"{days}d"
 
 
 def show_moment(at: float) -> str:

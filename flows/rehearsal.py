@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+from feed.directory import DirectoryFeed
 from flows.quantity import counted
 from flows.settings import Settings
 from flows.sizes import print_notices
-from flows.survey import survey
+from flows.survey import Survey, survey
 from flows.table import render
 from flows.workspace import Workspace
 from matrix.errors import Exit
@@ -17,7 +18,9 @@ from matrix.model import Plan
 def rehearse(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
     """Say what a sweep would do with every cell."""
     feed = Workspace(settings).open_feed()
-    found = survey(feed, plan, every_stamp=False)
+    # A feed that the sweep itself would make has nothing to list.
+    new = isinstance(feed, DirectoryFeed) and feed.is_new
+    found = Survey() if new else survey(feed, plan, every_stamp=False)
     there = {one.cell for one in found.seen}
     taken = {item.id for item in found.deleted}
     rows = []

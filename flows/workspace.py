@@ -89,8 +89,12 @@ class Workspace:
             return True
         return (self.settings.path("state") if where else self.home / "state.db").exists()
 
-    def open_state(self, *, must_exist: bool = False) -> State:
-        """The state database, migrated; `must_exist`: only reading, so nothing is created."""
+    def read_state(self) -> State:
+        """The state database for a command that only reads: it need not be writable."""
+        return self.open_state(must_exist=True, reading=True)
+
+    def open_state(self, *, must_exist: bool = False, reading: bool = False) -> State:
+        """The state database, migrated; `must_exist`: nothing is created."""
         from state.ledger import open_state
 
         where = self.settings["state"]
@@ -101,6 +105,8 @@ class Workspace:
             raise Unwritable(
                 f"there is no state at {path}", hint="run a sweep first, or name it with --state"
             )
+        if reading:
+            return open_state(path, reading=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         return open_state(path)
 

@@ -20,6 +20,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from state.errors import StateError, StateUnavailable
+from state.reading import Source
 from state.text import to_json
 
 if TYPE_CHECKING:
@@ -76,12 +77,14 @@ def _postgresql_now(_element: now, _compiler: SQLCompiler, **_kw: Any) -> str:
 class Database:
     """Short transactions on one database; safe to use from several threads."""
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, source: Source | None = None) -> None:
+        """`source`: how to open a SQLite file that is only read."""
         self.sqlite = url.get_backend_name() == "sqlite"
         self.label = url.database or "" if self.sqlite else url.set(query={}).render_as_string()
         """What messages call this database; holds no password."""
         self._secret = str(url.password or "")
-        self.engine = _engine(url, self.sqlite)
+        self._source = source
+        self.engine = _engine(url, self.sqlite, source)
         self._writer = self.engine.execution_options(begin="BEGIN IMMEDIATE")
         # Each statement sees its own moment there anyway; without BEGIN and ROLLBACK a third is
         # to be sent.
@@ -101,6 +104,8 @@ class Database:
         if kept is not None:
             kept.close()
         self.engine.dispose()
+        if self._source is not None:
+            self._source.close()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -197,7 +202,7 @@ class Database:
         return kind(message, hint="check that the server runs and the URL is right")
 
 
-def _engine(url: URL, is_sqlite: bool) -> Engine:
+def _engine(url: URL, is_sqlite: bool, source: Source | None) -> Engine:
     if not is_sqlite:
         engine = create_engine(
             url, json_serializer=to_json, pool_pre_ping=True, max_overflow=50, connect_args=_LINK
@@ -206,7 +211,8 @@ def _engine(url: URL, is_sqlite: bool) -> Engine:
         engine.dialect.use_insertmanyvalues_wo_returning = True
         event.listen(engine, "connect", partial(_limit, engine.dialect.loaded_dbapi.Error))
         return engine
-    engine = create_engine(url, json_serializer=to_json, max_overflow=50)
+    opened: dict[str, Any] = {} if source is None else {"creator": source.connect}
+    engine = create_engine(url, json_serializer=to_json, max_overflow=50, **opened)
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine

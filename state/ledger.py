@@ -16,6 +16,7 @@ from state.history import History
 from state.leases import Leases
 from state.migrate import prepare
 from state.queries import Queries
+from state.reading import is_writable, open_source
 from state.recording import Recording
 from state.seeding import Seeding
 from state.sweeps import Sweeps
@@ -48,26 +49,32 @@ class State(Sweeps, Seeding, Leases, Recording, Queries, History):
         self.close()
 
 
-def open_state(where: str | Path, *, create: bool = True) -> State:
+def open_state(where: str | Path, *, create: bool = True, reading: bool = False) -> State:
     """Open, and where needed create or migrate, a SQLite file or a PostgreSQL database by URL.
 
     Raises `StateError` for anything that is not a state of this or an older modelmill, and
-    leaves it as it is. `create=False`: a missing file is an error too.
+    leaves it as it is. `create=False`: a missing file is an error too. `reading`:
+    so it is, and nothing at all is written, so that read-only media will do.
     """
     url = _url(where)
-    if not create and url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-        raise StateError(
-            f"there is no state at {url.database}", hint="run a sweep first, or check --state"
-        )
+    sqlite = url.get_backend_name() == "sqlite"
+    path = Path(url.database or "")
+    if (reading or not create) and sqlite and not path.exists():
+        raise StateError(f"there is no state at {path}", hint="run a sweep first, or check --state")
     try:
-        database = Database(url)
+        source = open_source(path) if reading and sqlite and not is_writable(path) else None
+        database = Database(url, source)
+    except OSError as error:
+        raise StateError(
+            f"the state {path} cannot be read: {error.strerror}", hint="check its permissions"
+        ) from error
     except ModuleNotFoundError as error:
         raise StateError(
             "a state on PostgreSQL needs the psycopg driver",
             hint="pip install 'modelmill[postgres]'",
         ) from error
     try:
-        prepare(database, url)
+        prepare(database, url, reading=reading)
     except BaseException:
         database.close()
         raise

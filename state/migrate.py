@@ -24,8 +24,11 @@ _CHECKED_BYTES = 16 * 2**20
 _ADVISORY_KEY = 0x6D6D696C  # any number, the same for every modelmill
 
 
-def prepare(database: Database, url: URL) -> None:
-    """Check the database and run what migrations it lacks, once, whoever comes first."""
+def prepare(database: Database, url: URL, *, reading: bool = False) -> None:
+    """Check the database and run what migrations it lacks, once, whoever comes first.
+
+    `reading`: a SQLite file that lacks any is refused instead.
+    """
     if not database.sqlite:
         with database.read() as connection:
             if _is_current(connection, database):
@@ -42,6 +45,11 @@ def prepare(database: Database, url: URL) -> None:
                 if path.stat().st_size <= _CHECKED_BYTES:
                     _check_pages(connection, database)
                 return
+    if reading:
+        raise StateError(
+            f"the state {database.label} is empty or was written by an older modelmill",
+            hint="modelmill resume brings it up to date where it can be written",
+        )
     with _alone(path):
         _use_wal(database)
         with database.write() as connection:

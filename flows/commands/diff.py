@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from flows.diff.text import lines
     from flows.masking import masked, masked_json
 
-    with Workspace(settings_of(arguments)).open_state(must_exist=True) as state:
+    with Workspace(settings_of(arguments)).read_state() as state:
         before = find_sweep(state, arguments.before)
         after = find_sweep(state, arguments.after)
         comparison = compare(state, before, after)

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     cell_id = str(parse(arguments.cell))
     settings = settings_of(arguments)
-    with Workspace(settings).open_state(must_exist=True) as state:
+    with Workspace(settings).read_state() as state:
         info = find_sweep(state, arguments.batch)
         recalled, catalog = recall(settings, info.stamp, info.settings)
         history = [one for one in state.stage_runs(info.id) if one.cell == cell_id]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -218,7 +219,8 @@ def _verdicts(arguments: argparse.Namespace, signature: CheckSignature | None) -
     versions = list(list_versions(feed, arguments.name, arguments.version))
     if not versions:
         raise NothingSelected(f"no version of {arguments.name} matches {arguments.version}")
-    work = settings.home if settings.home.is_dir() else None
+    home = settings.home
+    work = home if home.is_dir() and os.access(home, os.W_OK) else None
     for one in versions:
         with meter(f"{one.package} {one.version}") as progress:
             verdict = verify_published(

@@ -95,7 +95,7 @@ def _estimates(plan: Plan, settings: Settings) -> Estimates | None:
         return None
     from flows.estimates import estimate
 
-    with work.open_state(must_exist=True) as state:
+    with work.read_state() as state:
         found = estimate(plan, state)
     return found if found.models else None
 

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from flows.summaries import write_summaries
 
     settings = settings_of(arguments)
-    with Workspace(settings).open_state(must_exist=True) as state:
+    with Workspace(settings).read_state() as state:
         info = find_sweep(state, arguments.batch)
         other = find_sweep(state, arguments.against) if arguments.against else None
         comparison = compare(state, other, info) if other else None

@@ -56,7 +56,7 @@ def add(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Read and print; never writes, so it can run beside a sweep."""
     settings = settings_of(arguments)
-    with Workspace(settings).open_state(must_exist=True) as state:
+    with Workspace(settings).read_state() as state:
         if arguments.sweeps:
             return _list(state, as_json=arguments.json)
         info = find_sweep(state, arguments.stamp)

@@ -13,7 +13,7 @@ from flows.quantity import parse_duration, parse_size, show_size
 from flows.settings import Settings
 from flows.workspace import Workspace
 from matrix.errors import Exit, UsageError
-from workers.store import GcReport, Store
+from workers.store import GcReport, Store, usage_of
 from workers.store.folder import require_store
 
 
@@ -37,7 +37,7 @@ def add(parser: Parser) -> None:
 
 def _du(arguments: argparse.Namespace) -> Exit:
     settings = settings_of(arguments)
-    usage = _open(settings).usage()
+    usage = usage_of(Workspace(settings).store)
     if arguments.json:
         print(json.dumps(asdict(usage)))
     else:
@@ -66,7 +66,7 @@ def _clear(arguments: argparse.Namespace) -> Exit:
 
 
 def _open(settings: Settings) -> Store:
-    """An existing store; looking at one must not make one."""
+    """An existing store; asking for one must not make one."""
     root = Workspace(settings).store
     require_store(root)
     return Store(root)

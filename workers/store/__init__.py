@@ -16,6 +16,6 @@ record that names them is written last. A record whose bytes are not all there i
 
 from workers.store.actions import Action
 from workers.store.gc import Eviction, GcReport
-from workers.store.store import Store
+from workers.store.store import Store, usage_of
 
-__all__ = ["Action", "Eviction", "GcReport", "Store"]
+__all__ = ["Action", "Eviction", "GcReport", "Store", "usage_of"]

@@ -35,6 +35,18 @@ class Usage:
     quarantined: int
 
 
+def usage_of(root: Path) -> Usage:
+    """Count what a store holds. Nothing is written, so that read-only media will do."""
+    require_store(root)
+    aside = Aside(root / "quarantine")
+    with usable(root):
+        sizes = [size for _sha, size in Blobs(root / "blobs", aside).all()]
+        actions = sum(1 for _ in Actions(root / "actions", root / "tmp", aside).all())
+        files = [path for path in aside.root.rglob("*") if path.is_file()]
+        quarantined = sum(path.stat().st_size for path in files)
+    return Usage(actions, len(sizes), sum(sizes), quarantined)
+
+
 class Store:
     """A content store in a folder; safe to share between threads and processes."""
 
@@ -171,10 +183,7 @@ class Store:
 
     def usage(self) -> Usage:
         """Counts and bytes."""
-        sizes = [size for _sha, size in self._blobs.all()]
-        aside = [path for path in self._aside.root.rglob("*") if path.is_file()]
-        quarantined = sum(path.stat().st_size for path in aside)
-        return Usage(sum(1 for _ in self._actions.all()), len(sizes), sum(sizes), quarantined)
+        return usage_of(self.root)
 
     def close(self) -> None:
         """Drop this process's pins and working folders."""

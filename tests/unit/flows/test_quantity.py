@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.quantity import parse_duration, parse_size, show_duration, show_size
+from flows.quantity import parse_duration, parse_size, shortened, show_duration, show_size
 from matrix.errors import UsageError
 
 
@@ -56,3 +56,14 @@ def test_quantities_are_shown_for_people() -> None:
         "2m05s",
         "1h30m",
     ]
+
+
+def test_days_are_told_as_days() -> None:
+    assert show_duration(30 * 86400) == "30d"
+    assert show_duration(50 * 3600) == "2d02h"
+
+
+def test_what_is_too_long_loses_its_middle() -> None:
+    assert shortened("abcdefghij", 10) == "abcdefghij"
+    assert shortened("abcdefghijk", 10) == "abc…fghijk"
+    assert shortened("abcdefghijk", 0) == "a…k"
