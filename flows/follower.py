@@ -35,7 +35,8 @@ class Follower:
         self._sweep_id = sweep_id
         self._view = view
         self.tally = tally
-        self._after = after
+        self.seen = after
+        """The last event that was shown."""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
 
@@ -58,9 +59,9 @@ class Follower:
     def _read(self) -> None:
         more = True
         while more:
-            page = self._state.events(self._sweep_id, after_id=self._after, limit=_PAGE)
+            page = self._state.events(self._sweep_id, after_id=self.seen, limit=_PAGE)
             for event in page:
-                self._after = event.id
+                self.seen = event.id
                 self.tally.apply(event)
                 self._view.event(trimmed(event), self.tally)
             more = len(page) == _PAGE

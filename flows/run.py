@@ -29,6 +29,7 @@ from flows.summaries import clear_summaries, write_summaries
 from flows.summary import Summary
 from flows.sweep import Begun, begin, finish, has_work
 from flows.tally import Tally
+from flows.unchanged import settle_unchanged
 from flows.views import choose_view
 from flows.workspace import Workspace
 from matrix.errors import Exit
@@ -115,6 +116,9 @@ class Run:
             known=foretold(state, begun.info.id),
         )
         after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
+        after = self._settle(state, begun, tally, after, stop)
+        if stop or not has_work(state, begun.info):
+            return
         server = start_server(work.home, os.environ)
         try:
             prefect_run = _import_prefect(work)
@@ -133,6 +137,15 @@ class Run:
             prefect_run.settle_history(server.url, shown, limit)
         finally:
             server.stop(_STOP_LIMIT if stop else 5.0)
+
+    def _settle(self, state: State, begun: Begun, tally: Tally, after: int, stop: Stop) -> int:
+        """Settle what needs no slot; returns the event up to which that is shown."""
+        if not begun.newest or os.environ.get("PREFECT_API_URL"):
+            return after  # on a server of the user's every sweep is to be seen
+        view = choose_view(as_json=self.as_json)
+        with Follower(state, begun.info.id, view, tally, after) as follower:
+            settle_unchanged(self.plan, begun, state, self.settings, stop)
+        return follower.seen
 
     def _say_begun(self, feed: Feed, begun: Begun) -> None:
         if self.as_json:

@@ -117,12 +117,21 @@ class Builder:
             cell.id, context, lambda: self._build_export(model, cell, version, context)
         )
 
-    def predict(self, cell: Cell, *, cancel: threading.Event | None = None) -> str | None:
-        """The tree digest that `build` would arrive at, if every stage is in the store."""
+    def predict(
+        self, cell: Cell, *, export: bool = False, cancel: threading.Event | None = None
+    ) -> str | None:
+        """The tree digest that `build` would arrive at, if every stage is in the store.
+
+        `export`: of the export that the cell is made of.
+        """
         plan = self._plan(self._request(cell), self._context(cell, cancel=cancel))
-        walked = self._walk(plan, lambda task: self.store.lookup(task.key.key))
+        until = EXPORT if export else ""
+        walked = self._walk(plan, lambda task: self.store.lookup(task.key.key), until=until)
         if walked is None:
             return None
+        if export:
+            return self._maker().export(cell.model, plan, walked).tree
+        note_keys(self.store.notes, cell.id, walked)
         return self._sealed(cell, plan, walked).tree
 
     def tools(self) -> dict[str, str]:

@@ -38,6 +38,7 @@ class PlainRun(flows.run.Run):
             known=foretold(state, begun.info.id),
         )
         after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
+        after = self._settle(state, begun, tally, after, stop)
         with (
             workshop(self.plan, begun, state, self.settings, publisher, stop) as opened,
             Follower(state, begun.info.id, choose_view(as_json=self.as_json), tally, after),
