@@ -6,7 +6,7 @@ variable, its flag. A setting that is not in this table cannot be read at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -55,6 +55,17 @@ def _demand(text: str) -> str:
     return text
 
 
+def _parts(text: str) -> Iterator[str]:
+    """What commas separate; those in `{a,b}` belong to a glob."""
+    depth, start = 0, 0
+    for place, sign in enumerate(text):
+        if sign == "," and depth <= 0:
+            yield text[start:place]
+            start = place + 1
+        depth += (sign == "{") - (sign == "}")
+    yield text[start:]
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """A setting: `parse` turns the text of a flag or variable into its value."""
@@ -83,10 +94,10 @@ class Option:
         return "MODELMILL_" + self.name.upper()
 
     def read(self, text: str) -> Any:
-        """The value of a flag or variable; lists are separated by commas."""
+        """The value of a flag or variable; lists are separated by commas outside braces."""
         if not self.many:
             return self.parse(text)
-        return tuple(self.parse(part.strip()) for part in text.split(",") if part.strip())
+        return tuple(self.parse(part.strip()) for part in _parts(text) if part.strip())
 
 
 def _many(name: str, help_text: str, group: str = "selection", metavar: str = "GLOB") -> Option:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from datetime import date
 
+from flows.exports import is_export
 from flows.settings import Settings
 from flows.workspace import Workspace
 from matrix.catalog import load_catalog, packaged
+from matrix.cellid import parse
 from matrix.errors import NothingSelected, PlanError, Problem, UsageError
 from matrix.model import Plan
 from matrix.plan import PlanOptions, make_plan
 from matrix.selector import Selection
+from matrix.slugs import has_plain_name
+from matrix.status import Status
 from workers.engines import find_engine
 from workers.errors import EngineNotFound
+
+_PUBLISHED = frozenset({Status.PUBLISHED, Status.UNCHANGED})
 
 
 def stamp_of(settings: Settings, today: date) -> str:
@@ -88,7 +94,24 @@ def _plan_of(settings: Settings, catalog: str, today: date) -> Plan:
         engine=settings["engine"],
         skip_bad=settings["skip_bad_entries"],
     )
-    return make_plan(loaded, targets, selection_of(settings), options)
+    work = Workspace(settings)
+    return make_plan(
+        loaded, targets, selection_of(settings), options, lambda: _published_before(work)
+    )
+
+
+def _published_before(work: Workspace) -> tuple[str, ...]:
+    """The models that the state knows to be published under a name without a hash."""
+    if not work.has_state():
+        return ()
+    found: dict[str, None] = {}
+    with work.open_state(must_exist=True) as state:
+        for info in reversed(state.sweeps()):
+            for one in state.outcomes(info.id, statuses=_PUBLISHED, brief=True):
+                named = None if is_export(one.cell) else parse(one.cell)
+                if named and has_plain_name(named.model, named.task, one.version):
+                    found[one.cell.rpartition("@")[0]] = None
+    return tuple(found)
 
 
 def catalog_reference(settings: Settings, catalog: str) -> str:

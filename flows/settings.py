@@ -99,13 +99,18 @@ def _config_file(config: Path | None, environ: Mapping[str, str], cwd: Path) -> 
     )
     if named is None:
         default = cwd / CONFIG_NAME
-        return default if default.is_file() else None
-    if not (cwd / named).is_file():
+        return default if default.exists() else None
+    if not (cwd / named).exists():
         raise UsageError(f"no settings file at {named}")
     return cwd / named
 
 
 def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Value]:
+    if file.is_dir():
+        raise UsageError(
+            f"{file} is a folder, not a settings file",
+            hint="rename it, or name a file with --config",
+        )
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

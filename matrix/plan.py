@@ -27,7 +27,7 @@ from matrix.nearest import hint, quote
 from matrix.policy import Flags, opset_of, overrides_of, policies
 from matrix.precision import NAMES, PRECISIONS, canonical
 from matrix.selector import Chosen, Selection, chosen, filtered
-from matrix.slugs import names_of, slug
+from matrix.slugs import Seniority, names_of, slug
 from matrix.targets import OPSETS, Targets
 
 DEFAULT_PACKAGE = "modelmill-{model}"
@@ -61,12 +61,16 @@ class _Draft:
 
 
 def make_plan(
-    catalog: Catalog, targets: Targets, selection: Selection, options: PlanOptions
+    catalog: Catalog,
+    targets: Targets,
+    selection: Selection,
+    options: PlanOptions,
+    seniority: Seniority = tuple,
 ) -> Plan:
     """Cross, filter, weigh, name and check. Raises `PlanError` or `NothingSelected`."""
     problems: list[Problem] = []
     flags = _flags(options, problems)
-    namer = _namer(catalog, targets, options, problems)
+    namer = _namer(catalog, targets, options, seniority, problems)
     part = filtered(selection, catalog.models, targets, problems)
     drafts = list(_drafts(part.models, part.targets, flags))
     pick = chosen(
@@ -87,7 +91,14 @@ def make_plan(
         index_version=version,
         engine=options.engine,
         self_contained=options.self_contained,
-        notices=(*catalog.notices, *part.notices, *pick.notices, *_dropped(drafts)),
+        notices=(
+            *catalog.notices,
+            *part.notices,
+            *part.left_out,
+            *pick.notices,
+            *_dropped(drafts),
+            *_shared_names(models, namer),
+        ),
     )
     problems = name_problems(plan)
     if problems:
@@ -111,7 +122,11 @@ def _flags(options: PlanOptions, problems: list[Problem]) -> Flags:
 
 
 def _namer(
-    catalog: Catalog, targets: Targets, options: PlanOptions, problems: list[Problem]
+    catalog: Catalog,
+    targets: Targets,
+    options: PlanOptions,
+    seniority: Seniority,
+    problems: list[Problem],
 ) -> Namer:
     faults = stamp_problems(options.stamp, targets.labels)
     stamp = "0" if faults else slug(options.stamp)
@@ -119,7 +134,23 @@ def _namer(
     # Room for the longest label and precision, whatever is selected, so that names do not move.
     words = max(map(len, (*targets.labels, EXPORT))) + max(map(len, (*PRECISIONS, LONGEST_OPSET)))
     limit = MAX_VERSION - len(f"0.0.0-{stamp}---") - words
-    return Namer(stamp, options.package, names_of(catalog.models, targets.labels, limit))
+    names = names_of(catalog.models, targets.labels, limit, seniority)
+    return Namer(stamp, options.package, names)
+
+
+def _shared_names(models: Iterable[PlannedModel], namer: Namer) -> Iterator[str]:
+    """Whose name has a hash because another model has it without; each once."""
+    names, told = namer.names, set()
+    for planned in models:
+        model = planned.model
+        for key, hashed in (
+            (model.id, names.models[model.id]),
+            (model.name, names.entries[model.name]),
+        ):
+            if key in names.yielded and key not in told:
+                told.add(key)
+                other = names.yielded[key]
+                yield f"{other} keeps its name, {key} would share it and is called {hashed}"
 
 
 def _drafts(models: Iterable[Model], targets: Iterable[Target], flags: Flags) -> Iterator[_Draft]:

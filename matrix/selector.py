@@ -29,7 +29,7 @@ class Selection:
     """What was asked for; an empty filter lets everything pass."""
 
     models: tuple[str, ...] = ()
-    """Globs over model ids."""
+    """Globs over model ids, as the next three are over what they name."""
     tasks: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     model_types: tuple[str, ...] = ()
@@ -60,6 +60,8 @@ class Filtered:
     targets: tuple[Target, ...]
     notices: tuple[str, ...] = ()
     """Filter values that no model of the catalog has."""
+    left_out: tuple[str, ...] = ()
+    """What the default priorities leave out."""
     reason: str = ""
     """Where no model or no target is left: which filter did it."""
 
@@ -77,12 +79,15 @@ def filtered(
 ) -> Filtered:
     """Apply the filters. Values that cannot be right are problems, others that miss are notices."""
     notices: list[str] = []
+    left_out: list[str] = []
     passed = tuple(models)
     reason = ""
     for item in _model_filters(selection, problems):
         left = tuple(m for m in passed if any(item.test(value, m) for value in item.values))
         if passed and not left:
             reason = _why_empty(item, passed)
+        elif item.flag == "--priority" and item.values == DEFAULT_PRIORITIES:
+            left_out = _left_out(passed, left)
         passed = left
         # P0 to P2 are asked for by default: a catalog without one of them is no slip of the pen.
         if item.flag != "--priority":
@@ -92,7 +97,7 @@ def filtered(
         reason = (
             reason or f"no target ({', '.join(targets.labels)}) passes --target, --ep, --device"
         )
-    return Filtered(passed, rows, tuple(notices), reason)
+    return Filtered(passed, rows, tuple(notices), tuple(left_out), reason)
 
 
 def _model_filters(selection: Selection, problems: list[Problem]) -> list[_Filter]:
@@ -102,24 +107,33 @@ def _model_filters(selection: Selection, problems: list[Problem]) -> list[_Filte
         for value in priorities
         if value not in PRIORITIES
     ]
-    globs = tuple(_good_globs("--model", selection.models, problems))
     filters = (
-        _Filter("--model", globs, lambda v, m: bool(compiled(v).match(m.id)), lambda m: m.id),
-        _Filter("--task", selection.tasks, lambda v, m: v == m.task, lambda m: m.task),
-        _Filter("--group", selection.groups, _same_group, lambda m: m.group),
+        *(
+            _Filter(flag, tuple(_good_globs(flag, values, problems)), _matches(value_of), value_of)
+            for flag, values, value_of in (
+                ("--model", selection.models, lambda m: m.id),
+                ("--task", selection.tasks, lambda m: m.task),
+                ("--model-type", selection.model_types, lambda m: m.model_type),
+            )
+        ),
         _Filter(
-            "--model-type",
-            selection.model_types,
-            lambda v, m: v == m.model_type,
-            lambda m: m.model_type,
+            "--group",
+            tuple(_good_globs("--group", selection.groups, problems)),
+            _in_group,
+            lambda m: m.group,
         ),
         _Filter("--priority", priorities, lambda v, m: v == m.priority, lambda m: m.priority),
     )
     return [item for item in filters if item.values]
 
 
-def _same_group(name: str, model: Model) -> bool:
-    return name.casefold() == model.group.casefold()
+def _matches(value_of: Callable[[Model], str]) -> Callable[[str, Model], bool]:
+    return lambda glob, model: bool(compiled(glob).match(value_of(model)))
+
+
+def _in_group(glob: str, model: Model) -> bool:
+    """Groups are titles (`Vision`), which nobody types with care."""
+    return bool(compiled(glob.casefold()).match(model.group.casefold()))
 
 
 def _good_globs(flag: str, patterns: Iterable[str], problems: list[Problem]) -> Iterator[str]:
@@ -139,6 +153,17 @@ def _missed(item: _Filter, models: Sequence[Model]) -> list[str]:
         for value in item.values
         if not any(item.test(value, model) for model in models)
     ]
+
+
+def _left_out(before: Sequence[Model], after: Sequence[Model]) -> list[str]:
+    """Nobody asked for the default priorities, so nobody expects what they leave out."""
+    count = len(before) - len(after)
+    if not count:
+        return []
+    out = sorted({model.priority for model in before} - set(DEFAULT_PRIORITIES))
+    models = f"{count} model{'s' if count != 1 else ''} of priority {' '.join(out)}"
+    every = ",".join((*DEFAULT_PRIORITIES, *out))
+    return [f"{models} left out by default; with --priority {every} they are in"]
 
 
 def _why_empty(item: _Filter, before: Sequence[Model]) -> str:

@@ -1,17 +1,17 @@
 """Slugs that stay apart: what stands for a model in packages and versions.
 
-A slug is lossy (`a/b-c` and `a-b/c` are one), and a version joins several of them. Whoever would
-share a name with another entry of the catalog gets a short hash, all of them alike, so that a
-name depends on the catalog alone and never on what else happens to be selected or comes first.
+A slug is lossy (`a/b-c` and `a-b/c` are one), and a version joins several of them. Of the entries
+that would share a name the senior one keeps it and the others get a short hash, so that no name
+changes because a neighbour came. Seniority: what was published before, then the catalog's order;
+what else happens to be selected plays no part.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from matrix.model import Model
 from matrix.precision import PRECISIONS
@@ -24,12 +24,19 @@ RESERVED = "index"
 """The model name under which the sweep index is published."""
 
 
+Seniority = Callable[[], Iterable[str]]
+"""The entries (`Model.name`) that were published before, the oldest first; asked only if names
+meet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """The slugs of a catalog: by model id, and by entry (`Model.name`) with the task."""
 
     models: Mapping[str, str]
     entries: Mapping[str, str]
+    yielded: Mapping[str, str] = field(default_factory=dict)
+    """Whoever got a hash because another has the name: model id to model id, entry to entry."""
 
 
 def slug(text: str) -> str:
@@ -37,24 +44,40 @@ def slug(text: str) -> str:
     return re.sub(r"[^0-9a-z]+", "-", text.lower()).strip("-")
 
 
-def names_of(models: Sequence[Model], labels: Sequence[str], limit: int) -> Names:
+def names_of(
+    models: Sequence[Model], labels: Sequence[str], limit: int, seniority: Seniority = tuple
+) -> Names:
     """Unique slugs for all entries of a catalog; `limit` is what a version leaves for one."""
-    by_id = _unique(
+    found = _names_of(models, labels, limit)
+    if not found.yielded:
+        return found
+    ranks = {name: rank for rank, name in enumerate(seniority())}
+    return _names_of(sorted(models, key=lambda m: ranks.get(m.name, len(ranks))), labels, limit)
+
+
+def has_plain_name(model: str, task: str, version: str) -> bool:
+    """Whether a cell was published under its model's name without a hash."""
+    plain = "-".join(filter(None, (slug(model), slug(task))))
+    tails = ("", *(f"-{precision}" for precision in PRECISIONS))
+    return any(version.endswith(f"-{plain}{tail}") for tail in tails)
+
+
+def _names_of(models: Sequence[Model], labels: Sequence[str], limit: int) -> Names:
+    by_id, yielded = _unique(
         {model.id: slug(model.id) for model in models},
         lambda text: (text,),
         MODEL_LIMIT,
         taken=(RESERVED,),
     )
-    claims = _claims(tuple(map(slug, labels)))
-    entries = _unique(
+    entries, more = _unique(
         {
             model.name: "-".join(filter(None, (by_id[model.id], slug(model.task))))
             for model in models
         },
-        claims,
+        _claims(tuple(map(slug, labels))),
         limit,
     )
-    return Names(by_id, entries)
+    return Names(by_id, entries, {**yielded, **more})
 
 
 def _claims(labels: Sequence[str]) -> Callable[[str], Iterable[str]]:
@@ -75,27 +98,34 @@ def _unique(
     claims: Callable[[str], Iterable[str]],
     limit: int,
     taken: Iterable[str] = (),
-) -> dict[str, str]:
-    """Give a hash to everyone whose name is empty, too long, taken or claimed by another one.
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Name one after the other; whoever finds the name empty, too long or claimed gets a hash.
 
-    A hashed name may meet a name that looks just like it, so this goes on until all stay apart.
+    Also answers who gave way to whom.
     """
-    names = {key: text if text and len(text) <= limit else "" for key, text in wanted.items()}
-    steps = dict.fromkeys(names, 0)
-    clashing = {key for key, text in names.items() if not text}
-    while True:
-        for key in clashing:
-            names[key] = _hashed(wanted[key], key, HASHES[min(steps[key], len(HASHES) - 1)], limit)
-            steps[key] += 1
-        owners: dict[str, set[str]] = defaultdict(set)
-        for name in taken:
-            owners[name].add("")
-        for key, text in names.items():
-            for claim in claims(text):
-                owners[claim].add(key)
-        clashing = {key for keys in owners.values() if len(keys) > 1 for key in keys if key}
-        if not clashing or all(steps[key] >= len(HASHES) for key in clashing):
-            return names
+    names: dict[str, str] = {}
+    yielded: dict[str, str] = {}
+    owners = dict.fromkeys(taken, "")
+    for key, text in wanted.items():
+        for name in _candidates(text, key, limit):
+            claimed = list(claims(name))
+            rivals = [owners[claim] for claim in claimed if claim in owners]
+            names[key] = name
+            if not rivals:
+                break
+            if rivals[0]:
+                yielded.setdefault(key, rivals[0])
+        for claim in claimed:
+            owners.setdefault(claim, key)
+    return names, yielded
+
+
+def _candidates(text: str, key: str, limit: int) -> Iterator[str]:
+    """A name without a hash if there can be one, then with ever longer ones."""
+    if text and len(text) <= limit:
+        yield text
+    for digits in HASHES:
+        yield _hashed(text, key, digits, limit)
 
 
 def _hashed(text: str, key: str, digits: int, limit: int) -> str:

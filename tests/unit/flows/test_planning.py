@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from flows.planning import plan_of
 from flows.settings import resolve
 from matrix.errors import PlanError, UsageError
 from matrix.model import Plan
+from tests.unit.flows.floor import Floor, make_plan, small_model
 
 TODAY = date(2026, 6, 9)
 BAD = """
@@ -59,3 +61,30 @@ def test_bad_entries_are_left_out_on_request_and_told(tmp_path: Path) -> None:
     plan = planned(tmp_path, "c.toml", skip_bad_entries=True)
     assert [model.model.id for model in plan.models] == ["tiny"]
     assert any("left out: c.toml: model 1 (typo): unknown task" in note for note in plan.notices)
+
+
+SHARED = """
+[[model]]
+id = "tiny-model"
+task = "fill-mask"
+random = { architecture = "bert" }
+[[model]]
+id = "tiny/model"
+task = "fill-mask"
+random = { architecture = "bert" }
+"""
+
+
+def test_what_the_state_knows_as_published_keeps_its_name(floor: Floor, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(SHARED, encoding="utf-8")
+    state = str(floor.root / "state.db")
+    packages = {one.name: one.export_package for one in planned(tmp_path, "c.toml").models}
+    assert packages["tiny-model:fill-mask"] == "modelmill-tiny-model"
+    model = small_model()
+    cells = tuple(replace(cell, version=f"{cell.version}-fill-mask") for cell in model.cells)
+    floor.sweep(make_plan(replace(model, cells=cells)))
+    packages = {
+        one.name: one.export_package for one in planned(tmp_path, "c.toml", state=state).models
+    }
+    assert packages["tiny/model:fill-mask"] == "modelmill-tiny-model"
+    assert packages["tiny-model:fill-mask"].startswith("modelmill-tiny-model-")

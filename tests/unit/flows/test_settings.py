@@ -107,3 +107,16 @@ def test_every_option_has_help_and_a_readable_default() -> None:
     for option in OPTIONS.values():
         assert option.help, option.name
         assert option.default is None or not isinstance(option.default, list)
+
+
+def test_a_folder_called_like_the_settings_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "modelmill.toml").mkdir()
+    with pytest.raises(UsageError, match="is a folder, not a settings file"):
+        resolve({}, {}, tmp_path)
+
+
+def test_commas_in_braces_belong_to_the_glob(tmp_path: Path) -> None:
+    text = "*@{qnn,ov}_npu, google/*,{a,{b,c}}x"
+    expected = ("*@{qnn,ov}_npu", "google/*", "{a,{b,c}}x")
+    assert OPTIONS["only"].read(text) == expected
+    assert resolve({}, {"MODELMILL_SKIP": text}, tmp_path)["skip"] == expected

@@ -22,7 +22,7 @@ from matrix.naming import (
 from matrix.plan import PlanOptions
 from matrix.precision import PRECISIONS
 from matrix.selector import Selection
-from matrix.slugs import names_of, slug
+from matrix.slugs import has_plain_name, names_of, slug
 from tests.unit.matrix.build import STAMP, TARGETS, a_model, plan_of
 
 LABELS = TARGETS.labels
@@ -172,15 +172,50 @@ def test_index_names() -> None:
     [("a/b-c", "a-b/c"), ("a_b", "a-b"), ("A/b", "a/b"), ("模型", "测试"), ("a/é", "a/è"),
      ("a.b", "a/b", "a-b")],
 )  # fmt: skip
-def test_every_member_of_a_collision_gets_a_hash(ids: tuple[str, ...]) -> None:
-    together = names_of([a_model(name) for name in ids], LABELS, 90).models
+def test_the_first_of_a_collision_keeps_its_name(ids: tuple[str, ...]) -> None:
+    models = [a_model(name) for name in ids]
+    together = names_of(models, LABELS, 90).models
     assert len(set(together.values())) == len(ids)
-    for name in ids:
+    alone = names_of(models[:1], LABELS, 90).models
+    assert together[ids[0]] == alone[ids[0]]
+    for name in ids[1:]:
         base = slug(name)
         assert together[name] != base
         assert together[name].startswith(f"{base or 'model'}-")
-    backwards = names_of([a_model(name) for name in reversed(ids)], LABELS, 90).models
-    assert backwards == together
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_was_published_before_keeps_its_name_wherever_it_stands(order: int) -> None:
+    models = [a_model("a/b-c"), a_model("a-b/c"), a_model("plain")][::order]
+    old = "a-b/c:image-classification"
+    found = names_of(models, LABELS, 90, lambda: (old, "gone:t"))
+    assert found.models["a-b/c"] == "a-b-c"
+    assert found.models["a/b-c"].startswith("a-b-c-")
+    assert found.yielded == {"a/b-c": "a-b/c"}
+
+
+def test_nobody_is_asked_about_names_that_do_not_meet() -> None:
+    def ask() -> tuple[str, ...]:
+        raise AssertionError("asked")
+
+    assert names_of([a_model("a/b"), a_model("a/c")], LABELS, 90, ask).yielded == {}
+
+
+def test_a_new_neighbour_changes_no_name_and_is_told() -> None:
+    before = versions([a_model("a/b-c")])
+    plan = plan_of([a_model("a/b-c"), a_model("a-b/c")], options=ALL)
+    after = {cell.id: cell.version for cell in plan.cells()}
+    assert before.items() <= after.items()
+    (told,) = [notice for notice in plan.notices if "keeps its name" in notice]
+    assert told.startswith("a/b-c keeps its name, a-b/c would share it and is called a-b-c-")
+    assert plan_of([a_model("a/b-c"), a_model("a/x")]).notices == ()
+
+
+def test_a_version_tells_whether_its_name_is_plain() -> None:
+    models = [a_model("a/b-c"), a_model("a-b/c")]
+    for cell in plan_of(models, options=ALL).cells():
+        plain = has_plain_name(cell.model.id, cell.model.task, cell.version)
+        assert plain is (cell.model is models[0])
 
 
 def test_names_do_not_depend_on_the_selection() -> None:
@@ -223,7 +258,7 @@ def test_a_model_called_index_is_not_the_sweep_index() -> None:
 
 def test_a_hash_that_meets_a_name_like_it_gives_way() -> None:
     first = [a_model("a/b"), a_model("a-b")]
-    hashed = names_of(first, LABELS, 90).models["a/b"]
+    hashed = names_of(first, LABELS, 90).models["a-b"]
     found = names_of([*first, a_model(hashed)], LABELS, 90).models
     assert len(set(found.values())) == 3
 

@@ -42,6 +42,11 @@ def picked(**filters: tuple[str, ...]) -> set[str]:
         ({"priorities": ("P3",)}, {"big/bert"}),
         ({"priorities": ("p0", "P1")}, {"microsoft/resnet-50", "google/vit"}),
         ({"tasks": ("fill-mask",)}, {"google/bert"}),
+        ({"tasks": ("fill-*",)}, {"google/bert"}),
+        ({"tasks": ("{fill-mask,x}",)}, {"google/bert"}),
+        ({"groups": ("vis*",)}, {"microsoft/resnet-50", "google/vit"}),
+        ({"model_types": ("*t",)}, {"google/vit", "google/bert", "microsoft/resnet-50"}),
+        ({"model_types": ("[bv]*",)}, {"google/vit", "google/bert"}),
         ({"groups": ("vision",)}, {"microsoft/resnet-50", "google/vit"}),
         ({"model_types": ("bert", "vit")}, {"google/vit", "google/bert"}),
         ({"models": ("google/*",)}, {"google/vit", "google/bert"}),
@@ -122,6 +127,7 @@ def test_a_skip_or_a_value_that_matches_nothing_is_told() -> None:
     notices = plan(skip=("nowhere*",), tasks=("fill-mask", "fil-mask")).notices
     assert notices == (
         "--task 'fil-mask' is in no model of the catalog (did you mean fill-mask?)",
+        "1 model of priority P3 left out by default; with --priority P0,P1,P2,P3 they are in",
         "--skip 'nowhere*' matches no cell",
     )
 
@@ -196,3 +202,13 @@ def test_json_round_trip() -> None:
     assert Selection.from_json(json.loads(json.dumps(selection.to_json()))) == selection
     assert Selection.from_json({}) == Selection()
     assert EVERYTHING.to_json()["priorities"] == ["P0", "P1", "P2", "P3"]
+
+
+def test_what_the_default_priorities_leave_out_is_told() -> None:
+    (told,) = plan().notices
+    assert told == (
+        "1 model of priority P3 left out by default; with --priority P0,P1,P2,P3 they are in"
+    )
+    assert plan(models=("google/*",)).notices == ()
+    assert plan(priorities=("P0",)).notices == ()
+    assert plan(priorities=("P0", "P1", "P2", "P3")).notices == ()
