@@ -29,6 +29,7 @@ class _Version(argparse.Action):
         raise SystemExit(Exit.OK)
 
 
+_MOST_NAMED = 5
 _OF_THE_MACHINE = {
     errno.EACCES: "check its permissions, or choose another place with --home",
     errno.EPERM: "check its permissions, or choose another place with --home",
@@ -78,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with safe_output() as out:
         try:
             code = _run(argv, out)
+            _tell_damage()
             out.flush()
         except OutputLost as lost:
             out.lost = lost
@@ -124,6 +126,22 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
 
 def _say(text: str) -> None:
     print(f"{paint('modelmill:', 'red', sys.stderr)} {text}", file=sys.stderr)
+
+
+def _tell_damage() -> None:
+    """Name the records of the state that could not be read."""
+    if "state.damage" not in sys.modules:  # importing it costs as much as SQLAlchemy does
+        return
+    from state.damage import taken
+
+    found = taken()
+    if found:
+        shown = "; ".join(found[:_MOST_NAMED])
+        more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        _say(
+            f"the state has damaged records, which were left out: {shown}{more} "
+            "(a backup of the state has them; everything else is used as it is)"
+        )
 
 
 def entry() -> None:

@@ -34,6 +34,11 @@ from workers.store import GcReport, Store
 from workers.verify import Verifier
 
 
+def owners_here() -> str:
+    """How the names of the slots of this process begin."""
+    return f"{this_host().partition('/')[0]}/{os.getpid()}/"
+
+
 @dataclass(slots=True)
 class Workshop:
     """Everything a sweep opens on this machine, closed together."""
@@ -145,7 +150,7 @@ def _bench(
         threads=max(1, (os.cpu_count() or 1) // slots),
     )
     host = EngineHost(spec, limits=limits, log_dir=work.logs)
-    owner = Owner.here(f"{this_host().partition('/')[0]}/{os.getpid()}/slot-{number}")
+    owner = Owner.here(f"{owners_here()}slot-{number}")
     builder = Builder(store, host, work.home / "work", options, budget=budget, memory=memory)
     attester = Attester(
         host,

@@ -7,7 +7,7 @@ from typing import Any
 
 from flows.options import OPTIONS, SELECTION
 from flows.settings import Settings
-from matrix.errors import UsageError
+from state.errors import StateError
 
 OF_THE_SWEEP = (
     "package",
@@ -41,10 +41,14 @@ def remember(settings: Settings, catalog: str) -> dict[str, Any]:
 
 def recall(settings: Settings, stamp: str, recorded: Mapping[str, Any]) -> tuple[Settings, str]:
     """The settings of a recorded sweep under what flags and variables say now; its catalog."""
+    known = {name: value for name, value in recorded.items() if name in OPTIONS}
+    wrong = [name for name, value in known.items() if not OPTIONS[name].holds(value)]
     catalog = recorded.get("catalog")
     if not isinstance(catalog, str):
-        raise UsageError(
-            f"sweep {stamp} has no catalog on record", hint="start it with modelmill sweep"
+        wrong.append("catalog")
+    if wrong:
+        raise StateError(
+            f"the settings of sweep {stamp} are damaged in the state: {', '.join(wrong)}",
+            hint=f"modelmill sweep CATALOG --stamp {stamp} with its flags records them again",
         )
-    known = {name: value for name, value in recorded.items() if name in OPTIONS}
-    return settings.replaced({**known, "stamp": stamp}, f"sweep {stamp}"), catalog
+    return settings.replaced({**known, "stamp": stamp}, f"sweep {stamp}"), str(catalog)

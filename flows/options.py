@@ -93,6 +93,16 @@ class Option:
         """As exported."""
         return "MODELMILL_" + self.name.upper()
 
+    def holds(self, value: object) -> bool:
+        """Whether a recorded value can be one of this setting."""
+        if self.many:
+            return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+        if self.switch or isinstance(value, bool):
+            return self.switch and isinstance(value, bool)
+        if self.parse in {str, _level, _runtime, _demand}:
+            return isinstance(value, str)
+        return isinstance(value, int | float)
+
     def read(self, text: str) -> Any:
         """The value of a flag or variable; lists are separated by commas outside braces."""
         if not self.many:

@@ -42,10 +42,14 @@ def from_record(record: Mapping[str, Any]) -> Estimates:
     costs: dict[str, Cost] = {}
     cells: dict[str, float] = {}
     for name, told in record["models"].items():
-        seconds, disk, memory = (Range(**told[key]) for key in ("seconds", "disk", "memory"))
-        costs[name] = Cost(seconds, disk, memory, told["basis"])
-        cells |= {f"{name}@{right}": value for right, value in told["cells"].items()}
-    return Estimates(costs, cells, record["unknown"])
+        seconds, disk, memory = (_range(told[key]) for key in ("seconds", "disk", "memory"))
+        costs[name] = Cost(seconds, disk, memory, str(told["basis"]))
+        cells |= {f"{name}@{right}": float(value) for right, value in told["cells"].items()}
+    return Estimates(costs, cells, int(record["unknown"]))
+
+
+def _range(told: Mapping[str, Any]) -> Range:
+    return Range(float(told["likely"]), float(told["low"]), float(told["high"]))
 
 
 def _rounded(value: Any) -> Any:

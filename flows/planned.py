@@ -15,6 +15,7 @@ from flows.outlook import OUTLOOK, from_record
 from flows.outlook import to_record as foretold_record
 from matrix.cellid import parse
 from matrix.model import Plan, PlannedModel
+from state.damage import Tolerated
 from state.records import Kind
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ def note_plan(state: State, sweep_id: int, plan: Plan, known: Estimates | None =
 def foretold(state: State, sweep_id: int) -> Estimates | None:
     """What the last run of a sweep was foretold to take."""
     records = [data[OUTLOOK] for data in _notices(state, sweep_id) if OUTLOOK in data]
-    return from_record(records[-1]) if records else None
+    with Tolerated("what the sweep was foretold to take"):
+        return from_record(records[-1]) if records else None
+    return None
 
 
 def _notices(state: State, sweep_id: int) -> Iterator[Json]:
@@ -97,10 +100,16 @@ class PlannedCells:
         self._policies: dict[str, Json] = {}
         self._models: dict[str, Planned] = {}
         for record in records:
-            for name, facts in record["models"].items():
-                self._models[name] = _model(name, facts)
-                for right, place in facts["cells"].items():
-                    self._policies[f"{name}@{right}"] = record["policies"][place]
+            with Tolerated("a plan of the sweep"):
+                self._read(record)
+
+    def _read(self, record: Json) -> None:
+        policies = [dict(policy) for policy in record["policies"]]
+        for name, facts in record["models"].items():
+            model = _model(name, facts)
+            places = {f"{name}@{right}": policies[at] for right, at in facts["cells"].items()}
+            self._models[name] = model
+            self._policies |= places
 
     @classmethod
     def of(cls, state: State, sweep_id: int) -> PlannedCells:
@@ -125,5 +134,5 @@ def _model(name: str, facts: Json) -> Planned:
         priority=str(facts.get("priority", "")),
         group=str(facts.get("group", "")),
         model_type=str(facts.get("model_type", "")),
-        source=facts.get("source", {}),
+        source=dict(facts.get("source", {})),
     )

@@ -6,24 +6,27 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 from feed.interface import Feed
 from feed.publisher import Publisher
+from flows.display import Display, Where
 from flows.engines import engine_spec, slot_count
 from flows.fleet.watch import Watch
 from flows.follower import Follower
 from flows.indexing import index_line
-from flows.local import workshop
+from flows.local import owners_here, workshop
 from flows.planned import foretold
 from flows.planning import selection_of
 from flows.quantity import counted
-from flows.server import start_server
+from flows.server import prefect_home_of
 from flows.settings import Settings
 from flows.signing import signer_of
 from flows.sizes import print_notices, size_of
+from flows.slot import run_plainly, run_slots
 from flows.stop import Stop, stopped_by_signals
 from flows.summaries import clear_summaries, write_summaries
 from flows.summary import Summary
@@ -36,13 +39,6 @@ from matrix.errors import Exit
 from matrix.model import Plan
 from state.ledger import State
 from state.records import Kind
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-_HISTORY_LIMIT = 30.0
-_STOP_LIMIT = 1.5
-"""Seconds for each of Prefect's two farewells when somebody waits for the prompt."""
 
 
 @dataclass(slots=True)
@@ -57,6 +53,8 @@ class Run:
     again: bool = True
     """Whether cells that failed for reasons that may have passed are tried again; see
     `flows.earlier`."""
+    _unshown: str = field(default="", init=False)
+    """Why Prefect lacks some of the run; empty: it has everything."""
 
     def go(self, state: State | None = None) -> Exit:
         """Begin, build what is open, finish."""
@@ -119,24 +117,28 @@ class Run:
         after = self._settle(state, begun, tally, after, stop)
         if stop or not has_work(state, begun.info):
             return
-        server = start_server(work.home, os.environ)
+        with (
+            self._shown(work, state, begun, tally, stop, after),
+            workshop(self.plan, begun, state, self.settings, publisher, stop) as opened,
+            Follower(state, begun.info.id, choose_view(as_json=self.as_json), tally, after),
+        ):
+            run_slots(opened.shop, opened.benches, run_plainly)
+
+    @contextmanager
+    def _shown(
+        self, work: Workspace, state: State, begun: Begun, tally: Tally, stop: Stop, after: int
+    ) -> Iterator[None]:
+        """Prefect shows the run while the block lasts, as far as there is a server to show it."""
+        if not os.environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
+            os.environ["PREFECT_HOME"] = str(prefect_home_of(work.home, os.environ))
+        where = Where(state, begun.info.id, after, owners_here())
+        display = Display(where, self.plan, tally, stop, work.home, os.environ)
         try:
-            prefect_run = _import_prefect(work)
-            server.wait(stop.event)
-            if stop:
-                return
-            if server.own:
-                prefect_run.bury_dead_runs(server.url)
-            view = choose_view(as_json=self.as_json)
-            with (
-                workshop(self.plan, begun, state, self.settings, publisher, stop) as opened,
-                Follower(state, begun.info.id, view, tally, after),
-            ):
-                shown = prefect_run.run_flow(server.url, self.plan.stamp, opened, tally, stop)
-            limit = _STOP_LIMIT if stop else _HISTORY_LIMIT
-            prefect_run.settle_history(server.url, shown, limit)
+            with display:
+                yield
         finally:
-            server.stop(_STOP_LIMIT if stop else 5.0)
+            # Somebody who stops the run does not ask how much of it was shown.
+            self._unshown = "" if stop else display.problem
 
     def _settle(self, state: State, begun: Begun, tally: Tally, after: int, stop: Stop) -> int:
         """Settle what needs no slot; returns the event up to which that is shown."""
@@ -162,21 +164,15 @@ class Run:
         code = summary.exit_code(stop)
         if self.as_json:
             document = {**summary.to_json(), "index": index, "exit_code": int(code)}
+            document["unshown"] = self._unshown or None
             print(json.dumps({"type": "summary", **document}), flush=True)
             return
         print("\n".join(summary.lines()))
+        if self._unshown:
+            print(f"note: Prefect does not show all of this run: {self._unshown}")
         if index is not None:
             print(index_line(self.plan, self.settings["package"], index, len(summary.failures)))
         if stop.error is not None:
             print(f"stopped: {stop.error}", file=sys.stderr)
         if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
             print(f"what is built is kept: modelmill resume {self.plan.stamp}", file=sys.stderr)
-
-
-def _import_prefect(work: Workspace) -> ModuleType:
-    """Most of a second, so only now; its home is ours unless the user has one."""
-    if not os.environ.get("PREFECT_API_URL"):
-        os.environ.setdefault("PREFECT_HOME", str((work.home / "prefect").absolute()))
-    from flows import prefect_run
-
-    return prefect_run

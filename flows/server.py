@@ -1,12 +1,14 @@
-"""The API server that a local sweep runs against: its own, or the one in PREFECT_API_URL.
+"""The API server that a local sweep starts to be shown on, where PREFECT_API_URL names none.
 
-Ours is a child process started before Prefect is imported (both take seconds, so they overlap).
 Prefect's own temporary server is not used: it is killed at exit and loses most of the history.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shutil
 import socket
 import subprocess
 import threading
@@ -14,16 +16,24 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from flows.children import command
 from matrix.credentials import without_credentials
-from matrix.errors import Exit, MillError
+from matrix.errors import MillError
 
-START_LIMIT = 90.0
+START_LIMIT = 300.0
+"""Seconds; nothing but the display waits for it, and a busy machine takes minutes."""
+
+_LEAST_SPACE = 1 << 20
+_TAIL = 64_000
+_FULL = re.compile(
+    rb"No space left on device|disk is full|not enough space|Disk quota", re.IGNORECASE
+)
 _FLUSHES = {
     # Whole seconds: the recorder cuts what is behind the point, and would flush without a pause.
     "TASK_RUN_RECORDER": "1",
@@ -47,84 +57,99 @@ _ENVIRONMENT = {
 
 
 class ServerFailed(MillError):
-    """The embedded server did not come up."""
-
-    exit_code = Exit.UNUSABLE
+    """Our server cannot be had; the text says why."""
 
 
 @dataclass(slots=True)
 class Server:
-    """A server to talk to; `stop` does nothing to one that is not ours."""
+    """A server that we start and stop."""
 
     url: str
-    log: Path | None = None
-    _process: subprocess.Popen[bytes] | None = None
-    _lock: FileLock | None = field(default=None, repr=False)
+    home: Path
+    _process: subprocess.Popen[bytes]
+    _lock: FileLock = field(repr=False)
 
     @property
-    def own(self) -> bool:
-        """Whether we started it."""
-        return self._process is not None
+    def log(self) -> Path:
+        """What it wrote since it was started."""
+        return self.home / "server.log"
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process runs."""
+        return self._process.poll() is None
 
     def wait(self, cancel: threading.Event) -> None:
-        """Until it answers or `cancel`; a dead or silent server is an error that names its log."""
-        if self._process is None:
-            return
+        """Until it answers or `cancel`; a dead or silent server is an error that says why."""
         deadline = time.monotonic() + START_LIMIT
         try:
             while not cancel.is_set() and not _healthy(self.url):
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    self.stop()
-                    raise ServerFailed(
-                        "the embedded Prefect server did not start", hint=f"its log: {self.log}"
-                    )
+                if not self.lives or time.monotonic() > deadline:
+                    self.stop(0.0)
+                    why = self.trouble() or f"the embedded Prefect server did not start: {self.log}"
+                    raise ServerFailed(why)
                 cancel.wait(0.05)
         finally:
-            self._release()
-        if cancel.is_set():
-            self.stop(0.0)  # one that is still importing would not listen for seconds
+            self._lock.release()
+
+    def trouble(self) -> str:
+        """What keeps it from working, as far as that can be seen from outside; empty: nothing."""
+        if _is_full(self.home) or _says_full(self.log):
+            return f"the disk of {self.home} is full"
+        return "" if self.lives else "the embedded Prefect server ended"
 
     def stop(self, limit: float = 5.0) -> None:
-        """Close its input and wait; kill what does not end in time."""
-        self._release()
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if process.stdin:
-            process.stdin.close()
+        """Close its input and wait; kill what does not end in time. What it was told is safe."""
+        self._lock.release()
+        if self._process.stdin:
+            self._process.stdin.close()
         try:
-            process.wait(limit)
+            self._process.wait(limit)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+            self._process.kill()
+            self._process.wait()
 
 
-def start_server(home: Path, environ: Mapping[str, str]) -> Server:
-    """Begin to start a server, or find the one that the environment names; `wait` before use."""
-    if environ.get("PREFECT_API_URL"):
-        return Server(environ["PREFECT_API_URL"])
-    prefect_home = Path(environ.get("PREFECT_HOME") or home / "prefect").absolute()
-    prefect_home.mkdir(parents=True, exist_ok=True)
-    # Three servers that migrate one fresh database at once trip over each other.
-    lock = FileLock(prefect_home / "start.lock", thread_local=False)
-    lock.acquire()
+def start_server(
+    home: Path, environ: Mapping[str, str], cancel: threading.Event | None = None
+) -> Server:
+    """Begin to start a server; `wait` before use."""
+    prefect_home = prefect_home_of(home, environ)
     try:
-        return _spawn(prefect_home, environ, lock)
-    except BaseException:
-        lock.release()
-        raise
+        prefect_home.mkdir(parents=True, exist_ok=True)
+        if _is_full(prefect_home):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        lock = _wait_for_turn(prefect_home, cancel or threading.Event())
+        try:
+            return _spawn(prefect_home, environ, lock)
+        except BaseException:
+            lock.release()
+            raise
+    except OSError as error:
+        full = error.errno == errno.ENOSPC
+        why = "is full" if full else f"cannot be written: {error.strerror or error}"
+        raise ServerFailed(f"the {'disk of ' if full else ''}{prefect_home} {why}") from error
+
+
+def prefect_home_of(home: Path, environ: Mapping[str, str]) -> Path:
+    """Where the server and the client of a local sweep keep what is theirs."""
+    return Path(environ.get("PREFECT_HOME") or home / "prefect").absolute()
+
+
+def _wait_for_turn(prefect_home: Path, cancel: threading.Event) -> FileLock:
+    """Three servers that migrate one fresh database at once trip over each other."""
+    lock = FileLock(prefect_home / "start.lock", thread_local=False)
+    while not cancel.is_set():
+        with suppress(Timeout):
+            lock.acquire(timeout=0.2)
+            return lock
+    raise ServerFailed("it was given up before its turn to start")
 
 
 def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Server:
     port = _free_port()
-    log = prefect_home / "server.log"
     env = {**_server_environment(environ), **_ENVIRONMENT, "PREFECT_HOME": str(prefect_home)}
-    with log.open("wb") as output:
+    with (prefect_home / "server.log").open("wb") as output:
         process = subprocess.Popen(
             command("flows.server_process", str(port)),
             stdin=subprocess.PIPE,
@@ -135,7 +160,22 @@ def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Se
             start_new_session=os.name == "posix",
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
-    return Server(f"http://127.0.0.1:{port}/api", log, process, lock)
+    return Server(f"http://127.0.0.1:{port}/api", prefect_home, process, lock)
+
+
+def _is_full(home: Path) -> bool:
+    return shutil.disk_usage(home).free < _LEAST_SPACE
+
+
+def _says_full(log: Path) -> bool:
+    """What the server says: a quota leaves space to others."""
+    try:
+        with log.open("rb") as lines:
+            lines.seek(0, os.SEEK_END)
+            lines.seek(max(0, lines.tell() - _TAIL))
+            return _FULL.search(lines.read()) is not None
+    except OSError:
+        return False
 
 
 def _server_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -69,6 +69,8 @@ def _loop(shop: Shop, run_model: RunModel) -> None:
             continue
         turn = Turn(shop, bench)
         try:
+            if shop.stop or shop.closing.is_set():
+                return  # it came while this loop waited for the bench
             lease = shop.state.lease(shop.sweep_id, bench.owner, shop.keeper.ttl, shop.among)
             if lease is not None:
                 _work(shop, run_model, turn, lease)

@@ -15,11 +15,20 @@ from flows.outage import OUTAGE
 from flows.outlook import OUTLOOK, Outlook, from_record
 from flows.waiting import UNSERVED, one_line
 from matrix.status import Status
+from state.damage import Tolerated
 from state.records import Event, Kind
+
+UNSHOWN = "unshown"
+"""Key of a notice: why Prefect does not show the run; empty: it does again."""
 
 BUSY = frozenset(
     {Status.BUILDING, Status.BUILT, Status.VERIFYING, Status.VERIFIED, Status.PUBLISHING}
 )
+
+
+def unshown_line(problem: str) -> str:
+    """The one line about a run that Prefect does not show."""
+    return f"not shown in Prefect, the sweep goes on: {problem}" if problem else ""
 
 
 class Tally:
@@ -43,6 +52,8 @@ class Tally:
         """What cannot be reached now; empty: nothing."""
         self.waiting = ""
         """What waits for a machine that nobody alive is; empty: nothing."""
+        self.unshown = ""
+        """Why Prefect does not show the run; empty: it does."""
         self.total = sum(not is_export(cell) for cell in statuses)
         self.failed = 0
         """Cells that failed."""
@@ -63,11 +74,15 @@ class Tally:
     def apply(self, event: Event) -> None:
         """Take in one event."""
         if event.kind is Kind.NOTICE and event.data and UNSERVED in event.data:
-            self.waiting = one_line(event.data[UNSERVED])
+            with Tolerated(f"event {event.id}: {UNSERVED}"):
+                self.waiting = one_line(event.data[UNSERVED])
+        if event.kind is Kind.NOTICE and event.data and UNSHOWN in event.data:
+            self.unshown = unshown_line(str(event.data[UNSHOWN]))
         if event.kind is Kind.NOTICE and event.data and OUTAGE in event.data:
-            self.outage = event.data[OUTAGE]
+            self.outage = str(event.data[OUTAGE])
         if event.data and OUTLOOK in event.data:
-            self.foretell(from_record(event.data[OUTLOOK]))
+            with Tolerated(f"event {event.id}: {OUTLOOK}"):
+                self.foretell(from_record(event.data[OUTLOOK]))
         cell, status = event.cell, event.status
         if cell is None or status is None:
             return
@@ -112,7 +127,7 @@ class Tally:
     @property
     def told(self) -> str:
         """Everything that is to be said beside the counts."""
-        return "; ".join(filter(None, (self.notice, self.outage, self.waiting)))
+        return "; ".join(filter(None, (self.notice, self.outage, self.waiting, self.unshown)))
 
     def counts(self) -> dict[str, int]:
         """Cells by status, in the order of the enum."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.fleet.ticket import FLEET
 from flows.planned import PLAN
+from state.damage import Tolerated
 from state.records import Event, Kind
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ class Waiting:
         """For people; empty: nothing that the state knows of."""
         if self.ordered_at is not None:
             return [NOT_TAKEN_UP]
-        return [line for group in self.unserved for line in (_what(group), _next(group))]
+        with Tolerated("a notice of what waits for a machine"):
+            return [line for group in self.unserved for line in (_what(group), _next(group))]
+        return []
 
 
 def waiting(state: State, sweep: int) -> Waiting:

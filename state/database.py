@@ -19,6 +19,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from state.damage import from_json
 from state.errors import StateError, StateUnavailable
 from state.reading import Source
 from state.text import to_json
@@ -205,14 +206,21 @@ class Database:
 def _engine(url: URL, is_sqlite: bool, source: Source | None) -> Engine:
     if not is_sqlite:
         engine = create_engine(
-            url, json_serializer=to_json, pool_pre_ping=True, max_overflow=50, connect_args=_LINK
+            url,
+            json_serializer=to_json,
+            json_deserializer=from_json,
+            pool_pre_ping=True,
+            max_overflow=50,
+            connect_args=_LINK,
         )
         # Many rows as one statement, which SQLAlchemy does by itself for the older driver only.
         engine.dialect.use_insertmanyvalues_wo_returning = True
         event.listen(engine, "connect", partial(_limit, engine.dialect.loaded_dbapi.Error))
         return engine
     opened: dict[str, Any] = {} if source is None else {"creator": source.connect}
-    engine = create_engine(url, json_serializer=to_json, max_overflow=50, **opened)
+    engine = create_engine(
+        url, json_serializer=to_json, json_deserializer=from_json, max_overflow=50, **opened
+    )
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine

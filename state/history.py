@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import groupby
 from statistics import median
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Row, func, select
 
 from matrix.status import Status
+from state.damage import mapping
 from state.moves import Part
 from state.records import Json, KeyRecord, StageCost, UnitCost
 from state.schema import event, stage_key, stage_run, sweep
+
+_MAPPINGS = frozenset({"tools", "inputs", "params"})
 
 
 class History(Part):
@@ -134,14 +138,16 @@ class History(Part):
             query = query.where(columns.key != unlike)
         with self._db.read() as connection:
             row = connection.execute(query).first()
-        return None if row is None else KeyRecord(**row._mapping)
+        if row is None:
+            return None
+        return KeyRecord(row.key, row.at, row.sweep_id, _parts(row))
 
     def key_parts(self, sweep_id: int) -> dict[str, Json]:
         """What each key used in a sweep was made of."""
         used = select(stage_run.c.key).where(stage_run.c.sweep_id == sweep_id)
         query = select(stage_key.c.key, stage_key.c.parts).where(stage_key.c.key.in_(used))
         with self._db.read() as connection:
-            return {row.key: row.parts for row in connection.execute(query)}
+            return {row.key: _parts(row) for row in connection.execute(query)}
 
     def real_seconds(self, sweep_id: int) -> dict[str, float]:
         """What each key used in a sweep took when it really ran last, in whichever sweep."""
@@ -153,3 +159,13 @@ class History(Part):
         )
         with self._db.read() as connection:
             return {row.key: row.seconds for row in connection.execute(query)}
+
+
+def _parts(row: Row[Any]) -> Json:
+    """What a key was made of, as far as `explain` and `diff` can compare it."""
+    found = mapping(row.parts, f"parts of the stage key {row.key[:12]}") or {}
+    return {
+        name: part
+        for name, part in found.items()
+        if name not in _MAPPINGS or mapping(part, f"{name} of the stage key {row.key[:12]}")
+    }

@@ -200,7 +200,7 @@ def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> No
         )
     ).one()
     lost += count
-    kept = [*(past or [])[-9:], evidence]
+    kept = [*(past if isinstance(past, list) else [])[-9:], evidence]
     state = "poison" if lost >= MAX_LOST else "todo"
     _set_work(connection, holder.sweep_id, holder.model, state=state, lost=lost, evidence=kept)
     if state == "poison":

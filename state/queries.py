@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, null, select, text
 
 from matrix.status import FailureClass, Status
+from state.damage import mapping
 from state.database import Database, now
 from state.moves import Part
 from state.records import Event, Kind, Outcome, StageRun
@@ -137,6 +138,8 @@ def _outcome(row: Row[Any]) -> Outcome:
     values = dict(row._mapping)
     values["status"] = Status(values["status"])
     values["failure"] = FailureClass(values["failure"]) if values["failure"] else None
+    for name in ("evidence", "detail"):
+        values[name] = mapping(values[name], f"{name} of {values['cell']}")
     return Outcome(**values)
 
 
@@ -144,4 +147,5 @@ def _event(row: Row[Any]) -> Event:
     values = dict(row._mapping)
     values["status"] = Status(values["status"]) if values["status"] else None
     values["kind"] = Kind(values["kind"])
+    values["data"] = mapping(values["data"], f"event {values['id']}")
     return Event(**values)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, and_, bindparam, case, exists, insert, null, 
 
 from matrix.status import FAILED, FailureClass, Status
 from state import incoming
+from state.damage import sweep_columns
 from state.database import Database, now
 from state.errors import StateError
 from state.leases import dead_here, drop_dead
@@ -126,7 +127,7 @@ class Sweeps(Part):
         """Every sweep, the one begun last first."""
         with self._db.read() as connection:
             rows = connection.execute(select(sweep).order_by(sweep.c.begun_at.desc()))
-            return [SweepInfo(**row._mapping) for row in rows]
+            return [SweepInfo(**sweep_columns(row._asdict())) for row in rows]
 
     def find_sweep(self, stamp: str | None = None, feed: str | None = None) -> SweepInfo | None:
         """The sweep begun last, of a stamp and a feed where they are given."""
@@ -137,7 +138,7 @@ class Sweeps(Part):
             query = query.where(sweep.c.feed == feed)
         with self._db.read() as connection:
             row = connection.execute(query).first()
-        return None if row is None else SweepInfo(**row._mapping)
+        return None if row is None else SweepInfo(**sweep_columns(row._asdict()))
 
 
 def _join(database: Database, connection: Connection, stamp: str, feed: str) -> tuple[int, bool]:
@@ -158,7 +159,7 @@ def _info(connection: Connection, sweep_id: int, *, created: bool = False) -> Sw
     row = connection.execute(select(sweep).where(sweep.c.id == sweep_id)).first()
     if row is None:
         raise StateError(f"there is no sweep {sweep_id} in this state")
-    return SweepInfo(**row._mapping, created=created)
+    return SweepInfo(**sweep_columns(row._asdict()), created=created)
 
 
 _new = incoming.cells.c

@@ -11,6 +11,7 @@ from typing import Any
 from flows.diff.inputs import InputChange, Made, input_changes, made_of
 from flows.exports import is_export
 from flows.planned import PlannedCells
+from flows.rungs import rungs_of
 from matrix.status import Status
 from state.ledger import State
 from state.records import Outcome, StageRun, SweepInfo
@@ -200,7 +201,7 @@ class _Half:
             seconds=sum(took) if took else one.seconds,
             failure=str(one.failure) if one.failure else None,
             message=one.message,
-            measures=measures(one.evidence),
+            measures=measures(rungs_of(one)),
         )
 
 
@@ -225,12 +226,11 @@ def _note(verdict: Verdict, inputs: Sequence[InputChange], old: Made, new: Made)
     return "the recorded inputs are equal"
 
 
-def measures(evidence: Mapping[str, Any] | None) -> dict[str, float]:
+def measures(rungs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Every number in the evidence of the rungs, named by rung, file and place."""
     found: dict[str, float] = {}
-    for rung in (evidence or {}).get("rungs", ()):
-        if isinstance(rung, Mapping):
-            _collect(str(rung.get("name", "")), rung.get("evidence"), found)
+    for rung in rungs:
+        _collect(str(rung.get("name", "")), rung.get("evidence"), found)
     return found
 
 

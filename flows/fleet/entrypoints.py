@@ -27,6 +27,7 @@ from flows.fleet.orders import Orders
 from flows.fleet.parameters import SweepSettings, flags_of
 from flows.fleet.parent import Ended, Parent
 from flows.fleet.patience import PatientState, open_patiently
+from flows.fleet.shown import Board, quiet, shown_as_tasks
 from flows.fleet.slot import FOLDER, Slot, state_url
 from flows.fleet.ticket import Ticket, read_ticket, values_of
 from flows.fleet.watch import Watch
@@ -34,7 +35,6 @@ from flows.follower import Follower
 from flows.names import PARENT_FLOW
 from flows.planned import foretold
 from flows.planning import catalog_reference, plan_of
-from flows.prefect_run import Board, quiet, shown_as_tasks
 from flows.settings import resolve
 from flows.stop import Stop
 from flows.summary import Summary

@@ -20,6 +20,7 @@ from flows.stop import Stop
 from matrix.errors import Exit, MillError
 from matrix.model import Plan
 from matrix.plan_record import plan_from_record, plan_to_record
+from state.damage import Tolerated
 from state.records import Event, Kind
 
 if TYPE_CHECKING:
@@ -112,12 +113,17 @@ def _ticket(event: Event) -> Ticket:
     document = (event.data or {}).get(FLEET)
     if document is None:
         raise NoTicket(f"run {event.id} of sweep {event.sweep_id} is not one of a fleet")
-    newest = {cell: Published(*columns) for cell, columns in document["newest"].items()}
-    return Ticket(
-        event.sweep_id,
-        plan_from_record(document["plan"]),
-        document["values"],
-        document["feed"],
-        newest,
-        event.id,
+    with Tolerated(f"event {event.id}: {FLEET}"):
+        newest = {cell: Published(*columns) for cell, columns in document["newest"].items()}
+        return Ticket(
+            event.sweep_id,
+            plan_from_record(document["plan"]),
+            dict(document["values"]),
+            str(document["feed"]),
+            newest,
+            event.id,
+        )
+    raise NoTicket(
+        f"run {event.id} of sweep {event.sweep_id} is damaged in the state",
+        hint="order it again with modelmill sweep CATALOG --fleet",
     )

@@ -24,7 +24,8 @@ class StoppedElsewhere(MillError):
 
     def __init__(self, data: dict[str, Any]) -> None:
         super().__init__(str(data.get("why", "cancelled")))
-        self.exit_code = Exit(data.get("exit_code", Exit.INTERRUPTED))
+        code = data.get("exit_code")
+        self.exit_code = Exit(code) if code in set(Exit) else Exit.INTERRUPTED
 
 
 def end_for_all(state: State, sweep: int, error: MillError | None) -> None:

@@ -21,6 +21,7 @@ from flows.report.passed import level_of, pass_rates
 from flows.report.places import Places
 from flows.report.savings import largest, slowest, totals
 from flows.report.timeline import History
+from flows.rungs import rungs_of
 from flows.summary import Summary, summarize
 from flows.words import CAUSES, EXITS, LOOKS
 from matrix.errors import Exit
@@ -114,7 +115,7 @@ class Gatherer:
     def view(self, one: Outcome) -> CellView:
         """A cell as the report shows it."""
         row, column = self.grid.place(one)
-        rungs = _rungs(one.evidence)
+        rungs = _rungs(one)
         return CellView(
             row=row,
             column=column,
@@ -171,11 +172,9 @@ def _masked(text: str | None) -> str | None:
     return None if text is None else masked(plain_text(text))
 
 
-def _rungs(evidence: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _rungs(one: Outcome) -> list[dict[str, Any]]:
     found = []
-    for rung in (evidence or {}).get("rungs", ()):
-        if not isinstance(rung, Mapping):
-            continue
+    for rung in rungs_of(one):
         told = masked_json(dict(rung))
         if len(json.dumps(told.get("evidence"))) > _EVIDENCE_LENGTH:
             told["evidence"] = {"left out": "too long for a report; it is in build.json"}

@@ -147,10 +147,16 @@ def test_the_whole_command_is_killed_with_its_server(
     with mill.start("sweep", name, "--stamp", "s1") as running:
         running.until("[20/32]")
         assert eventually(gate.exists, 60)
+        with sqlite3.connect(mill.home / "prefect" / "prefect.db") as database:
+            count = "SELECT count(*) FROM flow_run"
+            assert eventually(lambda: database.execute(count).fetchone() == (1,), 90)
         kill(mill, running, everything=False)
         assert mill.alone()
-    go.touch()
-    mill.ok("sweep", name, "--stamp", "s1", plain=False)
+    with mill.start("sweep", name, "--stamp", "s1") as running:
+        with sqlite3.connect(mill.home / "prefect" / "prefect.db") as database:
+            assert eventually(lambda: database.execute(count).fetchone() == (2,), 90)
+        go.touch()
+        assert running.end().code == 0
     assert mill.published() == reference.published()
     check_published_once(mill)
     check_no_strays(mill, reference)

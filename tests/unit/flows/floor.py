@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,6 +12,7 @@ from typing import Any
 from feed.interface import Feed
 from feed.publisher import Publisher
 from flows.leasing import LeaseKeeper
+from flows.planning import selection_of
 from flows.settings import Settings, resolve
 from flows.shop import Bench, Rules, Shop
 from flows.slot import RunModel, run_plainly, run_slots
@@ -94,11 +95,24 @@ class Floor:
     def settings(self, **flags: Any) -> Settings:
         return resolve(flags, {}, self.root)
 
-    def sweep(self, plan: Plan, *, slots: int = 1, **flags: Any) -> Summary:
+    def sweep(
+        self,
+        plan: Plan,
+        *,
+        slots: int = 1,
+        recorded: Mapping[str, Any] | None = None,
+        **flags: Any,
+    ) -> Summary:
         """Begin, run and finish; what `flows.run` does without console, signals and Prefect."""
         settings = self.settings(**flags)
         self.begun = begin(
-            plan, self.state, self.feed, settings, recorded={}, selection={}, stop=self.stop
+            plan,
+            self.state,
+            self.feed,
+            settings,
+            recorded=recorded or {},
+            selection=selection_of(settings).to_json(),
+            stop=self.stop,
         )
         publisher = Publisher(self.feed, tries=3, sleep=lambda event, _s: event.is_set())
         used = publisher if self.begun.info.publish else None

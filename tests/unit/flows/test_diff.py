@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -212,17 +213,16 @@ def test_an_unchanged_cell_is_named_by_the_version_that_holds_it(floor: Floor) -
 
 
 def test_measures_are_the_numbers_of_the_evidence() -> None:
-    rungs = [
+    rungs: list[dict[str, Any]] = [
         {"name": "parity", "evidence": {"model.onnx": {"cosine": 0.5, "ran": True, "top": 3}}},
         {"name": "loads", "evidence": {"model.onnx": {"ir": 8, "outputs": {"y": [1, 4]}}}},
-        "rubbish",
         {"name": "empty"},
     ]
-    assert measures({"rungs": rungs}) == {
+    assert measures(rungs) == {
         "parity model.onnx cosine": 0.5,
         "parity model.onnx top": 3.0,
     }
-    assert measures(None) == {}
+    assert measures([]) == {}
 
 
 def test_measured_differences_are_told() -> None:

@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from tests.unit.state.samples import FOREIGN, begin, cell, take
 BAD = "b/bad:fill-mask@vitisai_npu"
 
 
-def document(floor: Floor, **flags: bool) -> Document:
+def document(floor: Floor, **flags: Any) -> Document:
     bad = small_model("b/bad", act={"quantize": "fail:QUANTIZE"})
     skipped = (replace(bad.cells[0], skip="does not fit"), *bad.cells[1:])
     plan = make_plan(small_model("a/good", cells=8), replace(bad, cells=skipped))

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -25,7 +26,7 @@ HOSTILE = (
 )
 
 
-def told(floor: Floor, **flags: bool) -> Told:
+def told(floor: Floor, **flags: Any) -> Told:
     bad = small_model("b/bad", act={"quantize": "fail:QUANTIZE"})
     skipped = (replace(bad.cells[0], skip="does not fit"), *bad.cells[1:])
     floor.sweep(make_plan(small_model("a/good"), replace(bad, cells=skipped)), slots=1, **flags)

@@ -1,0 +1,102 @@
+"""Records of the state that cannot be read: left out and named, so that the rest stays of use.
+
+A file may be cut or changed by hand, a disk may lie. Whoever reads a JSON column goes through
+`mapping`, whoever reads what is inside through `Tolerated`; a command tells at its end what was
+left out.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+MOST_KEPT = 1000
+"""Places that are remembered; a process may look at a damaged state for days."""
+
+_FOUND: dict[str, None] = {}
+_LOCK = threading.Lock()
+_NUMBERS = frozenset({"seconds", "bytes", "exit_code", "n"})
+_TEXTS = frozenset({"tree", "failure", "stage", "message", "why", "same_as", "unlisted", "unshown"})
+
+
+class Unreadable:
+    """What stands for text that is no JSON."""
+
+
+def from_json(text: str | bytes) -> Any:
+    """What a JSON column holds."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return Unreadable()
+
+
+def mapping(value: Any, where: str) -> dict[str, Any] | None:
+    """A JSON object as it was recorded, without members of the wrong type. `where`: its name."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        note(where)
+        return None
+    wrong = [name for name, item in value.items() if not _fits(name, item)]
+    for name in wrong:
+        note(f"{where}: {name}")
+    return {name: item for name, item in value.items() if name not in wrong} if wrong else value
+
+
+def _fits(name: str, item: Any) -> bool:
+    if name in _NUMBERS:
+        return item is None or (isinstance(item, int | float) and not isinstance(item, bool))
+    return name not in _TEXTS or item is None or isinstance(item, str)
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerated:
+    """Around the reading of what is inside a record: one of another shape ends the block and is
+    noted."""
+
+    where: str
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, TypeError | ValueError | LookupError | AttributeError):
+            return False
+        note(self.where)
+        return True
+
+
+def note(where: str) -> None:
+    """Remember a damaged record."""
+    with _LOCK:
+        if len(_FOUND) < MOST_KEPT:
+            _FOUND[where] = None
+
+
+def taken() -> list[str]:
+    """What was found since the last call."""
+    with _LOCK:
+        found = list(_FOUND)
+        _FOUND.clear()
+    return found
+
+
+def sweep_columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a sweep with its records readable; empty where they are not."""
+    told = dict(values)
+    for name in ("settings", "selection"):
+        where = f"sweep {told['stamp']}: {name}"
+        if told[name] is None:
+            note(where)
+        told[name] = mapping(told[name], where) or {}
+    return told

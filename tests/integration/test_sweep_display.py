@@ -1,0 +1,160 @@
+"""Prefect shows a sweep and never decides about it: servers that are absent, slow, late or die."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.integration.fleeting import PrefectServer, named
+from tests.integration.sweeping import NOBODY, Mill, Ran, Running, eventually, model
+
+NOTE = "note: Prefect does not show all of this run: "
+
+
+def asked(server: PrefectServer, what: str, body: object = None) -> Any:
+    request = urllib.request.Request(
+        f"{server.url}/{what}",
+        json.dumps(body or {}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        return json.load(reply)
+
+
+def check_built(mill: Mill, ran: Ran, cells: int = 8) -> None:
+    assert (ran.code, ran.err) == (0, ""), ran
+    assert mill.statuses("s1") == {"published": cells}
+
+
+@contextmanager
+def waiting(mill: Mill, url: str = "") -> Iterator[Running]:
+    """A sweep whose second model waits for `go`; the first is through."""
+    mill.catalog(model("tiny/a"), model("tiny/b", act={"export": f"wait:{mill.folder / 'gate'}"}))
+    arguments = ("sweep", "catalog.toml", "--stamp", "s1", "--jobs", "1")
+    env = {"PREFECT_API_URL": url} if url else {}
+    with mill.start(*arguments, plain=False, **env) as running:
+        running.until("8/16] published")
+        yield running
+
+
+def go(mill: Mill) -> None:
+    (mill.folder / "gate.go").touch()
+
+
+def test_an_absent_server_costs_a_line(mill: Mill) -> None:
+    mill.catalog(model())
+    ran = mill.run("sweep", "catalog.toml", "--stamp", "s1", plain=False, PREFECT_API_URL=NOBODY)
+    check_built(mill, ran)
+    assert ran.out.count(NOTE) == 1
+    assert f"{NOTE}the Prefect server 127.0.0.1 does not answer\n" in ran.out
+
+
+def test_a_server_that_says_nothing_holds_nothing_up(mill: Mill) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://me:secretword@127.0.0.1:{silent.getsockname()[1]}/api"
+        with waiting(mill, url) as running:
+            go(mill)
+            ran = running.end()
+    check_built(mill, ran, 16)
+    assert "secretword" not in ran.out
+    assert NOTE in ran.out
+
+
+def test_a_late_server_is_told_everything_and_cancels(tmp_path: Path, mill: Mill) -> None:
+    """Absent at first, then there, gone, and there again; at last somebody cancels in Prefect."""
+    home = tmp_path / "server"
+    home.mkdir()
+    server = PrefectServer(home)
+    with waiting(mill, server.url) as running:
+        running.until("not shown in Prefect, the sweep goes on: the Prefect server 127.0.0.1 does")
+        server.start()
+        try:
+            assert eventually(lambda: len(asked(server, "task_runs/filter")) == 2, 90)
+            server.stop()
+            server.start()
+            (run,) = asked(server, "flow_runs/filter")
+            assert run["state"]["type"] == "RUNNING"
+            cancelling = {"state": {"type": "CANCELLING"}, "force": True}
+            asked(server, f"flow_runs/{run['id']}/set_state", cancelling)
+            ran = running.end()
+            (run,) = asked(server, "flow_runs/filter")
+            tasks = {one["name"]: one["state"]["type"] for one in asked(server, "task_runs/filter")}
+        finally:
+            server.stop()
+    assert ran.code == 130, ran
+    assert "stopped: cancelled in Prefect" in ran.err
+    assert run["state"]["type"] == "CANCELLED"
+    assert tasks == {"tiny/a:fill-mask#1": "COMPLETED", "tiny/b:fill-mask#1": "CANCELLED"}
+    assert mill.alone()
+
+
+def servers(mill: Mill) -> list[psutil.Process]:
+    return named(mill.processes(), "flows.server_process")
+
+
+def test_our_server_is_started_again_when_it_dies(full_mill: Mill) -> None:
+    """Killed while it starts and while it serves: the work does not notice, nothing is lost."""
+    mill = full_mill
+    database = mill.home / "prefect" / "prefect.db"
+
+    def shown() -> list[tuple[str, str]]:
+        with sqlite3.connect(database) as opened:
+            return opened.execute("SELECT name, state_type FROM task_run ORDER BY name").fetchall()
+
+    with waiting(mill) as running:
+        assert eventually(lambda: bool(servers(mill)), 90)
+        servers(mill)[0].kill()
+        assert eventually(lambda: len(shown()) == 2, 120)
+        servers(mill)[0].kill()
+        assert eventually(lambda: bool(servers(mill)), 90)
+        go(mill)
+        ran = running.end()
+    check_built(mill, ran, 16)
+    assert NOTE not in ran.out
+    assert shown() == [("tiny/a:fill-mask#1", "COMPLETED"), ("tiny/b:fill-mask#1", "COMPLETED")]
+    with sqlite3.connect(database) as opened:
+        assert opened.execute("SELECT state_type FROM flow_run").fetchall() == [("COMPLETED",)]
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A volume without space."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("mounting a small volume needs root on Linux")
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(volume)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("this system does not let us mount a tmpfs")
+    try:
+        yield volume
+    finally:
+        subprocess.run(["umount", "-l", str(volume)], check=True)
+
+
+def test_a_full_disk_is_told_as_that(mill: Mill, full_disk: Path) -> None:
+    mill.catalog(model())
+    arguments = ("sweep", "catalog.toml", "--stamp", "s1", "--json")
+    ran = mill.run(*arguments, plain=False, PREFECT_HOME=str(full_disk))
+    check_built(mill, ran)
+    assert ran.lines()[-1]["unshown"] == f"the disk of {full_disk} is full"
+
+
+def test_without_anything_to_build_no_server_is_started(mill: Mill) -> None:
+    mill.catalog(model())
+    mill.ok("sweep", "catalog.toml", "--stamp", "s1")
+    mill.ok("sweep", "catalog.toml", "--stamp", "s2", "--if-changed", plain=False)
+    assert mill.statuses("s2") == {"unchanged": 8}
+    assert not (mill.home / "prefect").exists()
