@@ -22,7 +22,7 @@ from state.records import Outcome
 MOST_MODELS = 3
 """Models that a line names."""
 
-_REPEATED = re.compile(r"\s*\(the same run failed for .*\)\s*$", re.DOTALL)
+_REPEATED = re.compile(r"\s*\(the same run failed for (.*)\)\s*$", re.DOTALL)
 """What the builder adds when it does not run a stage again that is known to fail."""
 _OUTPUT = re.compile(r"(^|: |; )[^;:]+? on [^;:]+?: (?=cosine|relative error|a value|[\d.]+%)")
 """The output and the runtime in front of each finding of parity."""
@@ -115,6 +115,13 @@ def common_text(one: Outcome) -> str:
         if not any(known.endswith(part) for known in parts):
             parts.append(part)
     return "; ".join(parts).casefold()
+
+
+def in_passing(failure: str, message: str) -> str:
+    """A failure in the line of its cell, while the sweep goes on: what was said of another cell
+    is not said again."""
+    repeated = _REPEATED.search(message)
+    return f"{failure} as {repeated[1]}" if repeated else brief(f"{failure} {message}")
 
 
 def _message(one: Outcome) -> str:

@@ -11,7 +11,8 @@ from typing import Any, Protocol, TextIO
 
 from flows.console import Detail, coloured, detail_of, paint
 from flows.exports import is_export
-from flows.quantity import brief, shortened, show_clock, show_duration, show_size
+from flows.failures import in_passing
+from flows.quantity import shortened, show_clock, show_duration, show_size
 from flows.tally import Tally
 from state.records import Event
 
@@ -49,7 +50,7 @@ def one_line(event: Event, tally: Tally, detail: Detail = Detail.USUAL) -> str |
     if data.get("bytes"):
         facts.append(show_size(data["bytes"]))
     if event.status.failed:
-        facts.append(brief(f"{data.get('failure', '')} {data.get('message') or ''}"))
+        facts.append(in_passing(str(data.get("failure", "")), data.get("message") or ""))
     return f"[{place}] {event.status:<14} {'  '.join(facts)}"
 
 

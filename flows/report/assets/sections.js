@@ -11,7 +11,7 @@ function buildTop() {
   const count = (name) => (totals.counts || {})[name] || 0;
   const percent = totals.stage_runs ? Math.round((100 * totals.stages_reused) / totals.stage_runs) : 0;
   const tiles = [
-    [totals.cells, `cells of ${totals.models} models`],
+    [totals.cells, `${totals.cells === 1 ? "cell" : "cells"} of ${counted(totals.models, "model")}`],
     [count("published") + count("unchanged") + count("verified"), "good"],
     [totals.failed, totals.failed_exports ? `failed, and ${counted(totals.failed_exports, "export")}` : "failed",
       totals.failed + totals.failed_exports > 0],

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from flows.commands import status
-from flows.failures import MOST_MODELS, common_text, group_failures
+from flows.failures import MOST_MODELS, common_text, group_failures, in_passing
 from flows.report.collect import collect
 from flows.summaries.junit import junit
 from flows.summaries.markdown import markdown
@@ -203,3 +203,10 @@ def test_status_failed_tells_each_cause_once_with_one_log(
     assert "400 cells of 400 models" in out
     assert "... and 380 more: modelmill status s --json" in out
     assert len(out.splitlines()) < 30
+
+
+def test_a_line_of_a_cell_does_not_repeat_what_was_said_of_another() -> None:
+    assert in_passing("EXPORT", "boom (the same run failed for a/b:t@export)") == (
+        "EXPORT as a/b:t@export"
+    )
+    assert in_passing("EXPORT", "boom\nbang") == "EXPORT boom bang"
