@@ -16,7 +16,7 @@ const listeners = [];
 
 const haystack = cells.map((cell) => [
   cell.id, cell.precision, cell.version, cell.package, rows[cell.row].type, rows[cell.row].group,
-  cell.failure, cell.message, cell.tree,
+  cell.failure, (cell.message || "").replace(/\(the same run failed for .*\)/, ""), cell.tree,
 ].filter(Boolean).join(" ").toLowerCase());
 
 function applyFilters() {
