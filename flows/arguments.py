@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, NoReturn, Protocol
 
 from flows.console import Detail
 from flows.options import OPTIONS, Option
-from flows.settings import Settings, resolve
+from flows.settings import Settings, misspelt, resolve
 from matrix.errors import UsageError
 from matrix.nearest import hint
 
@@ -157,4 +158,6 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         for name, value in vars(arguments).items()
         if name in OPTIONS
     }
+    for line in misspelt(os.environ):
+        print(f"modelmill: {line}", file=sys.stderr)
     return resolve(flags, os.environ, Path.cwd(), getattr(arguments, "config", None))

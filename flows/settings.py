@@ -13,6 +13,15 @@ from flows.options import OPTIONS, SELECTION, Option
 from matrix.errors import UsageError
 
 CONFIG_NAME = "modelmill.toml"
+_PREFIX, _PYTHON = "MODELMILL_", "_PYTHON"
+_KNOWN = frozenset(
+    {
+        *(option.variable for option in OPTIONS.values()),
+        *(f"{_PREFIX}{name}" for name in ("CONFIG", "SIGN_PASSWORD")),
+        *(f"{_PREFIX}WORKER_{name}" for name in ("ORDERS", "WORDS", "FOLDER")),
+    }
+)
+_NEAR = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,24 @@ class Settings:
     def home(self) -> Path:
         """Where everything of ours lives unless told otherwise."""
         return self.path("home")
+
+
+def misspelt(environ: Mapping[str, str]) -> Iterator[str]:
+    """Variables that are nearly ours, each with what was probably meant: they set nothing."""
+    strange = [
+        name
+        for name in sorted(environ)
+        if name.upper().startswith(_PREFIX) and name not in _KNOWN and not name.endswith(_PYTHON)
+    ]
+    if not strange:
+        return
+    from feed.azure.options import VARIABLES
+
+    known = [*_KNOWN, *VARIABLES]
+    for name in strange:
+        near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=_NEAR)
+        if near and name not in VARIABLES:
+            yield f"variable {name} sets nothing (did you mean {near[0]}?)"
 
 
 def resolve(
@@ -166,11 +193,10 @@ def _read(option: Option, text: str, where: str = "") -> Any:
 
 def _engine_pythons(environ: Mapping[str, str]) -> dict[str, str]:
     """`MODELMILL_WINML_PYTHON` says which interpreter runs the engine `winml`."""
-    prefix, suffix = "MODELMILL_", "_PYTHON"
     return {
-        name[len(prefix) : -len(suffix)].lower(): value
+        name[len(_PREFIX) : -len(_PYTHON)].lower(): value
         for name, value in environ.items()
-        if name.startswith(prefix) and name.endswith(suffix) and value
+        if name.startswith(_PREFIX) and name.endswith(_PYTHON) and value
     }
 
 

@@ -13,6 +13,19 @@ OVERRIDE_VARIABLE = "AZURE_DEVOPS_EXT_ARTIFACTTOOL_OVERRIDE_PATH"
 
 _PREFIX = "MODELMILL_AZURE_"
 WORK_VARIABLE = f"{_PREFIX}WORK"
+VARIABLES = tuple(
+    f"{_PREFIX}{name}"
+    for name in (
+        "CACHE",
+        "WORK",
+        "TOOL",
+        "TOOL_VERSION",
+        "CONNECT_TIMEOUT",
+        "READ_TIMEOUT",
+        "IDLE_TIMEOUT",
+        "TOTAL_TIMEOUT",
+    )
+)
 CACHE_VARIABLE = f"{_PREFIX}CACHE"
 
 

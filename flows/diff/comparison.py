@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from flows.diff.inputs import InputChange, Made, input_changes, made_of
+from flows.diff.proof import weaker
 from flows.exports import is_export
 from flows.planned import PlannedCells
 from flows.rungs import rungs_of
@@ -22,6 +23,7 @@ class Verdict(StrEnum):
 
     NOW_FAILS = "now fails"
     STILL_FAILS = "still fails"
+    VERIFIED_LESS = "verified less"
     NOW_WORKS = "now works"
     CHANGED = "changed"
     NEW = "new"
@@ -35,6 +37,7 @@ _SAME = {Verdict.UNCHANGED, Verdict.STILL_FAILS}
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.NOW_FAILS: "worked before, fails now",
     Verdict.STILL_FAILS: "failed before and fails now",
+    Verdict.VERIFIED_LESS: "the same content, but verification proves less of it than before",
     Verdict.NOW_WORKS: "failed before, works now",
     Verdict.CHANGED: "works in both, with different content",
     Verdict.NEW: "only in the second sweep (or skipped in the first)",
@@ -71,6 +74,8 @@ class Change:
     inputs: tuple[InputChange, ...] = ()
     note: str = ""
     """What the inputs do not say."""
+    weaker: tuple[str, ...] = ()
+    """What verification proved before and does not prove any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,14 @@ def _verdict(
         return Verdict.NOW_WORKS
     assert one is not None
     assert other is not None
-    return Verdict.UNCHANGED if one.tree == other.tree else Verdict.CHANGED
+    return _both_work(one, other)
+
+
+def _both_work(one: Outcome, other: Outcome) -> Verdict:
+    if one.tree != other.tree:
+        return Verdict.CHANGED
+    less = any(weaker(one.evidence, other.evidence))
+    return Verdict.VERIFIED_LESS if less else Verdict.UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +219,19 @@ class _Half:
 
 def _change(cell: str, verdict: Verdict, first: _Half, second: _Half) -> Change:
     before, after = first.side(cell), second.side(cell)
+    one, other = first.outcomes.get(cell), second.outcomes.get(cell)
+    if verdict in {Verdict.CHANGED, Verdict.VERIFIED_LESS} and one and other:
+        less = tuple(weaker(one.evidence, other.evidence))
+    else:
+        less = ()
+    if verdict is Verdict.VERIFIED_LESS:
+        return Change(cell, verdict, before, after, weaker=less)
     if verdict in {Verdict.NEW, Verdict.REMOVED, Verdict.UNCHANGED, Verdict.UNFINISHED}:
         return Change(cell, verdict, before, after)
     old, new = first.made(cell), second.made(cell)
     inputs = tuple(input_changes(old, new))
-    return Change(cell, verdict, before, after, inputs, _note(verdict, inputs, old, new))
+    note = _note(verdict, inputs, old, new)
+    return Change(cell, verdict, before, after, inputs, note, less)
 
 
 def _note(verdict: Verdict, inputs: Sequence[InputChange], old: Made, new: Made) -> str:

@@ -36,6 +36,7 @@ def facts(change: Change) -> Iterator[str]:
         yield brief(f"{after.failure}: {after.message or ''}", 200)
     elif before is not None and before.failure and after is not None:
         yield f"was {before.failure}, is {after.status}"
+    yield from change.weaker
     for cause in change.inputs[:_MOST_CAUSES]:
         yield str(cause)
     if len(change.inputs) > _MOST_CAUSES:

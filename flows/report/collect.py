@@ -95,8 +95,8 @@ def _compared(comparison: Comparison | None) -> dict[str, Any] | None:
 
 def _deltas(one: Change) -> list[str]:
     if one.before is None or one.after is None or one.verdict is not Verdict.CHANGED:
-        return []
-    return list(deltas(one.before, one.after))
+        return list(one.weaker)
+    return [*one.weaker, *deltas(one.before, one.after)]
 
 
 @dataclass(slots=True)

@@ -120,7 +120,7 @@ function rateParts(rate) {
   return [el("span", { class: bad ? "short" : "" }, rateText(rate)), rate.level && el("small", {}, ` ${rate.level}`)].filter(Boolean);
 }
 
-const VERDICT_TONES = { "now fails": "bad", "still fails": "warn", "now works": "good", changed: "busy", new: "same", removed: "idle", unfinished: "idle", unchanged: "same" };
+const VERDICT_TONES = { "now fails": "bad", "still fails": "warn", "verified less": "warn", "now works": "good", changed: "busy", new: "same", removed: "idle", unfinished: "idle", unchanged: "same" };
 const MOST_CHANGES = 100;
 
 function buildComparison() {

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -7,10 +8,11 @@ import pytest
 
 from flows.diff.comparison import Change, Comparison, Verdict, compare, measures
 from flows.diff.inputs import Made, input_changes
+from flows.diff.proof import weaker
 from flows.diff.text import lines
 from matrix.model import PlannedModel
 from matrix.status import Status
-from state.records import SweepInfo
+from state.records import Outcome, SweepInfo
 from tests.unit.flows.floor import Floor, make_plan, small_model
 
 MODEL = "tiny/model:fill-mask"
@@ -48,6 +50,64 @@ def test_the_same_content_under_another_stamp_is_unchanged(floor: Floor) -> None
     assert {change.verdict for change in comparison.changes} == {Verdict.UNCHANGED}
     assert comparison.counts()["unchanged"] == 3
     assert list(lines(comparison)) == ["20260609 -> 20260610: 3 unchanged"]
+
+
+def rung(name: str, passed: bool | None, **more: str) -> dict[str, object]:
+    return {"name": name, "passed": passed, "detail": f"of {name}", **more}
+
+
+PROVEN = {
+    "rungs": [rung("loads", True), rung("parity", True)],
+    "runtimes": [{"own": True, "ran": True}],
+}
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        (PROVEN, []),
+        (None, []),
+        ({**PROVEN, "runtimes": []}, ["own execution provider -> did not"]),
+        (
+            {**PROVEN, "rungs": [rung("loads", True), rung("parity", False, waived="no NPU")]},
+            ["parity passed -> waived: no NPU"],
+        ),
+        (
+            {**PROVEN, "rungs": [rung("loads", True), rung("parity", None)]},
+            ["parity passed -> could not be run: of parity"],
+        ),
+        ({**PROVEN, "rungs": [rung("loads", True)]}, ["parity passed -> not tried"]),
+    ],
+)
+def test_weaker_verification_is_told(after: dict[str, object] | None, told: list[str]) -> None:
+    found = list(weaker(PROVEN, after))
+    assert len(found) == len(told)
+    assert all(text in line for text, line in zip(told, found, strict=True))
+    assert list(weaker(after, PROVEN)) == []
+
+
+def test_the_same_content_that_is_verified_less_is_no_unchanged_cell(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ran(floor, "20260609", small_model())
+    second = ran(floor, "20260610", small_model())
+    outcomes = floor.state.outcomes
+
+    def proven(sweep_id: int, **named: Any) -> Iterator[Outcome]:
+        for cell in outcomes(sweep_id, **named):
+            less = sweep_id == second.id and cell.cell.endswith("@vitisai_npu")
+            yield replace(cell, evidence={**PROVEN, "runtimes": []} if less else PROVEN)
+
+    monkeypatch.setattr(
+        type(floor.state), "outcomes", lambda _self, *args, **named: proven(*args, **named)
+    )
+    comparison = compare(floor.state, first, second)
+    assert one(comparison).verdict is Verdict.VERIFIED_LESS
+    assert comparison.counts()["unchanged"] == 2
+    assert comparison.differs
+    assert "    verification: ran on the target's own execution provider -> did not" in list(
+        lines(comparison)
+    )
 
 
 def test_a_new_tool_is_named_once_with_the_stages_it_went_into(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flows.options import OPTIONS
-from flows.settings import Settings, resolve
+from flows.settings import Settings, misspelt, resolve
 from matrix.errors import UsageError
 
 
@@ -120,3 +120,33 @@ def test_commas_in_braces_belong_to_the_glob(tmp_path: Path) -> None:
     expected = ("*@{qnn,ov}_npu", "google/*", "{a,{b,c}}x")
     assert OPTIONS["only"].read(text) == expected
     assert resolve({}, {"MODELMILL_SKIP": text}, tmp_path)["skip"] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("MODELMILL_JBOS", "MODELMILL_JOBS"),
+        ("modelmill_job", "MODELMILL_JOBS"),
+        ("MODELMILL_AZURE_WROK", "MODELMILL_AZURE_WORK"),
+        ("MODELMILL_CONFG", "MODELMILL_CONFIG"),
+    ],
+)
+def test_a_misspelt_variable_is_told_with_the_nearest_name(name: str, meant: str) -> None:
+    assert list(misspelt({name: "1"})) == [f"variable {name} sets nothing (did you mean {meant}?)"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "MODELMILL_JOBS",
+        "MODELMILL_CONFIG",
+        "MODELMILL_WINML_PYTHON",
+        "MODELMILL_AZURE_TOOL",
+        "MODELMILL_SIGN_PASSWORD",
+        "MODELMILL_WORKER_ORDERS",
+        "MODELMILL_SOMETHING_ELSE_ENTIRELY",
+        "JBOS",
+    ],
+)
+def test_a_variable_of_ours_or_of_others_is_not_told(name: str) -> None:
+    assert list(misspelt({name: "1"})) == []
