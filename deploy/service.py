@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.stop_file:
         stop_when_asked(arguments.stop_file)
     # Only now: what Prefect is told by variables it reads when it is imported.
-    from flows.cli import entry
+    from flows.cli.main import entry
 
     sys.argv = ["modelmill", *arguments.command]
     entry()

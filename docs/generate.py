@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from unittest.mock import patch
 
-from flows.cli import build_parser
-from flows.options import OPTIONS, Option
-from flows.words import CAUSES, EXITS, LOOKS
+from flows.cli.main import build_parser
+from flows.cli.options import OPTIONS, Option
+from flows.cli.words import CAUSES, EXITS, LOOKS
 from matrix.catalog import load_catalog
 from matrix.reader import Entry
 from matrix.targets import load_targets

@@ -18,7 +18,7 @@ def main() -> None:
         del sys.argv[:2]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         return
-    from flows.cli import entry
+    from flows.cli.main import entry
 
     entry()
 

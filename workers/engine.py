@@ -21,7 +21,7 @@ SOURCE = "source"
 
 @dataclass(frozen=True)
 class Request:
-    """A model and the policy to build it with, as plain JSON values (see `workers.request`)."""
+    """A model and the policy to build it with, as plain JSON (see `workers.build.request`)."""
 
     model: Json
     """id, task, model_type, source {kind, ref, revision, seed, config}, dataset,

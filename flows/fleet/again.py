@@ -11,15 +11,15 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from flows.again import nothing_to_retry
+from flows.cli.options import OPTIONS
+from flows.cli.settings import Settings
 from flows.fleet.launch import Launch
 from flows.fleet.slot import state_url
 from flows.fleet.ticket import MORE, NoTicket, last_ticket, values_of
-from flows.lookup import find_sweep
-from flows.memory import recall
-from flows.options import OPTIONS
-from flows.planning import plan_of
-from flows.settings import Settings
+from flows.sweep.lookup import find_sweep
+from flows.sweep.planning import plan_of
+from flows.sweep.recorded_settings import recall
+from flows.sweep.rerun import nothing_to_retry
 from matrix.errors import Exit, UsageError
 from matrix.status import FailureClass
 from state.ledger import State, open_state

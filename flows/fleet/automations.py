@@ -20,7 +20,7 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from prefect.events.schemas.events import ResourceSpecification
 from prefect.exceptions import ObjectNotFound
 
-from flows.names import PARENT_FLOW
+from flows.prefect.names import PARENT_FLOW
 from matrix.errors import UsageError
 
 ADDRESS = "NOTIFY_URL"

@@ -10,17 +10,17 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.context import FlowRunContext
 
+from flows.cli.settings import Settings
 from flows.fleet.launch import count_slots
-from flows.links import package_page
-from flows.masking import masked
-from flows.names import artifact_key
-from flows.report.collect import collect
-from flows.report.page import write as write_page
-from flows.settings import Settings
-from flows.summaries import REPORT_NAME, write_summaries
-from flows.summaries.markdown import markdown
-from flows.summaries.told import Told, tell
-from flows.tally import Tally
+from flows.observe.links import package_page
+from flows.observe.masking import masked
+from flows.observe.report.collect import collect
+from flows.observe.report.page import write as write_page
+from flows.observe.summaries import REPORT_NAME, write_summaries
+from flows.observe.summaries.markdown import markdown
+from flows.observe.summaries.told import Told, tell
+from flows.observe.tally import Tally
+from flows.prefect.names import artifact_key
 from matrix.model import Plan
 from state.ledger import State
 from state.records import Event, SweepInfo

@@ -24,7 +24,7 @@ from prefect.states import Cancelled, Crashed
 from flows.fleet.limbo import Limbo
 from flows.fleet.needs import Words, from_text
 from flows.fleet.stumbles import AT_ONCE, Stumble, stumbles
-from flows.names import PARENT_FLOW
+from flows.prefect.names import PARENT_FLOW
 
 SLOT_FLOW = "modelmill-slot"
 SILENT = 60.0

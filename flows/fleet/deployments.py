@@ -20,7 +20,7 @@ from flows.fleet.automations import bury_the_dead, end_limbo, tell_failures
 from flows.fleet.needs import Words, to_text
 from flows.fleet.night import NIGHTLY
 from flows.fleet.worker import SWEEPS
-from flows.names import PARENT_FLOW
+from flows.prefect.names import PARENT_FLOW
 from matrix.errors import UsageError
 
 

@@ -19,6 +19,7 @@ from prefect.exceptions import PrefectException
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import BaseModel
 
+from flows.cli.settings import resolve
 from flows.fleet.board import Counting, entitle, show_report, tags_of
 from flows.fleet.crew import SLOT_FLOW, Crew
 from flows.fleet.night import last_night, night_tags
@@ -31,15 +32,14 @@ from flows.fleet.shown import Board, quiet, shown_as_tasks
 from flows.fleet.slot import FOLDER, Slot, state_url
 from flows.fleet.ticket import Ticket, read_ticket, values_of
 from flows.fleet.watch import Watch
-from flows.follower import Follower
-from flows.names import PARENT_FLOW
-from flows.planned import foretold
-from flows.planning import catalog_reference, plan_of
-from flows.settings import resolve
-from flows.stop import Stop
-from flows.summary import Summary
-from flows.tally import Tally
-from flows.workspace import Workspace
+from flows.observe.follower import Follower
+from flows.observe.summary import Summary
+from flows.observe.tally import Tally
+from flows.prefect.names import PARENT_FLOW
+from flows.sweep.planning import catalog_reference, plan_of
+from flows.sweep.recorded_plan import foretold
+from flows.sweep.stop import Stop
+from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError
 from state.records import Kind
 

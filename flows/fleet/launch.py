@@ -11,26 +11,26 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from flows.earlier import take_up
-from flows.estimates import estimate
+from flows.cli.settings import Settings
 from flows.fleet.connection import reached
 from flows.fleet.patience import PatientState
 from flows.fleet.slot import state_url
 from flows.fleet.ticket import Ticket, write_ticket
 from flows.fleet.watch import end_for_all
-from flows.follower import Follower
-from flows.indexing import index_line
-from flows.names import PARENT_FLOW
-from flows.planning import selection_of
-from flows.settings import Settings
-from flows.sizes import size_of
-from flows.stop import Stop, stopped_by_signals
-from flows.summaries import clear_summaries, write_summaries
-from flows.summary import summarize
-from flows.sweep import cell_rows, model_rows
-from flows.tally import Tally
-from flows.views import choose_view
-from flows.workspace import Workspace
+from flows.observe.estimates import estimate
+from flows.observe.follower import Follower
+from flows.observe.summaries import clear_summaries, write_summaries
+from flows.observe.summary import summarize
+from flows.observe.tally import Tally
+from flows.observe.views import choose_view
+from flows.prefect.names import PARENT_FLOW
+from flows.sweep.earlier_failures import take_up
+from flows.sweep.index import index_line
+from flows.sweep.lifecycle import cell_rows, model_rows
+from flows.sweep.planning import selection_of
+from flows.sweep.sizes import size_of
+from flows.sweep.stop import Stop, stopped_by_signals
+from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError, UsageError
 from matrix.model import Plan
 from state.errors import StateUnavailable
@@ -61,7 +61,7 @@ class Launch:
     pool: str
     as_json: bool = False
     again: bool = True
-    """As in `flows.run.Run`."""
+    """As in `flows.sweep.run.Run`."""
 
     def go(self) -> Exit:
         """Order, follow, say how it ended."""

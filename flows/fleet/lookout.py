@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import FlowRun, WorkerStatus
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import PrefectException
 
-from flows.names import PARENT_FLOW
+from flows.prefect.names import PARENT_FLOW
 
 
 def reports(sweep: int, stamp: str) -> list[str]:

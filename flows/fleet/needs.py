@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from flows.settings import Settings
+from flows.cli.settings import Settings
 from matrix.model import Plan, PlannedModel
 from state.records import StageCost
 from workers.runtimes.kinds import KINDS, ORT

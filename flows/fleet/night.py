@@ -11,7 +11,7 @@ from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
 from prefect.context import FlowRunContext
 
 from flows.fleet.lookout import last_parent
-from flows.names import PARENT_FLOW
+from flows.prefect.names import PARENT_FLOW
 
 NIGHTLY = "nightly"
 """Tag of the deployment, and so of its runs."""

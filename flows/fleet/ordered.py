@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Scheduled
 
 from flows.fleet.limbo import Limbo
-from flows.names import PARENT_FLOW
+from flows.prefect.names import PARENT_FLOW
 
 _FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from flows.cli.options import OPTIONS, SELECTION, SWEEP, Option
 from flows.fleet.ticket import MORE
-from flows.options import OPTIONS, SELECTION, SWEEP, Option
 
 _NOT_HERE = {"stamp", "jobs", "disk_budget", "memory", "memory_budget", "keep_local", "sign_key"}
 """Of a machine, or parameters of their own."""

@@ -16,17 +16,17 @@ from enum import Enum, auto
 from typing import Protocol
 
 from feed.publisher import Publisher
+from flows.cli.settings import Settings
 from flows.fleet.needs import Words, groups_of, lacking, serves
 from flows.fleet.orders import Orders
 from flows.fleet.ticket import Ticket, write_ticket
 from flows.fleet.watch import StoppedElsewhere, end_for_all
-from flows.planning import selection_of
-from flows.settings import Settings
-from flows.stop import Stop
-from flows.summary import Summary, summarize
-from flows.sweep import Begun, begin, finish
-from flows.waiting import UNSERVED
-from flows.workspace import Workspace
+from flows.observe.summary import Summary, summarize
+from flows.observe.waiting import UNSERVED
+from flows.sweep.lifecycle import Begun, begin, finish
+from flows.sweep.planning import selection_of
+from flows.sweep.stop import Stop
+from flows.sweep.workspace import Workspace
 from state.ledger import State
 from state.records import Kind
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from flows.stop import Stop
+from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import BadTransition, StateUnavailable
 from state.ledger import State, open_state

@@ -28,12 +28,12 @@ from prefect.context import TagsContext, TaskRunContext
 from prefect.exceptions import PrefectException
 from prefect.states import Cancelled, Completed, Failed
 
-from flows.model_run import ModelResult
-from flows.names import artifact_key
-from flows.progress import MOST_ROWS, outcome_rows, percent_done, progress_text
-from flows.slot import RunModel
-from flows.stop import Stop
-from flows.tally import Tally
+from flows.observe.tally import Tally
+from flows.prefect.artifacts import MOST_ROWS, outcome_rows, percent_done, progress_text
+from flows.prefect.names import artifact_key
+from flows.slot.loop import RunModel
+from flows.slot.model_run import ModelResult
+from flows.sweep.stop import Stop
 from matrix.model import PlannedModel
 from state.records import Outcome
 

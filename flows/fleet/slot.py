@@ -8,18 +8,18 @@ from pathlib import Path
 
 from feed.errors import Outage
 from feed.publisher import Publisher
+from flows.cli.settings import Settings, resolve
 from flows.fleet.needs import Words, from_text, groups_of, serves, words_here
 from flows.fleet.orders import VARIABLE as ORDERS
 from flows.fleet.orders import Orders
 from flows.fleet.patience import PatientState, open_patiently, patiently
 from flows.fleet.ticket import Ticket, read_ticket
 from flows.fleet.watch import StoppedElsewhere, Watch, end_for_all
-from flows.local import workshop
-from flows.settings import Settings, resolve
-from flows.slot import RunModel, run_slots
-from flows.stop import Stop
-from flows.sweep import Begun
-from flows.workspace import Workspace
+from flows.slot.loop import RunModel, run_slots
+from flows.sweep.lifecycle import Begun
+from flows.sweep.local import workshop
+from flows.sweep.stop import Stop
+from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, UsageError
 
 WORDS = "MODELMILL_WORKER_WORDS"

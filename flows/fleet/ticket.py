@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feed.interface import Published
-from flows.memory import remember
-from flows.options import OPTIONS
-from flows.settings import Settings, resolve
-from flows.stop import Stop
+from flows.cli.options import OPTIONS
+from flows.cli.settings import Settings, resolve
+from flows.sweep.recorded_settings import remember
+from flows.sweep.stop import Stop
 from matrix.errors import Exit, MillError
 from matrix.model import Plan
 from matrix.plan_record import plan_from_record, plan_to_record

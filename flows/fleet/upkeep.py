@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.quantity import show_size
-from flows.settings import Settings
-from flows.workspace import Workspace
+from flows.cli.quantity import show_size
+from flows.cli.settings import Settings
+from flows.sweep.workspace import Workspace
 from workers.store import Store
 from workers.store.folder import is_store
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from flows.fleet.orders import Orders
-from flows.stop import Stop
+from flows.sweep.stop import Stop
 from matrix.errors import Exit, MillError
 from state.errors import StateUnavailable
 from state.ledger import State

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import psutil
 
-from flows.children import command
-from flows.engines import slot_count
+from flows.cli.options import OPTIONS
+from flows.cli.settings import Settings
 from flows.fleet.needs import Words, to_text, words_here
 from flows.fleet.orders import VARIABLE as ORDERS
 from flows.fleet.orders import Orders
 from flows.fleet.slot import FOLDER, WORDS, state_url
 from flows.fleet.upkeep import Upkeep
-from flows.options import OPTIONS
-from flows.settings import Settings
-from flows.stop import Stop
-from flows.workspace import Workspace
+from flows.prefect.children import command
+from flows.sweep.engines import slot_count
+from flows.sweep.stop import Stop
+from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError, UsageError
 from state.ledger import open_state
 from workers.engines import find_engine, installed_engines

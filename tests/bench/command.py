@@ -34,7 +34,7 @@ def modelmill(folder: Path, *arguments: str, expect: int = 0) -> Measured:
     log = folder / "out.txt"
     with log.open("w") as out:
         popen = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", *arguments],
+            [sys.executable, "-m", "flows.cli.main", *arguments],
             cwd=folder,
             env=env,
             stdout=out,

@@ -22,7 +22,7 @@ def cost(folder: Path, *arguments: str) -> float:
     """Seconds of processor time of one run."""
     before = os.times()
     subprocess.run(
-        [sys.executable, "-m", "flows.cli", *arguments],
+        [sys.executable, "-m", "flows.cli.main", *arguments],
         cwd=folder,
         stdout=subprocess.DEVNULL,
         check=True,

@@ -15,9 +15,9 @@ from datetime import date
 from pathlib import Path
 from statistics import median
 
-from flows.estimates import Estimates, estimate, makespan
-from flows.planning import plan_of
-from flows.settings import resolve
+from flows.cli.settings import resolve
+from flows.observe.estimates import Estimates, estimate, makespan
+from flows.sweep.planning import plan_of
 from matrix.status import Status
 from tests.integration.sweeping import Mill, model
 

@@ -27,7 +27,7 @@ from pathlib import Path
 import psutil
 import psycopg
 
-from flows.server import start_server
+from flows.prefect.server import start_server
 from state.records import Event, Kind
 from tests.bench.command import LABELS, table, write_catalog
 from tests.integration.fleeting import Plant, plant, wait_for

@@ -18,11 +18,11 @@ from feed.description import write_description
 from feed.directory import DirectoryFeed
 from feed.layout import Layout
 from feed.manifest import Manifest
-from flows.planning import plan_of
-from flows.settings import resolve
-from flows.stop import Stop
-from flows.survey import items
-from flows.sweep import begin, has_work
+from flows.cli.settings import resolve
+from flows.sweep.lifecycle import begin, has_work
+from flows.sweep.planning import plan_of
+from flows.sweep.published import items
+from flows.sweep.stop import Stop
 from matrix.digest import FileEntry, tree_digest
 from matrix.model import Plan
 from state.ledger import open_state

@@ -24,13 +24,13 @@ from typing import Any
 
 import psutil
 
-from flows.engines import runtimes_of
-from flows.local import bare_builder
-from flows.planning import plan_of
-from flows.settings import Settings, resolve
+from flows.cli.settings import Settings, resolve
+from flows.sweep.engines import runtimes_of
+from flows.sweep.local import bare_builder
+from flows.sweep.planning import plan_of
 from tests.bench.command import table
-from workers.measuring import SETS
-from workers.verify import Verifier
+from workers.verify.measuring import SETS
+from workers.verify.verifier import Verifier
 
 SEEDED = """
 [[model]]

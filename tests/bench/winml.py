@@ -34,7 +34,7 @@ from tests.integration.winml.line import (
     run,
     winml_python,
 )
-from workers.built import Built
+from workers.build.built import Built
 
 SMALL = ("bert", "vit", "resnet")
 GOALS = {"small models": 8.0, "minilm": 3.0}
@@ -104,7 +104,7 @@ def whole_command(root: Path) -> float:
     began = time.perf_counter()
     sweep = ("sweep", "catalog.toml", "--engine", "winml", "--publish-unverified")
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", *sweep],
+        [sys.executable, "-m", "flows.cli.main", *sweep],
         cwd=folder,
         env={**clean_environment(), PYTHON: str(winml_python()), "PYTHONPATH": str(ROOT)},
         stdout=subprocess.DEVNULL,

@@ -9,8 +9,8 @@ from feed.interface import Feed, LocalFile
 from feed.publisher import Publisher
 from matrix.model import Cell
 from tests.fakes.in_process import InProcessHost
-from workers.attest import Attester
-from workers.builder import Builder, BuildOptions, Built
+from workers.attest.attester import Attester
+from workers.build.builder import Builder, BuildOptions, Built
 from workers.store import Store
 
 

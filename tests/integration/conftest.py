@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.server import start_server
+from flows.prefect.server import start_server
 from tests.integration.sweeping import Mill
 
 

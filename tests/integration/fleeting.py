@@ -20,7 +20,7 @@ import httpx
 import psutil
 
 from flows.fleet.parent import LEADS
-from flows.server import _ENVIRONMENT, _free_port, _healthy
+from flows.prefect.server import _ENVIRONMENT, _free_port, _healthy
 from state.ledger import State, open_state
 from state.records import Event, Holder, Kind
 from tests.integration.postgres import Server, postgres
@@ -46,7 +46,7 @@ class PrefectServer:
         kept = {name: text for name, text in os.environ.items() if not name.startswith("PREFECT_")}
         with (self.home / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "flows.server_process", str(self.port)],
+                [sys.executable, "-m", "flows.prefect.server_process", str(self.port)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

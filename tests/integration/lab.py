@@ -11,12 +11,12 @@ import numpy as np
 
 from matrix.digest import FileEntry, files_digest
 from matrix.model import Target
-from workers.ladder.claim import Claim
 from workers.runtimes.pool import Runtimes, Watching
 from workers.store import Store
 from workers.store.blobs import hash_file
-from workers.subject import Part, Subject
-from workers.verify import Climbed, Verifier
+from workers.verify.ladder.claim import Claim
+from workers.verify.subject import Part, Subject
+from workers.verify.verifier import Climbed, Verifier
 
 MLAS = Target("mlas_cpu", "cpu", "cpu", "CPUExecutionProvider")
 NPU = Target("qnn_npu", "qnn", "npu", "QNNExecutionProvider", opset=(13, 21), static_shapes=True)

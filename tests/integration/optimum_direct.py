@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.optimum_line import plan_catalog
+from workers.build.request import request_for
 from workers.engine import Request, StageJob
 from workers.optimum_engine import OptimumEngine
-from workers.request import request_for
 
 WANTED = (
     "demo/bert-tiny:*@mlas_cpu:fp16",

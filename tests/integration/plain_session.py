@@ -10,14 +10,14 @@ import json
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
-import flows.run
+import flows.sweep.run
 from tests.integration.plain_sweep import PlainRun
 
 
 def main() -> None:
     """Run them all; a command that fails does not keep the next from running."""
-    flows.run.Run = PlainRun  # type: ignore[misc]  # before the commands import it by name
-    from flows.cli import main as command
+    flows.sweep.run.Run = PlainRun  # type: ignore[misc]  # before the commands import it by name
+    from flows.cli.main import main as command
 
     for arguments in json.load(sys.stdin):
         out, err = io.StringIO(), io.StringIO()

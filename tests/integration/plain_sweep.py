@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import flows.run
+import flows.sweep.run
 
 
-class PlainRun(flows.run.Run):
+class PlainRun(flows.sweep.run.Run):
     """Shown nowhere."""
 
     @contextmanager
@@ -18,7 +18,7 @@ class PlainRun(flows.run.Run):
 
 if __name__ == "__main__":
     # Before the commands import it by name.
-    flows.run.Run = PlainRun  # type: ignore[misc]
-    from flows.cli import entry
+    flows.sweep.run.Run = PlainRun  # type: ignore[misc]
+    from flows.cli.main import entry
 
     entry()

@@ -30,7 +30,7 @@ from tests.fakes.engine import SITE
 
 ROOT = Path(__file__).parents[2]
 MARK = "MODELMILL_TEST_MARK"
-CLI = ("-m", "flows.cli")
+CLI = ("-m", "flows.cli.main")
 PLAIN = ("-m", "tests.integration.plain_sweep")
 """The same command, but the slots run without Prefect: a start costs a third."""
 NOBODY = "http://127.0.0.1:9/api"

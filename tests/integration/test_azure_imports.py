@@ -46,7 +46,7 @@ def test_the_sdk_is_loaded_by_the_first_call_only(code: str, tmp_path: Path) -> 
 def test_other_feeds_do_not_load_this_package(tmp_path: Path) -> None:
     names = loaded(
         "from pathlib import Path; from feed.open import open_feed; "
-        "import flows.cli; open_feed('dir:x', base=Path('.'))",
+        "import flows.cli.main; open_feed('dir:x', base=Path('.'))",
         tmp_path,
     )
     assert not [name for name in names if name.startswith(("feed.azure", *HEAVY))]

@@ -14,7 +14,7 @@ import pytest
 from matrix.status import FailureClass
 from tests.fakes.cells import LABELS, make_cell, plan_model
 from tests.fakes.engine import fake_spec
-from workers.builder import Builder, BuildOptions
+from workers.build.builder import Builder, BuildOptions
 from workers.errors import BuildFailed, Cancelled
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits

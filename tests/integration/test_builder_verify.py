@@ -14,8 +14,8 @@ from matrix.digest import tree_digest
 from matrix.status import FailureClass
 from tests.fakes.cells import LABELS, make_cell
 from tests.fakes.in_process import InProcessHost
-from workers.builder import Builder
-from workers.built import Built
+from workers.build.builder import Builder
+from workers.build.built import Built
 from workers.engine import StageJob, StageReport
 from workers.errors import BuildFailed
 from workers.host.client import Host
@@ -23,7 +23,7 @@ from workers.host.watch import HostLimits
 from workers.runtimes.kinds import ORT
 from workers.runtimes.pool import Runtimes
 from workers.store import Store
-from workers.verify import Verifier, VerifyFailed
+from workers.verify.verifier import Verifier, VerifyFailed
 
 pytestmark = pytest.mark.engine
 
@@ -235,7 +235,7 @@ def test_a_failure_is_looked_at_again(build: Callable[[Make], Built], verifier: 
 def test_a_checker_that_cannot_start_costs_one_cell(
     build: Callable[[Make], Built], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = replace(ORT, target="workers.checker:Gone")
+    gone = replace(ORT, target="workers.verify.checker:Gone")
     monkeypatch.setattr("workers.runtimes.pool.ORT", gone)
     broken = Verifier(Runtimes(tmp_path / "l", allowed=()))
     with pytest.raises(BuildFailed, match="cannot be loaded") as failed:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feed.directory import DirectoryFeed
-from flows.commands import COMMANDS
+from flows.cli.commands import COMMANDS
 from state.ledger import open_state
 from state.records import CellRow, ModelRow
 
@@ -18,7 +18,7 @@ DATABASE = {"pydantic", "sqlalchemy", "sqlmodel"}
 VERBS = ("feed ls", "feed pull", "store du", "engine ls")
 _SCRIPT = """
 import contextlib, io, sys
-from flows.cli import main
+from flows.cli.main import main
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
     code = main(sys.argv[1:])
     assert code == 0, code

@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 PROGRAMS = {
-    "/opt/modelmill/bin/modelmill": (sys.executable, "-m", "flows.cli"),
+    "/opt/modelmill/bin/modelmill": (sys.executable, "-m", "flows.cli.main"),
     "/opt/modelmill/bin/prefect": (sys.executable, "-m", "prefect"),
 }
 

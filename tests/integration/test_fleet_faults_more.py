@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from flows.fleet.crew import SLOT_FLOW
-from flows.names import PARENT_FLOW
+from flows.prefect.names import PARENT_FLOW
 from matrix.errors import Exit
 from matrix.status import FailureClass
 from tests.integration.fleeting import LIMIT, Plant, gone, named, plant, wait_for

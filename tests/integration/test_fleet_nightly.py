@@ -17,7 +17,7 @@ from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.fleet.automations import end_limbo
-from flows.names import PARENT_FLOW
+from flows.prefect.names import PARENT_FLOW
 from state.ledger import open_state
 from tests.integration.fleeting import POOL, FleetMill, fleet_mill, prefect_server
 from tests.integration.postgres import postgres

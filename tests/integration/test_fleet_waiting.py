@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.fleet.crew import SLOT_FLOW
-from flows.waiting import NOT_TAKEN_UP
+from flows.observe.waiting import NOT_TAKEN_UP
 from tests.integration.fleeting import Plant, plant, wait_for
 from tests.integration.sweeping import Mill, model
 

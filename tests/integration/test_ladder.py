@@ -31,9 +31,9 @@ from tests.integration.lab import (
     told,
     warm,
 )
-from workers.ladder.claim import Claim
-from workers.ladder.verdict import Demand
 from workers.runtimes.pool import Runtimes
+from workers.verify.ladder.claim import Claim
+from workers.verify.ladder.verdict import Demand
 
 pytestmark = pytest.mark.engine
 

@@ -16,10 +16,10 @@ import pytest
 
 from tests.integration.lab import entries, failed, not_run, told, warm
 from tests.integration.optimum_line import builder, plan_catalog
-from workers.ladder.claim import Claim
-from workers.ladder.verdict import Demand
-from workers.subject import Subject
-from workers.verify import Climbed, Verifier
+from workers.verify.ladder.claim import Claim
+from workers.verify.ladder.verdict import Demand
+from workers.verify.subject import Subject
+from workers.verify.verifier import Climbed, Verifier
 
 pytestmark = pytest.mark.engine
 

@@ -28,7 +28,7 @@ from tests.integration.lab import (
     warm,
 )
 from workers.runtimes.pool import Runtimes
-from workers.subject import Subject
+from workers.verify.subject import Subject
 
 pytestmark = pytest.mark.engine
 

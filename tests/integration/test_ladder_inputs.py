@@ -29,10 +29,10 @@ from tests.integration.lab import (
     warm,
 )
 from workers.host.client import Host
-from workers.ladder.claim import Claim
 from workers.runtimes.found import Runtime
 from workers.runtimes.pool import Runtimes
-from workers.verify import Climbed, Verifier
+from workers.verify.ladder.claim import Claim
+from workers.verify.verifier import Climbed, Verifier
 
 pytestmark = pytest.mark.engine
 

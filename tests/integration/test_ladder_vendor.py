@@ -26,10 +26,10 @@ from tests.integration.sweeping import Mill
 from tests.integration.sweeping import model as entry
 from tests.integration.vendor import Vendor
 from workers.host.watch import HostLimits
-from workers.ladder.verdict import Demand
 from workers.runtimes.found import Missing, Runtime
 from workers.runtimes.kinds import KINDS, ORT, Kind
 from workers.runtimes.pool import Runtimes, Watching
+from workers.verify.ladder.verdict import Demand
 
 pytestmark = pytest.mark.engine
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.server import _healthy
+from flows.prefect.server import _healthy
 from tests.integration.sweeping import ROOT, Mill, eventually, model
 from tests.integration.webhook import Told, webhook
 

@@ -6,7 +6,7 @@ import pytest
 
 from matrix.model import Plan
 from tests.integration.optimum_line import builder, compare, export_of, inputs_of, plan_catalog
-from workers.built import Built
+from workers.build.built import Built
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 

@@ -15,9 +15,9 @@ import pytest
 from matrix.model import Cell
 from tests.integration.optimum_direct import digests, run_stages
 from tests.integration.optimum_line import compare, plan_catalog
+from workers.build.request import request_for
 from workers.engine import Request, StageError, StageJob
 from workers.optimum_engine import OptimumEngine, model_file, samples
-from workers.request import request_for
 
 pytestmark = [
     pytest.mark.engine,
@@ -198,7 +198,7 @@ def test_a_model_beyond_two_gigabytes(cells: dict[str, Cell], tmp_path: Path) ->
 
 def saved_model(cells: dict[str, Cell], folder: Path) -> Path:
     """The weights of the demo's bert as a checkpoint folder."""
-    from workers.optimum_engine import load
+    from workers.sources import load
 
     model = load.load(bert(cells, "mlas_cpu"), None, "text-classification")
     model.save_pretrained(folder)

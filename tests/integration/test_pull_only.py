@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.extras import EXTRAS
+from flows.cli.extras import EXTRAS
 from tests.integration.sweeping import ROOT, Mill, Ran, model
 
 _BARE = """
@@ -21,7 +21,7 @@ class Absent(MetaPathFinder):
         if name.partition(".")[0] in absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Absent())
-from flows.cli import entry
+from flows.cli.main import entry
 entry()
 """
 NEEDS_SWEEP = (

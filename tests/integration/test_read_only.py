@@ -149,7 +149,7 @@ def test_a_home_of_another_user_is_read_as_far_as_its_permissions_go(swept: Mill
         pytest.skip("POSIX permissions")
     code = (
         "import os, sys\n"
-        "from flows import cli\n"
+        "from flows.cli import main as cli\n"
         "cli.main([*sys.argv[1:-1], 'nowhere'])\n"  # nobody may be unable to read our modules
         "if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flows.report.collect import collect
-from flows.report.page import write
+from flows.observe.report.collect import collect
+from flows.observe.report.page import write
 from matrix.status import FailureClass, Status
 from state.ledger import open_state
 from state.records import CellRow, Facts, ModelRow, StageRow

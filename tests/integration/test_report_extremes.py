@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flows.diff.comparison import Verdict, compare
-from flows.report.collect import collect
-from flows.report.document import Document
-from flows.report.page import write
+from flows.observe.diff.comparison import Verdict, compare
+from flows.observe.report.collect import collect
+from flows.observe.report.document import Document
+from flows.observe.report.page import write
 from matrix.status import FailureClass, Status
 from state.ledger import State, open_state
 from state.records import Facts, StageRow, SweepInfo

@@ -14,8 +14,8 @@ import pytest
 from matrix.status import FailureClass
 from tests.fakes.cells import make_cell
 from tests.fakes.engine import fake_spec
-from workers.budget import DiskBudget
-from workers.builder import Builder
+from workers.build.builder import Builder
+from workers.build.disk_budget import DiskBudget
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
 from workers.store import Store

@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from tests.fakes.cells import plan_model
 from tests.fakes.engine import fake_spec
-from workers.builder import Builder
+from workers.build.builder import Builder
 from workers.host.client import EngineHost
 from workers.store import Store
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
+from flows.cli.main import main
 from tests.integration.sweeping import Mill, files_below
 
 GOOD = '[[model]]\nid = "tiny/good"\ntask = "fill-mask"\nrandom = { architecture = "bert" }\n'

@@ -101,7 +101,7 @@ def test_a_late_server_is_told_everything_and_cancels(tmp_path: Path, mill: Mill
 
 
 def servers(mill: Mill) -> list[psutil.Process]:
-    return named(mill.processes(), "flows.server_process")
+    return named(mill.processes(), "flows.prefect.server_process")
 
 
 def test_our_server_is_started_again_when_it_dies(full_mill: Mill) -> None:

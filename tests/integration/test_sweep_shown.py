@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from flows.server import start_server
+from flows.prefect.server import start_server
 from tests.integration.sweeping import Mill, Ran, model
 
 SECRETS = {

@@ -11,10 +11,10 @@ from types import ModuleType
 
 import pytest
 
-from flows.cli import build_parser
-from flows.options import OPTIONS
-from flows.settings import resolve
-from flows.words import EXITS
+from flows.cli.main import build_parser
+from flows.cli.options import OPTIONS
+from flows.cli.settings import resolve
+from flows.cli.words import EXITS
 from matrix.catalog import load_catalog
 from matrix.digest import MANIFEST, RUN_RECORDS
 from matrix.errors import Exit
@@ -124,7 +124,7 @@ def test_the_pages_show_commands_at_all() -> None:
 
 
 def test_every_verdict_of_a_comparison_is_explained() -> None:
-    from flows.diff.comparison import Verdict
+    from flows.observe.diff.comparison import Verdict
 
     text = (DOCS / "release-engineer.md").read_text("utf-8")
     assert [verdict for verdict in Verdict if verdict not in text] == []

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from workers.optimum_engine import model_file, runtime
-from workers.optimum_engine.errors import quantize_error
 from workers.optimum_engine.masks import ENDLESS
-from workers.optimum_engine.scratch import link_or_copy
+from workers.sources.errors import quantize_error
+from workers.sources.scratch import link_or_copy
 
 _CHUNK_BYTES = 1024**3
 """Activations fetched in one run; more are fetched in more runs."""

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from importlib import metadata
 
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport
-from workers.optimum_engine import layout, source
-from workers.optimum_engine.scratch import scratch
+from workers.optimum_engine import layout
+from workers.sources import source
+from workers.sources.scratch import scratch
 
 REVISION = "2"
 """Raised whenever this package would make other bytes from the same inputs and tools."""

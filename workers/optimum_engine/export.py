@@ -10,11 +10,13 @@ from typing import Any
 
 from matrix.model import SourceKind
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import load, model_file, ready, source, towers
-from workers.optimum_engine.errors import export_error, one_line
+from workers.optimum_engine import model_file, towers
 from workers.optimum_engine.parts import parts
-from workers.optimum_engine.scratch import seed_everything
-from workers.optimum_engine.tasks import exporter_task
+from workers.sources import load, source
+from workers.sources import ready_files as ready
+from workers.sources.errors import export_error, one_line
+from workers.sources.scratch import seed_everything
+from workers.sources.tasks import exporter_task
 
 MAX_OPSET = 20
 """Where the TorchScript exporter that Optimum uses ends."""

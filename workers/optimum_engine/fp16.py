@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.optimum_engine import model_file, runtime
-from workers.optimum_engine.errors import one_line, quantize_error
+from workers.sources.errors import one_line, quantize_error
 
 
 def convert(source: Path, temp: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import load, model_file, plain_inputs, runtime, samples, shapes, towers
-from workers.optimum_engine.errors import listed, one_line, quantize_error
+from workers.optimum_engine import model_file, plain_inputs, runtime, samples, shapes, towers
 from workers.optimum_engine.layout import READY, SHAPES
 from workers.optimum_engine.parts import Parts, parts
-from workers.optimum_engine.scratch import seed_everything
-from workers.optimum_engine.tasks import exporter_task
+from workers.sources import load
+from workers.sources.errors import listed, one_line, quantize_error
+from workers.sources.scratch import seed_everything
+from workers.sources.tasks import exporter_task
 
 _ONES = ("attention_mask", "pixel_mask")
 _DATASET_SAMPLES = 32

@@ -13,8 +13,8 @@ from typing import Any
 
 from matrix.model import SourceKind
 from workers.engine import SOURCE, Request, StageSpec
-from workers.optimum_engine.errors import listed, optimize_error, quantize_error
-from workers.optimum_engine.source import Resolved, allowed
+from workers.sources.errors import listed, optimize_error, quantize_error
+from workers.sources.source import Resolved, allowed
 
 EXPORT_TOOLS = ("engine", "torch", "transformers", "optimum", "optimum-onnx", "onnx", "numpy")
 INPUT_TOOLS = ("engine", "transformers", "optimum", "optimum-onnx", "numpy")

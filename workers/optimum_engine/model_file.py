@@ -9,8 +9,8 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine.errors import export_error
-from workers.optimum_engine.weights import SIDE_FILES, matching
+from workers.sources.errors import export_error
+from workers.sources.weights import SIDE_FILES, matching
 
 MODEL = "model.onnx"
 EXTERNAL = "model.onnx.data"

@@ -8,8 +8,8 @@ from typing import Any
 
 from workers.engine import StageJob
 from workers.optimum_engine import model_file, runtime, samples, shapes
-from workers.optimum_engine.errors import optimize_error
-from workers.optimum_engine.scratch import link_or_copy
+from workers.sources.errors import optimize_error
+from workers.sources.scratch import link_or_copy
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:

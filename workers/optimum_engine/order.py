@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from workers.optimum_engine.errors import quantize_error
+from workers.sources.errors import quantize_error
 
 
 def sort(graph: Any) -> None:

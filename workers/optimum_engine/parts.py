@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.optimum_engine import towers
-from workers.optimum_engine.errors import export_error, one_line
-from workers.optimum_engine.tasks import tasks_manager
+from workers.sources.errors import export_error, one_line
+from workers.sources.tasks import tasks_manager
 
 Parts = Mapping[str, tuple[Any, Any]]
 

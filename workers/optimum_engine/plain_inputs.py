@@ -8,7 +8,7 @@ from typing import Any
 
 from workers.engine import StageError
 from workers.optimum_engine import model_file, runtime, shapes
-from workers.optimum_engine.errors import quantize_error
+from workers.sources.errors import quantize_error
 
 _AXES = {
     1: ("batch_size",),

@@ -15,7 +15,7 @@ from typing import Any
 
 from workers.engine import StageJob
 from workers.optimum_engine import calibrate, masks, model_file, runtime, samples, weight_only
-from workers.optimum_engine.errors import one_line, quantize_error
+from workers.sources.errors import one_line, quantize_error
 
 _PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")
 _NOT_QUANTIZED = ("Cast", "QuantizeLinear", "DequantizeLinear")

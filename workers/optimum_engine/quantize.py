@@ -8,7 +8,7 @@ from typing import Any
 
 from workers.engine import StageJob
 from workers.optimum_engine import fp16, model_file, order, qdq, weight_only
-from workers.optimum_engine.errors import quantize_error
+from workers.sources.errors import quantize_error
 
 
 def _check_floats(source: Path, precision: str) -> None:

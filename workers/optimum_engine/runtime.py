@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine.errors import one_line, optimize_error
+from workers.sources.errors import one_line, optimize_error
 
 CPU = "CPUExecutionProvider"
 
@@ -133,7 +133,7 @@ def _inferred(model: Any, folder: Path, temp: Path) -> dict[str, Any]:
     from onnx import helper
 
     from workers.optimum_engine import model_file
-    from workers.optimum_engine.scratch import link_or_copy
+    from workers.sources.scratch import link_or_copy
 
     temp.mkdir()
     onnx.save(model, str(temp / model_file.MODEL))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine.errors import quantize_error
+from workers.sources.errors import quantize_error
 
 FILE = "inputs.npz"
 Sample = Mapping[str, Any]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.optimum_engine import model_file
-from workers.optimum_engine.errors import quantize_error
+from workers.sources.errors import quantize_error
 
 _WEIGHTS = {"MatMul": 1, "Gemm": 1, "Conv": 1, "ConvTranspose": 1, "Gather": 0}
 """Operator -> which input is its weight."""

@@ -33,7 +33,7 @@ class Kind:
 
 ORT = Kind(
     "onnxruntime",
-    "workers.checker:Checker",
+    "workers.verify.checker:Checker",
     (CPU,),
     ("onnxruntime", "onnxruntime-windowsml", "onnxruntime-directml", "onnxruntime-gpu"),
     "build",

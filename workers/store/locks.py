@@ -11,8 +11,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from matrix.status import FailureClass
+from workers.build.patience import Patience, Told, untold
 from workers.errors import BuildFailed, Cancelled, StoreError
-from workers.patience import Patience, Told, untold
 from workers.store.aside import Aside
 
 GATE_WAIT = 0.002

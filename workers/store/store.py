@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from matrix.digest import FileEntry
+from workers.build.patience import Told, untold
 from workers.errors import CorruptBlob
-from workers.patience import Told, untold
 from workers.scratch import Scratch, remove_tree, sweep_dead
 from workers.store.actions import Action, Actions
 from workers.store.aside import Aside

@@ -14,7 +14,7 @@ from typing import Any
 
 from matrix.status import FailureClass
 from workers.engine import StageJob, StageReport
-from workers.optimum_engine.scratch import scratch
+from workers.sources.scratch import scratch
 from workers.winml_engine.failures import told, unsupported
 from workers.winml_engine.folder import model_folder, remote_code
 

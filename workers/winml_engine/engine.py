@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport
-from workers.optimum_engine import source
+from workers.sources import source
 from workers.winml_engine import installed, layout, network, warm
 from workers.winml_engine.failures import unsupported
 

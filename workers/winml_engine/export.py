@@ -7,7 +7,7 @@ from typing import Any
 
 from matrix.status import FailureClass
 from workers.engine import StageJob, StageReport
-from workers.optimum_engine.scratch import scratch, seed_everything
+from workers.sources.scratch import scratch, seed_everything
 from workers.winml_engine import config as configs
 from workers.winml_engine.failures import told
 from workers.winml_engine.folder import model_folder, remote_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from workers.engine import SOURCE, StageJob
-from workers.optimum_engine import source
+from workers.sources import source
 
 WEIGHTS = "weights"
 

@@ -13,7 +13,7 @@ from typing import Any
 from matrix.model import SourceKind
 from matrix.status import FailureClass
 from workers.engine import SOURCE, Request, StageError, StageSpec
-from workers.optimum_engine.source import Resolved, allowed
+from workers.sources.source import Resolved, allowed
 from workers.winml_engine import installed, network, recipes
 
 DISTRIBUTIONS = (

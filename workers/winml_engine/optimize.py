@@ -15,7 +15,7 @@ from typing import Any
 
 from matrix.status import FailureClass
 from workers.engine import StageError, StageJob, StageReport
-from workers.optimum_engine.scratch import scratch
+from workers.sources.scratch import scratch
 from workers.winml_engine import config as configs
 from workers.winml_engine import warm
 from workers.winml_engine.export import MODEL

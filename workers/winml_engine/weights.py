@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from matrix.status import FailureClass
 from workers.engine import StageJob, StageReport
-from workers.optimum_engine import load
-from workers.optimum_engine.tasks import exporter_task
+from workers.sources import load
+from workers.sources.tasks import exporter_task
 from workers.winml_engine.failures import told
 
 

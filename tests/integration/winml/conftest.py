@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.winml.command_line import CommandLine, command_line
 from tests.integration.winml.line import SharedHost, builder, spec_of, winml_python
-from workers.builder import Builder
+from workers.build.builder import Builder
 
 
 @pytest.fixture(scope="session")

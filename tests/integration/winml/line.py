@@ -19,8 +19,8 @@ from matrix.model import Cell, Plan
 from matrix.plan import PlanOptions, make_plan
 from matrix.selector import Selection
 from matrix.targets import load_targets
-from workers.builder import Builder
-from workers.built import Built
+from workers.build.builder import Builder
+from workers.build.built import Built
 from workers.engines import find_engine
 from workers.host.client import EngineHost
 from workers.host.spec import EngineSpec

@@ -20,7 +20,7 @@ from tests.integration.winml.line import (
     spec_of,
     winml_python,
 )
-from workers.builder import Builder
+from workers.build.builder import Builder
 from workers.engines import find_engine
 from workers.errors import BuildFailed, EngineNotFound
 from workers.winml_engine.diagnosis import check

@@ -20,7 +20,7 @@ from tests.integration.winml.line import (
     run,
     winml_python,
 )
-from workers.builder import Builder
+from workers.build.builder import Builder
 from workers.engine import SOURCE
 
 pytestmark = [pytest.mark.winml, pytest.mark.timeout(1800)]

@@ -19,8 +19,8 @@ from tests.integration.winml.line import (
     model_folder,
     plan_of,
 )
-from workers.builder import Builder
-from workers.built import Built
+from workers.build.builder import Builder
+from workers.build.built import Built
 from workers.errors import BuildFailed
 
 pytestmark = [pytest.mark.winml, pytest.mark.timeout(900)]

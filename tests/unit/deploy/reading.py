@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from flows.commands import COMMANDS
+from flows.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"

@@ -11,10 +11,10 @@ from prefect.settings import Settings
 from prefect.settings.legacy import _get_valid_setting_names
 
 from deploy import environment, service
-from flows.cli import build_parser
-from flows.options import OPTIONS
-from flows.quantity import parse_duration
-from flows.server import _BATCHES
+from flows.cli.main import build_parser
+from flows.cli.options import OPTIONS
+from flows.cli.quantity import parse_duration
+from flows.prefect.server import _BATCHES
 from matrix.errors import Exit, UsageError
 from tests.unit.deploy import reading
 from tests.unit.deploy.reading import (

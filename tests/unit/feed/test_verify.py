@@ -19,7 +19,7 @@ from matrix.errors import UsageError
 from tests.fakes.attested import Works, publish
 from tests.fakes.cells import make_cell
 from tests.fakes.feed import MemoryFeed
-from workers.attest import Attester
+from workers.attest.attester import Attester
 
 Change = Callable[[dict[str, Any]], object]
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from feed.interface import Feed
 from feed.publisher import Publisher
-from flows.leasing import LeaseKeeper
-from flows.planning import selection_of
-from flows.settings import Settings, resolve
-from flows.shop import Bench, Rules, Shop
-from flows.slot import RunModel, run_plainly, run_slots
-from flows.stop import Stop
-from flows.summary import Summary
-from flows.sweep import Begun, among, begin, finish
+from flows.cli.settings import Settings, resolve
+from flows.observe.summary import Summary
+from flows.slot.context import Bench, Rules, Shop
+from flows.slot.leases import LeaseKeeper
+from flows.slot.loop import RunModel, run_plainly, run_slots
+from flows.sweep.lifecycle import Begun, among, begin, finish
+from flows.sweep.planning import selection_of
+from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
 from matrix.status import Status
 from state.ledger import State, open_state
@@ -27,11 +27,11 @@ from state.records import Outcome
 from tests.fakes.cells import plan_model
 from tests.fakes.feed import MemoryFeed
 from tests.fakes.in_process import InProcessHost
-from workers.attest import Attester
-from workers.builder import Builder, BuildOptions, Built
-from workers.stages import Rung
+from workers.attest.attester import Attester
+from workers.build.builder import Builder, BuildOptions, Built
+from workers.build.stages import Rung
 from workers.store import Store
-from workers.verify import VerifyFailed
+from workers.verify.verifier import VerifyFailed
 
 TEMPLATE = "modelmill-{model}"
 
@@ -103,7 +103,7 @@ class Floor:
         recorded: Mapping[str, Any] | None = None,
         **flags: Any,
     ) -> Summary:
-        """Begin, run and finish; what `flows.run` does without console, signals and Prefect."""
+        """Begin, run and finish; as `flows.sweep.run` without console, signals, Prefect."""
         settings = self.settings(**flags)
         self.begun = begin(
             plan,

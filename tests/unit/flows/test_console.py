@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flows import cli
-from flows.console import Output, OutputLost, choose_colour, coloured, paint, safe_output
+from flows.cli import main as cli
+from flows.cli.console import Output, OutputLost, choose_colour, coloured, paint, safe_output
 from matrix.errors import Exit
 
 

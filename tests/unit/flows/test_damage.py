@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import flows.local
-import flows.run
+import flows.sweep.local
+import flows.sweep.run
 from feed.directory import DirectoryFeed
-from flows.cli import main
-from flows.memory import remember
-from flows.planning import plan_of
+from flows.cli.main import main
+from flows.sweep.planning import plan_of
+from flows.sweep.recorded_settings import remember
 from tests.fakes.engine import install
 from tests.fakes.in_process import InProcessHost
 from tests.unit.flows.floor import Floor
@@ -106,8 +106,10 @@ class Shell:
 def shell(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     made = Shell(template, tmp_path / "shell")
     monkeypatch.chdir(tmp_path / "shell")
-    monkeypatch.setattr(flows.run.Run, "_build", lambda *_all: None)
-    monkeypatch.setattr(flows.local, "EngineHost", lambda _spec, log_dir: InProcessHost(log_dir))
+    monkeypatch.setattr(flows.sweep.run.Run, "_build", lambda *_all: None)
+    monkeypatch.setattr(
+        flows.sweep.local, "EngineHost", lambda _spec, log_dir: InProcessHost(log_dir)
+    )
     return made
 
 

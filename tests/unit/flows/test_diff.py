@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from flows.diff.comparison import Change, Comparison, Verdict, compare, measures
-from flows.diff.inputs import Made, input_changes
-from flows.diff.proof import weaker
-from flows.diff.text import lines
+from flows.observe.diff.comparison import Change, Comparison, Verdict, compare, measures
+from flows.observe.diff.inputs import Made, input_changes
+from flows.observe.diff.proof import weaker
+from flows.observe.diff.text import lines
 from matrix.model import PlannedModel
 from matrix.status import Status
 from state.records import Outcome, SweepInfo
@@ -286,8 +286,8 @@ def test_measures_are_the_numbers_of_the_evidence() -> None:
 
 
 def test_measured_differences_are_told() -> None:
-    from flows.diff.comparison import Side
-    from flows.diff.text import deltas
+    from flows.observe.diff.comparison import Side
+    from flows.observe.diff.text import deltas
 
     def side(size: int, seconds: float, cosine: float) -> Side:
         return Side(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.environments import installer_of, unset, venv_of, wanted_installer
+from flows.cli.engine_environments import installer_of, unset, venv_of, wanted_installer
 from matrix.errors import MillError, UsageError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.estimates import (
+from flows.observe.estimates import (
     COMMON,
     NEAREST,
     Estimates,
@@ -18,7 +18,7 @@ from flows.estimates import (
     source_size,
     total,
 )
-from flows.sweep import model_rows
+from flows.sweep.lifecycle import model_rows
 from matrix.model import PlannedModel, Source, SourceKind
 from state.records import UnitCost
 from tests.fakes.cells import plan_model

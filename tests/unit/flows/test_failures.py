@@ -5,15 +5,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from flows.commands import status
-from flows.failures import MOST_MODELS, common_text, group_failures, in_passing
-from flows.report.collect import collect
-from flows.summaries.junit import junit
-from flows.summaries.markdown import markdown
-from flows.summaries.told import tell
-from flows.summary import summarize
-from flows.tally import Tally
-from flows.words import CAUSES
+from flows.cli.commands import status
+from flows.cli.words import CAUSES
+from flows.observe.failures import MOST_MODELS, common_text, group_failures, in_passing
+from flows.observe.report.collect import collect
+from flows.observe.summaries.junit import junit
+from flows.observe.summaries.markdown import markdown
+from flows.observe.summaries.told import tell
+from flows.observe.summary import summarize
+from flows.observe.tally import Tally
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
 from state.records import Outcome

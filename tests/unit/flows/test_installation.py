@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import modelmill
-from flows import doctor
-from flows.doctor import Health
-from flows.installation import PACKAGES, overwritten, sharers
+from flows.cli import doctor
+from flows.cli.doctor import Health
+from flows.cli.installation import PACKAGES, overwritten, sharers
 
 
 def installed(site: Path, files: Sequence[str]) -> Distribution:
@@ -41,7 +41,7 @@ def test_a_whole_installation_has_nothing_overwritten(tmp_path: Path) -> None:
 
 
 def test_files_that_are_changed_or_gone_are_named(tmp_path: Path) -> None:
-    ours = installed(tmp_path, ["state/__init__.py", "feed/open.py", "flows/cli.py"])
+    ours = installed(tmp_path, ["state/__init__.py", "feed/open.py", "flows/cli/main.py"])
     (tmp_path / "state" / "__init__.py").write_text("x = 1\n")
     (tmp_path / "feed" / "open.py").unlink()
     assert list(overwritten(ours)) == ["state/__init__.py", "feed/open.py"]

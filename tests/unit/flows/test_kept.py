@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from flows.kept import held, trim
+from flows.slot.kept_packages import held, trim
 
 
 def package(root: Path, name: str, age: int) -> Path:

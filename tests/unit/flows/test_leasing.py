@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from flows.leasing import LeaseKeeper
-from flows.stop import Stop
+from flows.slot.leases import LeaseKeeper
+from flows.sweep.stop import Stop
 from state.errors import StateError, StateUnavailable
 from state.ledger import State
 from state.records import Lease

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from flows.again import nothing_to_retry
-from flows.cli import main
-from flows.durations import duration_of
-from flows.report.collect import collect
-from flows.summaries.markdown import markdown
-from flows.summaries.told import tell
+from flows.cli.main import main
+from flows.observe.durations import duration_of
+from flows.observe.report.collect import collect
+from flows.observe.summaries.markdown import markdown
+from flows.observe.summaries.told import tell
+from flows.sweep.rerun import nothing_to_retry
 from matrix.errors import Exit
 from state.records import SweepInfo
 from tests.unit.flows.floor import Floor, make_plan, small_model

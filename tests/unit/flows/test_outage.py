@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flows.outage import OUTAGE, PAUSE, Outage, concerns
-from flows.tally import Tally
+from flows.observe.tally import Tally
+from flows.slot.hub_outage import OUTAGE, PAUSE, Outage, concerns
 from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
 from state.records import Kind

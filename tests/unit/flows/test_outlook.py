@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from flows.estimates import Cost, Estimates, Range, estimate
-from flows.outlook import OUTLOOK, Outlook, from_record, spelled, to_record
-from flows.planned import PLAN, foretold
-from flows.quantity import show_duration
-from flows.tally import Tally
+from flows.cli.quantity import show_duration
+from flows.observe.estimates import Cost, Estimates, Range, estimate
+from flows.observe.remaining import OUTLOOK, Outlook, from_record, spelled, to_record
+from flows.observe.tally import Tally
+from flows.sweep.recorded_plan import PLAN, foretold
 from matrix.status import Status
 from state.records import Event, Kind
 from tests.unit.flows.floor import Floor, make_plan, small_model

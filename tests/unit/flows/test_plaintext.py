@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from flows.plaintext import plain_text
-from flows.quantity import brief
+from flows.cli.plaintext import plain_text
+from flows.cli.quantity import brief
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flows.planned import PlannedCells, note_plan, to_record
+from flows.sweep.recorded_plan import PlannedCells, note_plan, to_record
 from matrix.model import Source, SourceKind
 from state.records import Kind
 from tests.unit.flows.floor import Floor, make_plan, small_model

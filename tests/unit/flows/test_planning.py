@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flows.planning import plan_of
-from flows.settings import resolve
+from flows.cli.settings import resolve
+from flows.sweep.planning import plan_of
 from matrix.errors import PlanError, UsageError
 from matrix.model import Plan
 from tests.unit.flows.floor import Floor, make_plan, small_model

@@ -10,9 +10,9 @@ import pytest
 
 from feed.description import write_description
 from feed.errors import Rejected
-from flows.promotion import demand_of, promote
-from flows.proving import evidence_file
-from flows.settings import Settings, resolve
+from flows.cli.settings import Settings, resolve
+from flows.packages.promotion import demand_of, promote
+from flows.packages.reverify import evidence_file
 from matrix.verification import RUNGS
 from tests.fakes.feed import MemoryFeed, tree_of, write_files
 

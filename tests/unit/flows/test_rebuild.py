@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from feed.errors import Corrupt
-from flows.rebuild import Given, Original, Rebuilt, _cell
-from flows.settings import resolve
+from flows.cli.settings import resolve
+from flows.packages.rebuild import Given, Original, Rebuilt, _cell
 from matrix.errors import UsageError
 from matrix.model import Cell, Source, SourceKind
 from tests.fakes.cells import make_cell
-from workers.recipe import recipe_of
+from workers.attest.recipe import recipe_of
 
 ALLOW = {"remote_code": False, "pickle": False}
 COMMIT = "c" * 40

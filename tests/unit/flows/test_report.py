@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from flows.diff.comparison import compare
-from flows.report.collect import collect
-from flows.report.document import Bar, CellView, Document
-from flows.report.page import render, write
-from flows.report.timeline import stretches
-from flows.summaries.markdown import markdown
-from flows.summaries.told import tell
-from flows.textfile import Unwritable
+from flows.observe.diff.comparison import compare
+from flows.observe.report.collect import collect
+from flows.observe.report.document import Bar, CellView, Document
+from flows.observe.report.page import render, write
+from flows.observe.report.timeline import stretches
+from flows.observe.summaries.markdown import markdown
+from flows.observe.summaries.told import tell
+from flows.observe.textfile import Unwritable
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow
 from tests.unit.flows.floor import Floor, make_plan, small_model

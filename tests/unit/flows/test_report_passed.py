@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import json
 
-from flows.report.collect import collect
-from flows.report.document import CellView, Row
-from flows.report.page import render
-from flows.report.passed import level_of, pass_rates
+from flows.observe.report.collect import collect
+from flows.observe.report.document import CellView, Row
+from flows.observe.report.page import render
+from flows.observe.report.passed import level_of, pass_rates
 from tests.unit.flows.floor import Floor, make_plan, small_model
 
 

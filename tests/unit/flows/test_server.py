@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flows import server
-from flows.server import start_server
+from flows.prefect import server
+from flows.prefect.server import start_server
 
 SECRETS = {
     "AZURE_DEVOPS_EXT_PAT": "feed-token",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.options import OPTIONS
-from flows.settings import Settings, misspelt, resolve
+from flows.cli.options import OPTIONS
+from flows.cli.settings import Settings, misspelt, resolve
 from matrix.errors import UsageError
 
 

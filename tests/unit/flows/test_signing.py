@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from flows.settings import Settings, resolve
-from flows.signing import UNLOCK, SigningError, check_signature, public_key, signer_of
+from flows.cli.settings import Settings, resolve
+from flows.packages.signing import UNLOCK, SigningError, check_signature, public_key, signer_of
 from matrix.credentials import is_credential
 from matrix.errors import UsageError
 

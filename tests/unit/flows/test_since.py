@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.links import package_page
-from flows.summaries.markdown import markdown
-from flows.summaries.told import previous, tell
+from flows.observe.links import package_page
+from flows.observe.summaries.markdown import markdown
+from flows.observe.summaries.told import previous, tell
 from state.ledger import State, open_state
 from state.records import SweepInfo
 from tests.unit.flows.floor import Floor, make_plan, small_model

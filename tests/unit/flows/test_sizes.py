@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from flows.quantity import counted, show_moment
-from flows.sizes import MOST_NOTICES, print_notices, size_of
+from flows.cli.quantity import counted, show_moment
+from flows.sweep.sizes import MOST_NOTICES, print_notices, size_of
 from matrix.errors import MOST_PROBLEMS, PlanError, Problem
 from tests.unit.flows.floor import make_plan, small_model
 

@@ -10,13 +10,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from markdown_it import MarkdownIt
 
-from flows.masking import masked_json
-from flows.summaries import clear_summaries, write_summaries
-from flows.summaries.junit import junit
-from flows.summaries.markdown import markdown, plain
-from flows.summaries.told import Told, tell
-from flows.summary import summarize
-from flows.textfile import Unwritable
+from flows.observe.masking import masked_json
+from flows.observe.summaries import clear_summaries, write_summaries
+from flows.observe.summaries.junit import junit
+from flows.observe.summaries.markdown import markdown, plain
+from flows.observe.summaries.told import Told, tell
+from flows.observe.summary import summarize
+from flows.observe.textfile import Unwritable
 from matrix.errors import Exit
 from matrix.status import Status
 from tests.unit.flows.floor import Floor, make_plan, small_model

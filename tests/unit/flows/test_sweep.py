@@ -7,8 +7,8 @@ import pytest
 
 from feed.errors import Outage, Unauthorized, Unavailable
 from feed.interface import Feed
-from flows.indexing import index_line
-from flows.stop import Stop
+from flows.sweep.index import index_line
+from flows.sweep.stop import Stop
 from matrix.digest import FileEntry
 from matrix.errors import Exit
 from matrix.model import PlannedModel

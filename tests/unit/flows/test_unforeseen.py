@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from feed.interface import LocalFile, Published
-from flows.model_run import MOST_RUNS, ModelResult, ModelRun
-from flows.unforeseen import log_name
+from flows.slot.model_run import MOST_RUNS, ModelResult, ModelRun
+from flows.slot.unexpected import log_name
 from matrix.errors import Exit
 from matrix.model import PlannedModel
 from matrix.status import FailureClass, Status
 from state.errors import StateUnavailable
 from tests.fakes.feed import MemoryFeed
 from tests.unit.flows.floor import Floor, make_plan, small_model
-from workers.builder import Builder
+from workers.build.builder import Builder
 from workers.errors import Cancelled
 
 
@@ -178,7 +178,7 @@ def test_a_package_that_cannot_be_kept_locally_is_published_all_the_same(
     def refuse(*_args: object) -> Path:
         raise OSError(errno.EROFS, "Read-only file system", "/kept")
 
-    monkeypatch.setattr("flows.publishing.keep", refuse)
+    monkeypatch.setattr("flows.slot.publishing.keep", refuse)
     floor.keep_local = floor.root / "packages"
     assert floor.sweep(make_plan(small_model())).counts == {"published": 3}
     told = [one.detail or {} for one in floor.outcomes().values()]

@@ -11,12 +11,12 @@ from typing import TextIO, cast
 
 import pytest
 
-from flows.console import Detail, Output
-from flows.estimates import Cost, Estimates, Range
-from flows.outlook import OUTLOOK
-from flows.planned import PLAN
-from flows.tally import Tally
-from flows.views import JsonView, LiveView, PlainView, choose_view
+from flows.cli.console import Detail, Output
+from flows.observe.estimates import Cost, Estimates, Range
+from flows.observe.remaining import OUTLOOK
+from flows.observe.tally import Tally
+from flows.observe.views import JsonView, LiveView, PlainView, choose_view
+from flows.sweep.recorded_plan import PLAN
 from matrix.status import FailureClass, Status
 from state.records import Event, Kind
 

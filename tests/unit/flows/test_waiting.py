@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.fleet.ticket import write_ticket
-from flows.planned import note_plan
-from flows.tally import Tally
-from flows.waiting import NOT_TAKEN_UP, UNSERVED, waiting
+from flows.observe.tally import Tally
+from flows.observe.waiting import NOT_TAKEN_UP, UNSERVED, waiting
+from flows.sweep.recorded_plan import note_plan
 from state.records import Kind
 from tests.unit.flows.fleet.test_ticket import begun
 

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from flows.stop import Stop
-from flows.tally import Tally
-from flows.views import JsonView, PlainView
-from flows.watch import NOBODY, Watch
+from flows.observe.tally import Tally
+from flows.observe.views import JsonView, PlainView
+from flows.observe.watch import NOBODY, Watch
+from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import StateUnavailable
 from state.records import Event, Facts
@@ -144,7 +144,7 @@ def test_json_lines_hold_no_whole_plan(floor: Floor) -> None:
     out = io.StringIO()
     watch = Watch(floor.state, info, JsonView(out))
     watch._begin()
-    from flows.planned import note_plan
+    from flows.sweep.recorded_plan import note_plan
 
     note_plan(floor.state, info.id, plan)
     watch.step()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.in_process import InProcessHost
-from workers.builder import Builder, BuildOptions
+from workers.build.builder import Builder, BuildOptions
 from workers.store import Store
 
 

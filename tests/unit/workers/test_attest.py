@@ -18,11 +18,11 @@ from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
 from tests.fakes.attested import Works
 from tests.fakes.cells import make_cell, plan_model
-from workers.attest import Attester
-from workers.builder import Built
+from workers.attest.attester import Attester
+from workers.attest.recipe import cell_of, recipe_of
+from workers.attest.sbom import environment_of
+from workers.build.builder import Built
 from workers.errors import BuildFailed
-from workers.recipe import cell_of, recipe_of
-from workers.sbom import environment_of
 from workers.scratch import remove_tree
 
 ALLOW = {"remote_code": False, "pickle": False}

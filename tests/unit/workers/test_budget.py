@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from matrix.status import FailureClass
-from workers.budget import DiskBudget
+from workers.build.disk_budget import DiskBudget
 from workers.errors import BuildFailed, Cancelled
 from workers.store import Action, GcReport, Store
 

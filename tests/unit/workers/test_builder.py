@@ -10,10 +10,10 @@ import pytest
 from matrix.digest import FileEntry, tree_digest
 from tests.fakes.cells import LABELS, make_cell, make_model, plan_model
 from tests.unit.workers.benches import Bench
-from workers.builder import Builder, Built
+from workers.build.builder import Builder, Built
+from workers.build.explain import explain
+from workers.build.stages import StageRun
 from workers.errors import StoreError
-from workers.explain import explain
-from workers.stages import StageRun
 from workers.store.blobs import hash_file
 
 

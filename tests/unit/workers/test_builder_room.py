@@ -9,9 +9,9 @@ from typing import Any
 from matrix.model import Cell
 from tests.fakes.cells import make_cell
 from tests.unit.workers.benches import Bench
-from workers.budget import DiskBudget
-from workers.builder import Builder, BuildOptions
-from workers.memory_budget import MemoryBudget
+from workers.build.builder import Builder, BuildOptions
+from workers.build.disk_budget import DiskBudget
+from workers.build.memory_budget import MemoryBudget
 
 
 class Remembering:

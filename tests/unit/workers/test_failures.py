@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from matrix.status import FailureClass
+from workers.build.known_failures import KnownFailures
 from workers.errors import BuildFailed
-from workers.failures import KnownFailures
 
 
 def failed(failure: FailureClass = FailureClass.EXPORT, *, retryable: bool = False) -> BuildFailed:

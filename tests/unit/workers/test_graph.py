@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from matrix.digest import FileEntry
+from workers.build.graph import StageTask, Walked, walk
 from workers.engine import SOURCE, BuildPlan, StageSpec
 from workers.errors import BuildFailed
-from workers.graph import StageTask, Walked, walk
 from workers.store import Action
 
 TOOLS = {"tool": "1"}

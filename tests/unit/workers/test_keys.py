@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from workers.build.keys import diff_keys, stage_key
 from workers.engine import SOURCE, StageSpec
-from workers.keys import diff_keys, stage_key
 
 TOOLS = {"onnx": "1.17", "torch": "2.4", "unused": "1"}
 SPEC = StageSpec("export", {"opset": 17, "shapes": {"batch": 1}}, [SOURCE], ["onnx", "torch"])

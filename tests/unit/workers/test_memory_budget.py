@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from workers.build.memory_budget import MemoryBudget
 from workers.errors import Cancelled
-from workers.memory_budget import MemoryBudget
 
 
 class Stage:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from matrix.verification import Threshold
-from workers.ladder.parity import _summary, _too_far, apart
+from workers.verify.ladder.parity import _summary, _too_far, apart
 
 NEAR = Threshold(0.999999, max_abs=0.5)
 

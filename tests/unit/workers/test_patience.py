@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from matrix.status import FailureClass
-from workers.budget import DiskBudget
+from workers.build.disk_budget import DiskBudget
+from workers.build.patience import TELL_AFTER, Patience
 from workers.errors import BuildFailed
-from workers.patience import TELL_AFTER, Patience
 from workers.store import Store
 
 KEY = "a" * 64

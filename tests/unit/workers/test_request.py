@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes.cells import make_cell
+from workers.build.request import request_for
 from workers.host import codec
-from workers.request import request_for
 
 
 @pytest.mark.parametrize(("entry", "flag"), list(itertools.product([False, True], repeat=2)))

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from flows.cli.settings import resolve
 from flows.fleet.again import _launch, again_on_fleet
 from flows.fleet.board import tags_of
 from flows.fleet.launch import Launch, cancel_sweep, count_slots
 from flows.fleet.ticket import write_ticket
-from flows.settings import resolve
-from flows.tally import Tally
+from flows.observe.tally import Tally
 from matrix.errors import Exit, UsageError
 from matrix.status import Status
 from state.errors import StateUnavailable

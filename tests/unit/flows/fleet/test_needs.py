@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.cli.settings import resolve
 from flows.fleet.needs import (
     Words,
     from_text,
@@ -19,7 +20,6 @@ from flows.fleet.needs import (
 )
 from flows.fleet.slot import able
 from flows.fleet.worker import queue_name
-from flows.settings import resolve
 from state.records import StageCost
 from tests.unit.flows.floor import make_plan, small_model
 

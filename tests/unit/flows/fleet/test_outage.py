@@ -12,7 +12,7 @@ from flows.fleet import watch as module
 from flows.fleet.orders import Orders
 from flows.fleet.watch import Watch, end_for_all
 from flows.fleet.worker import _clear_dead
-from flows.stop import Stop
+from flows.sweep.stop import Stop
 from state.errors import StateError, StateUnavailable
 from state.ledger import State
 from tests.unit.flows.fleet.test_ticket import begun

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from flows.commands.deploy import _SWEEP
+from flows.cli.commands.deploy import _SWEEP
+from flows.cli.options import OPTIONS
+from flows.cli.settings import resolve
 from flows.fleet.parameters import NAMES, SweepSettings, flags_of
-from flows.options import OPTIONS
-from flows.settings import resolve
 
 
 def test_the_form_says_what_the_flags_say() -> None:

@@ -14,8 +14,8 @@ from flows.fleet.orders import Orders
 from flows.fleet.parent import HAND_OVERS, LATELY, LEADS, Ended, Parent
 from flows.fleet.ticket import Ticket
 from flows.fleet.watch import StoppedElsewhere
-from flows.stop import Stop
-from flows.waiting import UNSERVED, waiting
+from flows.observe.waiting import UNSERVED, waiting
+from flows.sweep.stop import Stop
 from matrix.errors import Exit
 from state.ledger import State
 from state.owner import Owner

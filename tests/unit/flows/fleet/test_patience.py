@@ -11,7 +11,7 @@ import pytest
 
 from flows.fleet import patience
 from flows.fleet.patience import AT_ONCE, PatientState, patiently
-from flows.stop import Stop
+from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import BadTransition, LeaseLost, StateError, StateUnavailable
 from state.ledger import State, open_state

@@ -8,8 +8,8 @@ import pytest
 
 from feed.interface import Published
 from flows.fleet.ticket import NoTicket, Ticket, last_ticket, read_ticket, write_ticket
-from flows.stop import Stop
-from flows.sweep import cell_rows, model_rows
+from flows.sweep.lifecycle import cell_rows, model_rows
+from flows.sweep.stop import Stop
 from state.ledger import State, open_state
 from state.records import Kind
 from tests.unit.flows.floor import make_plan, small_model

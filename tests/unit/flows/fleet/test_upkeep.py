@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from flows.cli.settings import resolve
 from flows.fleet.upkeep import PERIOD, Upkeep
-from flows.settings import resolve
 from workers.store import Action, Store
 
 DAY = 86400.0

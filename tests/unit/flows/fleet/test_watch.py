@@ -8,7 +8,7 @@ import pytest
 
 from flows.fleet.orders import Orders
 from flows.fleet.watch import StoppedElsewhere, Watch, end_for_all
-from flows.stop import Stop
+from flows.sweep.stop import Stop
 from matrix.errors import Exit, MillError
 from state.errors import StateUnavailable
 from state.ledger import State, open_state

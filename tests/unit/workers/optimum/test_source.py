@@ -18,7 +18,7 @@ from tests.unit.workers.optimum.fixtures import (
     write_safetensors,
 )
 from workers.engine import StageError
-from workers.optimum_engine import hub, source
+from workers.sources import hub, source
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40

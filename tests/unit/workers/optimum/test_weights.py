@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.workers.optimum.fixtures import write_model, write_safetensors
 from workers.engine import StageError
-from workers.optimum_engine.weights import check_complete, matching, patterns
+from workers.sources.weights import check_complete, matching, patterns
 
 
 def refused(folder: Path, *, pickle: bool = False) -> StageError:

@@ -1,0 +1,1 @@
+"""The command line: arguments, settings, output, and one module per command."""

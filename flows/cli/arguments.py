@@ -1,0 +1,163 @@
+"""From the table of settings to argparse flags, and from parsed flags to `Settings`."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from flows.cli.console import Detail
+from flows.cli.options import OPTIONS, Option
+from flows.cli.settings import Settings, misspelt, resolve
+from matrix.errors import UsageError
+from matrix.nearest import hint
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that raises our one-line error instead of printing a usage block."""
+
+    _fill: Callable[[Parser], None] | None = None
+
+    def fill_later(self, fill: Callable[[Parser], None]) -> None:
+        """Let the arguments be added when this parser is used first."""
+        self._fill = fill
+
+    def fill(self) -> None:
+        """Add them now."""
+        fill, self._fill = self._fill, None
+        if fill is not None:
+            fill(self)
+
+    def error(self, message: str) -> NoReturn:
+        """Bad usage."""
+        raise UsageError(message, hint=f"see '{self.prog} --help'")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, with everything that is left to be added. What this parser does not know is
+        refused here, where its own flags can be suggested."""
+        self.fill()
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self._refuse(unknown[0])
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(one) for one in action.choices]
+        name = action.metavar if isinstance(action.metavar, str) else action.dest
+        what = "/".join(action.option_strings) or name.lower()
+        near = hint(str(value), choices)
+        if isinstance(action, argparse._SubParsersAction):
+            near = f"{near}; see '{self.prog} --help'" if "mean" in near else near
+            raise UsageError(f"there is no {what} '{value}' in {self.prog}", hint=near)
+        raise UsageError(f"{what}: there is no '{value}'", hint=near)
+
+    def _refuse(self, word: str) -> NoReturn:
+        if not word.startswith("-"):
+            raise UsageError(f"'{word}' is one argument too many", hint=f"see '{self.prog} --help'")
+        flag = word.partition("=")[0]
+        near = difflib.get_close_matches(flag, self._option_string_actions, n=3)
+        meant = f"did you mean {' or '.join(near)}?" if near else f"see '{self.prog} --help'"
+        raise UsageError(f"{self.prog} has no flag {flag}", hint=meant)
+
+
+class Command(Protocol):
+    """What every module in `flows.cli.commands` offers."""
+
+    def add(self, parser: Parser) -> None:
+        """Add the command's arguments, and `set_defaults(run=...)`."""
+
+
+def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
+    """Give a command the flags of these settings."""
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    for name in names:
+        option = OPTIONS[name]
+        if option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group)
+        _add(groups[option.group], option)
+    if not any(action.dest == "config" for action in parser._actions):
+        parser.add_argument(
+            "--config", type=Path, metavar="FILE", help="settings file; default modelmill.toml"
+        )
+        parser.add_argument(
+            "--color",
+            choices=("auto", "always", "never"),
+            default="auto",
+            help="colours; auto: on a terminal, unless NO_COLOR is set",
+        )
+
+
+def add_detail(parser: argparse.ArgumentParser) -> None:
+    """How much a command tells of a running sweep."""
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument(
+        "-q",
+        "--quiet",
+        dest="detail",
+        action="store_const",
+        const=Detail.QUIET,
+        default=Detail.USUAL,
+        help="only what failed, and the end",
+    )
+    one.add_argument(
+        "-v",
+        "--verbose",
+        dest="detail",
+        action="store_const",
+        const=Detail.VERBOSE,
+        help="every step of every cell",
+    )
+
+
+def _add(group: argparse._ArgumentGroup, option: Option) -> None:
+    text = option.help.replace("%", "%%")
+    if option.name.startswith("no_"):
+        # BooleanOptionalAction takes any flag that begins with "--no-" for a negation.
+        add = partial(group.add_argument, dest=option.name, default=None)
+        add(option.flag, action="store_true", help=text)
+        add(option.flag.replace("--no-", "--", 1), action="store_false", help=f"not {option.flag}")
+        return
+    if option.switch:
+        group.add_argument(
+            option.flag, dest=option.name, action=argparse.BooleanOptionalAction, help=text
+        )
+        return
+    if option.many:
+        text += " (repeat or separate with commas)"
+    group.add_argument(
+        option.flag,
+        dest=option.name,
+        type=_reader(option),
+        action="extend" if option.many else "store",
+        metavar=option.metavar or option.name.upper(),
+        help=text,
+    )
+
+
+def _reader(option: Option) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        try:
+            return option.read(text)
+        except UsageError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """The effective settings of a parsed command line."""
+    flags = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in vars(arguments).items()
+        if name in OPTIONS
+    }
+    for line in misspelt(os.environ):
+        print(f"modelmill: {line}", file=sys.stderr)
+    return resolve(flags, os.environ, Path.cwd(), getattr(arguments, "config", None))

@@ -1,0 +1,51 @@
+"""`modelmill cancel`: stop a sweep wherever it is being worked on."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from flows.cli.arguments import Parser, add_settings, settings_of
+from matrix.errors import Exit
+
+if TYPE_CHECKING:
+    from state.ledger import State
+    from state.records import SweepInfo
+
+
+def add(parser: Parser) -> None:
+    """The arguments."""
+    parser.add_argument("batch", metavar="STAMP")
+    add_settings(parser, ("home", "state"))
+    parser.set_defaults(run=run)
+
+
+def _finished(state: State, info: SweepInfo) -> bool:
+    """Whether nobody works on a sweep and nothing is left to do in it."""
+    from flows.observe.summary import summary_of
+
+    if info.exit_code is None or state.leases(info.id):
+        return False
+    return not summary_of(state, info).unfinished
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Tell everybody through the state, and wait until they have let go."""
+    from flows.fleet.launch import cancel_sweep
+    from flows.observe.summary import open_text, summary_of
+    from flows.sweep.lookup import find_sweep
+    from flows.sweep.workspace import Workspace
+
+    with Workspace(settings_of(arguments)).open_state(must_exist=True) as state:
+        info = find_sweep(state, arguments.batch)
+        if _finished(state, info):
+            print(f"sweep {info.stamp} has ended and has no open cell: there is nothing to cancel")
+            return Exit.OK
+        cancel_sweep(state, info.id)
+        left = summary_of(state, info)
+        holders = state.leases(info.id)
+    resume = f": modelmill resume {info.stamp}" if left.unfinished else ""
+    print(f"sweep {info.stamp} is cancelled, {open_text(left)}{resume}")
+    for one in holders:
+        print(f"  {one.model} is still held by {one.owner}; its lease will run out")
+    return Exit.OK

@@ -1,0 +1,60 @@
+"""`modelmill deploy`: tell the Prefect server of a fleet what it needs to know."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.options import OPTIONS, SELECTION
+from flows.sweep.planning import catalog_reference
+from flows.sweep.recorded_settings import OF_THE_SWEEP
+from matrix.errors import Exit, UsageError
+
+_SWEEP = (*OF_THE_SWEEP, "tries", "heartbeat")
+
+
+def add(parser: Parser) -> None:
+    """The arguments."""
+    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
+    parser.add_argument("--nightly", metavar="CRON", help="also sweep at these times")
+    parser.add_argument("--timezone", default="UTC", help="of the cron line; default UTC")
+    parser.add_argument("--catalog", default="winml", help="what the nightly sweep builds")
+    parser.add_argument(
+        "--notify",
+        metavar="BLOCK",
+        help="tell of every sweep that fails: TYPE/NAME of a block on the server, for example"
+        " slack-webhook/team, or 'webhook' with its address in NOTIFY_URL",
+    )
+    add_settings(parser, (*SELECTION, *_SWEEP, "feed"))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Pools, deployments, automation; safe to repeat."""
+    if not os.environ.get("PREFECT_API_URL"):
+        raise UsageError("there is no Prefect server to deploy to", hint="set PREFECT_API_URL")
+    from flows.fleet.connection import reached
+    from flows.fleet.deployments import deploy, deploy_nightly, deploy_notice
+
+    with reached():
+        names = deploy(arguments.pool)
+        if arguments.nightly:
+            settings = settings_of(arguments)
+            chosen = {
+                name: list(value.value) if OPTIONS[name].many else value.value
+                for name, value in settings.items()
+                if value.origin != "default" and name in {*SELECTION, *_SWEEP, "feed"}
+            }
+            parameters = {
+                "catalog": catalog_reference(settings, arguments.catalog),
+                "settings": chosen,
+            }
+            names.append(
+                deploy_nightly(arguments.pool, arguments.nightly, arguments.timezone, parameters)
+            )
+        if arguments.notify:
+            names.append(deploy_notice(arguments.notify, os.environ))
+    for name in names:
+        print(f"deployed {name}")
+    return Exit.OK

@@ -1,0 +1,35 @@
+"""`modelmill doctor`: what of this machine works, and what to do about the rest."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.options import PLACES
+from matrix.errors import Exit
+
+
+def add(parser: Parser) -> None:
+    """The arguments."""
+    parser.add_argument("--json", action="store_true", help="for machines")
+    add_settings(parser, ("engine", *PLACES))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Ask everything, tell everything; bad findings make the exit code."""
+    from flows.cli.doctor import Health, examine
+
+    findings = []
+    for finding in examine(settings_of(arguments)):
+        findings.append(finding)
+        if not arguments.json:
+            print(f"{finding.health:<4}  {finding.what}: {finding.detail}", flush=True)
+            if finding.mend:
+                print(f"      {finding.mend}")
+    if arguments.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+    bad = any(finding.health is Health.BAD for finding in findings)
+    return Exit.UNUSABLE if bad else Exit.OK

@@ -1,0 +1,53 @@
+"""`modelmill engine`: which engines there are, and environments for those that need their own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.table import render
+from matrix.errors import Exit
+
+
+def add(parser: Parser) -> None:
+    """The verbs and their arguments."""
+    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+    ls = verbs.add_parser("ls", help="the engines that are installed")
+    ls.add_argument("--json", action="store_true", help="for machines")
+    add_settings(ls, ())
+    ls.set_defaults(run=_ls)
+    install = verbs.add_parser("install", help="make the environment of an engine")
+    install.add_argument("name", help="the engine, for example winml")
+    install.add_argument("--venv", type=Path, help="folder; default: .venv-NAME")
+    install.add_argument("--python", type=Path, help="the Python to make it from")
+    add_settings(install, ())
+    install.set_defaults(run=_install)
+
+
+def _ls(arguments: argparse.Namespace) -> Exit:
+    from workers.engines import installed_engines
+
+    settings = settings_of(arguments)
+    rows = [
+        (name, point.value, settings.engine_pythons.get(name, "this one"))
+        for name, point in installed_engines().items()
+    ]
+    if arguments.json:
+        names = ("engine", "object", "python")
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=1))
+    else:
+        print(render(("engine", "object", "python"), rows))
+    return Exit.OK
+
+
+def _install(arguments: argparse.Namespace) -> Exit:
+    from flows.cli.engine_environments import venv_of, wanted_installer
+
+    installer = wanted_installer(arguments.name)
+    venv = arguments.venv or venv_of(arguments.name)
+    python = installer.install(venv, arguments.python, say=lambda text: print(text, flush=True))
+    print(f"engine {arguments.name} is ready; tell modelmill where it is, in modelmill.toml:")
+    print(f"[engine.{arguments.name}]\npython = '{python}'")
+    return Exit.OK

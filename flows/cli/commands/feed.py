@@ -1,0 +1,263 @@
+"""`modelmill feed`: look into a feed, download packages, promote versions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from feed.index import IndexCell
+from feed.interface import Feed, Progress, Published
+from feed.listing import list_packages, list_versions, show
+from feed.reader import Pulled, pull
+from feed.selection import pull_selection
+from feed.verify import CheckSignature, Verdict, verify_folder, verify_published
+from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.quantity import show_moment, show_size
+from flows.cli.settings import Settings
+from flows.cli.table import render
+from flows.cli.transfer import meter
+from flows.sweep.workspace import Workspace
+from matrix.errors import Exit, NothingSelected, UsageError
+from matrix.naming import index_name
+
+_SHOWN = 20
+"""Problems of one package; who wrote its documents decides how many there can be."""
+
+
+def add(parser: Parser) -> None:
+    """The verbs and their arguments."""
+    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+    _add_ls(_verb(verbs, "ls", "packages, or the versions of a package", _ls))
+    _add_version(_verb(verbs, "show", "one version with its files", _show))
+    _add_pull(_verb(verbs, "pull", "download versions, every file checked", _pull))
+    _add_verify(_verb(verbs, "verify", "check files, provenance, SBOM and signature", _verify))
+    promote = _verb(verbs, "promote", "make a version part of a view; cannot be undone", _promote)
+    _add_version(promote)
+    promote.add_argument("--view", required=True, help="for example release")
+    add_settings(promote, ("demand",))
+
+
+def _verb(
+    verbs: argparse._SubParsersAction[Parser],
+    name: str,
+    text: str,
+    run: Callable[[argparse.Namespace], Exit],
+) -> Parser:
+    parser = verbs.add_parser(name, help=text, description=text)
+    parser.add_argument("--json", action="store_true", help="for machines")
+    add_settings(parser, ("home", "feed", "package"))
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_ls(parser: Parser) -> None:
+    parser.add_argument("name", nargs="?", help="a package, globs allowed; default: all packages")
+    parser.add_argument("version", nargs="?", default="*", help="a glob, e.g. '0.0.0-20260609-*'")
+    parser.add_argument("--deleted", action="store_true", help="deleted versions too")
+
+
+def _add_version(parser: Parser) -> None:
+    parser.add_argument("name", help="the package")
+    parser.add_argument("version", help="the version")
+
+
+def _add_pull(parser: Parser) -> None:
+    parser.add_argument("name", nargs="?", help="the package; or select with --stamp")
+    parser.add_argument("version", nargs="?", help="the version")
+    parser.add_argument("--stamp", help="a whole batch, by its index")
+    parser.add_argument("--target", action="append", metavar="GLOB", help="with --stamp")
+    parser.add_argument("--model", action="append", metavar="GLOB", help="with --stamp")
+    parser.add_argument("--dest", type=Path, default=Path(), help="folder; default: here")
+    parser.add_argument("--files", action="append", metavar="GLOB", help="only matching files")
+    parser.add_argument("--force", action="store_true", help="replace files of the same name")
+
+
+def _add_verify(parser: Parser) -> None:
+    parser.add_argument("name", nargs="?", help="a package, globs allowed; or --folder")
+    parser.add_argument("version", nargs="?", default="*", help="a glob; default: all versions")
+    parser.add_argument("--folder", type=Path, help="a package that was pulled")
+    parser.add_argument("--key", type=Path, help="every package must be signed by it (PEM)")
+
+
+def _open(arguments: argparse.Namespace) -> tuple[Settings, Feed]:
+    settings = settings_of(arguments)
+    return settings, Workspace(settings).open_feed()
+
+
+def _ls(arguments: argparse.Namespace) -> Exit:
+    _settings, feed = _open(arguments)
+    if arguments.name is None:
+        packages = list(list_packages(feed))
+        if arguments.json:
+            _print_json([asdict(one) for one in packages])
+        else:
+            rows = [(one.package, one.versions, _when(one.newest)) for one in packages]
+            print(render(("package", "versions", "newest"), rows))
+        return Exit.OK
+    versions = list(
+        list_versions(feed, arguments.name, arguments.version, deleted=arguments.deleted)
+    )
+    if arguments.json:
+        _print_json([asdict(one) for one in versions])
+    else:
+        headers = ("package", "version", "published", "tree", "views")
+        print(render(headers, [_version_row(one) for one in versions]))
+    return Exit.OK
+
+
+def _show(arguments: argparse.Namespace) -> Exit:
+    _settings, feed = _open(arguments)
+    found = show(feed, arguments.name, arguments.version)
+    if arguments.json:
+        _print_json({**asdict(found), "size": found.size})
+        return Exit.OK
+    one = found.published
+    print(f"{one.package} {one.version}" + (" (deleted)" if one.deleted else ""))
+    print(f"  {one.description}\n  published {_when(one.published_at)}")
+    if one.views:
+        print(f"  views: {', '.join(one.views)}")
+    rows = [(file.path, show_size(file.size), file.sha256) for file in found.files]
+    print(render(("file", "size", "sha256"), rows))
+    return Exit.OK
+
+
+def _pull(arguments: argparse.Namespace) -> Exit:
+    settings, feed = _open(arguments)
+    patterns = tuple(arguments.files or ("*",))
+    dest: Path = arguments.dest
+    if arguments.stamp and not arguments.name:
+        return _pull_stamp(arguments, settings, feed, patterns)
+    if not (arguments.name and arguments.version) or arguments.stamp:
+        raise UsageError("pull wants a package and a version, or --stamp alone")
+    if arguments.target or arguments.model:
+        raise UsageError("--target and --model go with --stamp")
+    folder = dest if dest != Path() else Path(arguments.name)
+    with meter(f"{arguments.name} {arguments.version}") as progress:
+        pulled = pull(
+            feed,
+            arguments.name,
+            arguments.version,
+            folder,
+            patterns,
+            progress=progress,
+            force=arguments.force,
+        )
+    _tell([pulled], as_json=arguments.json)
+    return Exit.OK
+
+
+def _pull_stamp(
+    arguments: argparse.Namespace, settings: Settings, feed: Feed, patterns: tuple[str, ...]
+) -> Exit:
+    index_package = index_name(settings["package"], arguments.stamp)[0]
+
+    def started(_cell: IndexCell) -> Progress | None:
+        return None
+
+    found = pull_selection(
+        feed,
+        index_package,
+        arguments.stamp,
+        arguments.dest,
+        targets=tuple(arguments.target or ("*",)),
+        models=tuple(arguments.model or ("*",)),
+        patterns=patterns,
+        force=arguments.force,
+        started=started,
+    )
+    _tell([one.pulled for one in found.pulled], as_json=arguments.json)
+    for lost in found.lost:
+        print(f"modelmill: {lost.cell.id}: {lost.error}", file=sys.stderr)
+    if found.lost:
+        cells = len(found.lost) + len(found.pulled)
+        print(f"modelmill: {len(found.lost)} of {cells} cells are not here", file=sys.stderr)
+    return Exit.CELLS_FAILED if found.lost else Exit.OK
+
+
+def _tell(pulled: list[Pulled], *, as_json: bool) -> None:
+    if as_json:
+        _print_json([asdict(one) for one in pulled])
+        return
+    for one in pulled:
+        size = show_size(sum(file.size for file in one.files))
+        what = "is there already" if one.unchanged else f"{len(one.files)} files, {size}"
+        print(f"{one.package} {one.version} -> {one.dest}: {what}")
+
+
+def _verify(arguments: argparse.Namespace) -> Exit:
+    if (arguments.name is None) == (arguments.folder is None):
+        raise UsageError("verify wants a package, or --folder with one that was pulled")
+    signature = None
+    if arguments.key:
+        from flows.packages.signing import check_signature, public_key
+
+        key = public_key(arguments.key)
+        signature = partial(check_signature, key=key)
+    good = True
+    for verdict in _verdicts(arguments, signature):
+        good = good and verdict.ok
+        if arguments.json:
+            print(json.dumps({**asdict(verdict), "ok": verdict.ok}), flush=True)
+        else:
+            print("\n".join(_verdict_lines(verdict)), flush=True)
+    return Exit.OK if good else Exit.CELLS_FAILED
+
+
+def _verdicts(arguments: argparse.Namespace, signature: CheckSignature | None) -> Iterator[Verdict]:
+    if arguments.folder:
+        yield verify_folder(arguments.folder, signature=signature)
+        return
+    settings, feed = _open(arguments)
+    versions = list(list_versions(feed, arguments.name, arguments.version))
+    if not versions:
+        raise NothingSelected(f"no version of {arguments.name} matches {arguments.version}")
+    home = settings.home
+    work = home if home.is_dir() and os.access(home, os.W_OK) else None
+    for one in versions:
+        with meter(f"{one.package} {one.version}") as progress:
+            verdict = verify_published(
+                feed, one.package, one.version, work=work, signature=signature, progress=progress
+            )
+        yield verdict
+
+
+def _verdict_lines(verdict: Verdict) -> list[str]:
+    if not verdict.ok:
+        lines = [f"FAILED  {verdict.title}", *(f"  {text}" for text in verdict.problems[:_SHOWN])]
+        more = len(verdict.problems) - _SHOWN
+        return [*lines, f"  ... and {more} more: --json"] if more > 0 else lines
+    notes = "; ".join(f"{one.name}: {one.note}" for one in verdict.checks if one.note)
+    return [f"ok      {verdict.title}: {verdict.files} files" + (f" ({notes})" if notes else "")]
+
+
+def _promote(arguments: argparse.Namespace) -> Exit:
+    settings, feed = _open(arguments)
+    from flows.packages.promotion import promote
+
+    view = promote(settings, feed, arguments.name, arguments.version, arguments.view)
+    if arguments.json:
+        _print_json(asdict(show(feed, arguments.name, arguments.version).published))
+    else:
+        print(f"{arguments.name} {arguments.version} is in view {view}")
+    return Exit.OK
+
+
+def _version_row(one: Published) -> tuple[object, ...]:
+    state = "deleted" if one.deleted else ",".join(one.views)
+    return (one.package, one.version, _when(one.published_at), (one.tree or "-")[:16], state)
+
+
+def _when(at: datetime | None) -> str:
+    return show_moment(at.timestamp()) if at else "-"
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, default=str))

@@ -1,0 +1,136 @@
+"""`modelmill plan`: the matrix and the effective settings, without doing anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.options import OPTIONS, PLACES, SELECTION, SWEEP
+from flows.cli.quantity import counted, parse_duration, parse_size, show_duration, show_size
+from flows.cli.settings import Settings
+from flows.cli.table import render
+from flows.sweep.planning import plan_of
+from flows.sweep.sizes import print_notices, size_of
+from flows.sweep.workspace import Workspace
+from matrix.errors import Exit
+from matrix.model import Plan
+
+if TYPE_CHECKING:
+    from flows.observe.estimates import Estimates
+
+
+def add(parser: Parser) -> None:
+    """The arguments."""
+    parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog (demo, winml)")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    add_settings(parser, (*SELECTION, *SWEEP, *PLACES))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Plan and print."""
+    settings = settings_of(arguments)
+    # The stamp's default is the user's date, not Greenwich's.
+    plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
+    known = _estimates(plan, settings)
+    if arguments.json:
+        from matrix.plan_json import plan_to_json
+
+        effective = {
+            name: {"value": item.value, "origin": item.origin} for name, item in settings.items()
+        }
+        document = {**plan_to_json(plan), "settings": effective}
+        if known is not None:
+            document["estimate"] = _estimate_json(known, settings)
+        print(json.dumps(document, indent=1))
+    else:
+        print_plan(plan, settings)
+        if known is not None:
+            print("\n" + "\n".join(_estimate_lines(known, settings)))
+    return Exit.OK
+
+
+def print_plan(plan: Plan, settings: Settings) -> None:
+    """The matrix, then what decided it."""
+    rows = [
+        (cell.id, cell.policy.precision, cell.policy.opset, cell.package, cell.version)
+        if not cell.skip
+        else (cell.id, "skipped", "-", cell.skip, "")
+        for cell in plan.cells()
+    ]
+    print(render(("cell", "precision", "opset", "package", "version"), rows))
+    print_notices(plan.notices)
+    skipped = sum(cell.skip is not None for cell in plan.cells())
+    print(
+        f"\n{size_of(plan)} ({skipped} skipped), index {plan.index_package} {plan.index_version}\n"
+    )
+    shown = [
+        (name, _show(name, item.value), item.origin)
+        for name, item in settings.items()
+        if item.origin != "default" or item.value not in (None, (), False)
+    ]
+    print(render(("setting", "value", "from"), shown))
+
+
+def _show(name: str, value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, int | float):
+        parse = OPTIONS[name].parse if name in OPTIONS else None
+        if parse is parse_duration:
+            return show_duration(value)
+        if parse is parse_size:
+            return show_size(value)
+    return str(value)
+
+
+def _estimates(plan: Plan, settings: Settings) -> Estimates | None:
+    """From the history in the state; without one nothing is loaded and nothing is said."""
+    work = Workspace(settings)
+    if not work.has_state():
+        return None
+    from flows.observe.estimates import estimate
+
+    with work.read_state() as state:
+        found = estimate(plan, state)
+    return found if found.models else None
+
+
+def _estimate_json(known: Estimates, settings: Settings) -> dict[str, Any]:
+    from flows.sweep.engines import slot_count
+
+    slots = slot_count(settings)
+    return {
+        "slots": slots,
+        "seconds": asdict(known.wall(slots)),
+        "disk": asdict(known.disk()),
+        "memory": asdict(known.memory(slots)),
+        "unknown_models": known.unknown,
+        "models": {name: asdict(cost) for name, cost in known.models.items()},
+    }
+
+
+def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
+    from flows.observe.remaining import spelled
+    from flows.sweep.engines import slot_count
+
+    slots = slot_count(settings)
+    wall, disk, memory = known.wall(slots), known.disk(), known.memory(slots)
+    lines = [
+        f"if everything is built anew with {slots} slot{'s' if slots != 1 else ''}:",
+        f"  time    {spelled(wall, show_duration)}",
+        f"  disk    {spelled(disk, show_size)}",
+        f"  memory  {spelled(memory, show_size)}",
+    ]
+    longest = sorted(known.models.items(), key=lambda item: -item[1].seconds.likely)[:3]
+    lines += [
+        f"  longest {name}: {spelled(cost.seconds, show_duration)}, from {cost.basis}"
+        for name, cost in longest
+    ]
+    if known.unknown:
+        lines.append(f"  nothing is known of {counted(known.unknown, 'model')}")
+    return lines

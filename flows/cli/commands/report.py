@@ -1,0 +1,43 @@
+"""`modelmill report`: a sweep as one HTML file that opens from disk."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.sweep.lookup import find_sweep
+from flows.sweep.workspace import Workspace
+from matrix.errors import Exit
+
+
+def add(parser: Parser) -> None:
+    """The arguments."""
+    parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="default: report-STAMP.html"
+    )
+    parser.add_argument("--against", metavar="STAMP", help="add a comparison with this batch")
+    add_settings(parser, ("home", "state", "summary"))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Read the state, write the page; never writes to the state, so it can run beside a sweep."""
+    from flows.observe.diff.comparison import compare
+    from flows.observe.report.collect import collect
+    from flows.observe.report.page import write
+    from flows.observe.summaries import write_summaries
+
+    settings = settings_of(arguments)
+    with Workspace(settings).read_state() as state:
+        info = find_sweep(state, arguments.batch)
+        other = find_sweep(state, arguments.against) if arguments.against else None
+        comparison = compare(state, other, info) if other else None
+        document = collect(state, info, comparison)
+        dest = arguments.output or Path(f"report-{info.stamp}.html")
+        write(document, settings.cwd / dest)
+        if settings["summary"]:
+            write_summaries(settings.path("summary"), state, info)
+    print(dest)
+    return Exit.OK

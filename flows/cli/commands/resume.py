@@ -1,0 +1,33 @@
+"""`modelmill resume`: go on with an interrupted sweep."""
+
+from __future__ import annotations
+
+import argparse
+
+from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
+from flows.cli.options import PLACES, SELECTION, SWEEP
+from matrix.errors import Exit
+
+
+def add(parser: Parser) -> None:
+    """The arguments."""
+    parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
+    parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
+    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
+    parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
+    names = [name for name in (*SELECTION, *SWEEP, *PLACES) if name != "stamp"]
+    add_settings(parser, names)
+    add_detail(parser)
+    parser.set_defaults(run=run, goes_on=True)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Find the sweep in the state, then run it with its own settings."""
+    if arguments.fleet:
+        from flows.fleet.again import again_on_fleet
+
+        settings = settings_of(arguments)
+        return again_on_fleet(settings, arguments.batch, arguments.pool, as_json=arguments.json)
+    from flows.sweep.rerun import go_again
+
+    return go_again(settings_of(arguments), arguments.batch, as_json=arguments.json)

@@ -1,0 +1,45 @@
+"""`modelmill retry`: take failed cells up again."""
+
+from __future__ import annotations
+
+import argparse
+
+from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
+from flows.cli.options import PLACES, SWEEP
+from matrix.errors import Exit
+from matrix.status import FailureClass
+
+
+def add(parser: Parser) -> None:
+    """The arguments."""
+    parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
+    parser.add_argument(
+        "--class",
+        dest="classes",
+        action="append",
+        default=[],
+        type=str.upper,
+        choices=[str(one) for one in FailureClass],
+        help="only cells that failed for this class of reason (repeat for more)",
+    )
+    parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
+    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
+    parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
+    names = [name for name in ("only", *SWEEP, *PLACES) if name != "stamp"]
+    add_settings(parser, names)
+    add_detail(parser)
+    parser.set_defaults(run=run, goes_on=True)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Plan the failed cells again, then resume."""
+    classes = tuple(FailureClass(name) for name in arguments.classes)
+    settings = settings_of(arguments)
+    if arguments.fleet:
+        from flows.fleet.again import again_on_fleet
+
+        pool, as_json = arguments.pool, arguments.json
+        return again_on_fleet(settings, arguments.batch, pool, retry=classes, as_json=as_json)
+    from flows.sweep.rerun import go_again
+
+    return go_again(settings, arguments.batch, retry=classes, as_json=arguments.json)

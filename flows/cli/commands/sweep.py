@@ -1,0 +1,47 @@
+"""`modelmill sweep`: build, verify and publish every selected cell."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import date
+
+from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
+from flows.cli.options import PLACES, SELECTION, SWEEP
+from flows.sweep.planning import catalog_reference, plan_of
+from matrix.errors import Exit
+
+
+def add(parser: Parser) -> None:
+    """The arguments."""
+    parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog (demo, winml)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be built, and touch nothing"
+    )
+    parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
+    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
+    parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
+    add_settings(parser, (*SELECTION, *SWEEP, *PLACES))
+    add_detail(parser)
+    parser.set_defaults(run=run, goes_on=True)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Plan, then run."""
+    settings = settings_of(arguments)
+    # The stamp's default is the user's date, not Greenwich's.
+    plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
+    if arguments.dry_run:
+        from flows.sweep.dry_run import rehearse
+
+        return rehearse(plan, settings, as_json=arguments.json)
+    if arguments.fleet:
+        from flows.fleet.launch import Launch
+        from flows.fleet.ticket import values_of
+
+        values = values_of(settings, catalog_reference(settings, arguments.catalog))
+        return Launch(plan, settings, values, arguments.pool, arguments.json).go()
+    from flows.sweep.recorded_settings import remember
+    from flows.sweep.run import Run
+
+    recorded = remember(settings, catalog_reference(settings, arguments.catalog))
+    return Run(plan, settings, recorded, as_json=arguments.json).go()

@@ -1,0 +1,60 @@
+"""`modelmill worker`: make this machine part of a fleet."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.quantity import parse_duration
+from matrix.errors import Exit
+
+
+def add(parser: Parser) -> None:
+    """The arguments."""
+    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
+    parser.add_argument(
+        "--engines",
+        default="",
+        metavar="NAMES",
+        help="engines to announce, separated by commas; default: all that work here",
+    )
+    parser.add_argument(
+        "--has", action="append", default=[], metavar="WORD", help="announce this too (repeat)"
+    )
+    parser.add_argument(
+        "--sweeps", type=int, default=1, metavar="N", help="parents that may run here; default 1"
+    )
+    parser.add_argument(
+        "--drain-limit",
+        type=parse_duration,
+        default=1800.0,
+        metavar="TIME",
+        help="how long models at hand may take when the worker stops; default 30m",
+    )
+    names = ("home", "state", "store", "jobs", "disk_budget", "memory", "keep_local", "retention")
+    add_settings(parser, (*names, "allow_remote_code", "allow_pickle"))
+    parser.set_defaults(run=run, goes_on=True)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Preflight, announce, serve, drain."""
+    from flows.fleet.worker import Worker, queue_name
+    from flows.sweep.stop import Stop, stopped_by_signals
+
+    settings = settings_of(arguments)
+    engines = [name.strip() for name in arguments.engines.split(",") if name.strip()]
+    worker = Worker(
+        settings, arguments.pool, engines, arguments.has, arguments.sweeps, arguments.drain_limit
+    )
+    words = worker.preflight(os.environ)
+    from flows.fleet.connection import reached
+    from flows.fleet.deployments import announce
+
+    with reached():
+        announce(arguments.pool, queue_name(words), words)
+    print("announces " + " ".join(sorted(words)), flush=True)
+    stop = Stop()
+    with stopped_by_signals(stop, arguments.drain_limit + 30.0):
+        worker.serve(words, queue_name(words), os.environ, stop)
+    return Exit.OK

@@ -1,0 +1,238 @@
+"""What of this machine works for modelmill: one finding per question, with the way to mend it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from importlib.metadata import (
+    PackageNotFoundError,
+    distribution,
+    packages_distributions,
+    version,
+)
+from pathlib import Path
+
+from feed.directory import DirectoryFeed
+from feed.preflight import existing
+from flows.cli.engine_environments import Installer, installer_of, unset
+from flows.cli.extras import not_installed
+from flows.cli.installation import overwritten, sharers
+from flows.cli.quantity import show_size
+from flows.cli.settings import Settings
+from flows.sweep.engines import runtimes_of
+from flows.sweep.workspace import Unwritable, Workspace
+from matrix.errors import MillError
+from workers.engines import find_engine, installed_engines
+from workers.errors import BuildFailed
+from workers.host.client import EngineHost
+from workers.host.watch import HostLimits
+from workers.runtimes.found import Missing
+
+_BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors")
+_RUNTIME = "onnxruntime-windowsml" if sys.platform == "win32" else "onnxruntime"
+_SWEEP = ("prefect", "sqlalchemy", "sqlmodel", "alembic", "azure-devops", "azure-identity")
+_FOR = {"sweep": "to sweep and to look into a state", "build": "to build on this machine"}
+_LEAST_FREE = 10 * 10**9
+_START_LIMIT = 120.0
+
+
+class Health(StrEnum):
+    """How bad it is."""
+
+    GOOD = "ok"
+    NOTE = "note"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One answer."""
+
+    what: str
+    health: Health
+    detail: str
+    mend: str = ""
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Every question in turn; none of them changes anything."""
+    yield _python()
+    yield _installation()
+    yield from _packages()
+    with tempfile.TemporaryDirectory(prefix="modelmill-doctor-") as logs:
+        yield from _engines(settings, Path(logs))
+        yield from _runtimes(settings, Path(logs))
+    work = Workspace(settings)
+    yield _asked("home", lambda: _home(work))
+    yield _disk(work)
+    yield _asked("state", lambda: _state(work))
+    yield _asked("feed", lambda: _feed(work))
+    yield _prefect()
+
+
+def _python() -> Finding:
+    text = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    good = (3, 11) <= sys.version_info[:2] < (3, 13)
+    return Finding("python", Health.GOOD if good else Health.BAD, text, "" if good else "use 3.11")
+
+
+def _installation() -> Finding:
+    """Whether another distribution has written over one of our packages, or is about to."""
+    others = sharers(packages_distributions())
+    shared = "; ".join(f"{', '.join(names)} has a {room} too" for room, names in others.items())
+    try:
+        changed = list(overwritten(distribution("modelmill")))
+    except PackageNotFoundError:
+        return Finding("installation", Health.NOTE, "not installed by pip: run from its source")
+    text = f"modelmill {_version('modelmill')} in {Path(__file__).resolve().parents[1]}"
+    again = "pip install --force-reinstall --no-deps modelmill"
+    if changed:
+        shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if changed[3:] else "")
+        text = "; ".join(filter(None, (f"{shown}: not modelmill's", shared)))
+        names = sorted({name for sharing in others.values() for name in sharing})
+        gone = f"pip uninstall {' '.join(names)}, then " if names else ""
+        return Finding("installation", Health.BAD, text, gone + again)
+    if shared:
+        mend = f"to remove it breaks modelmill; afterwards {again}"
+        return Finding("installation", Health.NOTE, f"{text}; {shared}", mend)
+    return Finding("installation", Health.GOOD, text)
+
+
+def _packages() -> Iterator[Finding]:
+    for extra, needed in (("sweep", _SWEEP), ("build", (*_BUILD, _RUNTIME))):
+        missing = [name for name in needed if not _version(name)]
+        if missing:
+            text, what = f"missing: {', '.join(missing)}", _FOR[extra]
+            mend = f"pip install -c constraints.txt 'modelmill[{extra}]' {what}"
+            yield Finding(f"{extra} extra", Health.NOTE, text, mend)
+        else:
+            shown = ", ".join(f"{name} {_version(name)}" for name in needed)
+            yield Finding(f"{extra} extra", Health.GOOD, shown)
+
+
+def _engines(settings: Settings, logs: Path) -> Iterator[Finding]:
+    for name in installed_engines():
+        installer = installer_of(name)
+        if installer is None and not _version("onnx"):
+            yield Finding(f"engine {name}", Health.NOTE, "needs the build extra")
+        elif installer is None:
+            yield _asked(f"engine {name}", partial(_engine, settings, name, logs))
+        else:
+            yield _environment(settings, name, installer)
+
+
+def _environment(settings: Settings, name: str, installer: Installer) -> Finding:
+    """An engine that lives elsewhere is bad news only for who wants to use it."""
+    what, needed = f"engine {name}", settings["engine"] == name
+    python = settings.engine_pythons.get(name)
+    if python is None:
+        mend = unset(name, installer, settings.cwd)
+        return Finding(what, Health.BAD if needed else Health.NOTE, "no environment is set", mend)
+    found = installer.check(settings.cwd / python)
+    return Finding(what, Health.GOOD if found.ok else Health.BAD, found.detail, found.mend)
+
+
+def _engine(settings: Settings, name: str, logs: Path) -> str:
+    python = settings.engine_pythons.get(name)
+    spec = find_engine(name, settings.cwd / python if python else None)
+    limits = HostLimits(start_timeout=_START_LIMIT, plan_timeout=_START_LIMIT)
+    host = EngineHost(spec, limits=limits, log_dir=logs)
+    try:
+        tools = host.tools()
+    finally:
+        host.close()
+    return ", ".join(f"{tool} {found}" for tool, found in sorted(tools.items()))
+
+
+def _runtimes(settings: Settings, logs: Path) -> Iterator[Finding]:
+    """What can run a model here: provider, device, version, emulated or not."""
+    limits = HostLimits(start_timeout=_START_LIMIT, timeout=_START_LIMIT)
+    pool = runtimes_of(settings, limits, logs)
+    try:
+        for one in pool.all():
+            what = f"runtime {one.provider} {one.device}".rstrip()
+            if isinstance(one, Missing):
+                yield Finding(what, Health.NOTE, f"missing: {one.why}", one.mend)
+            else:
+                how = f"emulated ({one.detail})" if one.emulated else one.detail or "native"
+                yield Finding(what, Health.GOOD, f"{one.version}, {how}")
+        for target in Workspace(settings).targets():
+            own = pool.for_target(target)
+            if isinstance(own, Missing):
+                text = f"on ONNX Runtime CPU alone: {own.why}"
+                yield Finding(f"verify {target.label}", Health.NOTE, text)
+            else:
+                yield Finding(f"verify {target.label}", Health.GOOD, f"on {own.name}")
+    except BuildFailed as error:
+        yield Finding("runtimes", Health.NOTE, error.message, error.hint)
+    finally:
+        pool.close()
+
+
+def _disk(work: Workspace) -> Finding:
+    try:
+        free = shutil.disk_usage(existing(work.home)).free
+    except OSError as error:
+        return Finding("disk", Health.BAD, f"cannot be read: {error.strerror}")
+    text = f"{show_size(free)} free where {work.home} is"
+    if free < _LEAST_FREE:
+        return Finding("disk", Health.NOTE, text, "large models need more; set --disk-budget")
+    return Finding("disk", Health.GOOD, text)
+
+
+def _home(work: Workspace) -> str:
+    there = existing(work.home)
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise Unwritable(f"{there} cannot be written", hint="choose another place with --home")
+    return str(work.home) + ("" if there == work.home else ", made by the first sweep")
+
+
+def _state(work: Workspace) -> str:
+    if not work.has_state():
+        return "none yet; the first sweep makes one"
+    with work.read_state() as state:
+        return f"{state.label}, {len(state.sweeps())} sweeps"
+
+
+def _feed(work: Workspace) -> str:
+    feed = work.open_feed()
+    # A folder is looked at; its preflight would make it.
+    feed.check() if isinstance(feed, DirectoryFeed) else feed.preflight()
+    return f"{feed.name} can be published to"
+
+
+def _prefect() -> Finding:
+    if not _version("prefect"):
+        return Finding("prefect", Health.NOTE, "needs the sweep extra")
+    url = os.environ.get("PREFECT_API_URL")
+    text = f"runs are shown on {url}" if url else "an own server is started for each sweep"
+    return Finding("prefect", Health.GOOD, f"prefect {_version('prefect')}, {text}")
+
+
+def _asked(what: str, ask: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, Health.GOOD, ask())
+    except MillError as error:
+        return Finding(what, Health.BAD, error.message, error.hint)
+    except ModuleNotFoundError as error:
+        lacking = not_installed(error)
+        if lacking is None:
+            raise
+        return Finding(what, Health.NOTE, lacking.message, lacking.hint)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return Finding(what, Health.BAD, f"{where}{error.strerror}", "check its permissions")
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,159 @@
+"""The command line: parse, run one command, turn what happened into a line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+from typing import NoReturn
+
+from flows.cli.arguments import Parser
+from flows.cli.commands import COMMANDS
+from flows.cli.console import Detail, Output, OutputLost, choose_colour, paint, safe_output
+from flows.cli.extras import not_installed
+from matrix.errors import Exit, MillError
+
+
+class _Version(argparse.Action):
+    """`--version`; the installed version is looked up only for who asks."""
+
+    def __call__(self, *_args: object) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"modelmill {version('modelmill')}")
+        raise SystemExit(Exit.OK)
+
+
+_MOST_NAMED = 5
+_OF_THE_MACHINE = {
+    errno.EACCES: "check its permissions, or choose another place with --home",
+    errno.EPERM: "check its permissions, or choose another place with --home",
+    errno.EROFS: "choose a place that can be written with --home",
+    errno.ENOSPC: "free space, or choose a place on another disk with --home",
+    errno.EIO: "check the disk",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine",
+    errno.ENAMETOOLONG: "choose a shorter path",
+    errno.ELOOP: "its links lead in a circle",
+    errno.ENOTDIR: "a file is where a folder should be",
+    errno.EISDIR: "a folder is where a file should be",
+}
+"""What the operating system refuses, with the next step. Any other OSError is a bug of ours."""
+if hasattr(errno, "EDQUOT"):
+    _OF_THE_MACHINE[errno.EDQUOT] = "free space: your quota on this disk is used up"
+
+
+def build_parser(*, whole: bool = True) -> Parser:
+    """The command line; with `whole=False` a command is imported when it is parsed.
+
+    Importing every command to run one costs more than most of them take.
+    """
+    parser = Parser(
+        prog="modelmill",
+        description="Build a catalog of models for every execution provider and device,"
+        " and publish every cell once.",
+    )
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="show program's version number and exit"
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text)
+        command.fill_later(partial(_fill, name))
+        if whole:
+            command.fill()
+    return parser
+
+
+def _fill(name: str, parser: Parser) -> None:
+    import_module(f"flows.cli.commands.{name}").add(parser)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the `modelmill` command."""
+    with safe_output() as out:
+        try:
+            code = _run(argv, out)
+            _tell_damage()
+            out.flush()
+        except OutputLost as lost:
+            out.lost = lost
+            code = Exit.OK
+        if out.lost is not None and not out.lost.reader_left:
+            reason = out.lost.cause.strerror or out.lost.cause
+            _say(f"standard output cannot be written: {reason}")
+            code = code or Exit.UNUSABLE
+        sys.stderr.flush()
+    return code
+
+
+def _run(argv: Sequence[str] | None, out: Output) -> int:
+    try:
+        choose_colour("auto", os.environ)
+        arguments = build_parser(whole=False).parse_args(argv)
+        out.goes_on = getattr(arguments, "goes_on", False)
+        out.detail = getattr(arguments, "detail", Detail.USUAL)
+        if color := getattr(arguments, "color", None):
+            choose_colour(color, os.environ)
+        code: Exit = arguments.run(arguments)
+    except MillError as error:
+        _say(str(error))
+        return error.exit_code
+    except ModuleNotFoundError as error:
+        lacking = not_installed(error)
+        if lacking is None:
+            raise
+        _say(str(lacking))
+        return lacking.exit_code
+    except SystemExit as done:  # --help and --version
+        return int(done.code or 0)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return Exit.INTERRUPTED
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            raise
+        where = f" {error.filename}:" if error.filename else ""
+        _say(f"{where} {error.strerror} ({_OF_THE_MACHINE[error.errno]})".lstrip())
+        return Exit.UNUSABLE
+    return code
+
+
+def _say(text: str) -> None:
+    print(f"{paint('modelmill:', 'red', sys.stderr)} {text}", file=sys.stderr)
+
+
+def _tell_damage() -> None:
+    """Name the records of the state that could not be read."""
+    if "state.damage" not in sys.modules:  # importing it costs as much as SQLAlchemy does
+        return
+    from state.damage import taken
+
+    found = taken()
+    if found:
+        shown = "; ".join(found[:_MOST_NAMED])
+        more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        _say(
+            f"the state has damaged records, which were left out: {shown}{more} "
+            "(a backup of the state has them; everything else is used as it is)"
+        )
+
+
+def entry() -> None:
+    """The installed command. Once Prefect is loaded nothing is left to its exit handlers: they
+    wait for a server that is gone by then, seven seconds for every event."""
+    # Imports make many objects and no garbage; collecting it costs a tenth of a short command.
+    gc.set_threshold(50_000)
+    code = main()
+    if "prefect" in sys.modules:
+        os._exit(code)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    entry()

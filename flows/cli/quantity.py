@@ -1,0 +1,88 @@
+"""Quantities as people write them: `20GB`, `15m`; and back."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from flows.cli.plaintext import plain_text
+from matrix.errors import UsageError
+
+_SIZES = {"": 1, "B": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE | re.ASCII)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)", re.ASCII)
+
+
+def parse_size(text: str) -> int:
+    """`20GB`, `512MiB`, `1048576` -> bytes."""
+    match = _SIZE.fullmatch(text.strip())
+    if not match or (match[3] and not match[2]):
+        raise UsageError(f"'{text}' is not a size", hint="write it like 20GB, 512MiB or 1048576")
+    unit = match[2].upper()
+    factor = _BINARY[unit] if match[3] else _SIZES[unit]
+    return int(float(match[1]) * factor)
+
+
+def parse_duration(text: str) -> float:
+    """`15m`, `2h`, `900` -> seconds; more than nothing."""
+    match = _DURATION.fullmatch(text.strip())
+    if not match or float(match[1]) <= 0:
+        raise UsageError(f"'{text}' is not a time", hint="write it like 900, 90s, 15m or 2h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def show_size(size: float) -> str:
+    """Bytes for people, in decimal units as disks and feeds count them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def show_duration(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    if seconds < 90:
+        return f"{seconds:.0f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 90:
+        return f"{minutes}m{rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h{minutes:02d}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02d}h" if hours else f"{days}d"
+
+
+def show_moment(at: float) -> str:
+    """A time of the clock here, with its zone: it is read on other machines too."""
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+
+
+def brief(text: str, limit: int = 240) -> str:
+    """A message of any tool as one line."""
+    line = " ".join(plain_text(text).split())
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
+def show_clock(seconds: float) -> str:
+    """A duration that is still going on: it moves once a second."""
+    return show_duration(seconds) if seconds >= 10 else f"{int(seconds)}s"
+
+
+def shortened(text: str, width: int) -> str:
+    """The beginning and the end of what is too long; the ends of cell ids differ most."""
+    if len(text) <= width:
+        return text
+    width = max(width, 3)
+    tail = (width - 1) * 2 // 3
+    return f"{text[: width - 1 - tail]}…{text[-tail:]}"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 cell`, `2 cells`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,209 @@
+"""The effective settings of a run and where each came from."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.cli.options import OPTIONS, SELECTION, Option
+from matrix.errors import UsageError
+
+CONFIG_NAME = "modelmill.toml"
+_PREFIX, _PYTHON = "MODELMILL_", "_PYTHON"
+_KNOWN = frozenset(
+    {
+        *(option.variable for option in OPTIONS.values()),
+        *(f"{_PREFIX}{name}" for name in ("CONFIG", "SIGN_PASSWORD")),
+        *(f"{_PREFIX}WORKER_{name}" for name in ("ORDERS", "WORDS", "FOLDER")),
+    }
+)
+_NEAR = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value and its origin: default, file, variable, flag, or a recorded sweep."""
+
+    value: Any
+    origin: str
+
+
+class Settings:
+    """Read-only; `settings["jobs"]` is the value, `origin("jobs")` where it came from."""
+
+    def __init__(self, values: Mapping[str, Value], pythons: Mapping[str, str], cwd: Path) -> None:
+        self._values = dict(values)
+        self.engine_pythons = dict(pythons)
+        """Interpreters of engines and runtimes that live in a venv of their own."""
+        self.cwd = cwd
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name].value
+
+    def origin(self, name: str) -> str:
+        """Where the value came from."""
+        return self._values[name].origin
+
+    def items(self) -> Iterator[tuple[str, Value]]:
+        """Every setting, in the table's order."""
+        yield from self._values.items()
+
+    def replaced(self, values: Mapping[str, Any], origin: str) -> Settings:
+        """The same with some values from elsewhere; what a flag or variable says still wins."""
+        merged = dict(self._values)
+        for name, value in values.items():
+            if name in OPTIONS and not merged[name].origin.startswith(("flag", "variable")):
+                merged[name] = Value(_tupled(OPTIONS[name], value), origin)
+        return Settings(merged, self.engine_pythons, self.cwd)
+
+    def narrowed(self, cell_id: str) -> Settings:
+        """The same for one cell, whatever was selected."""
+        merged = dict(self._values)
+        for name in SELECTION:
+            merged[name] = Value((), "default")
+        merged["priority"] = Value(("P0", "P1", "P2", "P3"), "default")
+        merged["only"] = Value((cell_id,), "the cell asked for")
+        return Settings(merged, self.engine_pythons, self.cwd)
+
+    def path(self, name: str) -> Path:
+        """A setting that names a file or folder, taken from the current folder of the run."""
+        return self.cwd / Path(str(self[name])).expanduser()
+
+    @property
+    def home(self) -> Path:
+        """Where everything of ours lives unless told otherwise."""
+        return self.path("home")
+
+
+def misspelt(environ: Mapping[str, str]) -> Iterator[str]:
+    """Variables that are nearly ours, each with what was probably meant: they set nothing."""
+    strange = [
+        name
+        for name in sorted(environ)
+        if name.upper().startswith(_PREFIX) and name not in _KNOWN and not name.endswith(_PYTHON)
+    ]
+    if not strange:
+        return
+    from feed.azure.options import VARIABLES
+
+    known = [*_KNOWN, *VARIABLES]
+    for name in strange:
+        near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=_NEAR)
+        if near and name not in VARIABLES:
+            yield f"variable {name} sets nothing (did you mean {near[0]}?)"
+
+
+def resolve(
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    cwd: Path,
+    config: Path | None = None,
+) -> Settings:
+    """Defaults, then the file, then variables, then flags."""
+    values = {name: Value(option.default, "default") for name, option in OPTIONS.items()}
+    pythons: dict[str, str] = {}
+    file = _config_file(config, environ, cwd)
+    if file is not None:
+        values.update(_from_file(file, pythons))
+    for name, option in OPTIONS.items():
+        if environ.get(option.variable):
+            values[name] = Value(
+                _read(option, environ[option.variable]), f"variable {option.variable}"
+            )
+        if flags.get(name) is not None and flags[name] != ():
+            values[name] = Value(flags[name], f"flag {option.flag}")
+    pythons.update(_engine_pythons(environ))
+    return Settings(values, pythons, cwd)
+
+
+def _config_file(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    named = config or (
+        Path(environ["MODELMILL_CONFIG"]) if environ.get("MODELMILL_CONFIG") else None
+    )
+    if named is None:
+        default = cwd / CONFIG_NAME
+        return default if default.exists() else None
+    if not (cwd / named).exists():
+        raise UsageError(f"no settings file at {named}")
+    return cwd / named
+
+
+def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Value]:
+    if file.is_dir():
+        raise UsageError(
+            f"{file} is a folder, not a settings file",
+            hint="rename it, or name a file with --config",
+        )
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{file.name} cannot be read: {error}") from None
+    for kind in ("engine", "runtime"):
+        if isinstance(document.get(kind), dict):
+            pythons.update(_python_tables(file, kind, document.pop(kind)))
+    values = {}
+    for key, value in document.items():
+        option = OPTIONS.get(key)
+        if option is None:
+            raise UsageError(f"{file.name}: unknown setting '{key}'", hint=_nearest(key))
+        values[key] = Value(_from_toml(file, option, value), file.name)
+    return values
+
+
+def _python_tables(file: Path, kind: str, tables: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for name, table in tables.items():
+        where = f"{file.name}: [{kind}.{name}]"
+        if not isinstance(table, dict) or set(table) - {"python"}:
+            raise UsageError(f"{where} knows only the key 'python'")
+        if not isinstance(table.get("python"), str):
+            raise UsageError(f"{where}: python is not a path in quotes")
+        found[name] = table["python"]
+    return found
+
+
+def _from_toml(file: Path, option: Option, value: Any) -> Any:
+    where = f"{file.name}: {option.name}"
+    if option.many:
+        listed = value if isinstance(value, list) else [value]
+        if not all(isinstance(part, str) for part in listed):
+            raise UsageError(f"{where} is not text or a list of texts")
+        return tuple(listed)
+    if option.switch:
+        if not isinstance(value, bool):
+            raise UsageError(f"{where} is neither true nor false")
+        return value
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UsageError(f"{where} has the wrong type ({type(value).__name__})")
+    if option.parse is str and not isinstance(value, str):
+        raise UsageError(f"{where} is not text", hint="put it in quotes")
+    return _read(option, str(value), where)
+
+
+def _read(option: Option, text: str, where: str = "") -> Any:
+    try:
+        return option.read(text)
+    except UsageError as error:
+        raise UsageError(f"{where or option.variable}: {error.message}", hint=error.hint) from None
+
+
+def _engine_pythons(environ: Mapping[str, str]) -> dict[str, str]:
+    """`MODELMILL_WINML_PYTHON` says which interpreter runs the engine `winml`."""
+    return {
+        name[len(_PREFIX) : -len(_PYTHON)].lower(): value
+        for name, value in environ.items()
+        if name.startswith(_PREFIX) and name.endswith(_PYTHON) and value
+    }
+
+
+def _tupled(option: Option, value: Any) -> Any:
+    return tuple(value) if option.many and isinstance(value, list) else value
+
+
+def _nearest(key: str) -> str:
+    close = difflib.get_close_matches(key, OPTIONS, n=1)
+    return f"did you mean '{close[0]}'?" if close else "see the settings table in the README"

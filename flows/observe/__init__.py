@@ -1,0 +1,1 @@
+"""What is seen of a sweep: status, progress, estimates, report, diff, summaries."""

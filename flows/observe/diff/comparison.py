@@ -1,0 +1,266 @@
+"""Two sweeps cell by cell: what became of each, and by how much it differs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from flows.observe.diff.inputs import InputChange, Made, input_changes, made_of
+from flows.observe.diff.proof import weaker
+from flows.observe.rungs import rungs_of
+from flows.sweep.exports import is_export
+from flows.sweep.recorded_plan import PlannedCells
+from matrix.status import Status
+from state.ledger import State
+from state.records import Outcome, StageRun, SweepInfo
+
+
+class Verdict(StrEnum):
+    """What became of a cell from one sweep to the other; in the order of their weight."""
+
+    NOW_FAILS = "now fails"
+    STILL_FAILS = "still fails"
+    VERIFIED_LESS = "verified less"
+    NOW_WORKS = "now works"
+    CHANGED = "changed"
+    NEW = "new"
+    REMOVED = "removed"
+    UNFINISHED = "unfinished"
+    UNCHANGED = "unchanged"
+
+
+_SAME = {Verdict.UNCHANGED, Verdict.STILL_FAILS}
+
+MEANINGS: Mapping[Verdict, str] = {
+    Verdict.NOW_FAILS: "worked before, fails now",
+    Verdict.STILL_FAILS: "failed before and fails now",
+    Verdict.VERIFIED_LESS: "the same content, but verification proves less of it than before",
+    Verdict.NOW_WORKS: "failed before, works now",
+    Verdict.CHANGED: "works in both, with different content",
+    Verdict.NEW: "only in the second sweep (or skipped in the first)",
+    Verdict.REMOVED: "only in the first sweep (or skipped in the second)",
+    Verdict.UNFINISHED: "not at its end in one of the two",
+    Verdict.UNCHANGED: "works in both, with the same content",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A cell in one of the sweeps."""
+
+    status: str
+    version: str
+    tree: str | None
+    bytes: int | None
+    seconds: float | None
+    """Of its stages when they really ran; a reused stage counts with what it took then."""
+    failure: str | None
+    message: str | None
+    measures: Mapping[str, float]
+    """Numbers that verification measured (parity and the like)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A cell in both."""
+
+    cell: str
+    verdict: Verdict
+    before: Side | None
+    after: Side | None
+    inputs: tuple[InputChange, ...] = ()
+    note: str = ""
+    """What the inputs do not say."""
+    weaker: tuple[str, ...] = ()
+    """What verification proved before and does not prove any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two sweeps compared; `before` and `after` are their stamps."""
+
+    before: str
+    after: str
+    changes: Sequence[Change]
+
+    def counts(self) -> dict[str, int]:
+        """Cells by verdict, every verdict."""
+        found = Counter(change.verdict for change in self.changes)
+        return {str(verdict): found[verdict] for verdict in Verdict}
+
+    @property
+    def differs(self) -> bool:
+        """Whether any cell is not what it was."""
+        return any(change.verdict not in _SAME for change in self.changes)
+
+    def of(self, verdict: Verdict) -> list[Change]:
+        """The cells of one verdict."""
+        return [change for change in self.changes if change.verdict is verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "counts": self.counts(),
+            "cells": [asdict(change) for change in self.changes],
+        }
+
+
+def compare(state: State, before: SweepInfo, after: SweepInfo) -> Comparison:
+    """Compare two sweeps of one state. An export counts only where it fails."""
+    first, second = _Half.read(state, before), _Half.read(state, after)
+    changes = []
+    for cell in sorted(first.outcomes.keys() | second.outcomes.keys()):
+        one, other = first.outcomes.get(cell), second.outcomes.get(cell)
+        verdict = _verdict(_stand(one, first), _stand(other, second), one, other)
+        if verdict is None:
+            continue
+        fails = verdict in {Verdict.NOW_FAILS, Verdict.STILL_FAILS, Verdict.NOW_WORKS}
+        if is_export(cell) and not fails:
+            continue
+        changes.append(_change(cell, verdict, first, second))
+    order = list(Verdict)
+    changes.sort(key=lambda change: (order.index(change.verdict), change.cell))
+    return Comparison(before.stamp, after.stamp, tuple(changes))
+
+
+class _Stand(StrEnum):
+    ABSENT = "absent"
+    OPEN = "open"
+    GOOD = "good"
+    BAD = "bad"
+
+
+def _stand(one: Outcome | None, half: _Half) -> _Stand:
+    if one is None or one.status is Status.SKIPPED:
+        return _Stand.ABSENT
+    if one.status.failed:
+        return _Stand.BAD
+    ends = one.status.done and not (half.info.publish and one.status is Status.VERIFIED)
+    return _Stand.GOOD if ends else _Stand.OPEN
+
+
+def _verdict(
+    before: _Stand, after: _Stand, one: Outcome | None, other: Outcome | None
+) -> Verdict | None:
+    if before is after is _Stand.ABSENT:
+        return None
+    if _Stand.OPEN in {before, after}:
+        return Verdict.UNFINISHED
+    if _Stand.ABSENT in {before, after}:
+        return Verdict.NEW if before is _Stand.ABSENT else Verdict.REMOVED
+    if after is _Stand.BAD:
+        return Verdict.STILL_FAILS if before is _Stand.BAD else Verdict.NOW_FAILS
+    if before is _Stand.BAD:
+        return Verdict.NOW_WORKS
+    assert one is not None
+    assert other is not None
+    return _both_work(one, other)
+
+
+def _both_work(one: Outcome, other: Outcome) -> Verdict:
+    if one.tree != other.tree:
+        return Verdict.CHANGED
+    less = any(weaker(one.evidence, other.evidence))
+    return Verdict.VERIFIED_LESS if less else Verdict.UNCHANGED
+
+
+@dataclass(frozen=True, slots=True)
+class _Half:
+    info: SweepInfo
+    outcomes: Mapping[str, Outcome]
+    runs: Mapping[str, list[StageRun]]
+    parts: Mapping[str, Mapping[str, Any]]
+    seconds: Mapping[str, float]
+    planned: PlannedCells
+
+    @classmethod
+    def read(cls, state: State, info: SweepInfo) -> _Half:
+        runs: dict[str, list[StageRun]] = {}
+        for run in state.stage_runs(info.id):
+            runs.setdefault(run.cell, []).append(run)
+        return cls(
+            info,
+            {one.cell: one for one in state.outcomes(info.id)},
+            runs,
+            state.key_parts(info.id),
+            state.real_seconds(info.id),
+            PlannedCells.of(state, info.id),
+        )
+
+    def made(self, cell: str) -> Made:
+        """What a cell was made of here."""
+        stages = made_of(self.runs.get(cell, ()), self.parts)
+        model = cell.rpartition("@")[0]
+        return Made(stages, self.planned.policy(cell), self.planned.model(model).source)
+
+    def side(self, cell: str) -> Side | None:
+        """The cell here."""
+        one = self.outcomes.get(cell)
+        if one is None:
+            return None
+        latest = {(run.stage, run.component): run.key for run in self.runs.get(cell, ())}
+        took = [self.seconds[key] for key in latest.values() if key in self.seconds]
+        return Side(
+            status=str(one.status),
+            version=str((one.detail or {}).get("same_as", one.version)),
+            tree=one.tree,
+            bytes=one.bytes,
+            seconds=sum(took) if took else one.seconds,
+            failure=str(one.failure) if one.failure else None,
+            message=one.message,
+            measures=measures(rungs_of(one)),
+        )
+
+
+def _change(cell: str, verdict: Verdict, first: _Half, second: _Half) -> Change:
+    before, after = first.side(cell), second.side(cell)
+    one, other = first.outcomes.get(cell), second.outcomes.get(cell)
+    if verdict in {Verdict.CHANGED, Verdict.VERIFIED_LESS} and one and other:
+        less = tuple(weaker(one.evidence, other.evidence))
+    else:
+        less = ()
+    if verdict is Verdict.VERIFIED_LESS:
+        return Change(cell, verdict, before, after, weaker=less)
+    if verdict in {Verdict.NEW, Verdict.REMOVED, Verdict.UNCHANGED, Verdict.UNFINISHED}:
+        return Change(cell, verdict, before, after)
+    old, new = first.made(cell), second.made(cell)
+    inputs = tuple(input_changes(old, new))
+    note = _note(verdict, inputs, old, new)
+    return Change(cell, verdict, before, after, inputs, note, less)
+
+
+def _note(verdict: Verdict, inputs: Sequence[InputChange], old: Made, new: Made) -> str:
+    if inputs:
+        return ""
+    unknown = [name for name, made in (("first", old), ("second", new)) if not made.built]
+    if unknown:
+        where = " and the ".join(unknown)
+        return f"no stage is recorded in the {where} sweep: built elsewhere, or failed before"
+    if verdict is Verdict.CHANGED:
+        return "the recorded inputs are equal: the tools do not give the same bytes every time"
+    return "the recorded inputs are equal"
+
+
+def measures(rungs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Every number in the evidence of the rungs, named by rung, file and place."""
+    found: dict[str, float] = {}
+    for rung in rungs:
+        _collect(str(rung.get("name", "")), rung.get("evidence"), found)
+    return found
+
+
+_NO_MEASURE = {"ir", "opsets", "outputs", "external"}
+
+
+def _collect(name: str, value: Any, found: dict[str, float]) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key not in _NO_MEASURE:
+                _collect(f"{name} {key}", item, found)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        found[name] = float(value)

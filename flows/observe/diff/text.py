@@ -1,0 +1,68 @@
+"""A comparison for a terminal: what matters first, each cause once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flows.cli.quantity import brief, show_duration, show_size
+from flows.observe.diff.comparison import Change, Comparison, Side, Verdict
+
+_MOST_SHOWN = 50
+_MOST_CAUSES = 6
+_QUIET = (Verdict.UNCHANGED,)
+
+
+def lines(comparison: Comparison, *, everything: bool = False) -> Iterator[str]:
+    """Every verdict with its cells; what is unchanged is only counted."""
+    for verdict in Verdict:
+        changes = comparison.of(verdict)
+        if not changes or verdict in _QUIET:
+            continue
+        yield f"{verdict} ({len(changes)})"
+        shown = changes if everything else changes[:_MOST_SHOWN]
+        for change in shown:
+            yield f"  {change.cell}"
+            yield from (f"    {line}" for line in facts(change))
+        if len(changes) > len(shown):
+            yield f"  ... and {len(changes) - len(shown)} more: --all or --json"
+    counts = [f"{count} {verdict}" for verdict, count in comparison.counts().items() if count]
+    yield f"{comparison.before} -> {comparison.after}: {', '.join(counts) or 'no cells'}"
+
+
+def facts(change: Change) -> Iterator[str]:
+    """What is known of why a cell is not what it was."""
+    before, after = change.before, change.after
+    if after is not None and after.failure:
+        yield brief(f"{after.failure}: {after.message or ''}", 200)
+    elif before is not None and before.failure and after is not None:
+        yield f"was {before.failure}, is {after.status}"
+    yield from change.weaker
+    for cause in change.inputs[:_MOST_CAUSES]:
+        yield str(cause)
+    if len(change.inputs) > _MOST_CAUSES:
+        yield f"... and {len(change.inputs) - _MOST_CAUSES} more inputs"
+    if change.note:
+        yield change.note
+    if before is not None and after is not None and change.verdict is Verdict.CHANGED:
+        yield from deltas(before, after)
+
+
+def deltas(before: Side, after: Side) -> Iterator[str]:
+    """Size, time and what verification measured, where they differ."""
+    if before.bytes and after.bytes:
+        was, now = show_size(before.bytes), show_size(after.bytes)
+        if was != now:
+            yield f"size {was} -> {now} ({_ratio(before.bytes, after.bytes)})"
+    if before.seconds and after.seconds:
+        yield (
+            f"time {show_duration(before.seconds)} -> {show_duration(after.seconds)}"
+            f" ({_ratio(before.seconds, after.seconds)})"
+        )
+    for name in sorted(before.measures.keys() & after.measures.keys()):
+        first, second = before.measures[name], after.measures[name]
+        if first != second:
+            yield f"{name} {first:.6g} -> {second:.6g}"
+
+
+def _ratio(was: float, now: float) -> str:
+    return f"{100 * (now - was) / was:+.1f}%"

@@ -1,0 +1,154 @@
+"""Failures grouped by their cause: what every output tells instead of one entry per cell.
+
+One broken export fails eight cells, one missing tool a whole catalog. Their messages differ only in
+what belongs to a cell (its id, its files, its measured numbers), so that is taken out before they
+are compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flows.cli.quantity import brief, counted
+from flows.cli.words import CAUSES
+from flows.sweep.exports import is_export
+from matrix.status import FailureClass
+from state.records import Outcome
+
+MOST_MODELS = 3
+"""Models that a line names."""
+
+_REPEATED = re.compile(r"\s*\(the same run failed for (.*)\)\s*$", re.DOTALL)
+"""What the builder adds when it does not run a stage again that is known to fail."""
+_OUTPUT = re.compile(r"(^|: |; )[^;:]+? on [^;:]+?: (?=cosine|relative error|a value|[\d.]+%)")
+"""The output and the runtime in front of each finding of parity."""
+_VARIABLE = (
+    (re.compile(r"\S*[/\\]\S*"), "PATH"),
+    (re.compile(r"\b(?:0x)?(?=[0-9a-f]*\d)[0-9a-f]{7,}\b", re.IGNORECASE), "HEX"),
+    (re.compile(r"[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?%?", re.IGNORECASE), "0"),
+    (re.compile(r"\b0 ?(?:[kMGT]i?B|B|ms|s|m|h)\b"), "0"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Everything in a sweep that failed for one cause."""
+
+    failure: FailureClass
+    message: str
+    """Of the first cell."""
+    alike: bool
+    """Whether all messages are the same; otherwise `message` is an example."""
+    hint: str
+    cells: tuple[str, ...]
+    """In the order of ids; without exports."""
+    exports: tuple[str, ...]
+    models: tuple[str, ...]
+
+    @property
+    def extent(self) -> str:
+        """How much failed: one id, or the number of cells and their models."""
+        if len(self.cells) == 1:
+            return self.cells[0]
+        names = ", ".join(self.models[:MOST_MODELS])
+        if len(self.models) > MOST_MODELS:
+            names += f" and {len(self.models) - MOST_MODELS} more"
+        if self.cells:
+            what = counted(len(self.cells), "cell")
+        else:
+            what = "the export" if len(self.exports) == 1 else f"{len(self.exports)} exports"
+        if len(self.models) == 1:
+            return f"{what} of {names}"
+        return f"{what} of {len(self.models)} models ({names})"
+
+    @property
+    def text(self) -> str:
+        """The message as one line."""
+        return f"{'' if self.alike else 'for example: '}{brief(self.message)}"
+
+    def lines(self, indent: str = "  ") -> list[str]:
+        """For people: what failed and why, then the next step."""
+        return [
+            f"{indent}{self.failure}  {self.extent}: {self.text}",
+            f"{indent}  next: {brief(self.hint)}",
+        ]
+
+    def to_json(self) -> Mapping[str, Any]:
+        """For machines."""
+        return {
+            "class": str(self.failure),
+            "message": self.message,
+            "alike": self.alike,
+            "hint": self.hint,
+            "models": list(self.models),
+            "cells": list(self.cells),
+            "exports": list(self.exports),
+        }
+
+
+def group_failures(outcomes: Iterable[Outcome]) -> tuple[FailureGroup, ...]:
+    """The causes of all failures, those that cost the most cells first."""
+    groups: dict[tuple[FailureClass, str], list[Outcome]] = {}
+    for one in outcomes:
+        if one.status.failed:
+            kind = one.failure or FailureClass.UNKNOWN
+            groups.setdefault((kind, common_text(one)), []).append(one)
+    made = [_group(kind, members) for (kind, _text), members in groups.items()]
+    return tuple(sorted(made, key=lambda group: -len(group.cells)))
+
+
+def common_text(one: Outcome) -> str:
+    """The message of a failure without what belongs to this cell alone."""
+    text = " ".join(_message(one).split())
+    for name in _names(one):
+        if name in text:
+            text = re.sub(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", "ID", text)
+    text = _OUTPUT.sub(r"\1", text)
+    for shape, instead in _VARIABLE:
+        text = shape.sub(instead, text)
+    parts: list[str] = []
+    for part in text.split("; "):  # one finding or five of a kind
+        if not any(known.endswith(part) for known in parts):
+            parts.append(part)
+    return "; ".join(parts).casefold()
+
+
+def in_passing(failure: str, message: str) -> str:
+    """A failure in the line of its cell, while the sweep goes on: what was said of another cell
+    is not said again."""
+    repeated = _REPEATED.search(message)
+    return f"{failure} as {repeated[1]}" if repeated else brief(f"{failure} {message}")
+
+
+def _message(one: Outcome) -> str:
+    return _REPEATED.sub("", one.message or "")
+
+
+def _names(one: Outcome) -> list[str]:
+    """What this cell, its model and its package are called, longest first."""
+    target = one.cell.rpartition("@")[2]
+    model = one.model.rpartition(":")[0]
+    short = model.rpartition("/")[2]
+    names = {one.cell, one.model, model, target, one.target, one.precision, one.package}
+    names.add(one.version)
+    if re.search(r"[\d_-]", short):  # a model called `encoder` must not take words out of sentences
+        names.add(short)
+    return sorted(filter(None, names), key=len, reverse=True)
+
+
+def _group(kind: FailureClass, members: Sequence[Outcome]) -> FailureGroup:
+    hints = Counter(one.hint for one in members if one.hint)
+    messages = {" ".join(_message(one).split()) for one in members}
+    return FailureGroup(
+        failure=kind,
+        message=_message(members[0]),
+        alike=len(messages) == 1,
+        hint=hints.most_common(1)[0][0] if hints else CAUSES[kind].next_step,
+        cells=tuple(one.cell for one in members if not is_export(one.cell)),
+        exports=tuple(one.cell for one in members if is_export(one.cell)),
+        models=tuple(dict.fromkeys(one.model for one in members)),
+    )

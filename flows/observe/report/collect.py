@@ -1,0 +1,232 @@
+"""Reading a sweep from its state into the document of a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from flows.cli.plaintext import plain_text
+from flows.cli.words import CAUSES, EXITS, LOOKS
+from flows.observe.diff.comparison import MEANINGS, Change, Comparison, Verdict
+from flows.observe.diff.text import deltas
+from flows.observe.durations import Duration, duration_of
+from flows.observe.failures import FailureGroup
+from flows.observe.masking import masked, masked_json
+from flows.observe.report.document import CauseView, CellView, Document, Heading, Stage
+from flows.observe.report.grid import Grid, with_content
+from flows.observe.report.passed import level_of, pass_rates
+from flows.observe.report.places import Places
+from flows.observe.report.savings import largest, slowest, totals
+from flows.observe.report.timeline import History
+from flows.observe.rungs import rungs_of
+from flows.observe.summary import Summary, summarize
+from flows.sweep.recorded_plan import PlannedCells
+from matrix.errors import Exit
+from state.ledger import State
+from state.records import Event, Outcome, StageRun, SweepInfo
+
+LOG_LENGTH = 6_000
+"""Characters of a log's end that a report keeps; the state has more, the file all of it."""
+_EVIDENCE_LENGTH = 3_000
+_PAGE = 5_000
+
+
+def collect(state: State, info: SweepInfo, comparison: Comparison | None = None) -> Document:
+    """Everything that a report shows; reads only, so it may run beside the sweep."""
+    outcomes = list(state.outcomes(info.id))
+    planned = PlannedCells.of(state, info.id)
+    grid = Grid.of(outcomes, planned)
+    ordered = sorted(outcomes, key=grid.place)
+    places = {one.cell: place for place, one in enumerate(ordered)}
+    history = History(Places(), places)
+    history.read(_events(state, info.id))
+    runs = state.stage_runs(info.id)
+    gatherer = Gatherer(grid, planned, history, _by_cell(runs), state.real_seconds(info.id))
+    cells = [gatherer.view(one) for one in ordered]
+    rows = with_content(grid.rows, runs, state.key_parts(info.id))
+    summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
+    return Document(
+        heading=_heading(state, info, summary, duration_of(state, info, outcomes)),
+        totals=totals(cells, len(rows), summary),
+        statuses=[{"name": str(status), **asdict(look)} for status, look in LOOKS.items()],
+        causes={str(kind): asdict(cause) for kind, cause in CAUSES.items()},
+        columns=grid.columns,
+        rows=rows,
+        cells=cells,
+        policies=gatherer.policies.values,
+        keys=gatherer.keys.values,
+        owners=history.owners.values,
+        logs=gatherer.logs.values,
+        timeline=history.timeline(),
+        failures=[_cause(group, places) for group in summary.groups],
+        rates=pass_rates(cells, rows),
+        slowest=slowest(cells, rows),
+        largest=largest(cells),
+        comparison=_compared(comparison),
+    )
+
+
+def _cause(group: FailureGroup, places: Mapping[str, int]) -> CauseView:
+    return CauseView(
+        failure=str(group.failure),
+        text=masked(group.text),
+        hint=masked(plain_text(group.hint)),
+        models=len(group.models),
+        cells=[places[cell] for cell in group.cells],
+        exports=[places[cell] for cell in group.exports],
+    )
+
+
+def _compared(comparison: Comparison | None) -> dict[str, Any] | None:
+    if comparison is None:
+        return None
+    told = [one for one in comparison.changes if one.verdict is not Verdict.UNCHANGED]
+    return {
+        "before": comparison.before,
+        "after": comparison.after,
+        "counts": comparison.counts(),
+        "meanings": {str(verdict): text for verdict, text in MEANINGS.items()},
+        "changes": [masked_json({**asdict(one), "deltas": _deltas(one)}) for one in told],
+    }
+
+
+def _deltas(one: Change) -> list[str]:
+    if one.before is None or one.after is None or one.verdict is not Verdict.CHANGED:
+        return list(one.weaker)
+    return [*one.weaker, *deltas(one.before, one.after)]
+
+
+@dataclass(slots=True)
+class Gatherer:
+    """Puts together what is known of each cell."""
+
+    grid: Grid
+    planned: PlannedCells
+    history: History
+    runs: Mapping[str, list[StageRun]]
+    real_seconds: Mapping[str, float]
+    policies: Places[dict[str, Any]] = field(default_factory=Places)
+    keys: Places[str] = field(default_factory=Places)
+    logs: Places[str] = field(default_factory=Places)
+
+    def view(self, one: Outcome) -> CellView:
+        """A cell as the report shows it."""
+        row, column = self.grid.place(one)
+        rungs = _rungs(one)
+        return CellView(
+            row=row,
+            column=column,
+            id=one.cell,
+            status=str(one.status),
+            precision=one.precision,
+            package=one.package,
+            version=one.version,
+            tree=one.tree,
+            bytes=one.bytes,
+            seconds=one.seconds,
+            attempts=one.attempts,
+            started_at=one.started_at,
+            ended_at=one.ended_at,
+            failure=str(one.failure) if one.failure else None,
+            stage=one.stage,
+            exit_code=one.exit_code,
+            message=_masked(one.message),
+            hint=_masked(one.hint),
+            log=self._log(one.log_tail),
+            retryable=one.retryable,
+            policy=self._policy(one.cell),
+            rungs=rungs,
+            level=level_of(rungs),
+            detail=masked_json(dict(one.detail)) if one.detail else None,
+            stages=[self._stage(run) for run in self.runs.get(one.cell, ())],
+            steps=self.history.steps.get(one.cell, ()),
+        )
+
+    def _log(self, tail: str | None) -> int | None:
+        return self.logs.of(masked(plain_text(tail)[-LOG_LENGTH:])) if tail else None
+
+    def _policy(self, cell: str) -> int | None:
+        policy = self.planned.policy(cell)
+        if not policy:
+            return None
+        return self.policies.of(dict(policy), json.dumps(policy, sort_keys=True))
+
+    def _stage(self, run: StageRun) -> Stage:
+        saved = self.real_seconds.get(run.key, 0.0) if run.reused else 0.0
+        return Stage(
+            stage=run.stage,
+            component=run.component,
+            reused=run.reused,
+            seconds=round(run.seconds, 3),
+            saved=round(saved, 3),
+            bytes=run.bytes,
+            memory=run.peak_memory,
+            key=self.keys.of(run.key),
+        )
+
+
+def _masked(text: str | None) -> str | None:
+    return None if text is None else masked(plain_text(text))
+
+
+def _rungs(one: Outcome) -> list[dict[str, Any]]:
+    found = []
+    for rung in rungs_of(one):
+        told = masked_json(dict(rung))
+        if len(json.dumps(told.get("evidence"))) > _EVIDENCE_LENGTH:
+            told["evidence"] = {"left out": "too long for a report; it is in build.json"}
+        found.append(told)
+    return found
+
+
+def _by_cell(runs: list[StageRun]) -> dict[str, list[StageRun]]:
+    found: dict[str, list[StageRun]] = {}
+    for run in runs:
+        found.setdefault(run.cell, []).append(run)
+    return found
+
+
+def _events(state: State, sweep_id: int) -> Iterator[Event]:
+    after = 0
+    while page := state.events(sweep_id, after, _PAGE):
+        after = page[-1].id
+        yield from page
+
+
+def _heading(state: State, info: SweepInfo, summary: Summary, duration: Duration) -> Heading:
+    hidden = {"feed"}
+    settings = {
+        name: value
+        for name, value in info.settings.items()
+        if name not in hidden and value not in (None, [], "", False)
+    }
+    code = info.exit_code
+    if code == Exit.OK and summary.groups:
+        code = int(Exit.CELLS_FAILED)  # the last run took up a part, and that went well
+    return Heading(
+        stamp=info.stamp,
+        feed=masked(info.feed),
+        state=masked(state.label),
+        version=version("modelmill"),
+        created_at=info.created_at,
+        begun_at=info.begun_at,
+        ended_at=info.ended_at,
+        seconds=duration.seconds,
+        runs=duration.runs,
+        exit_code=code,
+        verdict=_verdict(code, summary.exit_code()),
+        settings=masked_json(settings),
+        generated_at=state.now(),
+    )
+
+
+def _verdict(code: int | None, now: Exit) -> str:
+    if code is None:
+        return "running or interrupted"
+    try:
+        return EXITS[Exit(code)].replace("`", "")
+    except ValueError:
+        return EXITS[now].replace("`", "")

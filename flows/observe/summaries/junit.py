@@ -1,0 +1,114 @@
+"""Cells as JUnit test cases: what every CI dashboard can draw.
+
+A model is a suite, a cell a case. Failed is failed; skipped on purpose is skipped; what was not
+reached (planned, cancelled, under way) is an error, so that an interrupted sweep never looks green.
+An export is no cell. It becomes an error of its own only where no cell of its model tells that
+something is wrong. The causes that its failures have are properties of a suite.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import groupby
+from xml.etree import ElementTree as ET
+
+from flows.cli.plaintext import plain_text
+from flows.cli.quantity import brief
+from flows.observe.masking import masked
+from flows.observe.summaries.told import Told
+from flows.sweep.exports import is_export
+from matrix.status import Status
+from state.records import Outcome
+
+_LOG_LENGTH = 4_000
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""XML 1.0 has no way to write these, not even as a reference."""
+
+
+def junit(told: Told) -> str:
+    """The file's content."""
+    root = ET.Element("testsuites", name=_text(f"modelmill {told.summary.stamp}"))
+    by_model = groupby(sorted(told.outcomes, key=lambda one: one.model), lambda one: one.model)
+    sums = [_suite(root, name, _cases(list(outcomes), told), told) for name, outcomes in by_model]
+    for place, name in enumerate(("tests", "failures", "errors", "skipped")):
+        root.set(name, str(sum(counts[place] for counts in sums)))
+    ET.indent(root)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
+
+
+def _causes(suite: ET.Element, cases: Iterable[Outcome], told: Told) -> None:
+    model = next((one.model for one in cases), "")
+    groups = [group for group in told.summary.groups if model in group.models]
+    if not groups:
+        return
+    properties = ET.SubElement(suite, "properties")
+    for group in groups:
+        value = f"{group.failure} {group.extent}: {group.text}; next: {brief(group.hint)}"
+        ET.SubElement(properties, "property", name="cause", value=_text(value))
+
+
+def _cases(outcomes: list[Outcome], told: Told) -> list[Outcome]:
+    """The cells, and the exports where they alone went wrong."""
+    cells = [one for one in outcomes if not is_export(one.cell)]
+    if any(_wrong(one, told) for one in cells):
+        return cells
+    return cells + [one for one in outcomes if is_export(one.cell) and _wrong(one, told)]
+
+
+def _suite(
+    root: ET.Element, name: str, outcomes: list[Outcome], told: Told
+) -> tuple[int, int, int, int]:
+    suite = ET.SubElement(root, "testsuite", name=_text(name))
+    _causes(suite, outcomes, told)
+    tests = failures = errors = skipped = 0
+    seconds = 0.0
+    for one in outcomes:
+        case = ET.SubElement(
+            suite,
+            "testcase",
+            classname=_text(name),
+            name=_text(one.cell.rpartition("@")[2]),
+            time=f"{one.seconds or 0.0:.3f}",
+        )
+        tests += 1
+        seconds += one.seconds or 0.0
+        if one.status.failed:
+            errors += is_export(one.cell)
+            failures += not is_export(one.cell)
+            _failure(case, one)
+        elif one.status is Status.SKIPPED:
+            skipped += 1
+            ET.SubElement(case, "skipped", message=_text(one.message or "skipped on purpose"))
+        elif _unended(one, told):
+            errors += 1
+            ET.SubElement(case, "error", type="unfinished", message=f"still {one.status}")
+    counts = (tests, failures, errors, skipped)
+    for key, value in zip(("tests", "failures", "errors", "skipped"), counts, strict=True):
+        suite.set(key, str(value))
+    suite.set("time", f"{seconds:.3f}")
+    return counts
+
+
+def _wrong(one: Outcome, told: Told) -> bool:
+    return one.status.failed or _unended(one, told)
+
+
+def _unended(one: Outcome, told: Told) -> bool:
+    return one.status.open or (told.info.publish and one.status is Status.VERIFIED)
+
+
+def _failure(case: ET.Element, one: Outcome) -> None:
+    message = f"{one.status}: {one.message or ''}"
+    tag = "error" if is_export(one.cell) else "failure"
+    failure = ET.SubElement(
+        case, tag, type=str(one.failure), message=_text(message.splitlines()[0])
+    )
+    parts = [one.message or "", f"next: {one.hint}" if one.hint else ""]
+    failure.text = _text("\n".join(part for part in parts if part))
+    if one.log_tail:
+        ET.SubElement(case, "system-out").text = _text(one.log_tail[-_LOG_LENGTH:])
+
+
+def _text(text: str) -> str:
+    return _NOT_XML.sub("\ufffd", masked(plain_text(text)))

@@ -1,0 +1,123 @@
+"""A summary as Markdown: what a pipeline shows on its page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from flows.cli.quantity import brief, counted, show_duration
+from flows.cli.words import EXITS, LOOKS
+from flows.observe.diff.comparison import Comparison, Verdict
+from flows.observe.diff.text import facts
+from flows.observe.durations import Duration
+from flows.observe.failures import FailureGroup
+from flows.observe.summaries.told import Told
+from flows.observe.summary import Summary, open_text
+from matrix.errors import Exit
+from matrix.status import Status
+
+_MOST_CAUSES = 100
+_MOST_MODELS = 8
+_MOST_CHANGES = 50
+_NO_NEWS = (Verdict.UNCHANGED, Verdict.STILL_FAILS, Verdict.UNFINISHED)
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
+
+
+def markdown(told: Told) -> str:
+    """The file's content."""
+    return "\n".join(_lines(told)) + "\n"
+
+
+def _lines(told: Told) -> Iterator[str]:
+    summary, info = told.summary, told.info
+    yield f"# Sweep {plain(summary.stamp)}"
+    yield ""
+    yield f"{_ending(told)} Feed: {plain(summary.feed)}."
+    yield ""
+    if summary.counts:
+        yield "| status | cells | |"
+        yield "|---|---:|---|"
+        for name, count in summary.counts.items():
+            look = LOOKS[Status(name)]
+            yield f"| {look.glyph} {name.replace('_', ' ')} | {count} | {look.meaning} |"
+        yield ""
+    if summary.groups:
+        yield from _failures(summary)
+    if told.since is not None:
+        yield from _since(told.since)
+    if summary.unfinished:
+        yield f"{open_text(summary)}: `modelmill resume {info.stamp}` goes on."
+
+
+def _failures(summary: Summary) -> Iterator[str]:
+    yield f"## Failures ({counted(len(summary.failures), 'cell')})"
+    yield ""
+    yield "| class | cells | models | what | next step |"
+    yield "|---|---:|---|---|---|"
+    for group in summary.groups[:_MOST_CAUSES]:
+        yield f"| {' | '.join(_columns(group))} |"
+    if len(summary.groups) > _MOST_CAUSES:
+        yield ""
+        yield f"... and {counted(len(summary.groups) - _MOST_CAUSES, 'more cause')}."
+    yield ""
+
+
+def _columns(group: FailureGroup) -> Iterator[str]:
+    yield str(group.failure)
+    yield str(len(group.cells)) if group.cells else counted(len(group.exports), "export")
+    if len(group.cells) == 1:
+        yield _id(group.cells[0])
+    else:
+        names = ", ".join(map(_id, group.models[:_MOST_MODELS]))
+        more = len(group.models) - _MOST_MODELS
+        yield f"{names} and {more} more" if more > 0 else names
+    yield plain(group.text)
+    yield plain(brief(group.hint))
+
+
+def _since(since: Comparison) -> Iterator[str]:
+    counts = [f"{count} {verdict}" for verdict, count in since.counts().items() if count]
+    yield f"## Since {plain(since.before)}"
+    yield ""
+    yield f"{', '.join(counts) or 'no cells'}."
+    yield ""
+    changes = [one for one in since.changes if one.verdict not in _NO_NEWS]
+    for one in changes[:_MOST_CHANGES]:
+        why = "; ".join(facts(one))
+        yield f"- {one.verdict}: `{one.cell}`{f' ({plain(brief(why, 400))})' if why else ''}"
+    if len(changes) > _MOST_CHANGES:
+        command = f"modelmill diff {since.before} {since.after}"
+        yield f"- ... and {len(changes) - _MOST_CHANGES} more: `{command}`"
+    if changes:
+        yield ""
+
+
+def _ending(told: Told) -> str:
+    code, seconds = told.info.exit_code, told.seconds
+    if code is None:
+        return "Running, or interrupted without a word."
+    took = f" after {show_duration(seconds)}{_runs(told.duration)}" if seconds is not None else ""
+    if code == Exit.OK and told.summary.groups:
+        return f"Exit code 0{took}: the last run took up a part, and that went well."
+    try:
+        meaning = EXITS[Exit(code)]
+    except ValueError:
+        meaning = "unknown"
+    return f"Exit code {code}{took}: {meaning}."
+
+
+def _runs(duration: Duration) -> str:
+    """A run that has nothing to do must not be taken for the one that built everything."""
+    if duration.runs < 2:
+        return ""
+    idle = ", the last of which had nothing to do" if duration.idle else ""
+    return f" in {duration.runs} runs{idle}"
+
+
+def _id(cell: str) -> str:
+    return plain(cell) if set(cell) & set("`|\r\n") else f"`{cell}`"
+
+
+def plain(text: str) -> str:
+    """Text of others as text: a model id or message must not become markup."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))

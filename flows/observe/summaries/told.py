@@ -1,0 +1,107 @@
+"""What a summary tells: the counts and failures of a sweep, and every cell in short."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flows.observe.diff.comparison import Comparison, Verdict, compare
+from flows.observe.durations import Duration, duration_of
+from flows.observe.summary import Summary, summarize
+from flows.sweep.exports import is_export
+from state.ledger import State
+from state.records import Outcome, SweepInfo
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A sweep for machines and dashboards."""
+
+    info: SweepInfo
+    summary: Summary
+    outcomes: Sequence[Outcome]
+    """Cells and exports, in the order of their ids."""
+    duration: Duration = field(default_factory=Duration)
+    since: Comparison | None = None
+    """Against the sweep of the same cells before this one; None: there is none."""
+
+    @property
+    def seconds(self) -> float | None:
+        """Of all runs; None while one is under way."""
+        return None if self.info.ended_at is None else self.duration.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of summary.json."""
+        return {
+            "schema": SCHEMA,
+            **self.summary.to_json(),
+            "begun_at": self.info.begun_at,
+            "ended_at": self.info.ended_at,
+            "seconds": self.seconds,
+            "runs": self.duration.runs,
+            "exit_code": self.info.exit_code,
+            "since": self._since(),
+            "outcomes": [_cell(one) for one in self.outcomes],
+        }
+
+    def _since(self) -> Mapping[str, Any] | None:
+        if self.since is None:
+            return None
+        document = self.since.to_json()
+        cells = [one for one in document["cells"] if one["verdict"] != Verdict.UNCHANGED]
+        return {**document, "cells": cells}
+
+
+def tell(state: State, info: SweepInfo) -> Told:
+    """Read a sweep."""
+    fresh = state.find_sweep(info.stamp, info.feed) or info
+    outcomes = list(state.outcomes(fresh.id))
+    summary = summarize(fresh.stamp, fresh.feed, outcomes, publish=fresh.publish)
+    before = previous(state, fresh)
+    since = compare(state, before, fresh) if before else None
+    return Told(fresh, summary, outcomes, duration_of(state, fresh, outcomes), since)
+
+
+def previous(state: State, info: SweepInfo) -> SweepInfo | None:
+    """The sweep that this one follows: what was begun last before it of the same catalog, with the
+    same selection, for the same feed."""
+
+    def kind(one: SweepInfo) -> tuple[object, ...]:
+        return (one.feed, one.publish, one.settings.get("catalog"), _plain(one.selection))
+
+    earlier = [
+        one
+        for one in state.sweeps()
+        if one.id != info.id
+        and one.exit_code is not None
+        and one.created_at < info.created_at
+        and kind(one) == kind(info)
+    ]
+    return max(earlier, key=lambda one: one.created_at, default=None)
+
+
+def _plain(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, default=list)
+
+
+def _cell(one: Outcome) -> Mapping[str, Any]:
+    return {
+        "id": one.cell,
+        "kind": "export" if is_export(one.cell) else "cell",
+        "status": str(one.status),
+        "precision": one.precision,
+        "package": one.package,
+        "version": str((one.detail or {}).get("same_as", one.version)),
+        "tree": one.tree,
+        "bytes": one.bytes,
+        "seconds": one.seconds,
+        "attempts": one.attempts,
+        "class": str(one.failure) if one.failure else None,
+        "stage": one.stage,
+        "message": one.message,
+        "hint": one.hint,
+    }

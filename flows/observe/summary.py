@@ -1,0 +1,159 @@
+"""How a sweep ended: in words, as JSON, as an exit code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.quantity import counted
+from flows.observe.failures import FailureGroup, group_failures
+from flows.sweep.exports import is_export
+from flows.sweep.stop import Stop
+from matrix.errors import Exit
+from matrix.status import Status
+from state.records import Outcome, SweepInfo
+
+if TYPE_CHECKING:
+    from state.ledger import State
+
+MOST_CAUSES = 20
+"""Causes that the end of a sweep names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed cell, short enough to be printed."""
+
+    cell: str
+    status: Status
+    failure: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Counts and failures of a sweep. Only cells are counted; exports are told apart."""
+
+    stamp: str
+    feed: str
+    counts: dict[str, int]
+    """Cells by status."""
+    failures: tuple[Failure, ...]
+    """Cells that failed."""
+    groups: tuple[FailureGroup, ...]
+    """The same, and the exports that failed, by cause."""
+    open: int
+    """Cells that a resume would take up."""
+    open_exports: int = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a resume has anything to do."""
+        return bool(self.open or self.open_exports)
+
+    @property
+    def failed_exports(self) -> int:
+        """Exports that failed."""
+        return sum(len(group.exports) for group in self.groups)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the feed holds anything of this sweep."""
+        return any(self.counts.get(status) for status in (Status.PUBLISHED, Status.UNCHANGED))
+
+    def to_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "stamp": self.stamp,
+            "feed": self.feed,
+            "cells": sum(self.counts.values()),
+            "counts": self.counts,
+            "failed": len(self.failures),
+            "open": self.open,
+            "exports": {"failed": self.failed_exports, "open": self.open_exports},
+            "causes": [group.to_json() for group in self.groups],
+            "failures": [
+                {
+                    "cell": one.cell,
+                    "status": str(one.status),
+                    "class": one.failure,
+                    "message": one.message,
+                    "hint": one.hint,
+                }
+                for one in self.failures
+            ],
+        }
+
+    def lines(self, most: int = MOST_CAUSES) -> list[str]:
+        """For people: the counts, then each cause of failures with its next step."""
+        return [self.headline(), *self.cause_lines(most)]
+
+    def headline(self) -> str:
+        """The counts."""
+        total = sum(self.counts.values())
+        parts = [f"{count} {status.replace('_', ' ')}" for status, count in self.counts.items()]
+        return f"sweep {self.stamp}: {counted(total, 'cell')}: {', '.join(parts) or 'none'}"
+
+    def cause_lines(self, most: int = MOST_CAUSES) -> list[str]:
+        """What failed, a cause at a time."""
+        lines = []
+        for group in self.groups[:most]:
+            lines += group.lines()
+        if len(self.groups) > most:
+            more = counted(len(self.groups) - most, "more cause")
+            lines.append(f"  ... and {more}: modelmill status {self.stamp} --failed")
+        return lines
+
+    def exit_code(self, stop: Stop | None = None) -> Exit:
+        """What a process that watched this sweep says."""
+        if stop:
+            return stop.exit_code
+        if self.groups:
+            return Exit.CELLS_FAILED
+        return Exit.INTERRUPTED if self.unfinished else Exit.OK
+
+
+def summary_of(state: State, info: SweepInfo) -> Summary:
+    """Where a sweep stands now."""
+    outcomes = state.outcomes(info.id, brief=True)
+    return summarize(info.stamp, info.feed, outcomes, publish=info.publish)
+
+
+def open_text(summary: Summary) -> str:
+    """What a resume would take up; exports only where no cell is left."""
+    if summary.open:
+        return f"{counted(summary.open, 'cell')} open"
+    if summary.open_exports:
+        return f"{counted(summary.open_exports, 'export')} open"
+    return "nothing is open"
+
+
+def summarize(stamp: str, feed: str, outcomes: Iterable[Outcome], *, publish: bool) -> Summary:
+    """Count outcomes; `publish`: a verified cell is still to be published."""
+    counts: Counter[Status] = Counter()
+    failed = []
+    still_open: Counter[bool] = Counter()
+    for one in outcomes:
+        export = is_export(one.cell)
+        if not export:
+            counts[one.status] += 1
+        if one.status.failed:
+            failed.append(one)
+        if one.status.open or (publish and one.status is Status.VERIFIED):
+            still_open[export] += 1
+    return Summary(
+        stamp,
+        feed,
+        {str(status): counts[status] for status in Status if counts[status]},
+        tuple(_failure(one) for one in failed if not is_export(one.cell)),
+        group_failures(failed),
+        still_open[False],
+        still_open[True],
+    )
+
+
+def _failure(one: Outcome) -> Failure:
+    return Failure(one.cell, one.status, str(one.failure or ""), one.message or "", one.hint or "")

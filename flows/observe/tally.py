@@ -1,0 +1,141 @@
+"""Where a sweep stands, counted from its events; the same for every way of showing it.
+
+Counts move by one event at a time and are never recounted: a sweep may have 20,000 cells.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from flows.observe.estimates import Estimates
+from flows.observe.remaining import OUTLOOK, Outlook, from_record
+from flows.observe.waiting import UNSERVED, one_line
+from flows.slot.hub_outage import OUTAGE
+from flows.sweep.exports import is_export
+from matrix.status import Status
+from state.damage import Tolerated
+from state.records import Event, Kind
+
+UNSHOWN = "unshown"
+"""Key of a notice: why Prefect does not show the run; empty: it does again."""
+
+BUSY = frozenset(
+    {Status.BUILDING, Status.BUILT, Status.VERIFYING, Status.VERIFIED, Status.PUBLISHING}
+)
+
+
+def unshown_line(problem: str) -> str:
+    """The one line about a run that Prefect does not show."""
+    return f"not shown in Prefect, the sweep goes on: {problem}" if problem else ""
+
+
+class Tally:
+    """Counts cells (exports apart), who works on what, and how long the rest may take."""
+
+    def __init__(
+        self,
+        statuses: Mapping[str, Status],
+        *,
+        publish: bool = True,
+        slots: int = 1,
+        known: Estimates | None = None,
+    ) -> None:
+        self.publish = publish
+        self.slots = max(slots, 1)
+        self.busy: dict[str, tuple[str, Status, float]] = {}
+        """By owner: the cell at hand, its status, since when."""
+        self.notice = ""
+        """What the one who looks should know besides; empty: nothing."""
+        self.outage = ""
+        """What cannot be reached now; empty: nothing."""
+        self.waiting = ""
+        """What waits for a machine that nobody alive is; empty: nothing."""
+        self.unshown = ""
+        """Why Prefect does not show the run; empty: it does."""
+        self.total = sum(not is_export(cell) for cell in statuses)
+        self.failed = 0
+        """Cells that failed."""
+        self._statuses: dict[str, Status] = {}
+        self._counts: Counter[Status] = Counter()
+        self._started: dict[str, float] = {}
+        self._outlook = Outlook(known)
+        for cell, status in statuses.items():
+            self._move(cell, status)
+
+    def foretell(self, known: Estimates) -> None:
+        """Go by these figures from now on."""
+        self._outlook = Outlook(known)
+        for cell, status in self._statuses.items():
+            if self._waits(status) and not is_export(cell):
+                self._outlook.add(cell)
+
+    def apply(self, event: Event) -> None:
+        """Take in one event."""
+        if event.kind is Kind.NOTICE and event.data and UNSERVED in event.data:
+            with Tolerated(f"event {event.id}: {UNSERVED}"):
+                self.waiting = one_line(event.data[UNSERVED])
+        if event.kind is Kind.NOTICE and event.data and UNSHOWN in event.data:
+            self.unshown = unshown_line(str(event.data[UNSHOWN]))
+        if event.kind is Kind.NOTICE and event.data and OUTAGE in event.data:
+            self.outage = str(event.data[OUTAGE])
+        if event.data and OUTLOOK in event.data:
+            with Tolerated(f"event {event.id}: {OUTLOOK}"):
+                self.foretell(from_record(event.data[OUTLOOK]))
+        cell, status = event.cell, event.status
+        if cell is None or status is None:
+            return
+        self._move(cell, status)
+        if event.owner is not None and status in BUSY:
+            self.busy[event.owner] = (cell, status, event.at)
+        elif event.owner in self.busy and self.busy[event.owner][0] == cell:
+            del self.busy[event.owner]
+        if status is Status.BUILDING:
+            self._started[cell] = event.at
+        elif not self._waits(status) and cell in self._started:
+            self._outlook.took(cell, max(0.0, event.at - self._started.pop(cell)))
+
+    def _move(self, cell: str, status: Status) -> None:
+        before = self._statuses.get(cell)
+        self._statuses[cell] = status
+        if not is_export(cell):
+            self.failed += status.failed - (before.failed if before else False)
+            waited = before is not None and self._waits(before)
+            if self._waits(status) != waited:
+                self._outlook.add(cell, -1 if waited else 1)
+            self._counts[status] += 1
+            if before:
+                self._counts[before] -= 1
+
+    def _waits(self, status: Status) -> bool:
+        """Whether a slot has still to do something; publishing goes on beside the next build."""
+        through = {Status.VERIFIED, Status.PUBLISHING}
+        return not self.final(status) and status not in through
+
+    def final(self, status: Status) -> bool:
+        """Whether nothing more happens to a cell of this status in this sweep."""
+        if status is Status.VERIFIED:
+            return not self.publish
+        return status.done or status.failed or status is Status.CANCELLED
+
+    @property
+    def ended(self) -> int:
+        """Cells that are through, well or badly."""
+        return sum(count for status, count in self._counts.items() if self.final(status))
+
+    @property
+    def told(self) -> str:
+        """Everything that is to be said beside the counts."""
+        return "; ".join(filter(None, (self.notice, self.outage, self.waiting, self.unshown)))
+
+    def counts(self) -> dict[str, int]:
+        """Cells by status, in the order of the enum."""
+        return {str(status): self._counts[status] for status in Status if self._counts[status]}
+
+    def outlook(self) -> Iterator[str]:
+        """Time left, disk and memory, with their ranges, as far as anything is known of them."""
+        if self.ended < self.total:
+            now = time.time()
+            at_hand = {cell: now - at for cell, at in self._started.items()}
+            yield from self._outlook.lines(self.slots, at_hand)

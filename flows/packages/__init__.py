@@ -1,0 +1,1 @@
+"""What happens to packages after they are built: verify again, promote, rebuild, sign."""

@@ -1,0 +1,72 @@
+"""The gate before a view: a version enters only if its recorded ladder reaches what is demanded."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from feed.errors import Rejected
+from feed.index import INDEX_FILE
+from feed.interface import Feed
+from flows.cli.settings import Settings
+from flows.packages.reverify import evidence_file
+from matrix.digest import BUILD_RECORD, MANIFEST
+from matrix.model import EXPORT
+from workers.verify.ladder.verdict import Demand
+
+
+def demand_of(settings: Settings, view: str) -> Demand | None:
+    """What a view asks; None: nothing. Feeds ignore the case of a view's name."""
+    for text in settings["demand"]:
+        name, _, level = text.partition("=")
+        if name.strip().casefold() == view.casefold():
+            return Demand.parse(level)
+    return None
+
+
+def promote(settings: Settings, feed: Feed, package: str, version: str, view: str) -> str:
+    """Make a version part of a view if it may enter it; returns the view as the feed spells it."""
+    name = feed.view(view)
+    _check(settings, feed, package, version, name)
+    feed.promote(package, version, name)
+    return name
+
+
+def _check(settings: Settings, feed: Feed, package: str, version: str, view: str) -> None:
+    """Raise `Rejected` with the reason unless the version may enter the view.
+
+    Exports and indexes have no ladder of their own: they go where their cells go. What is none of
+    the three is nothing that was verified.
+    """
+    demand = demand_of(settings, view)
+    if demand is None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        feed.fetch(package, version, Path(folder), (MANIFEST, BUILD_RECORD, INDEX_FILE))
+        manifest, record = _json(Path(folder) / MANIFEST), _json(Path(folder) / BUILD_RECORD)
+        index = _json(Path(folder) / INDEX_FILE)
+    if manifest.get("kind") == EXPORT or (index and not manifest):
+        return
+    lacks = demand.lacks(record)
+    published = feed.find(package, version)
+    if lacks and published is not None and published.tree:
+        later = _json(evidence_file(settings, published.tree))
+        lacks = demand.lacks(later) if later else lacks
+    if lacks:
+        asked = demand.level + (" on the target's own provider" if demand.own else "")
+        raise Rejected(
+            f"{package} {version} does not enter {view}, which asks {asked}: {lacks}",
+            hint="modelmill verify it on a machine that can, or waive it in the catalog and build "
+            "again",
+        )
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

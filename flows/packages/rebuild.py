@@ -1,0 +1,170 @@
+"""Building a published package again from its own provenance, and comparing the bytes.
+
+Nothing of this machine's store is used: every stage runs, in folders that go again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from feed.attestation import parse, recipe_in
+from feed.errors import Corrupt, NotFound
+from feed.interface import Feed
+from feed.reader import pull
+from flows.cli.settings import Settings
+from flows.sweep.engines import engine_spec
+from flows.sweep.workspace import Workspace
+from matrix.digest import MANIFEST, PROVENANCE
+from matrix.errors import UsageError
+from matrix.model import EXPORT, Cell
+from workers.attest.recipe import cell_of
+from workers.build.builder import Builder, BuildOptions, Built
+from workers.build.keys import diff_keys
+from workers.host.client import EngineHost, HostLimits
+from workers.store import Store
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A package as it is in the feed and as it was built now."""
+
+    package: str
+    version: str
+    published: str
+    """Tree digest."""
+    rebuilt: str
+    differences: tuple[str, ...]
+    seconds: float
+
+    @property
+    def same(self) -> bool:
+        """Every byte of its content is the same."""
+        return self.published == self.rebuilt
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """What a package says of itself."""
+
+    manifest: Json
+    recipe: Json
+    tree: str
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Local folders that a package was made from, where they are on this machine."""
+
+    source: Path | None = None
+    recipes: Path | None = None
+
+    def place(self, name: str, known_as: str | None, what: str, cwd: Path) -> str | None:
+        """One of them; asked for if the package had one (`known_as`, there)."""
+        folder: Path | None = getattr(self, name)
+        if folder is None:
+            if known_as is None:
+                return None
+            raise UsageError(
+                f"it was made {what} named {known_as!r}",
+                hint=f"say with --{name} where that is on this machine",
+            )
+        if not (cwd / folder).is_dir():
+            raise UsageError(f"--{name} {folder}: there is no such folder")
+        return str((cwd / folder).absolute())
+
+
+def rebuild(feed: Feed, package: str, version: str, settings: Settings, given: Given) -> Rebuilt:
+    """Build it again. Raises `BuildFailed` where it cannot be built here at all."""
+    work = Workspace(settings)
+    work.prepare()
+    with tempfile.TemporaryDirectory(prefix="rebuild-", dir=work.home) as folder:
+        root = Path(folder)
+        original = _original(feed, package, version, root / "published")
+        cell = _cell(original, settings, given)
+        made = _build(cell, original, settings, root)
+        return Rebuilt(
+            package,
+            version,
+            original.tree,
+            made.tree,
+            tuple(diff_keys(_comparable(original.manifest), _comparable(made.manifest))),
+            round(made.seconds, 3),
+        )
+
+
+def _original(feed: Feed, package: str, version: str, folder: Path) -> Original:
+    try:
+        pulled = pull(feed, package, version, folder, (MANIFEST, PROVENANCE))
+        if not (folder / PROVENANCE).is_file():
+            raise NotFound(
+                f"{package} {version} has no {PROVENANCE}: nobody states how it was made",
+                hint="only packages with provenance can be built again",
+            )
+        manifest = parse((folder / MANIFEST).read_bytes())
+        return Original(manifest, recipe_in(parse((folder / PROVENANCE).read_bytes())), pulled.tree)
+    except ValueError as error:
+        raise Corrupt(f"{package} {version}: {error}") from error
+
+
+def _cell(original: Original, settings: Settings, given: Given) -> Cell:
+    recipe = original.recipe
+    try:
+        model, source = recipe["model"], recipe["model"]["source"]
+        local = source["ref"] if source["kind"] == "folder" else None
+        cell = cell_of(
+            recipe,
+            timeout=settings["timeout"],
+            folder=given.place("source", local, "from a local folder", settings.cwd),
+            recipes=given.place("recipes", model.get("recipes"), "with recipes", settings.cwd),
+        )
+        return _pinned(cell, original.manifest["source"].get("commit"))
+    except (LookupError, TypeError, ValueError) as error:
+        raise Corrupt(f"its {PROVENANCE} holds no recipe: {error!r}") from error
+
+
+def _pinned(cell: Cell, commit: str | None) -> Cell:
+    """A branch has gone on since; what it stood for then is in the manifest."""
+    if not commit:
+        return cell
+    source = replace(cell.model.source, revision=commit)
+    return replace(cell, model=replace(cell.model, source=source))
+
+
+def _build(cell: Cell, original: Original, settings: Settings, root: Path) -> Built:
+    manifest = original.manifest
+    spec = engine_spec(settings.replaced({"engine": original.recipe["engine"]}, "the package"))
+    limits = HostLimits(memory=settings["memory"] or 0)
+    options = BuildOptions(
+        stamp="rebuild",
+        self_contained=any(one["path"].startswith(f"{EXPORT}/") for one in manifest["files"]),
+        remote_code=settings["allow_remote_code"],
+        pickle=settings["allow_pickle"],
+    )
+    store = Store(root / "store")
+    try:
+        host = EngineHost(spec, limits=limits, log_dir=root / "logs")
+        builder = Builder(store, host, root / "work", options)
+        try:
+            if manifest["kind"] == EXPORT:
+                return builder.export_package(cell.model, cell, cell.version)
+            return builder.build(cell)
+        finally:
+            builder.close()
+    finally:
+        store.close()
+
+
+def _comparable(manifest: Json) -> dict[str, Any]:
+    """A manifest whose lists are looked up by name, so that what differs has a name too."""
+    named = dict(manifest)
+    named["files"] = {one["path"]: one["sha256"] for one in manifest["files"]}
+    named["stages"] = {
+        f"{one['stage']} {one['component']}".strip(): one for one in manifest["stages"]
+    }
+    return named

@@ -1,0 +1,162 @@
+"""Climbing the ladder again for what is there already: a folder, a published version, a cell."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from feed.interface import Feed
+from feed.reader import pull
+from flows.cli.settings import Settings
+from flows.sweep.engines import runtimes_of
+from flows.sweep.local import bare_builder
+from flows.sweep.workspace import Workspace
+from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, files_digest, tree_digest
+from matrix.errors import UsageError
+from matrix.model import EXPORT, Plan
+from workers.store import Store
+from workers.store.blobs import hash_file
+from workers.verify.ladder.claim import Claim
+from workers.verify.subject import Part, Subject
+from workers.verify.verifier import Climbed, Verifier
+
+
+@contextmanager
+def proving(settings: Settings) -> Iterator[tuple[Verifier, Store]]:
+    """A verifier and the store it works beside."""
+    work = Workspace(settings)
+    work.prepare()
+    store = Store(work.store)
+    verifier = Verifier(runtimes_of(settings), settings["verify"])
+    try:
+        yield verifier, store
+    finally:
+        verifier.close()
+        store.close()
+
+
+def prove_folder(settings: Settings, folder: Path, export: Path | None) -> tuple[Climbed, str]:
+    """A package folder, wherever it came from; returns what was found and its tree digest."""
+    with proving(settings) as (verifier, store):
+        subject = subject_of(settings, store, folder, export)
+        return verifier.climb(subject), tree_digest(subject.files)
+
+
+def prove_published(settings: Settings, package: str, version: str) -> tuple[Climbed, str]:
+    """A version of the feed, fetched for this; its export is looked for beside it."""
+    feed = Workspace(settings).open_feed()
+    with proving(settings) as (verifier, store), store.scratch.borrow("pulled") as folder:
+        own = folder / "package"
+        pull(feed, package, version, own)
+        export = _published_export(feed, package, _json(own / MANIFEST), folder / EXPORT)
+        subject = subject_of(settings, store, own, export)
+        return verifier.climb(subject), tree_digest(subject.files)
+
+
+def prove_cell(settings: Settings, plan: Plan) -> tuple[Climbed, str]:
+    """A planned cell, from the store as far as it is there, else built."""
+    with bare_builder(plan, settings) as builder:
+        built = builder.build(next(plan.cells()))
+        verifier = Verifier(runtimes_of(settings), settings["verify"])
+        try:
+            return verifier.climb(Subject.of(built)), built.tree
+        finally:
+            verifier.close()
+            built.release()
+
+
+def keep_evidence(settings: Settings, tree: str, climbed: Climbed) -> Path:
+    """Where a later promotion finds it: by the digest of the content, whoever built it."""
+    path = evidence_file(settings, tree)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_suffix(".half")
+    half.write_text(json.dumps(climbed.to_json(), indent=1, sort_keys=True), "utf-8")
+    half.replace(path)
+    return path
+
+
+def evidence_file(settings: Settings, tree: str) -> Path:
+    """The evidence that this machine has of a content."""
+    return Workspace(settings).home / "evidence" / f"{tree}.json"
+
+
+def subject_of(settings: Settings, store: Store, folder: Path, export: Path | None) -> Subject:
+    """A package folder as the ladder takes it, by its own records."""
+    manifest, record = _json(folder / MANIFEST), {}
+    if manifest.get("kind") != "cell":
+        raise UsageError(f"{folder} holds no package of a cell", hint=f"see its {MANIFEST}")
+    if (folder / BUILD_RECORD).is_file():
+        record = _json(folder / BUILD_RECORD)
+    target = Workspace(settings).targets().get(manifest["target"]["label"])
+    inner = folder / EXPORT
+    given = export or (inner if inner.is_dir() else None)
+    digest, size = hash_file(folder / MANIFEST)
+    return Subject(
+        claim=Claim.from_records(manifest, record, target),
+        folder=folder,
+        files=(
+            *(FileEntry(**file) for file in manifest["files"]),
+            FileEntry(MANIFEST, size, digest),
+        ),
+        store=store,
+        manifest=manifest,
+        export=_folder_part(given) if given else _stage_part(store, manifest, EXPORT),
+        inputs=_stage_part(store, manifest, "inputs"),
+        afresh=True,
+    )
+
+
+def _folder_part(folder: Path) -> Part:
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}")
+    files = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name not in {MANIFEST, *RUN_RECORDS}:
+            digest, size = hash_file(path)
+            files.append(FileEntry(path.relative_to(folder).as_posix(), size, digest))
+
+    def place(dest: Path) -> None:
+        for file in files:
+            (dest / file.path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folder / file.path, dest / file.path)
+
+    return Part(files_digest(files), place)
+
+
+def _stage_part(store: Store, manifest: Mapping[str, Any], stage: str) -> Part | None:
+    """What a stage made, if this machine's store has it (all components of it)."""
+    files: list[FileEntry] = []
+    for one in manifest.get("stages", ()):
+        if one["stage"] == stage:
+            action = store.lookup(one["key"])
+            if action is None:
+                return None
+            head = f"{one['component']}/" if one["component"] else ""
+            files += [replace(file, path=f"{head}{file.path}") for file in action.files]
+    return Part.stored(store, files)
+
+
+def _published_export(
+    feed: Feed, package: str, manifest: Mapping[str, Any], dest: Path
+) -> Path | None:
+    wanted = (manifest.get("export") or {}).get("tree")
+    for one in feed.versions(package):
+        if wanted and one.tree == wanted and not one.deleted:
+            pull(feed, package, one.version, dest)
+            return dest
+    return None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint="is this a package?") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"{path} is no record of a package")
+    return value

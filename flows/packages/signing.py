@@ -1,0 +1,116 @@
+"""Signing provenance, and checking signatures: DSSE envelopes by securesystemslib.
+
+That library is what in-toto and TUF sign with, needs no network and no service, and takes the
+keys that OpenSSL makes (Ed25519, ECDSA, RSA in PEM). Only an extra needs it: `modelmill[sign]`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.settings import Settings
+from matrix.attestation import PAYLOAD_TYPE
+from matrix.errors import Exit, MillError, UsageError
+
+if TYPE_CHECKING:
+    from securesystemslib.signer._key import Key
+
+UNLOCK = "MODELMILL_SIGN_PASSWORD"
+"""The variable with the passphrase of an encrypted key: never a flag, never recorded, and by its
+name kept from the processes that build."""
+
+_INSTALL = "pip install modelmill[sign]"
+
+
+class SigningError(MillError):
+    """A signature could not be made, or is not one by the given key."""
+
+    exit_code = Exit.USAGE
+
+
+def signer_of(settings: Settings) -> Callable[[bytes], bytes] | None:
+    """What signs statements, if a key is set; every fault of the key is found here."""
+    if not settings["sign_key"]:
+        return None
+    _require()
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer._crypto_signer import CryptoSigner
+
+    path = settings.path("sign_key")
+    try:
+        signer = CryptoSigner(_private_key(path))
+    except ValueError as error:
+        raise UsageError(f"--sign-key {path}: this kind of key cannot sign: {error}") from None
+
+    def sign(statement: bytes) -> bytes:
+        envelope = Envelope(statement, PAYLOAD_TYPE, {})
+        envelope.sign(signer)
+        return json.dumps(envelope.to_dict(), separators=(",", ":")).encode() + b"\n"
+
+    return sign
+
+
+def public_key(path: Path) -> Key:
+    """The key that signatures are checked with."""
+    _require()
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from securesystemslib.signer._key import SSlibKey
+
+    try:
+        return SSlibKey.from_crypto(load_pem_public_key(_read(path)))
+    except ValueError as error:
+        raise UsageError(f"--key {path} is not a public key in PEM: {error}") from None
+
+
+def check_signature(envelope: bytes, statement: bytes, key: Key) -> None:
+    """The envelope holds exactly this statement, signed by the key. Raises `SigningError`."""
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.exceptions import Error as SecureSystemsError
+    from securesystemslib.exceptions import VerificationError
+
+    try:
+        lines = envelope.decode().splitlines()
+        signed = Envelope.from_dict(json.loads(lines[0]))
+        signed.verify([key], 1)
+    except VerificationError:
+        raise SigningError("the provenance is not signed by that key") from None
+    except (ValueError, LookupError, TypeError, AttributeError, SecureSystemsError) as error:
+        raise SigningError(f"the signature cannot be read: {error}") from None
+    if signed.payload_type != PAYLOAD_TYPE or signed.payload != statement:
+        raise SigningError("what is signed is not the provenance of this package")
+
+
+def _require() -> None:
+    try:
+        import securesystemslib.signer  # noqa: F401 - only whether it is there
+    except ImportError:
+        raise UsageError("signatures need the library securesystemslib", hint=_INSTALL) from None
+
+
+def _private_key(path: Path) -> Any:
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    passphrase = os.environ.get(UNLOCK)
+    try:
+        return load_pem_private_key(_read(path), passphrase.encode() if passphrase else None)
+    except TypeError:
+        what = "is encrypted" if not passphrase else "is not encrypted"
+        hint = f"set {UNLOCK}" if not passphrase else f"unset {UNLOCK}"
+        raise UsageError(f"--sign-key {path} {what}", hint=hint) from None
+    except ValueError as error:
+        # The library's text speaks of formats and passphrases, never of their content.
+        raise UsageError(
+            f"--sign-key {path} is not a private key in PEM, or the passphrase is wrong: {error}",
+            hint="openssl genpkey -algorithm ed25519 -out key.pem makes one",
+        ) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"the key {path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,199 @@
+"""The API server that a local sweep starts to be shown on, where PREFECT_API_URL names none.
+
+Prefect's own temporary server is not used: it is killed at exit and loses most of the history.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from flows.prefect.children import command
+from matrix.credentials import without_credentials
+from matrix.errors import MillError
+
+START_LIMIT = 300.0
+"""Seconds; nothing but the display waits for it, and a busy machine takes minutes."""
+
+_LEAST_SPACE = 1 << 20
+_TAIL = 64_000
+_FULL = re.compile(
+    rb"No space left on device|disk is full|not enough space|Disk quota", re.IGNORECASE
+)
+_FLUSHES = {
+    # Whole seconds: the recorder cuts what is behind the point, and would flush without a pause.
+    "TASK_RUN_RECORDER": "1",
+    "EVENT_PERSISTER": "0.5",
+}
+_BATCHES = {
+    f"PREFECT_SERVER_SERVICES_{service}_{key}": value
+    for service, flush in _FLUSHES.items()
+    for key, value in (("BATCH_SIZE", "200"), ("READ_BATCH_SIZE", "200"), ("FLUSH_INTERVAL", flush))
+}
+_ENVIRONMENT = {
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT__SERVER_FINAL": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    # One event at a time, the default, takes the recorder 15 ms a task run.
+    **_BATCHES,
+}
+
+
+class ServerFailed(MillError):
+    """Our server cannot be had; the text says why."""
+
+
+@dataclass(slots=True)
+class Server:
+    """A server that we start and stop."""
+
+    url: str
+    home: Path
+    _process: subprocess.Popen[bytes]
+    _lock: FileLock = field(repr=False)
+
+    @property
+    def log(self) -> Path:
+        """What it wrote since it was started."""
+        return self.home / "server.log"
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process runs."""
+        return self._process.poll() is None
+
+    def wait(self, cancel: threading.Event) -> None:
+        """Until it answers or `cancel`; a dead or silent server is an error that says why."""
+        deadline = time.monotonic() + START_LIMIT
+        try:
+            while not cancel.is_set() and not _healthy(self.url):
+                if not self.lives or time.monotonic() > deadline:
+                    self.stop(0.0)
+                    why = self.trouble() or f"the embedded Prefect server did not start: {self.log}"
+                    raise ServerFailed(why)
+                cancel.wait(0.05)
+        finally:
+            self._lock.release()
+
+    def trouble(self) -> str:
+        """What keeps it from working, as far as that can be seen from outside; empty: nothing."""
+        if _is_full(self.home) or _says_full(self.log):
+            return f"the disk of {self.home} is full"
+        return "" if self.lives else "the embedded Prefect server ended"
+
+    def stop(self, limit: float = 5.0) -> None:
+        """Close its input and wait; kill what does not end in time. What it was told is safe."""
+        self._lock.release()
+        if self._process.stdin:
+            self._process.stdin.close()
+        try:
+            self._process.wait(limit)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def start_server(
+    home: Path, environ: Mapping[str, str], cancel: threading.Event | None = None
+) -> Server:
+    """Begin to start a server; `wait` before use."""
+    prefect_home = prefect_home_of(home, environ)
+    try:
+        prefect_home.mkdir(parents=True, exist_ok=True)
+        if _is_full(prefect_home):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        lock = _wait_for_turn(prefect_home, cancel or threading.Event())
+        try:
+            return _spawn(prefect_home, environ, lock)
+        except BaseException:
+            lock.release()
+            raise
+    except OSError as error:
+        full = error.errno == errno.ENOSPC
+        why = "is full" if full else f"cannot be written: {error.strerror or error}"
+        raise ServerFailed(f"the {'disk of ' if full else ''}{prefect_home} {why}") from error
+
+
+def prefect_home_of(home: Path, environ: Mapping[str, str]) -> Path:
+    """Where the server and the client of a local sweep keep what is theirs."""
+    return Path(environ.get("PREFECT_HOME") or home / "prefect").absolute()
+
+
+def _wait_for_turn(prefect_home: Path, cancel: threading.Event) -> FileLock:
+    """Three servers that migrate one fresh database at once trip over each other."""
+    lock = FileLock(prefect_home / "start.lock", thread_local=False)
+    while not cancel.is_set():
+        with suppress(Timeout):
+            lock.acquire(timeout=0.2)
+            return lock
+    raise ServerFailed("it was given up before its turn to start")
+
+
+def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Server:
+    port = _free_port()
+    env = {**_server_environment(environ), **_ENVIRONMENT, "PREFECT_HOME": str(prefect_home)}
+    with (prefect_home / "server.log").open("wb") as output:
+        process = subprocess.Popen(
+            command("flows.prefect.server_process", str(port)),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=env,
+            cwd=prefect_home,
+            start_new_session=os.name == "posix",
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        )
+    return Server(f"http://127.0.0.1:{port}/api", prefect_home, process, lock)
+
+
+def _is_full(home: Path) -> bool:
+    return shutil.disk_usage(home).free < _LEAST_SPACE
+
+
+def _says_full(log: Path) -> bool:
+    """What the server says: a quota leaves space to others."""
+    try:
+        with log.open("rb") as lines:
+            lines.seek(0, os.SEEK_END)
+            lines.seek(max(0, lines.tell() - _TAIL))
+            return _FULL.search(lines.read()) is not None
+    except OSError:
+        return False
+
+
+def _server_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Prefect's own settings, its database's password included; no credential of anybody else."""
+    passed = without_credentials(environ, lambda name: name.startswith("PREFECT_"))
+    return {name: text for name, text in passed.items() if not name.startswith("MODELMILL_")}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=2) as reply:  # noqa: S310 - loopback
+            return bool(reply.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

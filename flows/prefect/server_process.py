@@ -1,0 +1,48 @@
+"""The embedded Prefect API server as a process: lives exactly as long as its standard input.
+
+Started by `flows.prefect.server` with the argument PORT. Its owner keeps the other end
+of the pipe; when that closes, on purpose or because the owner was killed, the server ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+FORCED_EXIT_AFTER = 15.0
+
+
+def main(port: int) -> None:
+    """Serve on loopback until standard input ends."""
+    # The terminal's Ctrl-C reaches the whole group: the owner alone decides when we stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import uvicorn
+
+    server = uvicorn.Server(
+        uvicorn.Config(
+            "prefect.server.api.server:create_app",
+            factory=True,
+            host="127.0.0.1",
+            port=port,
+            log_level="error",
+            lifespan="on",
+            timeout_graceful_shutdown=3,
+        )
+    )
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        server.should_exit = True
+        timer = threading.Timer(FORCED_EXIT_AFTER, os._exit, (1,))
+        timer.daemon = True
+        timer.start()
+
+    threading.Thread(target=watch, daemon=True).start()
+    server.run()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,229 @@
+"""A run of a sweep on a Prefect server: a flow run, a task run for each leased model, artifacts.
+
+Everything is written through the API from outside, after the fact: no code that builds runs inside
+a flow or a task. Imported only once a server answers (Prefect takes most of a second).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+os.environ.setdefault("DO_NOT_TRACK", "1")
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import FlowRunCreate, TaskRunCreate
+from prefect.client.schemas.filters import FlowFilter, FlowRunFilter, TaskRunFilter
+from prefect.client.schemas.objects import State
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import (
+    PREFECT_API_REQUEST_TIMEOUT,
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    temporary_settings,
+)
+from prefect.states import Cancelled, Completed, Crashed, Failed, Running, to_state_create
+
+from flows.observe.tally import Tally
+from flows.prefect.artifacts import outcome_table, percent_done, progress_text
+from flows.prefect.names import artifact_key
+from matrix.model import PlannedModel
+from matrix.status import Status
+from state.owner import started
+from state.records import Event, Kind, Outcome
+
+FLOW_NAME = "modelmill-sweep"
+_TASK_KEY = "build-model"
+_PROGRESS_INTERVAL = 5.0
+_TIMEOUT = 10.0
+_UNFINISHED = {"state": {"type": {"any_": ["PENDING", "RUNNING"]}}}
+_OVER = frozenset({Kind.RELEASED, Kind.LOST})
+
+
+@contextmanager
+def connected(url: str) -> Iterator[SyncPrefectClient]:
+    """A client that tells at once what is wrong, instead of trying again for minutes."""
+    settings = {
+        PREFECT_API_URL: url,
+        PREFECT_CLIENT_MAX_RETRIES: 0,
+        PREFECT_API_REQUEST_TIMEOUT: _TIMEOUT,
+    }
+    with temporary_settings(settings), get_client(sync_client=True) as client:
+        yield client
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A leased model as a task run."""
+
+    id: UUID
+    model: str
+    failed: set[str] = field(default_factory=set)
+    """Its cells that failed under this lease."""
+
+
+@dataclass(slots=True)
+class ShownRun:
+    """What of a run is on the server. It outlives connections, so a server that comes back is told
+    what it missed; what it was told before is recognized by its keys."""
+
+    stamp: str
+    models: Mapping[str, PlannedModel]
+    owners: str
+    """How the names of this process's slots begin."""
+    _id: UUID | None = None
+    _key: str = field(default_factory=lambda: f"modelmill-{uuid4()}")
+    _attempts: dict[int, _Attempt] = field(default_factory=dict)
+    """By the token of the lease."""
+    _progress: str | None = None
+    _moved_at: float = 0.0
+
+    def begin(self, client: SyncPrefectClient) -> bool:
+        """Make the flow run, or find the one of before. False: the server has forgotten it, all
+        events are to be told again."""
+        if self._id is None:
+            self._create(client)
+            return True
+        try:
+            client.read_flow_run(self._id)
+        except ObjectNotFound:
+            self._attempts.clear()
+            self._progress = None
+            self._create(client)
+            return False
+        return True
+
+    def tell(self, client: SyncPrefectClient, event: Event) -> None:
+        """Take in the next event."""
+        if event.kind is Kind.LEASED and (event.owner or "").startswith(self.owners):
+            self._attempts[event.id] = self._start(client, event)
+        attempt = self._attempts.get(event.token or 0)
+        if attempt is None:
+            return
+        if event.cell and event.status is not None:
+            (attempt.failed.add if event.status.failed else attempt.failed.discard)(event.cell)
+        if event.kind in _OVER:
+            client.set_task_run_state(attempt.id, _state_of(attempt, event), force=True)
+            del self._attempts[event.token or 0]
+
+    def progress(self, client: SyncPrefectClient, tally: Tally, *, now: bool = False) -> None:
+        """Move the bar, every few seconds."""
+        if not now and time.monotonic() < self._moved_at + _PROGRESS_INTERVAL:
+            return
+        shown = {"data": percent_done(tally), "description": progress_text(tally)}
+        if self._progress is None:
+            self._progress = self._artifact(client, "progress", "progress", shown)
+        else:
+            client.request("PATCH", f"/artifacts/{self._progress}", json=shown)  # type: ignore[arg-type]
+        self._moved_at = time.monotonic()
+
+    def cancelled(self, client: SyncPrefectClient) -> bool:
+        """Whether somebody cancelled the run in Prefect."""
+        state = client.read_flow_run(self._id).state if self._id else None
+        return state is not None and (state.is_cancelled() or state.is_cancelling())
+
+    def end(
+        self, client: SyncPrefectClient, outcomes: Iterator[Outcome], state: State[Any]
+    ) -> None:
+        """The table of outcomes, and how it ended."""
+        table, description = outcome_table(self.stamp, outcomes)
+        self._artifact(client, "outcomes", "table", {"data": table, "description": description})
+        if self._id is not None:
+            client.set_flow_run_state(self._id, state, force=True)
+
+    def _create(self, client: SyncPrefectClient) -> None:
+        flow = client.request("POST", "/flows/", json={"name": FLOW_NAME}).json()
+        wanted = FlowRunCreate(
+            flow_id=flow["id"],
+            name=self.stamp,
+            tags=[f"stamp:{self.stamp}", _process_tag()],
+            idempotency_key=self._key,
+        )
+        made = client.request("POST", "/flow_runs/", json=wanted.model_dump(mode="json")).json()
+        self._id = UUID(made["id"])
+        client.set_flow_run_state(self._id, Running(), force=True)
+
+    def _start(self, client: SyncPrefectClient, event: Event) -> _Attempt:
+        name = str(event.model)
+        model = self.models.get(name)
+        targets = {f"target:{cell.target.label}" for cell in (model.cells if model else ())}
+        wanted = TaskRunCreate(
+            id=None,
+            name=f"{name}#{(event.data or {}).get('n', 1)}",
+            flow_run_id=self._id,
+            task_key=_TASK_KEY,
+            dynamic_key=str(event.id),
+            tags=[f"stamp:{self.stamp}", f"model:{name}", *sorted(targets)],
+            state=to_state_create(Running()),
+        )
+        made = client.request("POST", "/task_runs/", json=wanted.model_dump(mode="json")).json()
+        return _Attempt(UUID(made["id"]), name)
+
+    def _artifact(
+        self, client: SyncPrefectClient, name: str, kind: str, shown: Mapping[str, Any]
+    ) -> str:
+        wanted = {"key": artifact_key(self.stamp, name), "type": kind, **shown}
+        wanted["flow_run_id"] = str(self._id)
+        return str(client.request("POST", "/artifacts/", json=wanted).json()["id"])
+
+
+def _state_of(attempt: _Attempt, event: Event) -> State[Any]:
+    if event.kind is Kind.LOST:
+        return Crashed(message="its lease was lost; another slot takes the model over")
+    if attempt.failed:
+        return Failed(message=f"{len(attempt.failed)} failed")
+    if not (event.data or {}).get("done"):
+        return Cancelled(message="stopped; a resume takes it up")
+    return Completed(message="done")
+
+
+def ended(
+    counts: Mapping[Status, int], *, stopped: bool, error: BaseException | None
+) -> State[Any]:
+    """How the whole run ended; notifications repeat the message."""
+    if error is not None:
+        return Failed(message=f"{type(error).__name__}: {error}"[:500])
+    if stopped:
+        return Cancelled(message="stopped; a resume goes on")
+    failed = sum(count for status, count in counts.items() if status.failed)
+    return Completed(message=f"{failed} failed of {sum(counts.values())} cells and exports")
+
+
+def bury_dead_runs(client: SyncPrefectClient) -> int:
+    """Mark runs of killed sweeps Crashed: the server would show them running for ever."""
+    runs = client.read_flow_runs(
+        flow_filter=FlowFilter.model_validate({"name": {"any_": [FLOW_NAME]}}),
+        flow_run_filter=FlowRunFilter.model_validate(_UNFINISHED),
+        limit=50,
+    )
+    dead = [run.id for run in runs if any(_is_dead(tag) for tag in run.tags)]
+    for run in dead:
+        _bury(client, run)
+    return len(dead)
+
+
+def _bury(client: SyncPrefectClient, run: UUID) -> None:
+    state: State[Any] = Crashed(message="its process is gone")
+    tasks = client.read_task_runs(
+        flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run]}}),
+        task_run_filter=TaskRunFilter.model_validate(_UNFINISHED),
+    )
+    for task_run in tasks:
+        client.set_task_run_state(task_run.id, state, force=True)
+    client.set_flow_run_state(run, state, force=True)
+
+
+def _process_tag() -> str:
+    return f"process:{os.getpid()}:{started(os.getpid())}"
+
+
+def _is_dead(tag: str) -> bool:
+    kind, _, process = tag.partition(":")
+    pid, _, when = process.partition(":")
+    return kind == "process" and pid.isdigit() and started(int(pid)) != when

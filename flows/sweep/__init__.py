@@ -1,0 +1,1 @@
+"""A sweep from its plan to its exit code, on this machine."""

@@ -1,0 +1,45 @@
+"""A dry run: plan and look into the feed, build nothing, write nothing."""
+
+from __future__ import annotations
+
+import json
+
+from feed.directory import DirectoryFeed
+from flows.cli.quantity import counted
+from flows.cli.settings import Settings
+from flows.cli.table import render
+from flows.sweep.published import Survey, survey
+from flows.sweep.sizes import print_notices
+from flows.sweep.workspace import Workspace
+from matrix.errors import Exit
+from matrix.model import Plan
+
+
+def rehearse(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
+    """Say what a sweep would do with every cell."""
+    feed = Workspace(settings).open_feed()
+    # A feed that the sweep itself would make has nothing to list.
+    new = isinstance(feed, DirectoryFeed) and feed.is_new
+    found = Survey() if new else survey(feed, plan, every_stamp=False)
+    there = {one.cell for one in found.seen}
+    taken = {item.id for item in found.deleted}
+    rows = []
+    for cell in plan.cells():
+        what = "build"
+        if cell.skip:
+            what = f"skip: {cell.skip}"
+        elif cell.id in there:
+            what = "nothing: the feed has it"
+        elif cell.id in taken:
+            what = "conflict: this version was deleted from the feed"
+        rows.append((cell.id, what, cell.version))
+    if as_json:
+        print(
+            json.dumps([dict(zip(("cell", "would", "version"), row, strict=True)) for row in rows])
+        )
+    else:
+        print(render(("cell", "would", "version"), rows))
+        print_notices(plan.notices)
+        wanted = sum(row[1] == "build" for row in rows)
+        print(f"\n{wanted} of {counted(len(rows), 'cell')} to build")
+    return Exit.OK

@@ -1,0 +1,43 @@
+"""Which engine and runtimes the settings ask for, in which interpreters, and how many at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from flows.cli.settings import Settings
+from flows.sweep.workspace import Workspace
+from workers.engines import find_engine
+from workers.host.spec import EngineSpec
+from workers.host.watch import HostLimits
+from workers.runtimes.kinds import KINDS
+from workers.runtimes.pool import Runtimes
+
+
+def slot_count(settings: Settings) -> int:
+    """An engine host keeps about two cores busy."""
+    return int(settings["jobs"] or max(1, (os.cpu_count() or 2) // 2))
+
+
+def engine_spec(settings: Settings) -> EngineSpec:
+    """The engine of the settings, in its own interpreter where one is named."""
+    name = settings["engine"]
+    python = settings.engine_pythons.get(name)
+    return find_engine(name, settings.cwd / python if python else None)
+
+
+def runtimes_of(
+    settings: Settings, limits: HostLimits | None = None, log_dir: Path | None = None
+) -> Runtimes:
+    """The runtimes of one slot, each kind in the interpreter that the settings name for it."""
+    known = {kind.name for kind in KINDS}
+    return Runtimes(
+        log_dir=log_dir or Workspace(settings).logs,
+        limits=limits or HostLimits(),
+        pythons={
+            name: settings.cwd / python
+            for name, python in settings.engine_pythons.items()
+            if name in known
+        },
+        allowed=settings["runtimes"] or None,
+    )

@@ -1,0 +1,97 @@
+"""The sweep index: published last of all, once more when a resumed sweep adds to it."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from feed.errors import Conflict
+from feed.index import INDEX_FILE, IndexCell, SweepIndex
+from feed.interface import Feed, LocalFile
+from feed.publisher import Publisher
+from feed.selection import index_revisions
+from flows.sweep.exports import is_export
+from matrix.cellid import parse
+from matrix.digest import FileEntry, tree_digest
+from matrix.model import Plan
+from matrix.naming import index_name
+from state.records import Outcome
+
+_RACES = 5
+
+
+def index_of(stamp: str, outcomes: Iterable[Outcome]) -> SweepIndex:
+    """What the batch is made of now. An unchanged cell is named by the version that has it."""
+    cells = []
+    for one in outcomes:
+        if is_export(one.cell):
+            continue
+        detail, named = one.detail or {}, parse(one.cell)
+        cells.append(
+            IndexCell(
+                id=one.cell,
+                model=named.model,
+                task=named.task,
+                target=one.target,
+                precision=one.precision,
+                status=one.status,
+                package=one.package,
+                version=str(detail.get("same_as", one.version)),
+                tree=one.tree,
+            )
+        )
+    return SweepIndex(stamp, tuple(cells))
+
+
+def index_line(plan: Plan, template: str, version: str, failed: int) -> str:
+    """Where the index is; versions never change, so what is repaired later is in a new one."""
+    line = f"index: {plan.index_package} {version}"
+    if not failed:
+        return line
+    first = index_name(template, plan.stamp)[1]
+    revision = int(version.removeprefix(f"{first}-r")) if version != first else 1
+    following = index_name(template, plan.stamp, revision + 1)[1]
+    return f"{line}; it lists what failed too, and once that is repaired {following} follows"
+
+
+def publish_index(
+    feed: Feed, publisher: Publisher, plan: Plan, template: str, index: SweepIndex
+) -> str:
+    """Publish the index under the next free revision, unless the newest one says the same.
+
+    Returns the version that holds it. Two sweeps that end at once settle by content.
+    """
+    data = index.to_json()
+    entry = FileEntry(INDEX_FILE, len(data), hashlib.sha256(data).hexdigest())
+    tree = tree_digest([entry])
+    taken = 0
+    for _attempt in range(_RACES):
+        revisions = index_revisions(feed, plan.index_package, plan.stamp)
+        newest = max(revisions, default=0)
+        if newest and revisions[newest].tree == tree and not revisions[newest].deleted:
+            return revisions[newest].version
+        revision = max(newest, taken) + 1
+        version = index_name(template, plan.stamp, revision)[1]
+        with tempfile.TemporaryDirectory(prefix="modelmill-index-") as folder:
+            path = Path(folder) / INDEX_FILE
+            path.write_bytes(data)
+            try:
+                publisher.publish(
+                    plan.index_package,
+                    version,
+                    [LocalFile(entry, path)],
+                    description_text=f"index of {plan.stamp}",
+                    tree=tree,
+                )
+            except Conflict:
+                # Another sweep took that revision with other content, or it was deleted for good:
+                # then no listing shows it, and it stays taken.
+                taken = revision
+                continue
+        return version
+    raise Conflict(
+        f"the index of {plan.stamp} changes faster than it can be published",
+        hint="run modelmill resume when the other sweep has ended",
+    )

@@ -1,0 +1,185 @@
+"""A sweep from its plan to its exit code, as plain functions that know nothing of Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from feed.errors import FeedError, Unauthorized
+from feed.interface import Feed, Published
+from feed.publisher import Publisher
+from flows.cli.settings import Settings
+from flows.observe.estimates import Estimates, estimate
+from flows.observe.summary import Summary, summarize
+from flows.sweep.earlier_failures import Earlier, take_up
+from flows.sweep.index import index_of, publish_index
+from flows.sweep.published import Item, Survey, items, survey
+from flows.sweep.recorded_plan import note_plan
+from flows.sweep.stop import Stop
+from matrix.model import EXPORT, Plan
+from matrix.status import FailureClass, Status
+from state.ledger import State
+from state.records import CellRow, Facts, Kind, ModelRow, SweepInfo
+
+_UNLISTED = "a feed that cannot be listed is not taken for empty; --trust-state goes on without it"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A sweep that is recorded and seeded: what is open in it is what is left to do."""
+
+    info: SweepInfo
+    newest: Mapping[str, Published]
+    seeded: int
+    earlier: Earlier = field(default_factory=Earlier)
+
+
+def begin(
+    plan: Plan,
+    state: State,
+    feed: Feed,
+    settings: Settings,
+    *,
+    recorded: Mapping[str, object],
+    selection: Mapping[str, object],
+    stop: Stop,
+    again: bool = True,
+) -> Begun:
+    """Check the feed, record the sweep, and learn from the feed what is done.
+
+    `again`: try what failed before for reasons that may have passed, see
+    `flows.sweep.earlier_failures`.
+    """
+    publish = not settings["no_publish"]
+    if publish:
+        feed.preflight([(item.package, item.version) for item in items(plan)])
+    known = estimate(plan, state)
+    info = state.begin(
+        plan.stamp,
+        feed.name,
+        cell_rows(plan),
+        model_rows(plan, state, known),
+        dict(recorded),
+        dict(selection),
+        publish=publish,
+    )
+    note_plan(state, info.id, plan, known)
+    earlier = take_up(state, info, {item.id for item in items(plan)}, again=again)
+    if not publish:
+        return Begun(info, {}, 0, earlier)
+    listed_at = state.now()
+    try:
+        found = survey(feed, plan, every_stamp=settings["if_changed"], stop=stop)
+    except FeedError as error:
+        if not settings["trust_state"]:
+            if not isinstance(error, Unauthorized):
+                error.hint = "; ".join(filter(None, (error.hint, _UNLISTED)))
+            raise
+        state.note(info.id, Kind.NOTICE, {"unlisted": str(error)})
+        return Begun(info, {}, 0, earlier)
+    seeded = _learn(plan, state, info.id, found, listed_at)
+    return Begun(info, found.newest, seeded, earlier)
+
+
+def _learn(plan: Plan, state: State, sweep_id: int, found: Survey, listed_at: float) -> int:
+    """Bring the state in line with the feed; returns how many cells that finished."""
+    seeded = state.seed(sweep_id, found.seen)
+    there = {one.cell for one in found.seen}
+    gone = [item.id for item in items(plan) if item.id not in there]
+    state.unseed(sweep_id, gone, listed_at)
+    for item in found.deleted:
+        _taken(state, sweep_id, item)
+    return seeded
+
+
+def _taken(state: State, sweep_id: int, item: Item) -> None:
+    outcome = state.outcome(sweep_id, item.id)
+    if outcome is None or outcome.status is not Status.PLANNED:
+        return
+    facts = Facts(
+        failure=FailureClass.PUBLISH,
+        stage="publish",
+        message=f"{item.package} {item.version} was deleted from the feed and stays taken",
+        hint="sweep again under another --stamp",
+        retryable=False,
+    )
+    state.record(None, sweep_id, item.id, Status.CONFLICT, facts)
+
+
+def cell_rows(plan: Plan) -> list[CellRow]:
+    """Every cell, and every export that a cell needs, as the state keeps them."""
+    rows = []
+    for model in plan.models:
+        rows += [
+            CellRow(
+                cell=export.id,
+                model=model.name,
+                target=EXPORT,
+                precision="",
+                package=export.package,
+                version=export.version,
+            )
+            for export in (() if plan.self_contained else model.exports)
+        ]
+        rows += [
+            CellRow(
+                cell=cell.id,
+                model=model.name,
+                target=cell.target.label,
+                precision=cell.policy.precision,
+                package=cell.package,
+                version=cell.version,
+                skip=cell.skip,
+            )
+            for cell in model.cells
+        ]
+    return rows
+
+
+def model_rows(plan: Plan, state: State, known: Estimates | None = None) -> list[ModelRow]:
+    """The models with what they cost before, so that the longest goes first."""
+    known = known or estimate(plan, state)
+    return [
+        ModelRow(model.name, position, known.seconds(model.name))
+        for position, model in enumerate(plan.models)
+    ]
+
+
+def has_work(state: State, info: SweepInfo) -> bool:
+    """Whether any model is to be built or waited for."""
+    return state.remaining(info.id).open > 0
+
+
+def among(plan: Plan, state: State, info: SweepInfo) -> frozenset[str] | None:
+    """The models to lease, when this run selects fewer than the sweep has; None: all of them."""
+    remaining = state.remaining(info.id)
+    known = remaining.open + remaining.done + remaining.poison
+    return None if known == len(plan.models) else frozenset(model.name for model in plan.models)
+
+
+def finish(
+    plan: Plan,
+    state: State,
+    feed: Feed,
+    publisher: Publisher | None,
+    info: SweepInfo,
+    stop: Stop,
+    template: str,
+) -> tuple[Summary, str | None]:
+    """Publish the index if the batch is complete; returns the summary and the index's version."""
+    index = None
+    publish = publisher is not None
+    # The sweep may hold more than this run selected; only the index tells of all of it.
+    wanted = {item.id for item in items(plan)}
+    ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
+    summary = summarize(plan.stamp, feed.name, ours, publish=publish)
+    if publisher is not None and not stop and not summary.unfinished and summary.has_content:
+        content = index_of(plan.stamp, state.outcomes(info.id, brief=True))
+        try:
+            index = publish_index(feed, publisher, plan, template, content)
+        except FeedError as error:
+            stop.ask(error)
+        else:
+            state.note(info.id, Kind.INDEX, {"package": plan.index_package, "version": index})
+    state.end(info.id, summary.exit_code(stop))
+    return summary, index

@@ -1,0 +1,168 @@
+"""A sweep on this machine: slots are threads of this process, each with its own engine host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from feed.publisher import Publisher
+from flows.cli.settings import Settings
+from flows.observe.estimates import estimate
+from flows.packages.signing import signer_of
+from flows.slot.context import Bench, Rules, Shop
+from flows.slot.kept_packages import held
+from flows.slot.leases import LeaseKeeper
+from flows.sweep.engines import engine_spec, runtimes_of, slot_count
+from flows.sweep.lifecycle import Begun, among
+from flows.sweep.stop import Stop
+from flows.sweep.workspace import Workspace
+from matrix.model import Plan
+from state.ledger import State
+from state.owner import Owner, this_host
+from state.records import Kind
+from workers.attest.attester import Attester, Sign
+from workers.build.builder import Builder, BuildOptions
+from workers.build.disk_budget import DiskBudget
+from workers.build.memory_budget import MemoryBudget
+from workers.host.client import EngineHost, EngineSpec
+from workers.host.watch import HostLimits
+from workers.store import GcReport, Store
+from workers.verify.verifier import Verifier
+
+
+def owners_here() -> str:
+    """How the names of the slots of this process begin."""
+    return f"{this_host().partition('/')[0]}/{os.getpid()}/"
+
+
+@dataclass(slots=True)
+class Workshop:
+    """Everything a sweep opens on this machine, closed together."""
+
+    shop: Shop
+    benches: list[Bench]
+
+
+@contextmanager
+def workshop(
+    plan: Plan,
+    begun: Begun,
+    state: State,
+    settings: Settings,
+    publisher: Publisher | None,
+    stop: Stop,
+    benches: int | None = None,
+) -> Iterator[Workshop]:
+    """Open store, lane, leases and benches; close them in reverse whatever happens.
+
+    `benches`: how many of the machine's slots are in this process; None: all of them.
+    """
+    work = Workspace(settings)
+    slots = slot_count(settings)
+    here = benches or slots
+    spec = engine_spec(settings)
+    sign = signer_of(settings)
+    with ExitStack() as opened:
+        store = Store(work.store)
+        opened.callback(store.close)
+        keeper = opened.enter_context(LeaseKeeper(state, stop, 2 * settings["heartbeat"]))
+        lane = opened.enter_context(ThreadPoolExecutor(2 * here, thread_name_prefix="publish"))
+        budget = DiskBudget(
+            store,
+            settings["disk_budget"] or 0,
+            beside=partial(held, work.kept),
+            evicted=lambda report: _note_evictions(state, begun.info.id, report),
+        )
+        shop = Shop(
+            plan=plan,
+            sweep_id=begun.info.id,
+            state=state,
+            keeper=keeper,
+            stop=stop,
+            rules=Rules(
+                settings["if_changed"],
+                work.packages,
+                settings["tries"],
+                settings["publish_unverified"],
+                settings["disk_budget"] or 0,
+            ),
+            logs=work.logs,
+            kept=work.kept,
+            lane=lane,
+            publisher=publisher,
+            newest=begun.newest,
+            among=among(plan, state, begun.info),
+        )
+        options = replace(_options(plan, settings), expected=estimate(plan, state))
+        memory = MemoryBudget(settings["memory_budget"] or 0)
+        made = [
+            _bench(number, slots, spec, work, store, budget, memory, options, settings, sign)
+            for number in range(1, here + 1)
+        ]
+        for bench in made:
+            opened.callback(bench.close)
+        yield Workshop(shop, made)
+
+
+@contextmanager
+def bare_builder(plan: Plan, settings: Settings) -> Iterator[Builder]:
+    """A builder for one question, with nothing around it."""
+    work = Workspace(settings)
+    work.prepare()
+    store = Store(work.store)
+    host = EngineHost(engine_spec(settings), log_dir=work.logs)
+    builder = Builder(store, host, work.home / "work", _options(plan, settings))
+    try:
+        yield builder
+    finally:
+        builder.close()
+        store.close()
+
+
+def _options(plan: Plan, settings: Settings) -> BuildOptions:
+    return BuildOptions(
+        stamp=plan.stamp,
+        self_contained=plan.self_contained,
+        remote_code=settings["allow_remote_code"],
+        pickle=settings["allow_pickle"],
+    )
+
+
+def _bench(
+    number: int,
+    slots: int,
+    spec: EngineSpec,
+    work: Workspace,
+    store: Store,
+    budget: DiskBudget,
+    memory: MemoryBudget,
+    options: BuildOptions,
+    settings: Settings,
+    sign: Sign | None,
+) -> Bench:
+    limits = HostLimits(
+        memory=settings["memory"] or 0,
+        # Slots that each take all cores are slower than slots that share them.
+        threads=max(1, (os.cpu_count() or 1) // slots),
+    )
+    host = EngineHost(spec, limits=limits, log_dir=work.logs)
+    owner = Owner.here(f"{owners_here()}slot-{number}")
+    builder = Builder(store, host, work.home / "work", options, budget=budget, memory=memory)
+    attester = Attester(
+        host,
+        allow={"remote_code": options.remote_code, "pickle": options.pickle},
+        builder=settings["builder_id"] or "",
+        sign=sign,
+    )
+    verifier = Verifier(runtimes_of(settings, limits), settings["verify"])
+    return Bench(owner, builder, verifier, attester)
+
+
+def _note_evictions(state: State, sweep_id: int, report: GcReport) -> None:
+    """Local bytes that went without being published can be made again; the record says so."""
+    subjects = [one.subject for one in report.evicted]
+    state.note(sweep_id, Kind.NOTICE, {"evicted": subjects[:100], "freed": report.freed})

@@ -1,0 +1,119 @@
+"""From settings and a catalog's name to a plan."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from flows.cli.settings import Settings
+from flows.sweep.exports import is_export
+from flows.sweep.workspace import Workspace
+from matrix.catalog import load_catalog, packaged
+from matrix.cellid import parse
+from matrix.errors import NothingSelected, PlanError, Problem, UsageError
+from matrix.model import Plan
+from matrix.plan import PlanOptions, make_plan
+from matrix.selector import Selection
+from matrix.slugs import has_plain_name
+from matrix.status import Status
+from workers.engines import find_engine
+from workers.errors import EngineNotFound
+
+_PUBLISHED = frozenset({Status.PUBLISHED, Status.UNCHANGED})
+
+
+def stamp_of(settings: Settings, today: date) -> str:
+    """The name of the batch: as set, or the date."""
+    return str(settings["stamp"] or today.strftime("%Y%m%d"))
+
+
+def selection_of(settings: Settings) -> Selection:
+    """The filters."""
+    return Selection(
+        models=settings["model"],
+        tasks=settings["task"],
+        groups=settings["group"],
+        model_types=settings["model_type"],
+        priorities=settings["priority"],
+        targets=settings["target"],
+        eps=settings["ep"],
+        devices=settings["device"],
+        only=settings["only"],
+        skip=settings["skip"],
+    )
+
+
+def plan_of(settings: Settings, catalog: str, today: date) -> Plan:
+    """Everything that can be wrong with the input of a sweep is found here, all at once."""
+    problems = _place_problems(settings)
+    try:
+        plan = _plan_of(settings, catalog, today)
+    except NothingSelected:
+        if not problems:
+            raise
+    except PlanError as error:
+        raise PlanError([*problems, *error.problems]) from None
+    except UsageError as error:
+        if not problems:
+            raise
+        problems.append(Problem(catalog, error.message, error.hint))
+    if problems:
+        raise PlanError(problems)
+    return plan
+
+
+def _place_problems(settings: Settings) -> list[Problem]:
+    """What is wrong with the engine and the feed as they are named; neither is touched."""
+    problems = []
+    for flag, check in (
+        ("--engine", lambda: find_engine(settings["engine"])),
+        ("--feed", Workspace(settings).open_feed),
+    ):
+        try:
+            check()
+        except (EngineNotFound, UsageError) as error:
+            problems.append(Problem(flag, error.message, error.hint))
+    return problems
+
+
+def _plan_of(settings: Settings, catalog: str, today: date) -> Plan:
+    targets = Workspace(settings).targets()
+    options = PlanOptions(
+        stamp=stamp_of(settings, today),
+        package=settings["package"],
+        engine=settings["engine"],
+        precision=settings["precision"],
+        opset=settings["opset"],
+        self_contained=settings["self_contained"],
+        timeout=settings["timeout"],
+        publish_timeout=settings["publish_timeout"],
+    )
+    loaded = load_catalog(
+        catalog,
+        base=settings.cwd,
+        targets=targets,
+        engine=settings["engine"],
+        skip_bad=settings["skip_bad_entries"],
+    )
+    work = Workspace(settings)
+    return make_plan(
+        loaded, targets, selection_of(settings), options, lambda: _published_before(work)
+    )
+
+
+def _published_before(work: Workspace) -> tuple[str, ...]:
+    """The models that the state knows to be published under a name without a hash."""
+    if not work.has_state():
+        return ()
+    found: dict[str, None] = {}
+    with work.open_state(must_exist=True) as state:
+        for info in reversed(state.sweeps()):
+            for one in state.outcomes(info.id, statuses=_PUBLISHED, brief=True):
+                named = None if is_export(one.cell) else parse(one.cell)
+                if named and has_plain_name(named.model, named.task, one.version):
+                    found[one.cell.rpartition("@")[0]] = None
+    return tuple(found)
+
+
+def catalog_reference(settings: Settings, catalog: str) -> str:
+    """How a resume from any folder finds the catalog again."""
+    return catalog if catalog in packaged() else str((settings.cwd / catalog).absolute())

@@ -1,0 +1,127 @@
+"""What the feed already has of a plan, asked once before anything is built.
+
+A listing is complete or an error; the error stops the sweep unless the user trusts the state.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from feed.errors import Unavailable
+from feed.interface import Feed, Published
+from flows.sweep.stop import Stop
+from matrix.model import Plan
+from state.records import Seen
+
+TRIES = 4
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A version that the plan wants: a cell or an export."""
+
+    id: str
+    package: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is, by the ids of the plan."""
+
+    seen: tuple[Seen, ...] = ()
+    """Versions of this stamp that the feed has and that are ours."""
+    deleted: tuple[Item, ...] = ()
+    """Versions of this stamp that were deleted: taken for ever, a new stamp is needed."""
+    newest: Mapping[str, Published] = field(default_factory=dict)
+    """With `every_stamp`: the newest version of each id, whatever its stamp."""
+
+
+def items(plan: Plan) -> Iterator[Item]:
+    """Every version that the sweep may publish, but the index."""
+    for model in plan.models:
+        if not plan.self_contained:
+            for export in model.exports:
+                yield Item(export.id, export.package, export.version)
+        for cell in model.cells:
+            yield Item(cell.id, cell.package, cell.version)
+
+
+def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = None) -> Survey:
+    """List the packages of the plan, several at once; a feed that is away is asked again."""
+    wanted: dict[str, list[Item]] = defaultdict(list)
+    for item in items(plan):
+        wanted[item.package].append(item)
+    stamp_prefix = f"0.0.0-{plan.stamp}-"
+
+    prefix = "0.0.0-" if every_stamp else stamp_prefix
+
+    waiting = stop or Stop()
+
+    def nap(seconds: float) -> None:
+        waiting.wait(seconds)
+
+    def listed(package: str) -> list[Published]:
+        patient = Retrying(
+            sleep=nap,
+            stop=stop_after_attempt(TRIES),
+            wait=wait_random_exponential(max=30),
+            retry=retry_if_exception_type(Unavailable),
+            reraise=True,
+        )
+        return patient(lambda: list(feed.versions(package, prefix)))
+
+    seen: list[Seen] = []
+    deleted: list[Item] = []
+    newest: dict[str, Published] = {}
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="survey") as pool:
+        for package, versions in zip(wanted, pool.map(listed, wanted), strict=True):
+            by_version = {one.version: one for one in versions}
+            for item in wanted[package]:
+                there = by_version.get(item.version)
+                if there is not None and there.deleted:
+                    deleted.append(item)
+                elif there is not None and there.tree is not None:
+                    seen.append(Seen(item.id, there.tree, item.version, there.published_at))
+            if every_stamp:
+                newest.update(_newest(wanted[package], plan.stamp, versions))
+    return Survey(tuple(seen), tuple(deleted), newest)
+
+
+def _newest(
+    wanted: Iterable[Item], stamp: str, versions: Iterable[Published]
+) -> Iterator[tuple[str, Published]]:
+    """The newest version of each item over all stamps.
+
+    Behind `0.0.0-<stamp>` every version of a cell ends alike. One cell's ending can end in
+    another's, so a version belongs to the longest ending that fits.
+    """
+    endings = {item.version.removeprefix(f"0.0.0-{stamp}"): item.id for item in wanted}
+    lengths = sorted({len(ending) for ending in endings}, reverse=True)
+    found: dict[str, Published] = {}
+    for one in versions:
+        if one.tree is None or one.deleted:
+            continue
+        fits = (one.version[-length:] for length in lengths)
+        owner = next((endings[ending] for ending in fits if ending in endings), None)
+        if owner is None:
+            continue
+        best = found.get(owner)
+        if best is None or _age(best) <= _age(one):
+            found[owner] = one
+    yield from found.items()
+
+
+def _age(one: Published) -> tuple[float, str]:
+    return (one.published_at.timestamp() if one.published_at else 0.0, one.version)

@@ -1,0 +1,138 @@
+"""What was planned for a sweep, kept in its state for those who look at it later.
+
+A report or a comparison is made when the catalog has long changed, perhaps on another machine. So
+every run notes its plan: each policy once, and for each model where its cells stand among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flows.observe.estimates import Estimates
+from flows.observe.remaining import OUTLOOK, from_record
+from flows.observe.remaining import to_record as foretold_record
+from matrix.cellid import parse
+from matrix.model import Plan, PlannedModel
+from state.damage import Tolerated
+from state.records import Kind
+
+if TYPE_CHECKING:
+    from state.ledger import State
+
+PLAN = "plan"
+_PAGE = 1000
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A model as it was planned last; empty where nobody noted it."""
+
+    id: str
+    task: str
+    priority: str = ""
+    group: str = ""
+    model_type: str = ""
+    source: Json = field(default_factory=dict)
+
+
+def note_plan(state: State, sweep_id: int, plan: Plan, known: Estimates | None = None) -> None:
+    """Keep the plan of a run with its sweep, and what it was foretold to take."""
+    data = {PLAN: to_record(plan)}
+    if known is not None and known.models:
+        data[OUTLOOK] = foretold_record(known)
+    state.note(sweep_id, Kind.NOTICE, data)
+
+
+def foretold(state: State, sweep_id: int) -> Estimates | None:
+    """What the last run of a sweep was foretold to take."""
+    records = [data[OUTLOOK] for data in _notices(state, sweep_id) if OUTLOOK in data]
+    with Tolerated("what the sweep was foretold to take"):
+        return from_record(records[-1]) if records else None
+    return None
+
+
+def _notices(state: State, sweep_id: int) -> Iterator[Json]:
+    after = 0
+    while page := state.events(sweep_id, after, _PAGE, kind=Kind.NOTICE):
+        after = page[-1].id
+        yield from (one.data for one in page if one.data)
+
+
+def to_record(plan: Plan) -> dict[str, Any]:
+    """The plan as it is kept: policies are shared by most cells, so they are told once."""
+    places: dict[str, int] = {}
+    policies: list[dict[str, Any]] = []
+    models = {}
+    for model in plan.models:
+        cells = {}
+        for cell in model.cells:
+            spelled = repr(cell.policy)  # holds dicts, so it cannot be a key itself
+            if spelled not in places:
+                places[spelled] = len(policies)
+                policies.append(asdict(cell.policy))
+            cells[cell.id.partition("@")[2]] = places[spelled]
+        models[model.name] = {**_facts(model), "cells": cells}
+    return {"engine": plan.engine, "policies": policies, "models": models}
+
+
+def _facts(planned: PlannedModel) -> dict[str, Any]:
+    model = planned.model
+    source = {"kind": str(model.source.kind), "ref": model.source.ref}
+    if model.source.revision:
+        source["revision"] = model.source.revision
+    if model.source.file:
+        source["file"] = model.source.file
+    return {
+        "priority": model.priority,
+        "group": model.group,
+        "model_type": model.model_type,
+        "source": source,
+    }
+
+
+class PlannedCells:
+    """Every plan noted for a sweep; where they differ, the last one holds."""
+
+    def __init__(self, records: list[Json]) -> None:
+        self._policies: dict[str, Json] = {}
+        self._models: dict[str, Planned] = {}
+        for record in records:
+            with Tolerated("a plan of the sweep"):
+                self._read(record)
+
+    def _read(self, record: Json) -> None:
+        policies = [dict(policy) for policy in record["policies"]]
+        for name, facts in record["models"].items():
+            model = _model(name, facts)
+            places = {f"{name}@{right}": policies[at] for right, at in facts["cells"].items()}
+            self._models[name] = model
+            self._policies |= places
+
+    @classmethod
+    def of(cls, state: State, sweep_id: int) -> PlannedCells:
+        """Read them from the events of a sweep."""
+        return cls([data[PLAN] for data in _notices(state, sweep_id) if PLAN in data])
+
+    def model(self, name: str) -> Planned:
+        """What is known of a model, by `MODEL:TASK`."""
+        known = self._models.get(name)
+        return known or _model(name, {})
+
+    def policy(self, cell: str) -> Json:
+        """The effective policy of a cell; empty for exports and where none was noted."""
+        return self._policies.get(cell, {})
+
+
+def _model(name: str, facts: Json) -> Planned:
+    named = parse(f"{name}@any")
+    return Planned(
+        id=named.model,
+        task=named.task,
+        priority=str(facts.get("priority", "")),
+        group=str(facts.get("group", "")),
+        model_type=str(facts.get("model_type", "")),
+        source=dict(facts.get("source", {})),
+    )

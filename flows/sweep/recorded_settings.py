@@ -1,0 +1,54 @@
+"""What a sweep records of its settings, so that a resume from anywhere means the same sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flows.cli.options import OPTIONS, SELECTION
+from flows.cli.settings import Settings
+from state.errors import StateError
+
+OF_THE_SWEEP = (
+    "package",
+    "engine",
+    "skip_bad_entries",
+    "precision",
+    "opset",
+    "self_contained",
+    "if_changed",
+    "no_publish",
+    "verify",
+    "publish_unverified",
+    "timeout",
+    "publish_timeout",
+    "allow_remote_code",
+    "allow_pickle",
+    "needs",
+)
+"""What it does with what is selected. Not: places and sizes of a machine (home, jobs, budgets)."""
+
+_KEPT = (*OF_THE_SWEEP, "targets_file", *SELECTION)
+
+
+def remember(settings: Settings, catalog: str) -> dict[str, Any]:
+    """The settings that make the sweep what it is."""
+    values = {name: settings[name] for name in _KEPT if settings[name] is not None}
+    if settings["targets_file"]:
+        values["targets_file"] = str(settings.path("targets_file").absolute())
+    return {**values, "catalog": catalog}
+
+
+def recall(settings: Settings, stamp: str, recorded: Mapping[str, Any]) -> tuple[Settings, str]:
+    """The settings of a recorded sweep under what flags and variables say now; its catalog."""
+    known = {name: value for name, value in recorded.items() if name in OPTIONS}
+    wrong = [name for name, value in known.items() if not OPTIONS[name].holds(value)]
+    catalog = recorded.get("catalog")
+    if not isinstance(catalog, str):
+        wrong.append("catalog")
+    if wrong:
+        raise StateError(
+            f"the settings of sweep {stamp} are damaged in the state: {', '.join(wrong)}",
+            hint=f"modelmill sweep CATALOG --stamp {stamp} with its flags records them again",
+        )
+    return settings.replaced({**known, "stamp": stamp}, f"sweep {stamp}"), str(catalog)

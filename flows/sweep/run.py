@@ -1,0 +1,178 @@
+"""One run of a sweep on this machine, from opened rooms to the last line on the console."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from feed.interface import Feed
+from feed.publisher import Publisher
+from flows.cli.quantity import counted
+from flows.cli.settings import Settings
+from flows.fleet.watch import Watch
+from flows.observe.follower import Follower
+from flows.observe.summaries import clear_summaries, write_summaries
+from flows.observe.summary import Summary
+from flows.observe.tally import Tally
+from flows.observe.views import choose_view
+from flows.packages.signing import signer_of
+from flows.prefect.display import Display, Where
+from flows.prefect.server import prefect_home_of
+from flows.slot.loop import run_plainly, run_slots
+from flows.sweep.engines import engine_spec, slot_count
+from flows.sweep.index import index_line
+from flows.sweep.lifecycle import Begun, begin, finish, has_work
+from flows.sweep.local import owners_here, workshop
+from flows.sweep.planning import selection_of
+from flows.sweep.recorded_plan import foretold
+from flows.sweep.sizes import print_notices, size_of
+from flows.sweep.stop import Stop, stopped_by_signals
+from flows.sweep.unchanged import settle_unchanged
+from flows.sweep.workspace import Workspace
+from matrix.errors import Exit
+from matrix.model import Plan
+from state.ledger import State
+from state.records import Kind
+
+
+@dataclass(slots=True)
+class Run:
+    """What one call of sweep, resume or retry does."""
+
+    plan: Plan
+    settings: Settings
+    recorded: Mapping[str, Any]
+    """What a resume needs to know; see `flows.sweep.recorded_settings`."""
+    as_json: bool = False
+    again: bool = True
+    """Whether cells that failed for reasons that may have passed are tried again; see
+    `flows.sweep.earlier_failures`."""
+    _unshown: str = field(default="", init=False)
+    """Why Prefect lacks some of the run; empty: it has everything."""
+
+    def go(self, state: State | None = None) -> Exit:
+        """Begin, build what is open, finish."""
+        work = Workspace(self.settings)
+        feed = work.open_feed()
+        engine_spec(self.settings)  # what is wrong with these is said before anything is made
+        signer_of(self.settings)
+        work.prepare()
+        work.tidy()
+        if self.settings["summary"]:
+            clear_summaries(self.settings.path("summary"))
+        stop = Stop()
+        # To the last line: a second Ctrl-C must not break off what tells how the first one ended.
+        with stopped_by_signals(stop):
+            with state or work.open_state() as opened:
+                summary, index = self._run(work, opened, feed, stop)
+            self._say_ended(summary, index, stop)
+        return summary.exit_code(stop)
+
+    def _run(
+        self, work: Workspace, state: State, feed: Feed, stop: Stop
+    ) -> tuple[Summary, str | None]:
+        begun = begin(
+            self.plan,
+            state,
+            feed,
+            self.settings,
+            recorded={**self.recorded, "feed": feed.name},
+            selection=selection_of(self.settings).to_json(),
+            stop=stop,
+            again=self.again,
+        )
+        publisher = Publisher(feed, tries=self.settings["tries"]) if begun.info.publish else None
+        self._say_begun(feed, begun)
+        after = state.events(begun.info.id, kind=Kind.BEGUN)[-1].id
+        with Watch(state, begun.info.id, after, stop, turn=math.inf):  # for modelmill cancel
+            if not stop and has_work(state, begun.info):
+                self._build(work, state, begun, publisher, stop)
+        template = self.settings["package"]
+        ended = finish(self.plan, state, feed, publisher, begun.info, stop, template)
+        if self.settings["summary"]:
+            write_summaries(self.settings.path("summary"), state, begun.info)
+        return ended
+
+    def _build(
+        self,
+        work: Workspace,
+        state: State,
+        begun: Begun,
+        publisher: Publisher | None,
+        stop: Stop,
+    ) -> None:
+        tally = Tally(
+            state.statuses(begun.info.id),
+            publish=begun.info.publish,
+            slots=slot_count(self.settings),
+            known=foretold(state, begun.info.id),
+        )
+        after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
+        after = self._settle(state, begun, tally, after, stop)
+        if stop or not has_work(state, begun.info):
+            return
+        with (
+            self._shown(work, state, begun, tally, stop, after),
+            workshop(self.plan, begun, state, self.settings, publisher, stop) as opened,
+            Follower(state, begun.info.id, choose_view(as_json=self.as_json), tally, after),
+        ):
+            run_slots(opened.shop, opened.benches, run_plainly)
+
+    @contextmanager
+    def _shown(
+        self, work: Workspace, state: State, begun: Begun, tally: Tally, stop: Stop, after: int
+    ) -> Iterator[None]:
+        """Prefect shows the run while the block lasts, as far as there is a server to show it."""
+        if not os.environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
+            os.environ["PREFECT_HOME"] = str(prefect_home_of(work.home, os.environ))
+        where = Where(state, begun.info.id, after, owners_here())
+        display = Display(where, self.plan, tally, stop, work.home, os.environ)
+        try:
+            with display:
+                yield
+        finally:
+            # Somebody who stops the run does not ask how much of it was shown.
+            self._unshown = "" if stop else display.problem
+
+    def _settle(self, state: State, begun: Begun, tally: Tally, after: int, stop: Stop) -> int:
+        """Settle what needs no slot; returns the event up to which that is shown."""
+        if not begun.newest or os.environ.get("PREFECT_API_URL"):
+            return after  # on a server of the user's every sweep is to be seen
+        view = choose_view(as_json=self.as_json)
+        with Follower(state, begun.info.id, view, tally, after) as follower:
+            settle_unchanged(self.plan, begun, state, self.settings, stop)
+        return follower.seen
+
+    def _say_begun(self, feed: Feed, begun: Begun) -> None:
+        if self.as_json:
+            return
+        print(f"sweep {self.plan.stamp}: {size_of(self.plan)} -> {feed.name}")
+        print_notices(self.plan.notices)
+        if begun.seeded:
+            print(f"already in the feed: {counted(begun.seeded, 'package')}")
+        for line in begun.earlier.lines(self.plan.stamp):
+            print(line)
+        sys.stdout.flush()
+
+    def _say_ended(self, summary: Summary, index: str | None, stop: Stop) -> None:
+        code = summary.exit_code(stop)
+        if self.as_json:
+            document = {**summary.to_json(), "index": index, "exit_code": int(code)}
+            document["unshown"] = self._unshown or None
+            print(json.dumps({"type": "summary", **document}), flush=True)
+            return
+        print("\n".join(summary.lines()))
+        if self._unshown:
+            print(f"note: Prefect does not show all of this run: {self._unshown}")
+        if index is not None:
+            print(index_line(self.plan, self.settings["package"], index, len(summary.failures)))
+        if stop.error is not None:
+            print(f"stopped: {stop.error}", file=sys.stderr)
+        if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
+            print(f"what is built is kept: modelmill resume {self.plan.stamp}", file=sys.stderr)

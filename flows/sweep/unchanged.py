@@ -1,0 +1,96 @@
+"""With `--if-changed`: settling models that a sweep would only make again, before anything starts.
+
+What a build would come to follows from stage keys and the store alone. A model whose open cells
+all equal their newest versions needs no slot, so a sweep of an unchanged catalog starts no Prefect
+server. A model with anything else to do is left to the slots, whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from flows.cli.settings import Settings
+from flows.slot.building import Workpiece
+from flows.sweep.lifecycle import Begun, among
+from flows.sweep.local import bare_builder
+from flows.sweep.stop import Stop
+from matrix.model import Plan, PlannedModel
+from matrix.status import Status
+from state.ledger import State
+from state.owner import Owner, this_host
+from state.records import Facts, Lease
+from workers.build.builder import Builder
+from workers.build.last_keys import last_keys
+from workers.errors import BuildFailed, Cancelled
+
+
+def settle_unchanged(
+    plan: Plan, begun: Begun, state: State, settings: Settings, stop: Stop
+) -> None:
+    """Record as unchanged every model of which nothing else is to be done."""
+    candidates = list(_candidates(plan, begun, state))
+    if not candidates:
+        return
+    owner = Owner.here(f"{this_host().partition('/')[0]}/{os.getpid()}/unchanged")
+    with bare_builder(plan, settings) as builder:
+        for model, pieces in candidates:
+            if stop:
+                return
+            if not _built_before(builder, pieces):
+                continue
+            trees = _predicted(builder, pieces, stop)
+            if any(begun.newest[piece].tree != tree for piece, tree in trees.items()):
+                continue
+            lease = state.lease(begun.info.id, owner, 2 * settings["heartbeat"], {model.name})
+            if lease is not None:
+                _record(state, begun, lease, trees)
+
+
+def _candidates(
+    plan: Plan, begun: Begun, state: State
+) -> Iterator[tuple[PlannedModel, list[Workpiece]]]:
+    """Models with open cells, each of which has a version of another stamp."""
+    selected = among(plan, state, begun.info)
+    for model in plan.models:
+        if selected is not None and model.name not in selected:
+            continue
+        statuses = state.statuses(begun.info.id, model.name)
+        pieces = [
+            piece
+            for piece in Workpiece.all_of(plan, model)
+            if statuses.get(piece.id) in {Status.PLANNED, Status.CANCELLED}
+        ]
+        only = len(pieces) == sum(status.open for status in statuses.values())
+        if pieces and only and all(piece.id in begun.newest for piece in pieces):
+            yield model, pieces
+
+
+def _built_before(builder: Builder, pieces: list[Workpiece]) -> bool:
+    """Whether this store knows the cells: to plan a model of the hub takes a request."""
+    return all(last_keys(builder.store.notes, one.id) for one in pieces if not one.exports)
+
+
+def _predicted(builder: Builder, pieces: list[Workpiece], stop: Stop) -> dict[str, str | None]:
+    """What each would come to; None: it would have to be built to know."""
+    trees: dict[str, str | None] = {}
+    try:
+        for piece in pieces:
+            tree = builder.predict(piece.cell, export=piece.exports, cancel=stop.event)
+            trees[piece.id] = tree
+            if tree is None:
+                break
+    except (BuildFailed, Cancelled):
+        return {pieces[0].id: None}  # the build itself says what is wrong
+    return trees
+
+
+def _record(state: State, begun: Begun, lease: Lease, trees: dict[str, str | None]) -> None:
+    done = False
+    try:
+        for cell, tree in trees.items():
+            facts = Facts(tree=tree, detail={"same_as": begun.newest[cell].version})
+            state.record(lease, begun.info.id, cell, Status.UNCHANGED, facts)
+        done = True
+    finally:
+        state.release(lease, done=done)

@@ -1,0 +1,125 @@
+"""Where a run keeps its things, and how the rooms are opened from the settings.
+
+A room is imported when it is opened: the feed's commands load no database, `plan` no feed.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.cli.settings import Settings
+from matrix.errors import Exit, MillError
+
+if TYPE_CHECKING:
+    from feed.interface import Feed
+    from matrix.targets import Targets
+    from state.ledger import State
+
+HOME_NAME = ".modelmill"
+
+
+class Unwritable(MillError):
+    """The home folder cannot be used."""
+
+    exit_code = Exit.UNUSABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Places, all derived from the settings; nothing is created before it is needed."""
+
+    settings: Settings
+
+    @property
+    def home(self) -> Path:
+        """Everything of ours is below it unless told otherwise."""
+        return self.settings.home
+
+    @property
+    def store(self) -> Path:
+        """The content store."""
+        return self.settings.path("store") if self.settings["store"] else self.home / "store"
+
+    @property
+    def logs(self) -> Path:
+        """Logs of cells and engine hosts."""
+        return self.home / "logs"
+
+    @property
+    def kept(self) -> Path:
+        """Package folders that stay: conflicts, failed verification."""
+        return self.home / "kept"
+
+    @property
+    def packages(self) -> Path | None:
+        """Where `--keep-local` puts published packages."""
+        return self.home / "packages" if self.settings["keep_local"] else None
+
+    def prepare(self) -> None:
+        """Make the home folder, or say why not."""
+        try:
+            # Not in a folder that was somebody else's before: all of that would be ignored too.
+            ours = not self.home.exists() or self.home.name == HOME_NAME
+            self.logs.mkdir(parents=True, exist_ok=True)
+            ignore = self.home / ".gitignore"
+            if ours and not ignore.exists():
+                ignore.write_text("# written by modelmill\n*\n", "utf-8")
+        except OSError as error:
+            raise Unwritable(
+                f"cannot make the folder {self.home}: {error.strerror}",
+                hint="choose one with --home",
+            ) from None
+        if not os.access(self.home, os.W_OK):
+            raise Unwritable(f"the folder {self.home} is read-only", hint="choose one with --home")
+
+    def tidy(self) -> None:
+        """Remove what runs that were killed left lying about."""
+        from workers.scratch import sweep_dead
+
+        for root in (self.home / "work", self.store / "tmp", self.logs / "scratch"):
+            sweep_dead(root)
+
+    def has_state(self) -> bool:
+        """Whether there is a state to read; one named by URL is taken to be there."""
+        where = self.settings["state"]
+        if where and "://" in where:
+            return True
+        return (self.settings.path("state") if where else self.home / "state.db").exists()
+
+    def read_state(self) -> State:
+        """The state database for a command that only reads: it need not be writable."""
+        return self.open_state(must_exist=True, reading=True)
+
+    def open_state(self, *, must_exist: bool = False, reading: bool = False) -> State:
+        """The state database, migrated; `must_exist`: nothing is created."""
+        from state.ledger import open_state
+
+        where = self.settings["state"]
+        if where and "://" in where:
+            return open_state(where)
+        path = self.settings.path("state") if where else self.home / "state.db"
+        if must_exist and not path.exists():
+            raise Unwritable(
+                f"there is no state at {path}", hint="run a sweep first, or name it with --state"
+            )
+        if reading:
+            return open_state(path, reading=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open_state(path)
+
+    def open_feed(self) -> Feed:
+        """The feed."""
+        from feed.open import open_feed
+
+        spec = self.settings["feed"] or str(self.home / "feed")
+        return open_feed(spec, base=self.settings.cwd)
+
+    def targets(self) -> Targets:
+        """The target table with the user's own rows."""
+        from matrix.targets import load_targets
+
+        extra = self.settings["targets_file"]
+        return load_targets(self.settings.path("targets_file") if extra else None)

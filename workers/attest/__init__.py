@@ -1,0 +1,1 @@
+"""What is stated of a package beside its files: SBOM, provenance, recipe."""

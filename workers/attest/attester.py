@@ -1,0 +1,113 @@
+"""Putting SBOM and provenance beside a verified package, and a signature if one is wanted.
+
+package + build record --> sbom.cdx.json --> provenance.json --> provenance.intoto.jsonl
+                           (names files)     (names both)        (the same bytes, signed)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+
+import orjson
+
+from matrix.digest import BUILD_RECORD, PROVENANCE, RUN_RECORDS, SBOM, SIGNATURE
+from matrix.model import Cell
+from workers.attest.provenance import statement
+from workers.attest.recipe import recipe_of
+from workers.attest.sbom import Component, environment_of, sbom
+from workers.build.built import Built, PackageFile
+from workers.build.package import compact_bytes, write_record
+from workers.build.pipeline import os_failure
+from workers.host.client import EngineHost
+
+STAGE = "provenance"
+
+Sign = Callable[[bytes], bytes]
+"""A statement in, its signed envelope out."""
+
+
+@cache
+def modelmill_version() -> str:
+    """Of the program that is running."""
+    return metadata.version("modelmill")
+
+
+class Attester:
+    """Writes the attestations of one engine host's packages."""
+
+    def __init__(
+        self,
+        host: EngineHost,
+        *,
+        allow: Mapping[str, bool] | None = None,
+        builder: str = "",
+        sign: Sign | None = None,
+    ) -> None:
+        self._host = host
+        self._allow = {"remote_code": False, "pickle": False, **(allow or {})}
+        self._builder = builder
+        self._sign = sign
+        self._environment: list[Component] | None = None
+
+    def attest(self, built: Built, cell: Cell) -> Built:
+        """The same package with its attestations; `cell` with the version it is published under.
+
+        Last of all: what is stated of a file must be true when the file is published.
+        """
+        try:
+            return self._attest(built, cell)
+        except OSError as error:
+            raise os_failure(STAGE, error) from error
+
+    def _attest(self, built: Built, cell: Cell) -> Built:
+        named = [file for file in built.files if not _ours(file)]
+        recipe = recipe_of(cell, allow=self._allowed(cell))
+        document = sbom(
+            built.manifest,
+            built.build_record,
+            recipe,
+            [file.entry for file in named],
+            self._surroundings(built),
+            name=built.cell_id,
+            tree=built.tree,
+            modelmill=modelmill_version(),
+        )
+        # Hundreds of components, the same in every package: written for machines.
+        named.append(write_record(built.folder, SBOM, orjson.dumps(document)))
+        stated = compact_bytes(
+            statement(
+                built.manifest,
+                built.build_record,
+                recipe,
+                [file.entry for file in named],
+                builder=self._builder,
+                modelmill=modelmill_version(),
+                finished=datetime.now(UTC),
+            )
+        )
+        named.append(write_record(built.folder, PROVENANCE, stated))
+        if self._sign is not None:
+            named.append(write_record(built.folder, SIGNATURE, self._sign(stated)))
+        return replace(built, files=tuple(named))
+
+    def _allowed(self, cell: Cell) -> dict[str, bool]:
+        """What was really permitted: catalog entry and flag together."""
+        return {
+            "remote_code": cell.model.remote_code and self._allow["remote_code"],
+            "pickle": cell.model.pickle and self._allow["pickle"],
+        }
+
+    def _surroundings(self, built: Built) -> list[Component]:
+        if self._environment is None:
+            tools = built.manifest["engine"]["tools"]
+            self._environment = environment_of(self._host.surroundings(), tools)
+        return self._environment
+
+
+def _ours(file: PackageFile) -> bool:
+    """Attestations of an earlier attempt, which are written anew."""
+    return file.entry.path in RUN_RECORDS - {BUILD_RECORD}

@@ -1,0 +1,135 @@
+"""The SBOM of a package: the model with its files and source, and what it was built in. Pure.
+
+The distributions of the engine's interpreter are listed as components that are `excluded`: they
+made the package and are no part of it. Those that can change a byte of it are marked as tools.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from matrix.attestation import BOM_FORMAT, BOM_VERSION, tool_uri
+from matrix.digest import RUN_RECORDS, FileEntry
+from workers.attest.provenance import source_uri
+
+Json = Mapping[str, Any]
+Component = dict[str, Any]
+
+_ROOT = "package"
+_SOURCE = "source"
+_SPACE = uuid.UUID("6d6f6465-6c6d-696c-6c20-73626f6d2031")
+"""The namespace of serial numbers: one package has one, however often it is described."""
+
+
+def sbom(
+    manifest: Json,
+    record: Json,
+    recipe: Json,
+    files: Iterable[FileEntry],
+    environment: Iterable[Component],
+    *,
+    name: str,
+    tree: str,
+    modelmill: str,
+) -> dict[str, Any]:
+    """The document of a package; `environment` is from `environment_of`."""
+    model = manifest["model"]
+    contents = [_file(one) for one in sorted(files) if one.path not in RUN_RECORDS]
+    return {
+        "bomFormat": BOM_FORMAT,
+        "specVersion": BOM_VERSION,
+        "serialNumber": f"urn:uuid:{uuid.uuid5(_SPACE, record['version'] + tree)}",
+        "version": 1,
+        "metadata": {
+            "timestamp": record["started"],
+            "tools": {
+                "components": [{"type": "application", "name": "modelmill", "version": modelmill}]
+            },
+            "component": {
+                "type": "machine-learning-model",
+                "bom-ref": _ROOT,
+                "name": name,
+                "version": record["version"],
+                "modelCard": {"modelParameters": {"task": model["task"]}},
+                "properties": _properties(tree=tree, model_type=model["model_type"]),
+            },
+        },
+        "components": [_source(manifest["source"], recipe), *contents, *environment],
+        "dependencies": [
+            {"ref": _ROOT, "dependsOn": [_SOURCE, *(one["bom-ref"] for one in contents)]}
+        ],
+    }
+
+
+def environment_of(surroundings: Json, tools: Iterable[str]) -> list[Component]:
+    """Everything that was installed where the engine ran, made once for all packages."""
+    python, system = surroundings["python"], surroundings["system"]
+    used = {name.lower().replace("_", "-") for name in tools}
+    components: list[Component] = [
+        {
+            "type": "operating-system",
+            "bom-ref": "system",
+            "name": system["name"] or "unknown",
+            "version": system["release"],
+            "scope": "excluded",
+            "properties": _properties(machine=system["machine"]),
+        },
+        {
+            "type": "platform",
+            "bom-ref": "python",
+            "name": python["implementation"],
+            "version": python["version"],
+            "scope": "excluded",
+        },
+    ]
+    for one in surroundings["distributions"]:
+        uri = tool_uri(one["name"], one["version"])
+        component: Component = {
+            "type": "library",
+            "bom-ref": uri,
+            "name": one["name"],
+            "version": one["version"],
+            "purl": uri,
+            "scope": "excluded",
+        }
+        if one["license"]:
+            component["licenses"] = [{"expression": one["license"]}]
+        if one["name"].lower().replace("_", "-") in used:
+            component["properties"] = _properties(tool="true")
+        components.append(component)
+    return components
+
+
+def _source(source: Json, recipe: Json) -> Component:
+    told = recipe["model"]["source"]
+    component: Component = {
+        "type": "machine-learning-model",
+        "bom-ref": _SOURCE,
+        "name": recipe["model"]["id"],
+        "version": str(source.get("commit") or told["revision"] or source["digest"]),
+        "hashes": [_hash(source["digest"])],
+        "properties": _properties(kind=told["kind"]),
+    }
+    if told["kind"] == "hub":
+        component["purl"] = source_uri(source, recipe)
+    return component
+
+
+def _file(entry: FileEntry) -> Component:
+    return {
+        "type": "file",
+        "bom-ref": f"file:{entry.path}",
+        "name": entry.path,
+        "hashes": [_hash(entry.sha256)],
+        "properties": _properties(size=str(entry.size)),
+    }
+
+
+def _hash(sha256: str) -> dict[str, str]:
+    return {"alg": "SHA-256", "content": sha256}
+
+
+def _properties(**values: str) -> list[dict[str, str]]:
+    return [{"name": f"modelmill:{name}", "value": value} for name, value in values.items()]

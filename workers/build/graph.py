@@ -1,0 +1,171 @@
+"""The stage graph of a cell: which runs there are, what each gets, what comes out at the end.
+
+Pure: it walks the engine's plan and asks `resolve` for the action of every run, whether that looks
+it up, runs it, or gives up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from matrix.digest import FileEntry, files_digest
+from matrix.status import FailureClass
+from workers.build.keys import StageKey, stage_key
+from workers.engine import SOURCE, BuildPlan, StageSpec
+from workers.errors import BuildFailed
+from workers.store.actions import Action
+
+EXPORT = "export"
+INPUTS = "inputs"
+COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class StageTask:
+    """One run of a stage: what it is keyed by and the files it gets."""
+
+    spec: StageSpec
+    component: str
+    key: StageKey
+    inputs: Mapping[str, tuple[FileEntry, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a stage has made for all its components."""
+
+    by_component: Mapping[str, Action]
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """Everything, a component's files below its folder."""
+        return tuple(
+            replace(file, path=f"{name}/{file.path}") if name else file
+            for name, action in self.by_component.items()
+            for file in action.files
+        )
+
+    def seen_by(self, component: str) -> tuple[FileEntry, ...]:
+        """What a run for one component gets of it."""
+        if not component:
+            return self.files
+        if component in self.by_component:
+            return self.by_component[component].files
+        own = within(self.files, component)
+        return own or self.files
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A walk that reached the end."""
+
+    tasks: tuple[tuple[StageTask, Action], ...]
+    outputs: Mapping[str, Output] = field(default_factory=dict)
+    components: tuple[str, ...] = ()
+
+    @property
+    def package(self) -> tuple[FileEntry, ...]:
+        """The model files of the cell: the last stage's, and what belongs to no component."""
+        final = [name for name in self.outputs if name != INPUTS][-1]
+        files = {file.path: file for file in self.outputs[final].files}
+        if EXPORT in self.outputs and final != EXPORT:
+            for file in self.outputs[EXPORT].files if self.components else ():
+                if file.path.partition("/")[0] not in self.components:
+                    files.setdefault(file.path, file)
+        return tuple(files[path] for path in sorted(files))
+
+    def up_to(self, stage: str) -> Walked:
+        """The same walk, ended after that stage."""
+        names = list(self.outputs)
+        kept = set(names[: names.index(stage) + 1])
+        return Walked(
+            tuple(pair for pair in self.tasks if pair[0].spec.name in kept),
+            {name: output for name, output in self.outputs.items() if name in kept},
+            self.components,
+        )
+
+
+def within(files: tuple[FileEntry, ...], folder: str) -> tuple[FileEntry, ...]:
+    """The files below a folder, by their paths inside it."""
+    head = f"{folder}/"
+    return tuple(
+        replace(file, path=file.path.removeprefix(head))
+        for file in files
+        if file.path.startswith(head)
+    )
+
+
+def walk(
+    engine: str,
+    tools: Mapping[str, str],
+    plan: BuildPlan,
+    resolve: Callable[[StageTask], Action | None],
+    *,
+    until: str = "",
+) -> Walked | None:
+    """Resolve every run in order; None as soon as one cannot be. `until`: stop after that stage."""
+    check_plan(plan, tools)
+    outputs: dict[str, Output] = {}
+    done: list[tuple[StageTask, Action]] = []
+    components: tuple[str, ...] = ()
+    for spec in plan.stages:
+        names = components if spec.per_component and components else ("",)
+        made: dict[str, Action] = {}
+        for name in names:
+            task = _task(engine, tools, plan, spec, name, outputs)
+            action = resolve(task)
+            if action is None:
+                return None
+            made[name] = action
+            done.append((task, action))
+        outputs[spec.name] = Output(made)
+        if spec.name == EXPORT:
+            components = _components(made[""])
+        if spec.name == until:
+            break
+    return Walked(tuple(done), outputs, components)
+
+
+def _task(
+    engine: str,
+    tools: Mapping[str, str],
+    plan: BuildPlan,
+    spec: StageSpec,
+    component: str,
+    outputs: Mapping[str, Output],
+) -> StageTask:
+    files = {name: outputs[name].seen_by(component) for name in spec.inputs if name != SOURCE}
+    digests = {name: files_digest(entries) for name, entries in files.items()}
+    if SOURCE in spec.inputs:
+        digests[SOURCE] = str(plan.source["digest"])
+    return StageTask(spec, component, stage_key(engine, tools, spec, component, digests), files)
+
+
+def check_plan(plan: BuildPlan, tools: Mapping[str, str]) -> None:
+    """Refuse what an engine must not answer."""
+    seen: set[str] = set()
+    for spec in plan.stages:
+        missing = [name for name in spec.inputs if name != SOURCE and name not in seen]
+        unknown = [name for name in spec.tools if name not in tools]
+        if missing or unknown or spec.name in seen or not COMPONENT.fullmatch(spec.name):
+            what = f"inputs {missing}" if missing else f"tools {unknown}" if unknown else "its name"
+            raise _engine_fault(f"stage {spec.name!r} cannot be planned because of {what}")
+        seen.add(spec.name)
+    if not seen - {INPUTS}:
+        raise _engine_fault("no stage makes any files")
+    if not re.fullmatch("[0-9a-f]{64}", str(plan.source.get("digest"))):
+        raise _engine_fault("the source has no SHA-256")
+
+
+def _components(export: Action) -> tuple[str, ...]:
+    names = tuple(str(name) for name in export.facts.get("components", ()))
+    for name in names:
+        if not COMPONENT.fullmatch(name) or not within(export.files, name):
+            raise _engine_fault(f"component {name!r} has no folder in the export")
+    return names
+
+
+def _engine_fault(text: str) -> BuildFailed:
+    return BuildFailed(FailureClass.UNKNOWN, "plan", text, hint="this is a fault of the engine")

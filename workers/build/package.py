@@ -1,0 +1,165 @@
+"""The manifest of a package, and putting its folder together.
+
+`modelmill.json` (manifest) holds only what the inputs determine, `build.json` what may differ from
+run to run; a package's tree digest covers the first and not the second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest
+from matrix.model import Cell, Model
+from matrix.status import FailureClass
+from workers.build.built import PackageFile
+from workers.build.graph import EXPORT, StageTask, Walked
+from workers.engine import BuildPlan
+from workers.errors import BuildFailed
+from workers.files import overwrite
+from workers.store import Action, Store
+
+SCHEMA = 1
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What a package will hold, decided before a byte of it is placed."""
+
+    files: tuple[FileEntry, ...]
+    manifest: Json
+    data: bytes
+    """The manifest as it is written."""
+
+    @property
+    def tree(self) -> str:
+        """The identity of the package."""
+        return tree_digest([*self.files, entry_of(MANIFEST, self.data)])
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Who makes packages: an engine with its tools."""
+
+    engine: str
+    tools: Mapping[str, str]
+
+    def cell(self, cell: Cell, plan: BuildPlan, walked: Walked, *, self_contained: bool) -> Sealed:
+        """The package of a cell."""
+        files = walked.package
+        if not files:
+            text = f"engine {self.engine} made no files"
+            raise BuildFailed(FailureClass.UNKNOWN, "package", text)
+        if self_contained and EXPORT in walked.outputs:
+            exported = walked.outputs[EXPORT].files
+            files += tuple(replace(file, path=f"{EXPORT}/{file.path}") for file in exported)
+        export = self.export(cell.model, plan, walked).tree if EXPORT in walked.outputs else None
+        subject = {**_cell_subject(cell, plan), "export": {"tree": export}}
+        return _seal({**subject, **self._origin(plan, walked)}, files)
+
+    def export(self, model: Model, plan: BuildPlan, walked: Walked) -> Sealed:
+        """The package of the export that a walk has made."""
+        if EXPORT not in walked.outputs:
+            text = f"engine {self.engine} exports nothing of its own for {model.name}"
+            raise BuildFailed(FailureClass.UNSUPPORTED, EXPORT, text)
+        walked = walked.up_to(EXPORT)
+        subject = {"kind": EXPORT, "model": _model(model)}
+        return _seal({**subject, **self._origin(plan, walked)}, walked.outputs[EXPORT].files)
+
+    def _origin(self, plan: BuildPlan, walked: Walked) -> Json:
+        used = {name for task, _action in walked.tasks for name in task.spec.tools}
+        return {
+            "source": dict(plan.source),
+            "engine": {
+                "name": self.engine,
+                "tools": {name: self.tools[name] for name in sorted(used)},
+            },
+            "stages": [_stage(task, action) for task, action in walked.tasks],
+            "components": list(walked.components),
+        }
+
+
+def _stage(task: StageTask, action: Action) -> Json:
+    return {
+        "stage": task.spec.name,
+        "component": task.component,
+        "key": task.key.key,
+        "params": dict(task.spec.params),
+        "inputs": task.key.parts["inputs"],
+        "tree": action.tree,
+        "facts": dict(action.facts),
+    }
+
+
+def _cell_subject(cell: Cell, plan: BuildPlan) -> Json:
+    """Which cell this is and what was decided for it; no stamp."""
+    hidden = {"default", "notices"}
+    policy = {name: value for name, value in asdict(cell.policy).items() if name not in hidden}
+    target = cell.target
+    return {
+        "kind": "cell",
+        "cell": cell.id,
+        "model": _model(cell.model),
+        "target": {
+            "label": target.label,
+            "ep": target.ep,
+            "device": target.device,
+            "provider": target.provider,
+        },
+        "policy": policy,
+        "notices": [*cell.policy.notices, *plan.notices],
+    }
+
+
+def _model(model: Model) -> Json:
+    return {"id": model.id, "task": model.task, "model_type": model.model_type}
+
+
+def _seal(manifest: Json, files: Sequence[FileEntry]) -> Sealed:
+    for reserved in sorted({MANIFEST, *RUN_RECORDS}):
+        if any(file.path == reserved for file in files):
+            text = f"a stage made a file {reserved}, which is ours"
+            raise BuildFailed(FailureClass.UNKNOWN, "package", text)
+    ordered = tuple(sorted(files, key=lambda file: file.path))
+    data = json_bytes({"schema": SCHEMA, **manifest, "files": [asdict(file) for file in ordered]})
+    return Sealed(ordered, json.loads(data), data)
+
+
+def assemble(store: Store, folder: Path, sealed: Sealed, record: Json) -> list[PackageFile]:
+    """Link the files of a package into its folder, add the records. Raises `CorruptBlob`."""
+    store.materialize(sealed.files, folder)
+    return [
+        *(PackageFile(file, folder / file.path) for file in sealed.files),
+        write_record(folder, MANIFEST, sealed.data),
+        write_record(folder, BUILD_RECORD, compact_bytes(record)),
+    ]
+
+
+def write_record(folder: Path, name: str, data: bytes) -> PackageFile:
+    """Write the manifest or a record of the run."""
+    path = folder / name
+    overwrite(path, data)
+    return PackageFile(entry_of(name, data), path)
+
+
+def entry_of(path: str, data: bytes) -> FileEntry:
+    """The entry of bytes in memory."""
+    return FileEntry(path, len(data), hashlib.sha256(data).hexdigest())
+
+
+def compact_bytes(value: Json) -> bytes:
+    """For records that every package has and few people read: indenting takes ten times as long."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+
+
+def json_bytes(value: Json) -> bytes:
+    """Readable, sorted, the same for equal values."""
+    text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    return text.encode() + b"\n"

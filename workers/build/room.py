@@ -1,0 +1,74 @@
+"""The disk that one build has: taken and given back stage by stage, while there is plenty.
+
+A stage that finds no room at once does not wait where it stands: its build would keep all it has
+used, and what is kept cannot be evicted for anybody. It raises `Crowded`; the build is left, room
+for the whole of it is waited for with nothing in use, and the build is begun again: what it had
+made before is found in the store.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from workers.build.disk_budget import DiskBudget
+from workers.build.patience import Told, untold
+
+
+class Crowded(Exception):
+    """A stage needs bytes that are not there now."""
+
+    def __init__(self, size: int, whole: int) -> None:
+        super().__init__(f"no room for {size} bytes at once")
+        self.size = size
+        self.whole = whole
+
+
+class Room:
+    """What a build may fill; without a budget, whatever there is."""
+
+    def __init__(
+        self,
+        budget: DiskBudget | None,
+        cancel: threading.Event | None,
+        limit: float = float("inf"),
+        told: Told = untold,
+    ) -> None:
+        self._budget = budget
+        self._cancel = cancel
+        self._limit = limit
+        self._told = told
+        self._waited = ExitStack()
+        self._given = 0
+
+    @contextmanager
+    def reserve(self, size: int, whole: int = 0) -> Iterator[None]:
+        """Hold `size` bytes while a stage runs; raises `Crowded` if they are not free now.
+
+        `whole`: what the build as a whole may need.
+        """
+        if self._budget is None or size <= self._given:
+            yield
+            return
+        if not self._budget.claim(size):
+            raise Crowded(size, whole)
+        try:
+            yield
+        finally:
+            self._budget.give_back(size)
+
+    def wait(self, crowded: Crowded) -> None:
+        """Wait for room, to be held until the build ends. Raises `BuildFailed` or `Cancelled`."""
+        if self._budget is None:
+            raise AssertionError("without a budget there is nothing to wait for")
+        self._waited.close()
+        self._given = 0
+        waited = self._budget.reserve(
+            crowded.size, self._cancel, whole=crowded.whole, limit=self._limit, told=self._told
+        )
+        self._given = self._waited.enter_context(waited)
+
+    def close(self) -> None:
+        """Give back what was waited for."""
+        self._waited.close()

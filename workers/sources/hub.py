@@ -1,0 +1,208 @@
+"""Models on the Hugging Face hub: a revision becomes a commit, a commit becomes a folder."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from workers.engine import StageError
+from workers.sources import ready_files as ready
+from workers.sources.errors import auth_error, export_error, network_error, one_line
+from workers.sources.weights import SIDE_FILES, check_complete, patterns
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_KEEP_SECONDS = 900
+"""Long enough for all cells of a model to see the same commit of a moving branch."""
+
+_PATIENCE = 10.0
+"""Seconds for the hub to answer."""
+_PAUSE = 300.0
+LEFT_ALONE = "another model found out"
+
+_out_of_reach = [0.0]
+"""Until when the cache stands in for the hub, where it can."""
+_resolved: dict[tuple[str, str], tuple[float, str]] = {}
+
+
+def commit_of(ref: str, revision: str | None, *, offline: bool = False) -> str:
+    """The commit that a revision (default: main) names now.
+
+    From the local cache where the hub cannot be reached; `offline`: without trying to.
+    """
+    asked = revision or "main"
+    if _COMMIT.fullmatch(asked):
+        return asked
+    known = _resolved.get((ref, asked))
+    if known and (offline or time.monotonic() - known[0] < _KEEP_SECONDS):
+        return known[1]
+    commit = _ask(ref, asked, offline=offline)
+    _resolved[ref, asked] = (time.monotonic(), commit)
+    return commit
+
+
+def snapshot(
+    ref: str,
+    commit: str,
+    scratch: Path,
+    *,
+    pickle: bool,
+    remote_code: bool,
+    offline: bool = False,
+) -> Path:
+    """A folder with the files of a commit: the user's cache if it is whole there, else a download.
+
+    The download goes to the stage's own scratch folder: a cache that is not ours never grows.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    wanted = list(patterns(pickle=pickle, remote_code=remote_code))
+    try:
+        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
+        check_complete(cached, ref, pickle=pickle)
+    except (LocalEntryNotFoundError, StageError):
+        pass  # not there, or not whole there
+    else:
+        return cached
+    if offline:
+        raise _unreachable(LEFT_ALONE)
+    return _fetch(ref, commit, scratch / "source", wanted)
+
+
+def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool = False) -> Path:
+    """A folder with a ready ONNX file of a commit, its weights, and the small files of the top.
+
+    As with `snapshot`, the user's cache is read and never added to.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
+        if all((cached / name).is_file() for name in ready.parts_of(cached, file)):
+            return cached
+    except (LocalEntryNotFoundError, StageError):
+        pass  # not there, or not whole there
+    if offline:
+        raise _unreachable(LEFT_ALONE)
+    target = _fetch(ref, commit, scratch / "source", [_literal(file), *SIDE_FILES])
+    if not (target / file).is_file():
+        raise export_error(f"{ref} has no file {file}", "correct the path in the catalog")
+    place = PurePosixPath(file).parent
+    outside = [(place / name).as_posix() for name in ready.external_of(target / file, file)]
+    if outside:
+        _fetch(ref, commit, target, [_literal(name) for name in outside])
+    return target
+
+
+def _literal(name: str) -> str:
+    """A file's name as a pattern that matches nothing else."""
+    return re.sub(r"([\[*?])", r"[\1]", name)
+
+
+def _fetch(ref: str, commit: str, target: Path, wanted: list[str]) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        snapshot_download(ref, revision=commit, allow_patterns=wanted, local_dir=target)
+    except _errors() as error:
+        raise _typed(ref, commit, error) from error
+    return target
+
+
+def _ask(ref: str, revision: str, *, offline: bool) -> str:
+    """From the hub, or from the cache where the hub cannot be reached.
+
+    Once the cache had to stand in, it does so for a while: each of many models would wait for
+    the same time limit.
+    """
+    from huggingface_hub import HfApi
+
+    cached = _cached_commit(ref, revision)
+    if cached and (offline or time.monotonic() < _out_of_reach[0]):
+        return cached
+    if offline:
+        raise _unreachable(LEFT_ALONE)
+    try:
+        sha = HfApi().model_info(ref, revision=revision, timeout=_PATIENCE).sha
+    except _errors() as error:
+        typed = _typed(ref, revision, error)
+        if typed.retryable and cached:
+            _out_of_reach[0] = time.monotonic() + _PAUSE
+            return cached
+        raise typed from error
+    if not sha:
+        raise export_error(f"{ref}@{revision}: the hub names no commit")
+    return str(sha)
+
+
+def _cached_commit(ref: str, revision: str) -> str | None:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    file = Path(HF_HUB_CACHE) / f"models--{ref.replace('/', '--')}" / "refs" / revision
+    try:
+        commit = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return commit if _COMMIT.fullmatch(commit) else None
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    from huggingface_hub.errors import HFValidationError
+
+    # Everything the hub's client lets through from requests or httpx is an OSError or says so
+    # by its module; both clients are in use between its versions.
+    found: list[type[Exception]] = [OSError, HFValidationError]
+    for module in ("requests", "httpx"):
+        try:
+            client: Any = __import__(module)
+        except ImportError:
+            continue
+        found.append(client.RequestException if module == "requests" else client.HTTPError)
+    return tuple(found)
+
+
+def _typed(ref: str, revision: str, error: Exception) -> StageError:
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    response = getattr(error, "response", None)
+    status = getattr(response, "status_code", None)
+    if isinstance(error, HFValidationError):
+        return export_error(f"'{ref}' is not a Hugging Face model id", "it looks like OWNER/NAME")
+    if isinstance(error, RevisionNotFoundError):
+        return export_error(f"{ref} has no revision '{revision}'", "check it on the hub")
+    login = "accept its terms on the hub, then `hf auth login` or set HF_TOKEN"
+    if isinstance(error, GatedRepoError):
+        return auth_error(f"{ref} is gated and this user has no access", login)
+    if isinstance(error, RepositoryNotFoundError):
+        return auth_error(f"{ref} does not exist on the hub or is private", login)
+    if status in {401, 403}:
+        return auth_error(f"the hub refuses access to {ref} (HTTP {status})", login)
+    return _unreachable(f"HTTP {status}" if status else _cause(error))
+
+
+def _unreachable(why: str) -> StageError:
+    """Without the model's name: all of them are told the same, and can be counted together."""
+    return network_error(
+        f"the Hugging Face hub cannot be reached: {why}", "check the network or use a local folder"
+    )
+
+
+def _cause(error: BaseException) -> str:
+    """What the system said at the bottom of a chain of errors; clients wrap it many times."""
+    chain: list[BaseException] = []
+    below: BaseException | None = error
+    while below is not None and below not in chain:
+        chain.append(below)
+        reason = getattr(below.args[0], "reason", None) if below.args else None
+        below = below.__cause__ or (reason if isinstance(reason, BaseException) else None)
+        below = below or chain[-1].__context__
+    said = [one.strerror for one in chain if isinstance(one, OSError) and one.strerror]
+    return str(said[-1]) if said else one_line(error, 120)

@@ -1,0 +1,159 @@
+"""A Transformers model in memory, fp32, from a checked folder or from a seed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matrix.model import SourceKind
+from workers.engine import Request
+from workers.sources.errors import export_error, one_line
+from workers.sources.scratch import seed_everything
+from workers.sources.source import allowed
+from workers.sources.tasks import check_supported, tasks_manager
+
+
+def random_config(source: Mapping[str, Any]) -> Any:
+    """The configuration of a seeded random model."""
+    from transformers import AutoConfig
+
+    try:
+        # A copy: Transformers takes nested configurations apart.
+        return AutoConfig.for_model(source["ref"], **copy.deepcopy(source.get("config") or {}))
+    except (ValueError, TypeError, KeyError) as error:
+        raise export_error(
+            f"'{source['ref']}' with this config is no Transformers architecture: "
+            f"{one_line(error, 200)}",
+            "correct architecture or config in the catalog",
+        ) from error
+
+
+def skeleton(config: Any, task: str) -> Any:
+    """The model without weights: enough to ask for its inputs."""
+    import torch
+
+    with torch.device("meta"):
+        return _from_config(config, task).eval()
+
+
+def load(request: Request, folder: Path | None, task: str) -> Any:
+    """The model of a request, ready for the export."""
+    source = request.model["source"]
+    if folder is None or SourceKind(source["kind"]) is SourceKind.RANDOM:
+        model = _random(source, task)
+    else:
+        model = _pretrained(folder, request, task)
+    _prepare(model, folder, task)
+    return model
+
+
+def read_config(folder: Path, *, remote_code: bool = False) -> Any:
+    """The configuration in a model folder."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=remote_code
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise export_error(
+            f"its config.json cannot be used: {one_line(error, 200)}",
+            "a newer Transformers or remote code may be needed",
+        ) from error
+
+
+def _random(source: Mapping[str, Any], task: str) -> Any:
+    import torch
+
+    config = random_config(source)
+    check_supported(config.model_type, task)
+    seed_everything(int(source.get("seed") or 0))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # how a tensor is split must not show in its random values
+    try:
+        return _from_config(config, task).float()
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _pretrained(folder: Path, request: Request, task: str) -> Any:
+    import torch
+
+    allow = allowed(request)
+    config = read_config(folder, remote_code=allow["remote_code"])
+    check_supported(config.model_type, task)
+    model_class = _model_class(config, task)
+    seed_everything(0)  # a head that the checkpoint lacks gets random weights
+    try:
+        model = model_class.from_pretrained(
+            str(folder),
+            config=config,
+            torch_dtype=torch.float32,
+            local_files_only=True,
+            use_safetensors=None if allow["pickle"] else True,
+            trust_remote_code=allow["remote_code"],
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise export_error(f"the model cannot be loaded: {one_line(error)}") from error
+    tasks_manager().standardize_model_attributes(model, library_name="transformers")
+    return model
+
+
+def _model_class(config: Any, task: str) -> Any:
+    try:
+        return tasks_manager().get_model_class_for_task(
+            task.removesuffix("-with-past"),
+            framework="pt",
+            model_type=config.model_type,
+            model_class_name=_named_class(config, task),
+            library="transformers",
+        )
+    except (KeyError, ValueError, AttributeError) as error:
+        raise export_error(
+            f"Transformers has no model class for '{task}': {one_line(error)}"
+        ) from error
+
+
+def _named_class(config: Any, task: str) -> str | None:
+    # For these tasks a model type has classes of several kinds (CTC and seq2seq speech models).
+    if task.startswith(("automatic-speech-recognition", "reinforcement-learning")):
+        names = getattr(config, "architectures", None) or []
+        return str(names[0]) if names else None
+    return None
+
+
+def _from_config(config: Any, task: str) -> Any:
+    model_class = _model_class(config, task)
+    try:
+        if hasattr(model_class, "from_config"):
+            return model_class.from_config(config)
+        return model_class(config)
+    except (ValueError, TypeError, RuntimeError, KeyError, AttributeError) as error:
+        raise export_error(
+            f"a {config.model_type} model for '{task}' cannot be made: {one_line(error)}",
+            "correct the config in the catalog",
+        ) from error
+
+
+def _prepare(model: Any, folder: Path | None, task: str) -> None:
+    model.eval()
+    if hasattr(model.config, "use_cache"):
+        model.config.use_cache = task.endswith("-with-past")
+    if task == "text-classification" and getattr(model.config, "pad_token_id", None) is None:
+        model.config.pad_token_id = _pad_token(folder, model.config)
+
+
+def _pad_token(folder: Path | None, config: Any) -> int:
+    if folder is not None:
+        from transformers import AutoTokenizer
+
+        try:
+            found = AutoTokenizer.from_pretrained(str(folder), local_files_only=True).pad_token_id
+        except (OSError, ValueError, ImportError):
+            found = None  # no tokenizer: the config must do
+        if found is not None:
+            return int(found)
+    end = getattr(config, "eos_token_id", None)
+    return int(end) if isinstance(end, int) else 0

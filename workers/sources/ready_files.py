@@ -1,0 +1,117 @@
+"""Ready ONNX files: what takes the place of an export, and what such a file consists of."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from workers.engine import StageJob
+from workers.optimum_engine import model_file
+from workers.sources.errors import export_error, one_line
+from workers.sources.weights import SIDE_FILES, matching
+
+OLDEST = 13
+"""The oldest opset that targets take; a file of an older one is converted to the cell's."""
+
+
+def take(job: StageJob, folder: Path) -> Mapping[str, Any]:
+    """The file as the model's export: written anew, its weights as large ones always are."""
+    name = str(job.params["file"])
+    job.progress(f"reading {name}")
+    _read(folder / name)
+    model = model_file.load(folder / name)
+    found = model_file.opset(model)
+    if found < OLDEST:
+        model = _converted(model, int(job.params["opset"]), name)
+    _lower_ir(model)
+    model_file.save(model, job.out)
+    for side in side_files(folder):
+        (job.out / side).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / side, job.out / side)
+    facts = {"file": name, "file_opset": found, "precision": _precision(model)}
+    return {**facts, "components": [], "graphs": {".": model_file.facts(model)}}
+
+
+def parts_of(folder: Path, name: str) -> list[str]:
+    """The file, the files that its weights are in, and the small files of its folder."""
+    model = _read(folder / name)
+    place = Path(name).parent
+    outside = sorted({(place / part).as_posix() for part in _external(model, name)})
+    for part in outside:
+        if not (folder / part).is_file():
+            raise export_error(f"{name}: its weights in {part} are missing", "add that file")
+    return [name, *outside, *side_files(folder)]
+
+
+def external_of(file: Path, name: str) -> list[str]:
+    """The files beside an ONNX file that its weights are in."""
+    return sorted(set(_external(_read(file), name)))
+
+
+def side_files(folder: Path) -> list[str]:
+    """The small files that belong to a model, of the folder itself: it may hold anything else."""
+    return matching((item.name for item in folder.iterdir() if item.is_file()), SIDE_FILES)
+
+
+def _read(file: Path) -> Any:
+    """The graph without its weights, once it is sure that there is one."""
+    import onnx
+
+    try:
+        model = onnx.load(str(file), load_external_data=False)
+    except OSError as error:
+        raise export_error(f"{file.name} cannot be read: {error.strerror}") from error
+    except Exception as error:  # protobuf's errors derive straight from Exception
+        raise export_error(f"{file.name} is no ONNX model: {one_line(error, 120)}") from error
+    if not model.graph.node or not model.opset_import:
+        raise export_error(f"{file.name} is no ONNX model: it has no nodes", "is the file whole?")
+    if not any(item.domain in {"", "ai.onnx"} for item in model.opset_import):
+        raise export_error(f"{file.name} uses no standard ONNX operators")
+    return model
+
+
+def _external(model: Any, name: str) -> Iterator[str]:
+    """Where weights are that are outside the file; only names beside it are followed."""
+    import onnx
+
+    for tensor in model_file.tensors(model):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        places = {item.key: item.value for item in tensor.external_data}
+        location = places.get("location", "")
+        if not location or set(location) & set("/\\:") or location == "..":
+            raise export_error(f"{name}: the weights of '{tensor.name}' are outside its folder")
+        yield location
+
+
+def _converted(model: Any, opset: int, name: str) -> Any:
+    from onnx import version_converter
+
+    try:
+        return version_converter.convert_version(model, opset)
+    except Exception as error:  # its binding derives straight from Exception
+        raise export_error(
+            f"{name} has opset {model_file.opset(model)} and cannot be converted to {opset}: "
+            f"{one_line(error, 160)}",
+            f"export it again with opset {OLDEST} or later",
+        ) from error
+
+
+def _lower_ir(model: Any) -> None:
+    """The IR version that its opset came with: older runtimes refuse a newer one for no reason."""
+    from onnx import helper
+
+    enough = helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True)
+    model.ir_version = min(model.ir_version, max(enough, 8))
+
+
+def _precision(model: Any) -> str:
+    """What the file holds; a file that is quantized already is not quantized again."""
+    import onnx
+
+    if model_file.quantized(model):
+        return "quantized"
+    half = onnx.TensorProto.FLOAT16
+    return "fp16" if any(t.data_type == half for t in model.graph.initializer) else "fp32"

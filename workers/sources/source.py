@@ -1,0 +1,123 @@
+"""Where a model's weights come from: what identifies them, and how to get at them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matrix.digest import FileEntry, files_digest, value_digest
+from matrix.model import SourceKind
+from workers.engine import Request
+from workers.sources import hub
+from workers.sources import ready_files as ready
+from workers.sources.errors import export_error
+from workers.sources.weights import check_complete, matching, patterns
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A source before anything heavy is done with it."""
+
+    kind: SourceKind
+    digest: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """For the manifest: nothing in it depends on this machine."""
+    commit: str | None = None
+    size: int = 0
+    """Bytes of the weights; 0: unknown."""
+
+    def as_json(self) -> dict[str, Any]:
+        """`BuildPlan.source`."""
+        return {"digest": self.digest, "kind": str(self.kind), **self.facts}
+
+
+def resolve(request: Request) -> Resolved:
+    """Identify the source of a request. Raises `StageError`; imports no torch."""
+    source = request.model["source"]
+    kind = SourceKind(source["kind"])
+    if kind is SourceKind.RANDOM:
+        facts = {
+            "architecture": source["ref"],
+            "config": dict(source.get("config") or {}),
+            "seed": int(source.get("seed") or 0),
+        }
+        return Resolved(kind, value_digest(facts), facts)
+    if kind is SourceKind.HUB:
+        commit = hub.commit_of(source["ref"], source.get("revision"), offline=offline(request))
+        facts = {"id": source["ref"], "commit": commit}
+        if source.get("file"):
+            facts["file"] = source["file"]
+        return Resolved(kind, value_digest(facts), facts, commit=commit)
+    if source.get("file"):
+        return _resolve_file(Path(source["ref"]), source["file"])
+    return _resolve_folder(Path(source["ref"]), allowed(request))
+
+
+def allowed(request: Request) -> dict[str, bool]:
+    """What catalog and flags together permit."""
+    allow = request.model.get("allow") or {}
+    return {key: bool(allow.get(key)) for key in ("pickle", "remote_code")}
+
+
+def offline(request: Request) -> bool:
+    """Whether the Hub is known to be out of reach."""
+    return bool(request.model.get("offline"))
+
+
+def folder_of(request: Request, commit: str | None, scratch: Path) -> Path:
+    """A folder with the model's files (hub and folder sources); checked to be whole."""
+    source, allow = request.model["source"], allowed(request)
+    if SourceKind(source["kind"]) is SourceKind.HUB:
+        if commit is None:
+            raise export_error(f"{source['ref']}: the plan names no commit", "plan it again")
+        if source.get("file"):
+            return hub.ready_file(
+                source["ref"], commit, source["file"], scratch, offline=offline(request)
+            )
+        folder = hub.snapshot(source["ref"], commit, scratch, offline=offline(request), **allow)
+    else:
+        folder = Path(source["ref"])
+        if source.get("file"):
+            return folder
+    check_complete(folder, source["ref"], pickle=allow["pickle"])
+    return folder
+
+
+def _resolve_file(folder: Path, file: str) -> Resolved:
+    """A ready ONNX file of this machine: it, its weights, and the small files beside it."""
+    if not (folder / file).is_file():
+        raise export_error(f"{folder / file}: there is no such file", "correct the catalog")
+    entries = [_entry(folder / name, name) for name in ready.parts_of(folder, file)]
+    entries.sort(key=lambda entry: entry.path)
+    files = [{"path": e.path, "size": e.size, "sha256": e.sha256} for e in entries]
+    digest = value_digest({"file": file, "files": files})
+    size = sum(entry.size for entry in entries)
+    return Resolved(SourceKind.FOLDER, digest, {"file": file, "files": files}, size=size)
+
+
+def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:
+    if not folder.is_dir():
+        raise export_error(f"{folder}: there is no such folder", "correct the path in the catalog")
+    check_complete(folder, str(folder), pickle=allow["pickle"])
+    names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    wanted = matching(names, patterns(pickle=allow["pickle"], remote_code=allow["remote_code"]))
+    entries = [_entry(folder / name, name) for name in wanted]
+    files = [{"path": e.path, "size": e.size, "sha256": e.sha256} for e in entries]
+    weights = sum(entry.size for entry in entries if entry.path.endswith((".safetensors", ".bin")))
+    return Resolved(SourceKind.FOLDER, files_digest(entries), {"files": files}, size=weights)
+
+
+_hashed: dict[tuple[str, int, int, int], str] = {}
+"""(path, size, mtime_ns, inode) -> sha256: a plan per cell reads the weights once per process."""
+
+
+def _entry(file: Path, name: str) -> FileEntry:
+    stat = file.stat()
+    key = (str(file), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    if key not in _hashed:
+        with file.open("rb") as stream:
+            _hashed[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return FileEntry(name, stat.st_size, _hashed[key])

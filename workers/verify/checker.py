@@ -1,0 +1,229 @@
+"""Looking into a package's models without running them, in a host process of its own.
+
+A service for `workers.host.child`: `inspect` tells what a model file is (validity, external data,
+operators, types of weights, QDQ), and judges nothing. The same process also serves ONNX Runtime's
+own runtimes, so that one warm child does for most cells. onnx is imported here and nowhere in the
+owner.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from workers.runtimes.ort import OrtOpener
+from workers.runtimes.service import RuntimeService
+from workers.runtimes.session import give_back
+from workers.verify.soundness import OWN_OPS, STANDARD, check, graphs_of
+
+TOOLS = ("onnx", "onnxruntime", "onnxruntime-windowsml", "numpy")
+Answer = dict[str, Any]
+
+
+class Checker(RuntimeService):
+    """Operations: `versions`, `inspect`, and those of a runtime."""
+
+    def __init__(self) -> None:
+        super().__init__(OrtOpener())
+
+    def call(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
+        """Answer one request."""
+        if op == "versions":
+            return versions()
+        if op == "inspect":
+            progress("inspecting")
+            folder = Path(args["folder"])
+            found = {}
+            for model in args["models"]:
+                found[model] = inspect(folder, folder / model)
+                give_back()
+            return found
+        return super().call(op, args, progress)
+
+
+def versions() -> dict[str, str]:
+    """What inspection depends on; no heavy import."""
+    found = {}
+    for name in TOOLS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def inspect(folder: Path, path: Path) -> Answer:
+    """What a model file holds; `problems` are what makes it no sound model."""
+    import onnx
+
+    answer: Answer = {"problems": [], "external": []}
+    try:
+        model = onnx.load(path, load_external_data=False)
+        tensors = list(_tensors(model))
+        files = {_external(folder, path, tensor) for tensor in tensors} - {""}
+        answer["external"] = sorted(files)
+        unreadable = _read(model, path, tensors, answer)
+        check(model, path, files, folder)
+        if unreadable is not None:  # the checker would have told more
+            raise unreadable
+    # The checked libraries raise anything at all; whatever it is, the model is not sound.
+    except Exception as error:  # noqa: BLE001
+        answer["problems"].append(" ".join(str(error).split())[:600] or type(error).__name__)
+    return answer
+
+
+def _read(model: Any, path: Path, tensors: list[Any], answer: Answer) -> Exception | None:
+    try:
+        answer |= _look(model)
+        answer |= _weights(path, tensors)
+    # Returned, and raised unless the checker has a word for it.
+    except Exception as error:  # noqa: BLE001
+        return error
+    return None
+
+
+def _look(model: Any) -> Answer:
+    nodes = [node for graph in graphs_of(model) for node in graph.node]
+    weights = {item.name for graph in graphs_of(model) for item in graph.initializer}
+    open_inputs = [
+        value.name
+        for value in model.graph.input
+        if value.name not in weights
+        and any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
+    ]
+    return {
+        "ir": int(model.ir_version),
+        "opsets": {item.domain or "ai.onnx": int(item.version) for item in model.opset_import},
+        "ops": dict(Counter(map(_op, nodes))),
+        "open_inputs": open_inputs,
+        **_qdq(model, nodes),
+    }
+
+
+def _op(node: Any) -> str:
+    own = node.domain in STANDARD and node.op_type in OWN_OPS
+    domain = "com.microsoft" if own else node.domain
+    return node.op_type if domain in STANDARD else f"{domain}:{node.op_type}"
+
+
+def _qdq(model: Any, nodes: list[Any]) -> Answer:
+    """The types of quantized activations and weights, and what operators work on them."""
+    types = {
+        item.name: _kind(item.data_type) for graph in graphs_of(model) for item in graph.initializer
+    }
+    types |= _constants(nodes)
+    activations: Counter[str] = Counter()
+    weights: Counter[str] = Counter()
+    dequantized = set()
+    for node in nodes:
+        if node.op_type == "QuantizeLinear":
+            activations[_zero_type(node, types)] += 1
+        elif node.op_type == "DequantizeLinear":
+            dequantized.add(node.output[0])
+            if node.input[0] in types:
+                weights[types[node.input[0]]] += 1
+    lowered = Counter(
+        _op(node)
+        for node in nodes
+        if node.op_type not in {"QuantizeLinear", "DequantizeLinear"}
+        and any(name in dequantized for name in node.input)
+    )
+    return {
+        "activations": dict(activations),
+        "weights": dict(weights),
+        "lowered": dict(lowered),
+    }
+
+
+def _zero_type(node: Any, types: dict[str, str]) -> str:
+    if len(node.input) > 2 and node.input[2] in types:
+        return types[node.input[2]]
+    given = next((item.i for item in node.attribute if item.name == "output_dtype"), 0)
+    return _kind(given) if given else "uint8"
+
+
+def _constants(nodes: list[Any]) -> dict[str, str]:
+    return {
+        node.output[0]: _kind(item.t.data_type)
+        for node in nodes
+        if node.op_type == "Constant"
+        for item in node.attribute
+        if item.name == "value"
+    }
+
+
+def _kind(number: int) -> str:
+    import onnx
+
+    return str(onnx.TensorProto.DataType.Name(number)).lower()
+
+
+def _weights(path: Path, tensors: list[Any]) -> Answer:
+    """Bytes by type, and the float tensors that hold what is no number. One pass, one tensor
+    in memory at a time."""
+    import numpy as np
+
+    sizes: Counter[str] = Counter()
+    nan, infinite = [], []
+    for tensor in tensors:
+        array = _array(path, tensor)
+        sizes[_kind(tensor.data_type)] += int(array.nbytes)
+        if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
+            continue
+        if array.dtype.name == "bfloat16":
+            array = array.astype(np.float32)
+        finite = np.isfinite(array)
+        if finite.all():
+            continue
+        if np.isnan(array).any():
+            nan.append(tensor.name)
+        # Nothing but zero and infinity is a mask, and a single infinity fills one.
+        elif array.size > 1 and np.any(array[finite]):
+            infinite.append(tensor.name)
+    return {"bytes": dict(sizes), "nan": nan[:5], "infinite": infinite[:5]}
+
+
+def _array(path: Path, tensor: Any) -> Any:
+    """A tensor's values; those outside are mapped, not read into a copy."""
+    import numpy as np
+    import onnx
+
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return onnx.numpy_helper.to_array(tensor)
+    where = {item.key: item.value for item in tensor.external_data}
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    if not all(tensor.dims):
+        return np.empty(tuple(tensor.dims), dtype)
+    offset = int(where.get("offset", 0))
+    file = path.parent / where["location"]
+    if tensor.data_type in {21, 22, 23}:  # two values in a byte: nothing to look for in there
+        return np.empty(0, np.uint8)
+    return np.memmap(file, dtype, "r", offset, tuple(tensor.dims) or (1,))
+
+
+def _tensors(model: Any) -> Iterator[Any]:
+    """Every tensor with data: initializers and constants, subgraphs included."""
+    for graph in graphs_of(model):
+        yield from graph.initializer
+        for node in graph.node:
+            yield from (item.t for item in node.attribute if item.HasField("t"))
+
+
+def _external(folder: Path, model: Path, tensor: Any) -> str:
+    """Check where a tensor's bytes are; the name of that file, or nothing."""
+    if tensor.data_location != 1:
+        return ""
+    where = {item.key: item.value for item in tensor.external_data}
+    name = str(where.get("location", ""))
+    path: Path = (model.parent / name).resolve()
+    if Path(name).is_absolute() or not path.is_relative_to(folder.resolve()):
+        raise ValueError(f"external data of {tensor.name} are outside the package: {name}")
+    if not path.is_file():
+        raise ValueError(f"external data of {tensor.name} are missing: {name}")
+    end = int(where.get("offset", 0)) + int(where.get("length", 0))
+    if end > path.stat().st_size:
+        raise ValueError(f"external data of {tensor.name} are cut off: {name}")
+    return path.relative_to(folder.resolve()).as_posix()

@@ -1,0 +1,108 @@
+"""The rung `parity`: the outputs are the export's, as near as the precision lets them be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from matrix.verification import EP, Threshold
+from workers.verify.ladder.claim import Claim
+from workers.verify.ladder.premise import Json, Verdict, not_run, over
+from workers.verify.ladder.seen import Ran, Seen
+
+_MOST_DIGITS = 17
+
+
+def judge(claim: Claim, seen: Seen) -> Verdict:
+    """On every runtime, every output, component by component and end to end."""
+    if why := seen.stopped or seen.no_reference:
+        return not_run(why)
+    limit = claim.rules.threshold(claim.precision)
+    evidence: dict[str, Any] = {ran.runtime.name: _rows(ran) for ran in seen.runs}
+    problems, unseen = [], []
+    for runtime, rows in evidence.items():
+        for where, one in rows.items():
+            if "absent" in one:
+                unseen.append(f"{where} on {runtime} cannot be compared: {one['absent']}")
+            elif text := _too_far(one, limit):
+                problems.append(f"{where} on {runtime}: {text}")
+    if problems:
+        problems.append(
+            f"{claim.precision} must reach cosine {limit.cosine}; try another precision, better "
+            "calibration data, or a threshold with its reason (verify.parity) in the catalog"
+        )
+    evidence["limits"] = _limits(limit)
+    passed, told, evidence = over(seen, problems, evidence, unseen)
+    if passed:
+        told = [*_summary(evidence, limit), *told, *_elsewhere(claim, seen)]
+    return passed, told, evidence
+
+
+def _rows(ran: Ran) -> dict[str, Json]:
+    rows: dict[str, Json] = {}
+    for model, found in ran.models.items():
+        rows |= {f"{model} {name}": one for name, one in dict(found.get("parity", {})).items()}
+        ends = dict(found.get("end_to_end", {}))
+        rows |= {f"{model} end to end {name}".rstrip(): one for name, one in ends.items()}
+    return rows | {f"end to end {name}": one for name, one in ran.joined.items()}
+
+
+def _too_far(one: Json, limit: Threshold) -> str:
+    if not one or "problem" in one:
+        return str(one.get("problem", ""))
+    if "agree" in one:
+        if one["agree"] >= limit.cosine:
+            return ""
+        share, wanted = apart(100 * one["agree"], 100 * limit.cosine)
+        return f"{share}% of the values agree (limit {wanted}%)"
+    return _vector_too_far(one, limit)
+
+
+def _vector_too_far(one: Json, limit: Threshold) -> str:
+    if one["cosine"] < limit.cosine:
+        return f"cosine {apart(one['cosine'], limit.cosine, digits=5)[0]} with the export"
+    if one["error"] > limit.error:
+        error, most = apart(one["error"], limit.error)
+        return f"relative error {error} against the export (limit {most}); a scale?"
+    if limit.max_abs is not None and one["max_abs"] > limit.max_abs:
+        off, most = apart(one["max_abs"], limit.max_abs)
+        return f"a value is off by {off} (limit {most})"
+    return ""
+
+
+def apart(value: float, limit: float, digits: int = 4) -> tuple[str, str]:
+    """Two numbers with as many digits as it takes to tell them apart."""
+    for number in range(digits, _MOST_DIGITS):
+        texts = f"{value:.{number}g}", f"{limit:.{number}g}"
+        if texts[0] != texts[1]:
+            return texts
+    return repr(value), repr(limit)
+
+
+def _limits(limit: Threshold) -> dict[str, Any]:
+    limits: dict[str, Any] = {"cosine": limit.cosine, "error": round(limit.error, 6)}
+    if limit.max_abs is not None:
+        limits["max_abs"] = limit.max_abs
+    return limits | ({"reason": limit.reason} if limit.reason else {})
+
+
+def _summary(evidence: Json, limit: Threshold) -> Iterator[str]:
+    cosines = [one["cosine"] for rows in evidence.values() for one in _vectors(rows)]
+    if cosines:
+        least = math.floor(min(cosines) * 1e5) / 1e5  # rounded up it would promise too much
+        yield f"cosine {least:.5f} or better with the export"
+    if limit.reason:
+        yield f"the catalog asks {limit.cosine}: {limit.reason}"
+
+
+def _vectors(rows: Json) -> list[Json]:
+    return [one for one in rows.values() if isinstance(one, dict) and "cosine" in one]
+
+
+def _elsewhere(claim: Claim, seen: Seen) -> Iterator[str]:
+    """The waiver `ep` is of no rung: it shows where what it waives would have."""
+    reason = claim.rules.waive.get(EP)
+    if reason and seen.missing:
+        one = seen.missing[0]
+        yield f"not run on {one.provider} {one.device}: because {one.why} (waived: {reason})"

@@ -1,0 +1,121 @@
+"""The rung `policy`: what was applied is what the cell says and the target allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workers.verify.ladder.claim import Claim
+from workers.verify.ladder.premise import Json, Verdict, not_run
+from workers.verify.ladder.seen import Seen
+
+_Q = {"QuantizeLinear", "DequantizeLinear"}
+_INTEGER = (
+    "QLinear", "MatMulInteger", "ConvInteger", "DynamicQuantize", "MatMulNBits", "QAttention",
+    "QGemm", "QMoE",
+)  # fmt: skip
+"""Beginnings of the names of operators that compute on integers without QDQ."""
+_SIXTEEN = {"uint16", "int16"}
+_EIGHT = {"uint8", "int8"}
+ADVICE = (
+    "the cell's log and `modelmill explain` tell what the build did; another precision or opset "
+    "in the catalog may do"
+)
+_MOST = 0.5
+_NEARLY_ALL = 0.9
+
+
+def judge(claim: Claim, seen: Seen) -> Verdict:
+    """Content against label, for every model of the package."""
+    problems, evidence = [], {}
+    for model, found in seen.models.items():
+        if found["problems"]:
+            continue  # integrity has said it
+        said = [
+            *_label(claim, found),
+            *_target(claim, found),
+            *_blocked(claim, found, seen.exported.get(model)),
+        ]
+        problems += [f"{model}: {text}" for text in said]
+        evidence[model] = {key: found[key] for key in ("activations", "weights", "bytes")}
+    if seen.passes is not None and (lost := set(claim.blocked_passes) - set(seen.passes)):
+        problems.append(
+            f"the pass {min(lost)} is blocked for {claim.target.label}, "
+            "but the build did not leave it out"
+        )
+    found = {"models": evidence, "precision": claim.precision}
+    if problems:
+        problems.append(ADVICE)
+    elif len(evidence) < max(len(seen.models), 1):
+        return not_run("integrity failed: there is a model that cannot be read", found)
+    return not problems, problems, found
+
+
+def _label(claim: Claim, found: Json) -> list[str]:
+    precision = claim.precision
+    integers = [op for op in found["ops"] if op.rpartition(":")[2].startswith(_INTEGER)]
+    if precision in {"w8a16", "w8a8"}:
+        return _qdq(precision, found)
+    if precision == "w8":
+        if found["activations"]:
+            return ["is labelled w8 (weights alone), but its activations are quantized too"]
+        return [] if found["weights"] or integers else ["is labelled w8, but no weight is int8"]
+    pairs = sum(found["activations"].values()) + sum(found["weights"].values())
+    if pairs or integers:
+        what = f"{pairs} quantized tensors" if pairs else f"the operator {integers[0]}"
+        return [f"is labelled {precision}, but holds {what}"]
+    return _floats(precision, found["bytes"])
+
+
+def _floats(precision: str, sizes: Mapping[str, int]) -> list[str]:
+    halves, floats = sizes.get("float16", 0), sizes.get("float", 0)
+    if precision == "fp16" and halves < _NEARLY_ALL * (halves + floats):
+        return [f"is labelled fp16, but {floats:,} of {halves + floats:,} weight bytes are float32"]
+    if precision == "fp32" and halves > floats:
+        return [f"is labelled fp32, but {halves:,} weight bytes are float16"]
+    return []
+
+
+def _qdq(precision: str, found: Json) -> list[str]:
+    activations, weights = found["activations"], found["weights"]
+    count = sum(activations.values())
+    if not count:
+        return [f"is labelled {precision}, but has no QuantizeLinear: it is not quantized"]
+    wanted = _SIXTEEN if precision == "w8a16" else _EIGHT
+    right = sum(activations.get(name, 0) for name in wanted)
+    problems = []
+    if right < _MOST * count:
+        shown = ", ".join(f"{n} {name}" for name, n in sorted(activations.items()))
+        problems.append(f"is labelled {precision}, but its activations are {shown}")
+    wide = {name for name in weights if name not in _EIGHT | {"int32", "uint4", "int4"}}
+    narrow = sum(weights.get(name, 0) for name in _EIGHT)
+    if wide and narrow < _MOST * sum(weights.get(name, 0) for name in _EIGHT | wide):
+        problems.append(f"is labelled {precision}, but its weights are {', '.join(sorted(wide))}")
+    return problems
+
+
+def _target(claim: Claim, found: Json) -> list[str]:
+    target = claim.target
+    problems = []
+    takes = target.qdq and not target.internal_quantization
+    if not takes and any(op.rpartition(":")[2] in _Q for op in found["ops"]):
+        why = target.why or f"{target.provider} quantizes by itself"
+        problems.append(f"has QDQ nodes, which {target.label} must not be given: {why}")
+    if claim.static_shapes and found["open_inputs"]:
+        problems.append(
+            f"input {found['open_inputs'][0]} has an open dimension; {target.label} wants fixed "
+            "shapes (set shapes in the catalog)"
+        )
+    return problems
+
+
+def _blocked(claim: Claim, found: Json, exported: Json | None) -> list[str]:
+    before: Mapping[str, int] = (exported or {}).get("ops", {})
+    problems = []
+    for op in claim.blocked_ops:
+        if found["lowered"].get(op):
+            problems.append(f"{op} is blocked for {claim.target.label}, but was quantized")
+        elif found["ops"].get(op, 0) > before.get(op, 0):
+            problems.append(
+                f"{op} is blocked for {claim.target.label}, but was put in by the build"
+            )
+    return problems

@@ -1,0 +1,205 @@
+"""The rungs: each judges what was seen by itself and says what a user can do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from workers.build.stages import Rung
+from workers.verify.ladder import parity, policy, task
+from workers.verify.ladder.claim import Claim
+from workers.verify.ladder.premise import MISFIT, RAN_WRONG, Json, Verdict, not_run, over
+from workers.verify.ladder.seen import Ran, Seen
+
+OPTIONAL = "task"
+DAMAGED = "integrity failed"
+
+
+def climb(name: str, claim: Claim, seen: Seen) -> Rung:
+    """One rung of one package."""
+    passed, told, evidence = RUNGS[name](claim, seen)
+    asked = passed is False or (passed is None and name != OPTIONAL)
+    waived = claim.rules.waive.get(name, "") if asked else ""
+    count = len(seen.models)
+    detail = "; ".join(told) or f"{count} model file{'s' * (count != 1)}"
+    if waived:
+        detail = f"{detail} (waived: {waived})"
+    return Rung(name, passed, detail, evidence, waived)
+
+
+def integrity(claim: Claim, seen: Seen) -> Verdict:
+    """Every file is there, every model is valid ONNX that the target can read, every weight is
+    a number."""
+    problems = [*_damage(seen), *_out_of_range(claim, seen)]
+    kept = ("ir", "opsets", "external")
+    evidence = {
+        model: {key: found[key] for key in kept if key in found}
+        for model, found in seen.models.items()
+    }
+    return not problems, problems, {"models": evidence}
+
+
+def damaged(claim: Claim, seen: Seen) -> str:
+    """Why a package is not worth running: what it holds is not what was built, or no numbers.
+
+    A model of an opset that the target does not take can still be looked at.
+    """
+    return DAMAGED if _damage(seen) and "integrity" not in claim.rules.waive else ""
+
+
+def _damage(seen: Seen) -> list[str]:
+    problems = list(seen.files)
+    problems += [
+        f"{model}: {text}" for model, one in seen.models.items() for text in one["problems"]
+    ]
+    if not seen.models:
+        problems.append("the package has no .onnx file")
+    if problems:
+        problems.append(
+            "fetch it or build it again; if it stays so, try another opset or another engine"
+        )
+    for model, found in seen.models.items():
+        problems += [
+            f"{model}: weight {name} holds NaN; is the source damaged, or did fp16 overflow?"
+            for name in found.get("nan", ())
+        ]
+        problems += [
+            f"{model}: weight {name} holds an infinity; did fp16 overflow?"
+            for name in found.get("infinite", ())
+        ]
+    return problems
+
+
+def _out_of_range(claim: Claim, seen: Seen) -> list[str]:
+    problems = []
+    low, high = claim.target.opset
+    for model, found in seen.models.items():
+        if found["problems"]:
+            continue
+        opset = found["opsets"].get("ai.onnx", 0)
+        if not low <= opset <= high:
+            problems.append(
+                f"{model}: opset {opset} is outside {low}..{high}, which {claim.target.label} "
+                "takes; set opset in the catalog"
+            )
+        if found["ir"] > claim.newest_ir:
+            problems.append(
+                f"{model}: IR version {found['ir']} is newer than {claim.newest_ir}, the newest "
+                f"that {claim.target.label} reads; set a lower opset in the catalog"
+            )
+    return problems
+
+
+def loads(_claim: Claim, seen: Seen) -> Verdict:
+    """A session opens and runs on every runtime there is for it."""
+    if seen.stopped:
+        return not_run(seen.stopped)
+    problems = [text for ran in seen.runs for text in ran.problem(*RAN_WRONG)]
+    if problems:
+        problems.append(
+            "another opset or precision in the catalog may suit the runtime; `modelmill doctor` "
+            "tells its version"
+        )
+    if seen.no_reference:
+        problems += [text for ran in seen.runs for text in _no_numbers(ran)]
+    evidence: dict[str, Any] = {
+        ran.runtime.name: {
+            model: {"sets": found.get("sets", 0), "nodes": dict(found.get("nodes", {}))}
+            for model, found in ran.models.items()
+        }
+        for ran in seen.runs
+    }
+    misfits = [text for ran in seen.runs for text in ran.problem(MISFIT)]
+    if misfits and not problems:
+        return not_run(f"no input values fit: {misfits[0]}", evidence)
+    return not problems, problems, evidence
+
+
+def _no_numbers(ran: Ran) -> list[str]:
+    """Where there is an export to compare with, parity sees that."""
+    return [
+        f"{model} on {ran.runtime.name}: output {name} holds NaN or infinity"
+        for model, found in ran.models.items()
+        for name, one in dict(found.get("seen", {})).items()
+        if not one["finite"]
+    ]
+
+
+def shapes(claim: Claim, seen: Seen) -> Verdict:
+    """Inputs and outputs are the export's: declared, and as they come out of every run."""
+    if why := seen.stopped or seen.no_reference:
+        return not_run(why)
+    problems = []
+    for ran in seen.runs:
+        for model, found in ran.models.items():
+            want = seen.reference[model]
+            if ran.runtime.kind == seen.runs[0].runtime.kind and "inputs" in found:
+                for side in ("inputs", "outputs"):
+                    problems += [
+                        f"{model} on {ran.runtime.name}: {text}"
+                        for text in _ports(side[:-1], found[side], want[side], claim)
+                    ]
+            problems += [
+                f"{model} on {ran.runtime.name}: {text}"
+                for text in _came_out(dict(found.get("seen", {})), dict(want.get("seen", {})))
+            ]
+    evidence = {
+        model: {side: found.get(side) for side in ("inputs", "outputs")}
+        for model, found in (seen.runs[0].models if seen.runs else {}).items()
+    }
+    problems = list(dict.fromkeys(problems))
+    if problems:
+        problems.append(
+            "the optimization or quantization changed it: try another opset or precision in the "
+            "catalog, or waive shapes with a reason"
+        )
+    return over(seen, problems, {"models": evidence})
+
+
+def _ports(side: str, found: list[Any], wanted: list[Any], claim: Claim) -> list[str]:
+    names, want_names = [one[0] for one in found], [one[0] for one in wanted]
+    if names != want_names:
+        return [f"the {side}s are {', '.join(names)}; the export's are {', '.join(want_names)}"]
+    problems = []
+    for (name, dtype, dims), (_name, want_dtype, want_dims) in zip(found, wanted, strict=True):
+        if dtype != want_dtype:
+            problems.append(f"{side} {name} is {dtype}, in the export {want_dtype}")
+        if not _fits(dims, want_dims, side == "output" or claim.static_shapes):
+            problems.append(f"{side} {name} has the shape {dims}, in the export {want_dims}")
+    return problems
+
+
+def _fits(dims: list[Any], wanted: list[Any], may_fix: bool) -> bool:
+    if len(dims) != len(wanted):
+        return False
+    for dim, want in zip(dims, wanted, strict=True):
+        if isinstance(want, int) and isinstance(dim, int) and dim != want:
+            return False
+        if isinstance(dim, int) and not isinstance(want, int) and not may_fix:
+            return False
+    return True
+
+
+def _came_out(found: Json, wanted: Json) -> list[str]:
+    problems = []
+    for name, want in wanted.items() if found else ():
+        one = found.get(name)
+        if one is None:
+            problems.append(f"output {name} of the export is missing")
+        elif (one["dtype"], one["shapes"]) != (want["dtype"], want["shapes"]):
+            ours, theirs = (" or ".join(map(str, each["shapes"])) for each in (one, want))
+            problems.append(
+                f"output {name} came out as {one['dtype']} {ours}, "
+                f"of the export as {want['dtype']} {theirs}"
+            )
+    return problems
+
+
+RUNGS: dict[str, Callable[[Claim, Seen], Verdict]] = {
+    "integrity": integrity,
+    "policy": policy.judge,
+    "loads": loads,
+    "shapes": shapes,
+    "parity": parity.judge,
+    "task": task.judge,
+}

@@ -1,0 +1,68 @@
+"""The rung `task`: the metric on the catalog's dataset is the source model's, or nearly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from matrix.verification import Task
+from workers.verify.ladder.claim import Claim
+from workers.verify.ladder.premise import Json, Verdict, not_run, over
+from workers.verify.ladder.seen import Seen
+
+ADVICE = "try another precision, better calibration data, or a larger `within` in the catalog"
+
+
+def judge(claim: Claim, seen: Seen) -> Verdict:
+    """On ONNX Runtime's CPU, for every model that the dataset has values for."""
+    wanted = claim.rules.task
+    if wanted is None:
+        return not_run("the catalog gives no dataset and metric")
+    if why := seen.stopped or seen.no_reference:
+        return not_run(why)
+    problems: list[str] = []
+    evidence = {}
+    on_cpu = replace(seen, runs=seen.runs[:1])
+    for model, found in seen.runs[0].models.items() if seen.runs else ():
+        ours, theirs = found.get("task"), seen.reference[model].get("task")
+        if not ours or not theirs:
+            continue
+        text, row = _compared(wanted, ours, theirs)
+        problems += [f"{model}: {text}"] if text else []
+        evidence[model] = row
+    scored = any(evidence.values())
+    if problems and scored:
+        problems.append(ADVICE)
+    passed, told, _ = over(on_cpu, problems, {})
+    if passed and not evidence:
+        return False, [f"the dataset {wanted.dataset} has values for no model of the package"], {}
+    if passed:
+        told = [f"{wanted.metric} {_lowest(wanted, evidence):.4f} or better", *told]
+    return passed, told, {"models": evidence}
+
+
+def _compared(wanted: Task, ours: Json, theirs: Json) -> tuple[str, Json]:
+    """What is wrong with a model's answers, and the numbers."""
+    for one in (ours, theirs):
+        if "problem" in one:
+            return f"the dataset does not fit: {one['problem']}", {}
+    score, base = _scores(wanted.metric, ours, theirs)
+    if score is None or base is None:
+        return "accuracy needs an array `label` in the dataset", {}
+    row = {wanted.metric: score, "source": base, "samples": ours["samples"]}
+    if score >= base - wanted.within:
+        return "", row
+    return (
+        f"{wanted.metric} is {score:.4f}, of the source model {base:.4f} "
+        f"(within {wanted.within:g} is asked)"
+    ), row
+
+
+def _scores(metric: str, ours: Json, theirs: Json) -> tuple[float | None, float | None]:
+    if metric == "accuracy":
+        return ours["accuracy"], theirs["accuracy"]
+    pairs = list(zip(ours["answers"], theirs["answers"], strict=True))
+    return sum(a == b for a, b in pairs) / max(len(pairs), 1), 1.0
+
+
+def _lowest(wanted: Task, evidence: dict[str, Json]) -> float:
+    return min(float(row[wanted.metric]) for row in evidence.values())

@@ -1,0 +1,69 @@
+"""What the rungs of a package come to: which level it reaches, and what a view demands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matrix.errors import UsageError
+from matrix.nearest import hint, quote
+from matrix.verification import EP, RUNGS
+from workers.build.stages import Rung
+
+DEFAULT_LEVEL = "parity"
+
+
+def up_to(level: str) -> tuple[str, ...]:
+    """The rungs that a level demands."""
+    return RUNGS[: RUNGS.index(level) + 1]
+
+
+def standing(rung: Rung) -> bool:
+    """Whether a rung holds: passed, waived, or an optional one that the catalog does not ask."""
+    return rung.passed is True or bool(rung.waived) or (rung.name == "task" and rung.passed is None)
+
+
+def failing(rungs: Sequence[Rung]) -> list[Rung]:
+    """The rungs that do not hold."""
+    return [rung for rung in rungs if not standing(rung)]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a view asks: a level, and whether it was reached on the target's own EP."""
+
+    level: str
+    own: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Demand:
+        """`parity` or `parity@ep`."""
+        level, _, where = text.strip().partition("@")
+        if level not in RUNGS or where not in {"", EP}:
+            raise UsageError(f"{quote(text)} is no level of verification", hint=hint(level, RUNGS))
+        return cls(level, where == EP)
+
+    def lacks(self, record: Mapping[str, Any]) -> str:
+        """Why a build record does not meet it; empty: it does."""
+        rungs = {one["name"]: Rung(**one) for one in record.get("verification", ())}
+        for name in up_to(self.level):
+            rung = rungs.get(name)
+            if rung is None:
+                return f"the rung {name} was not climbed"
+            if not standing(rung):
+                return f"the rung {name} does not hold: {rung.detail}"
+        return self._lacks_own(record) if self.own else ""
+
+    def _lacks_own(self, record: Mapping[str, Any]) -> str:
+        if record.get("rules", {}).get("waive", {}).get(EP):
+            return ""
+        why = "it was not run on the target's own execution provider"
+        for one in record.get("runtimes", ()):
+            if one.get("own") and one.get("ran"):
+                return ""
+            if "not_run" in one:
+                why = f"{why}: {one['not_run']}"
+            elif one.get("own"):
+                why = f"{why}: {one.get('why', 'it took no node of the graph')}"
+        return why

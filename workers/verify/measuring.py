@@ -1,0 +1,232 @@
+"""Running a package on runtimes, next to its export: once for equal bytes, one model at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matrix.digest import value_digest
+from workers.runtimes.found import Missing, Runtime
+from workers.runtimes.pool import STAGE, Runtimes, Watching
+from workers.scratch import remove_tree
+from workers.store.blobs import hash_file
+from workers.verify.ladder.seen import Ran, Seen
+from workers.verify.subject import Subject
+
+MEASURED = "measured"
+"""The kind of note that keeps measurements."""
+VERSION = 2
+"""Of the measuring itself: raise it when it looks closer than before."""
+SETS = 3
+CHAIN = ("encoder_hidden_states", "last_hidden_state")
+TOWERS = "towers.json"
+TOWER_NAMES = ("text", "vision")
+
+Json = dict[str, Any]
+Notes = dict[str, Any]
+"""Measurements by key, to be kept if the package passes."""
+
+
+@dataclass(slots=True)
+class Reference:
+    """The export's answers and outputs, kept until another export is asked for."""
+
+    key: str = ""
+    folder: Path | None = None
+    answers: Json = field(default_factory=dict)
+
+    def drop(self) -> None:
+        """Remove the outputs."""
+        if self.folder is not None:
+            remove_tree(self.folder)
+        self.key, self.folder, self.answers = "", None, {}
+
+
+@dataclass(slots=True)
+class Measuring:
+    """One package after the other, on all runtimes that count for it."""
+
+    runtimes: Runtimes
+    reference: Reference = field(default_factory=Reference)
+
+    def into(self, seen: Seen, subject: Subject, watching: Watching, *, task: bool) -> Notes:
+        """Fill in what the runtimes tell; returns what is new."""
+        fresh: Notes = {}
+        cpu = self.runtimes.cpu()
+        job = _Job(self, subject, watching, cpu, task, fresh)
+        if subject.export is None:
+            seen.no_reference = "the export is not at hand (give it with --export)"
+        else:
+            seen.reference = job.reference()
+            missing = [name for name in subject.models if name not in seen.reference]
+            broken = [one["error"] for one in seen.reference.values() if one.get("error")]
+            if missing or broken:
+                seen.no_reference = (
+                    f"the export has no {missing[0]}" if missing else f"the export: {broken[0]}"
+                )
+        own = self.runtimes.for_target(subject.claim.target)
+        seen.runs.append(job.ran(cpu, own=own == cpu, alone=bool(seen.no_reference)))
+        if isinstance(own, Missing):
+            seen.missing.append(own)
+        elif own != cpu:
+            seen.runs.append(job.ran(own, own=True, alone=bool(seen.no_reference)))
+        job.close()
+        return fresh
+
+
+class _Job:
+    """The measurements of one package."""
+
+    def __init__(
+        self,
+        owner: Measuring,
+        subject: Subject,
+        watching: Watching,
+        cpu: Runtime,
+        task: bool,
+        fresh: Notes,
+    ) -> None:
+        self._owner = owner
+        self._subject = subject
+        self._watching = watching
+        self._cpu = cpu
+        self._fresh = fresh
+        self._inputs: Path | None = None
+        rules = subject.claim.rules
+        self._extra = [rules.inputs] if rules.inputs else []
+        self._task = {"dataset": rules.task.dataset} if task and rules.task else None
+        self._basis = {
+            "version": VERSION,
+            "sets": SETS,
+            "export": subject.export.tree if subject.export else None,
+            "inputs": subject.inputs.tree if subject.inputs else subject.shapes(),
+            "extra": [hash_file(Path(path))[0] for path in self._extra],
+            "task": hash_file(Path(self._task["dataset"]))[0] if self._task else None,
+            "cpu": cpu.to_json(),
+        }
+
+    def reference(self) -> Json:
+        """What the export answers on ONNX Runtime's CPU; its outputs only if something must run."""
+        key = value_digest({**self._basis, "models": self._subject.models})
+        if self._owner.reference.key == key:
+            return self._owner.reference.answers
+        note = self._subject.store.notes.read(MEASURED, key)
+        return dict(note) if note else self._run_reference(key)
+
+    def _run_reference(self, key: str) -> Json:
+        kept, subject = self._owner.reference, self._subject
+        kept.drop()
+        folder = subject.scratch.new_folder("reference")
+        kept.folder = folder
+        with subject.scratch.borrow("export") as exported:
+            if subject.export is not None:
+                subject.export.place(exported)
+            names = [name for name in subject.models if (exported / name).is_file()]
+            kept.answers = {
+                name: self._measure(self._cpu, exported / name, name, folder, None)
+                for name in names
+            }
+        kept.key = key
+        if not any(one.get("error") for one in kept.answers.values()):
+            self._fresh[key] = kept.answers
+        return kept.answers
+
+    def ran(self, runtime: Runtime, *, own: bool, alone: bool) -> Ran:
+        """The package on one runtime; `alone`: with nothing to compare it with."""
+        subject = self._subject
+        key = value_digest(
+            {**self._basis, "content": subject.content, "on": runtime.to_json(), "alone": alone}
+        )
+        note = subject.store.notes.read(MEASURED, key)
+        if note:
+            return Ran(runtime, own, dict(note["models"]), note["joined"])
+        found = Ran(runtime, own)
+        reference = None if alone else self._outputs()
+        with subject.scratch.borrow("outputs") as folder:
+            for name in subject.models:
+                found.models[name] = self._measure(
+                    runtime, subject.folder / name, name, folder, reference
+                )
+            if reference is not None:
+                found.joined = self._joined(folder, reference)
+        if not any(one.get("error") for one in found.models.values()):
+            self._fresh[key] = {"models": found.models, "joined": found.joined}
+        return found
+
+    def _outputs(self) -> Path:
+        """The folder of the export's outputs."""
+        key = value_digest({**self._basis, "models": self._subject.models})
+        kept = self._owner.reference
+        if kept.key != key or kept.folder is None or not kept.folder.is_dir():
+            self._run_reference(key)
+        if kept.folder is None:
+            raise AssertionError("a reference that was run has a folder")
+        return kept.folder
+
+    def _measure(
+        self, runtime: Runtime, file: Path, name: str, save: Path, reference: Path | None
+    ) -> Json:
+        component = str(Path(name).parent.as_posix()).removeprefix(".")
+        # What comes out is needed as a reference, or by another component.
+        wanted = (reference is None and save == self._owner.reference.folder) or bool(component)
+        outputs = self._owner.reference.answers.get(name, {}).get("outputs", ())
+        args: Json = {
+            "file": str(file.absolute()),
+            "component": component,
+            "sets": SETS,
+            "inputs": self._input_files(component),
+            "extra": self._extra,
+            "shapes": self._subject.shapes().get(component, {}),
+            "outputs": [port[0] for port in outputs],
+            "save": str(save / f"{component}.npz") if wanted else None,
+            "reference": str(reference / f"{component}.npz") if reference else None,
+            "task": self._task if runtime == self._cpu else None,
+        }
+        before = save / "encoder.npz"
+        if component != "encoder" and before.is_file():
+            end = f"{component}.end.npz"
+            args["chain"] = {
+                "from": str(before),
+                "names": dict([CHAIN]),
+                "save": None if reference else str(save / end),
+                "reference": str(reference / end) if reference else None,
+            }
+        return self._owner.runtimes.measure(runtime, args, self._watching)
+
+    def _input_files(self, component: str) -> list[str]:
+        """The engine's values for a component, or the only ones there are."""
+        if self._subject.inputs is None:
+            return []
+        if self._inputs is None:
+            self._inputs = self._subject.scratch.new_folder("inputs")
+            self._subject.inputs.place(self._inputs)
+        path = self._inputs / component / "inputs.npz"
+        return [str(path)] if path.is_file() else []
+
+    def _joined(self, found: Path, wanted: Path) -> Json:
+        towers = self._subject.folder / TOWERS
+        if not towers.is_file():
+            return {}
+        sides = [[folder / f"{name}.npz" for name in TOWER_NAMES] for folder in (found, wanted)]
+        if not all(path.is_file() for side in sides for path in side):
+            return {}
+        told: Mapping[str, float] = json.loads(towers.read_bytes())
+        args = {
+            "found": [str(path) for path in sides[0]],
+            "wanted": [str(path) for path in sides[1]],
+            "scale": told["logit_scale"],
+            "bias": told["logit_bias"],
+        }
+        checker, watching = self._owner.runtimes.checker, self._watching
+        reply = checker.call(
+            "join", args, stage=STAGE, timeout=watching.timeout, cancel=watching.cancel
+        )
+        return dict(reply.result)
+
+    def close(self) -> None:
+        """The input values are no longer needed."""
+        if self._inputs is not None:
+            remove_tree(self._inputs)

@@ -1,0 +1,125 @@
+"""What is verified: a package folder with its claim, its export and its input values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, files_digest, tree_digest
+from matrix.status import FailureClass
+from workers.build.built import Built
+from workers.errors import BuildFailed
+from workers.scratch import Scratch
+from workers.store import Store
+from workers.store.blobs import hash_file
+from workers.verify.ladder.claim import Claim
+
+Place = Callable[[Path], None]
+"""Puts files into a folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The export, or the input values: named by digest, placed when something has to run."""
+
+    tree: str
+    place: Place
+
+    @classmethod
+    def stored(cls, store: Store, files: Sequence[FileEntry]) -> Part | None:
+        """A part whose files are in the store."""
+        if not files:
+            return None
+        return cls(files_digest(files), lambda dest: store.materialize(files, dest))
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A package as the ladder takes it."""
+
+    claim: Claim
+    folder: Path
+    files: tuple[FileEntry, ...]
+    store: Store
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    export: Part | None = None
+    inputs: Part | None = None
+    afresh: bool = False
+    """Hash the files of the folder: nobody else has."""
+
+    @classmethod
+    def of(cls, built: Built) -> Subject:
+        """What was just built."""
+        if built.claim is None:
+            text = f"{built.cell_id} is no cell: it claims nothing"
+            raise BuildFailed(FailureClass.VERIFY, "verify", text)
+        return cls(
+            claim=built.claim,
+            folder=built.folder,
+            files=tuple(file.entry for file in built.files),
+            store=built.store,
+            manifest=built.manifest,
+            export=Part.stored(built.store, built.export),
+            inputs=Part.stored(built.store, built.inputs),
+        )
+
+    @property
+    def content(self) -> str:
+        """The digest of what is checked: equal artifacts of different targets have the same."""
+        records = {MANIFEST, BUILD_RECORD}
+        return tree_digest(file for file in self.files if file.path not in records)
+
+    @property
+    def models(self) -> list[str]:
+        """The model files, encoders before what takes their outputs."""
+        found = [
+            file.path
+            for file in self.files
+            if file.path.endswith(".onnx") and not file.path.startswith("export/")
+        ]
+        return sorted(found, key=lambda path: (not path.startswith("encoder"), path))
+
+    @property
+    def scratch(self) -> Scratch:
+        """Where working folders go."""
+        return self.store.scratch
+
+    def file_problems(self) -> list[str]:
+        """What is missing or has another size; digests are compared where files move."""
+        problems = []
+        for file in self.files:
+            if file.path == BUILD_RECORD:
+                continue
+            path = self.folder / file.path
+            if not path.is_file():
+                problems.append(f"{file.path} is missing")
+            elif path.stat().st_size != file.size:
+                size = path.stat().st_size
+                problems.append(f"{file.path} has {size} bytes instead of {file.size}")
+            elif self.afresh and hash_file(path)[0] != file.sha256:
+                problems.append(f"{file.path} is not what its digest in {MANIFEST} says")
+        return problems
+
+    def blocked_passes(self) -> tuple[str, ...] | None:
+        """The passes that the manifest says were left out of the optimization."""
+        params = [
+            one.get("params", {})
+            for one in self.manifest.get("stages", ())
+            if one.get("stage") == "optimize"
+        ]
+        if not params:
+            return None
+        return tuple(name for one in params for name in one.get("blocked_passes", ()))
+
+    def shapes(self) -> dict[str, dict[str, list[int]]]:
+        """The shapes of the input values by component, as the manifest tells them."""
+        for one in self.manifest.get("stages", ()):
+            if one.get("stage") == "inputs":
+                told = one.get("facts", {}).get("inputs", {})
+                return {
+                    "" if name == "." else name: {key: one["shape"] for key, one in ports.items()}
+                    for name, ports in told.items()
+                }
+        return {}

@@ -1,0 +1,204 @@
+"""The gate between building and publishing: the ladder climbed, its evidence written down.
+
+subject --> inspect (checker's process) --------+
+        --> measure (a process per runtime) ----+--> seen --> rungs --> evidence, verdict
+                     ^
+     notes of the store: equal bytes are not looked at twice on the same runtime
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from matrix.digest import BUILD_RECORD, value_digest
+from matrix.status import FailureClass
+from workers.build.built import Built
+from workers.build.package import compact_bytes, write_record
+from workers.build.stages import Rung
+from workers.errors import BuildFailed, CorruptBlob
+from workers.runtimes.pool import STAGE, Runtimes, Watching
+from workers.verify.ladder.claim import Claim
+from workers.verify.ladder.premise import MISFIT, RAN_WRONG, ran_well
+from workers.verify.ladder.rungs import climb, damaged
+from workers.verify.ladder.seen import Ran, Seen
+from workers.verify.ladder.verdict import DEFAULT_LEVEL, failing, up_to
+from workers.verify.measuring import Measuring, Notes
+from workers.verify.subject import Subject
+
+INSPECTED = "inspected"
+"""The kind of note that keeps what inspection found."""
+VERSION = 1
+"""Of the inspection: raise it when it looks closer than before."""
+STATIC = {"integrity", "policy"}
+"""Rungs that need nothing to run."""
+
+
+class VerifyFailed(BuildFailed):
+    """A rung that must hold does not; the package is not to be published."""
+
+    def __init__(self, built: Built, failed: Sequence[Rung]) -> None:
+        self.built = built
+        """With all the evidence; its folder is still there."""
+        # A rung that could not be run is there because of another one, which tells more.
+        first = next((rung for rung in failed if rung.passed is False), failed[0])
+        said = "failed" if first.passed is False else "cannot be told"
+        super().__init__(
+            FailureClass.VERIFY,
+            STAGE,
+            f"{first.name} {said}: {first.detail}",
+            hint="the evidence is in the package's build.json",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Climbed:
+    """What came of a package."""
+
+    claim: Claim
+    level: str
+    rungs: tuple[Rung, ...]
+    seen: Seen
+    versions: Mapping[str, str]
+
+    @property
+    def failed(self) -> list[Rung]:
+        """The rungs that do not hold."""
+        return failing(self.rungs)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the build record keeps it."""
+        return {
+            "verification": [asdict(rung) for rung in self.rungs],
+            "verdict": {"level": self.level, "reached": not self.failed},
+            "rules": self.claim.rules_json(),
+            "runtimes": [
+                *(_record_of(ran) for ran in self.seen.runs),
+                *({**one.to_json(), "own": True} for one in self.seen.missing),
+            ],
+            "verifier": dict(self.versions),
+        }
+
+
+class Verifier:
+    """Climbs the ladder up to a level; results are shared through the store."""
+
+    def __init__(self, runtimes: Runtimes, level: str = DEFAULT_LEVEL) -> None:
+        self.level = level
+        self._runtimes = runtimes
+        self._measuring = Measuring(runtimes)
+        self._versions: dict[str, str] | None = None
+
+    def verify(
+        self,
+        built: Built,
+        *,
+        timeout: float | None = None,
+        cancel: threading.Event | None = None,
+        log: Path | None = None,
+    ) -> Built:
+        """The same package with evidence in its build record. Raises `VerifyFailed`."""
+        climbed = self.climb(Subject.of(built), Watching(timeout, cancel, log))
+        proven = with_evidence(built, climbed)
+        if climbed.failed:
+            raise VerifyFailed(proven, climbed.failed)
+        return proven
+
+    def climb(self, subject: Subject, watching: Watching | None = None) -> Climbed:
+        """All rungs up to the level, each judged by itself."""
+        watching = watching or Watching()
+        wanted = up_to(self.level)
+        seen = Seen(files=subject.file_problems(), passes=subject.blocked_passes())
+        fresh: dict[str, Notes] = {INSPECTED: {}, "measured": {}}
+        try:
+            self._inspect(seen, subject, watching, fresh[INSPECTED])
+            seen.stopped = damaged(subject.claim, seen)
+            if set(wanted) - STATIC and seen.models and not seen.stopped:
+                fresh["measured"] = self._measuring.into(
+                    seen, subject, watching, task="task" in wanted
+                )
+        except (CorruptBlob, OSError) as error:
+            text = f"what it is compared with cannot be had: {error}"
+            raise BuildFailed(FailureClass.DISK, STAGE, text) from error
+        rungs = tuple(climb(name, subject.claim, seen) for name in wanted)
+        climbed = Climbed(subject.claim, self.level, rungs, seen, self.versions())
+        if all(rung.passed is not False for rung in rungs):
+            # A failure may be this machine's, or of damaged files: it is looked at again.
+            for kind, notes in fresh.items():
+                for key, value in notes.items():
+                    subject.store.notes.write(kind, key, value)
+        return climbed
+
+    def versions(self) -> dict[str, str]:
+        """Versions of what inspects."""
+        if self._versions is None:
+            self._versions = dict(self._runtimes.checker.call("versions", {}, stage=STAGE).result)
+        return self._versions
+
+    def close(self) -> None:
+        """End the processes."""
+        self._measuring.reference.drop()
+        self._runtimes.close()
+
+    def _inspect(self, seen: Seen, subject: Subject, watching: Watching, fresh: Notes) -> None:
+        models = subject.models
+        if not models:
+            return
+        key = value_digest(
+            {"content": subject.content, "tools": self.versions(), "version": VERSION}
+        )
+        note = subject.store.notes.read(INSPECTED, key)
+        seen.models = note or self._look(subject.folder, models, watching)
+        if note is None:
+            fresh[key] = seen.models
+        if subject.claim.blocked_ops and subject.export is not None:
+            seen.exported = self._look_at_export(subject, models, watching, fresh)
+
+    def _look_at_export(
+        self, subject: Subject, models: list[str], watching: Watching, fresh: Notes
+    ) -> dict[str, Any]:
+        if subject.export is None:
+            return {}
+        key = value_digest(
+            {"export": subject.export.tree, "tools": self.versions(), "version": VERSION}
+        )
+        note = subject.store.notes.read(INSPECTED, key)
+        if note:
+            return dict(note)
+        with subject.scratch.borrow("export") as folder:
+            subject.export.place(folder)
+            there = [name for name in models if (folder / name).is_file()]
+            fresh[key] = self._look(folder, there, watching)
+        return dict(fresh[key])
+
+    def _look(self, folder: Path, models: list[str], watching: Watching) -> dict[str, Any]:
+        reply = self._runtimes.checker.call(
+            "inspect",
+            {"folder": str(folder.absolute()), "models": models},
+            stage=STAGE,
+            timeout=watching.timeout,
+            cancel=watching.cancel,
+            log=watching.log,
+        )
+        return dict(reply.result)
+
+
+def _record_of(ran: Ran) -> dict[str, Any]:
+    taken, every = ran.taken()
+    did = ran_well(ran) and (taken > 0 or not every)
+    told = {**ran.to_json(), "ran": did, "taken": [taken, every]}
+    if not did:
+        broken = ran.problem(*RAN_WRONG, MISFIT)
+        told["why"] = broken[0] if broken else "it took no node of the graph"
+    return told
+
+
+def with_evidence(built: Built, climbed: Climbed) -> Built:
+    """Write the evidence into the build record, which is no part of the package's identity."""
+    record = {**built.build_record, **climbed.to_json()}
+    written = write_record(built.folder, BUILD_RECORD, compact_bytes(record))
+    others = tuple(file for file in built.files if file.entry.path != BUILD_RECORD)
+    return replace(built, files=(*others, written), build_record=record, evidence=climbed.rungs)
