@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.sweeping import Mill, model
-from tests.unit.flows.test_signing import write_keys
+from tests.unit.flows.packages.test_signing import write_keys
 
 STAMP = "20260609"
 PACKAGE = "modelmill-tiny-a"

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.unit.workers.optimum import graphs
+from tests.unit.workers.optimum_engine import graphs
 from workers.engine import StageError
 from workers.optimum_engine import model_file
 
