@@ -17,7 +17,8 @@ from tests.integration.optimum_direct import digests, run_stages
 from tests.integration.optimum_line import compare, plan_catalog
 from workers.build.request import request_for
 from workers.engine import Request, StageError, StageJob
-from workers.optimum_engine import OptimumEngine, model_file, samples
+from workers.optimum_engine import OptimumEngine, samples
+from workers.sources import model_file
 
 pytestmark = [
     pytest.mark.engine,

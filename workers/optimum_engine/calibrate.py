@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine import model_file, runtime
+from workers.optimum_engine import runtime
 from workers.optimum_engine.masks import ENDLESS
+from workers.sources import model_file
 from workers.sources.errors import quantize_error
 from workers.sources.scratch import link_or_copy
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from matrix.model import SourceKind
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import model_file, towers
+from workers.optimum_engine import towers
 from workers.optimum_engine.parts import parts
-from workers.sources import load, source
+from workers.sources import load, model_file, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, one_line
 from workers.sources.scratch import seed_everything

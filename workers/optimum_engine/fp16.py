@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine import model_file, runtime
+from workers.optimum_engine import runtime
+from workers.sources import model_file
 from workers.sources.errors import one_line, quantize_error
 
 

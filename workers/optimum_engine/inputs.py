@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import model_file, plain_inputs, runtime, samples, shapes, towers
+from workers.optimum_engine import plain_inputs, runtime, samples, shapes, towers
 from workers.optimum_engine.layout import READY, SHAPES
 from workers.optimum_engine.parts import Parts, parts
-from workers.sources import load
+from workers.sources import load, model_file
 from workers.sources.errors import listed, one_line, quantize_error
 from workers.sources.scratch import seed_everything
 from workers.sources.tasks import exporter_task

@@ -16,7 +16,7 @@ ENDLESS = 1e30
 
 def make_shallow(model: Any, depth: float) -> int:
     """Replace endless values in the constants of a graph; how many tensors had some."""
-    from workers.optimum_engine import model_file
+    from workers.sources import model_file
 
     changed = 0
     for graph in model_file.graphs(model):

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.optimum_engine import model_file, runtime, samples, shapes
+from workers.optimum_engine import runtime, samples, shapes
+from workers.sources import model_file
 from workers.sources.errors import optimize_error
 from workers.sources.scratch import link_or_copy
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.optimum_engine import calibrate, masks, model_file, runtime, samples, weight_only
+from workers.optimum_engine import calibrate, masks, runtime, samples, weight_only
+from workers.sources import model_file
 from workers.sources.errors import one_line, quantize_error
 
 _PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")

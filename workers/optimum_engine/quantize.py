@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.optimum_engine import fp16, model_file, order, qdq, weight_only
+from workers.optimum_engine import fp16, order, qdq, weight_only
+from workers.sources import model_file
 from workers.sources.errors import quantize_error
 
 

@@ -64,7 +64,7 @@ def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) 
     """
     import onnxruntime
 
-    from workers.optimum_engine import model_file
+    from workers.sources import model_file
 
     options = options_for(level)
     options.optimized_model_filepath = str(target)
@@ -112,7 +112,7 @@ def add_types(folder: Path, temp: Path) -> None:
     """
     import onnx
 
-    from workers.optimum_engine import model_file
+    from workers.sources import model_file
 
     model = onnx.load(str(folder / model_file.MODEL), load_external_data=False)
     outputs = [value.name for value in model.graph.output]
@@ -132,7 +132,7 @@ def _inferred(model: Any, folder: Path, temp: Path) -> dict[str, Any]:
     import onnx
     from onnx import helper
 
-    from workers.optimum_engine import model_file
+    from workers.sources import model_file
     from workers.sources.scratch import link_or_copy
 
     temp.mkdir()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.optimum_engine import model_file
+from workers.sources import model_file
 from workers.sources.errors import export_error, one_line
 from workers.sources.weights import SIDE_FILES, matching
 

@@ -17,7 +17,8 @@ from onnx import helper
 
 from tests.unit.workers.optimum_engine import graphs
 from workers.engine import StageError
-from workers.optimum_engine import calibrate, fp16, masks, model_file, shapes, weight_only
+from workers.optimum_engine import calibrate, fp16, masks, shapes, weight_only
+from workers.sources import model_file
 
 X = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
 

@@ -12,7 +12,7 @@ from onnx import helper
 
 from tests.unit.workers.optimum_engine import graphs
 from workers.engine import StageError
-from workers.optimum_engine import model_file
+from workers.sources import model_file
 
 
 @pytest.fixture
