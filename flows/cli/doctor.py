@@ -91,7 +91,7 @@ def _installation() -> Finding:
         changed = list(overwritten(distribution("modelmill")))
     except PackageNotFoundError:
         return Finding("installation", Health.NOTE, "not installed by pip: run from its source")
-    text = f"modelmill {_version('modelmill')} in {Path(__file__).resolve().parents[1]}"
+    text = f"modelmill {_version('modelmill')} in {Path(__file__).resolve().parents[2]}"
     again = "pip install --force-reinstall --no-deps modelmill"
     if changed:
         shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if changed[3:] else "")

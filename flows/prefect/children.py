@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-_MAIN = Path(__file__).resolve().parents[1] / "modelmill" / "__main__.py"
+_MAIN = Path(__file__).resolve().parents[2] / "modelmill" / "__main__.py"
 
 
 def command(module: str, *arguments: str) -> list[str]:

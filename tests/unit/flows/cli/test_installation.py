@@ -73,3 +73,4 @@ def test_a_name_that_is_shared_is_told_before_it_hurts(
     found = doctor._installation()
     assert found.health is Health.NOTE
     assert "feedlib has a feed too" in found.detail
+    assert f"in {Path(modelmill.__file__).parents[1]};" in found.detail

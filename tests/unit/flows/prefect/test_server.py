@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import modelmill
 from flows.prefect import server
+from flows.prefect.children import command
 from flows.prefect.server import start_server
 
 SECRETS = {
@@ -47,3 +50,10 @@ def test_the_server_gets_prefects_settings_and_no_other_credential(
     assert not SECRETS.keys() & given.keys()
     assert not [name for name in given if name.startswith("MODELMILL_")]
     assert not set(SECRETS.values()) & set(given.values())
+
+
+def test_a_child_is_started_by_the_path_of_our_entry_point() -> None:
+    python, isolated, main, *rest = command("flows.prefect.server_process", "--port", "1")
+    assert [python, isolated] == [sys.executable, "-P"]
+    assert Path(main).samefile(Path(modelmill.__file__).with_name("__main__.py"))
+    assert rest == ["-m", "flows.prefect.server_process", "--port", "1"]
