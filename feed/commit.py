@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from feed.disk import Syncer, create_exclusive, overwrite, read_whole
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout
-from feed.owner import claim, owner_alive
+from machine.claims import claim, owner_alive
 from matrix.digest import FileEntry
 from matrix.naming import MAX_VERSIONS
 

@@ -24,10 +24,10 @@ from feed.layout import STAGE, Layout
 from feed.manifest import Manifest
 from feed.meter import Meter
 from feed.oserrors import feed_errors
-from feed.owner import claim
 from feed.preflight import check_access, check_writable, plan_problems, refuse
 from feed.rules import publish_problems, view_problem
 from feed.shelves import Shelves
+from machine.claims import claim
 from matrix.digest import FileEntry
 
 SWEEP_EVERY = 10.0

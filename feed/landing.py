@@ -17,8 +17,8 @@ from feed.errors import UnsafePath
 from feed.interface import Progress
 from feed.meter import Meter
 from feed.oserrors import local_errors
-from feed.owner import claim
 from feed.rules import path_problems
+from machine.claims import claim
 from matrix.digest import FileEntry
 
 PART = ".modelmill-part-"

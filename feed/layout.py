@@ -15,7 +15,8 @@ from pathlib import Path
 
 from feed.disk import create_exclusive, read_whole
 from feed.errors import NotFound, Rejected
-from feed.owner import abandoned, claim, claim_in, remove
+from machine.claims import abandoned, claim, claim_in
+from machine.folders import remove
 
 MARKER = "modelmill-feed.json"
 LAYOUT = 1

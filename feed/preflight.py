@@ -11,8 +11,8 @@ from pathlib import Path
 from feed.errors import Rejected
 from feed.layout import STAGE, Layout
 from feed.oserrors import feed_errors
-from feed.owner import claim
 from feed.shelves import Shelves
+from machine.claims import claim
 from matrix.naming import MAX_VERSIONS, package_problem, version_problem
 
 SHOWN = 20

@@ -18,8 +18,9 @@ from feed.errors import Corrupt, NotFound, UnsafePath
 from feed.interface import Feed, Progress
 from feed.landing import Landing
 from feed.oserrors import local_errors
-from feed.owner import abandoned, claim, remove
 from feed.rules import path_problems
+from machine.claims import abandoned, claim
+from machine.folders import remove
 from matrix.digest import MANIFEST, PROVENANCE, RUN_RECORDS, FileEntry, tree_digest
 from matrix.errors import UsageError
 

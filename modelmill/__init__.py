@@ -1,8 +1,8 @@
 """Where modelmill starts: importing this package makes sure that the others are modelmill's own.
 
-They are called `matrix`, `state`, `feed`, `workers`, `flows` and `deploy`, as folders of users are
-called too. A `state/` in the current folder, on `PYTHONPATH` or of another distribution's would
-come first on the import path; here our names are bound to the folder that holds this package.
+They are called `matrix`, `machine`, `state`, `feed`, `workers`, `flows` and `deploy`, as folders of
+users are called too. A `state/` in the current folder, on `PYTHONPATH` or of another distribution's
+would come first on the import path; here our names are bound to the folder that holds this package.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("deploy", "feed", "flows", "matrix", "state", "workers")
+ROOMS = ("deploy", "feed", "flows", "machine", "matrix", "state", "workers")
 
 
 class Rooms(MetaPathFinder):

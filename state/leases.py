@@ -7,11 +7,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, or_, select, update
 
+from machine.processes import Process, this_host
 from matrix.status import FailureClass, Status
 from state.database import Database, Raced, now
 from state.moves import Part, add_event, hand_back, publishes, shift
-from state.owner import Owner, is_dead, this_host
-from state.records import Holder, Kind, Lease, Remaining
+from state.records import Holder, Kind, Lease, Owner, Remaining
 from state.schema import lease, outcome, work
 from state.transitions import WAITING, unfinished
 
@@ -99,9 +99,9 @@ def dead_here(database: Database) -> list[int]:
                 lease.c.host == this_host()
             )
         ).all()
-    holders = {(row.host, row.pid, row.pid_started) for row in rows}
-    gone = {holder for holder in holders if is_dead(*holder)}
-    return [row.token for row in rows if (row.host, row.pid, row.pid_started) in gone]
+    holders = {row.token: Process(row.host, row.pid, row.pid_started) for row in rows}
+    gone = {process for process in set(holders.values()) if process.is_dead()}
+    return [token for token, process in holders.items() if process in gone]
 
 
 def drop_dead(connection: Connection, tokens: Collection[int], *, count: bool) -> None:
@@ -161,9 +161,9 @@ def _next(
             "sweep_id": sweep_id,
             "token": token,
             "owner": owner.name,
-            "host": owner.host,
-            "pid": owner.pid,
-            "pid_started": owner.pid_started,
+            "host": owner.process.host,
+            "pid": owner.process.pid,
+            "pid_started": owner.process.started,
             "ttl": ttl,
         },
     )

@@ -11,9 +11,23 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from machine.processes import Process
 from matrix.status import FailureClass, Status
 
 Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A slot: its name, and the process it is a thread of."""
+
+    name: str
+    process: Process
+
+    @classmethod
+    def here(cls, name: str) -> Owner:
+        """A slot of this process."""
+        return cls(name, Process.current())
 
 
 class Kind(StrEnum):

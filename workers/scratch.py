@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
-import stat
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 from filelock import FileLock, Timeout
+
+from machine.folders import remove_tree
 
 GATE = "gate.lock"
 """Held while an owner appears and while the dead are swept, so that neither sees half of it."""
@@ -141,19 +139,3 @@ def _emptied(folder: Path, keep: Collection[str]) -> bool:
     except OSError:
         remove_tree(folder)
         return False
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a folder of ours with all that is in it; read-only files too; absent is fine."""
-
-    def make_writable(action: Callable[..., Any], path: str, _error: ErrorInfo) -> None:
-        with contextlib.suppress(OSError):
-            Path(path).parent.chmod(0o700)
-            if os.name == "nt":  # elsewhere only the folder counts, and a link shares its mode
-                Path(path).chmod(stat.S_IWRITE)
-            action(path)
-
-    shutil.rmtree(folder, onerror=make_writable)
-
-
-ErrorInfo = tuple[type[BaseException], BaseException, TracebackType]

@@ -31,8 +31,8 @@ from feed.description import parse_tree
 from feed.disk import hash_file
 from feed.errors import Corrupt
 from feed.interface import Progress
-from feed.owner import remove
 from feed.rules import entry_problems
+from machine.folders import remove
 from matrix.digest import MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 
 Entries = tuple[FileEntry, ...]

@@ -17,7 +17,8 @@ from feed.disk import hash_file, long_path, read_blocks, write_checked
 from feed.errors import Corrupt, NoSpace, Unauthorized
 from feed.interface import LocalFile
 from feed.oserrors import is_full
-from feed.owner import abandoned, claim, remove
+from machine.claims import abandoned, claim
+from machine.folders import remove
 
 Stamp = tuple[int, int, int]
 

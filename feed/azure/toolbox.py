@@ -29,7 +29,8 @@ from feed.azure.service import Service
 from feed.azure.staging import own_folder, survey
 from feed.disk import hash_file
 from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
-from feed.owner import abandoned, claim, remove
+from machine.claims import abandoned, claim
+from machine.folders import remove
 
 RECORD = ".modelmill.json"
 FRESH = 24 * 3600.0

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import Distribution, PackagePath
 
-PACKAGES = ("deploy", "feed", "flows", "matrix", "modelmill", "state", "workers")
+PACKAGES = ("deploy", "feed", "flows", "machine", "matrix", "modelmill", "state", "workers")
 """The top level of our distribution."""
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from state.owner import started
+from machine.processes import started
 
 VARIABLE = "MODELMILL_WORKER_ORDERS"
 _DRAIN, _STOP, _OWNER, _BUSY = "drain", "stop", "owner", "busy-"

@@ -33,9 +33,9 @@ from prefect.states import Cancelled, Completed, Crashed, Failed, Running, to_st
 from flows.observe.tally import Tally
 from flows.prefect.artifacts import outcome_table, percent_done, progress_text
 from flows.prefect.names import artifact_key
+from machine.processes import started
 from matrix.model import PlannedModel
 from matrix.status import Status
-from state.owner import started
 from state.records import Event, Kind, Outcome
 
 FLOW_NAME = "modelmill-sweep"

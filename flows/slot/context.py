@@ -19,7 +19,7 @@ from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
 from matrix.status import Status
 from state.ledger import State
-from state.owner import Owner
+from state.records import Owner
 from workers.attest.attester import Attester
 from workers.build.builder import Builder, Built
 from workers.verify.verifier import Verifier

@@ -6,9 +6,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from machine.folders import remove_tree
 from matrix.digest import BUILD_RECORD, MANIFEST
 from workers.build.built import Built
-from workers.scratch import remove_tree
 
 SHARE = 4
 """Kept packages may take this part of the disk budget: one in so many bytes."""

@@ -20,10 +20,10 @@ from flows.sweep.engines import engine_spec, runtimes_of, slot_count
 from flows.sweep.lifecycle import Begun, among
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
+from machine.processes import this_host
 from matrix.model import Plan
 from state.ledger import State
-from state.owner import Owner, this_host
-from state.records import Kind
+from state.records import Kind, Owner
 from workers.attest.attester import Attester, Sign
 from workers.build.builder import Builder, BuildOptions
 from workers.build.disk_budget import DiskBudget

@@ -15,11 +15,11 @@ from flows.slot.building import Workpiece
 from flows.sweep.lifecycle import Begun, among
 from flows.sweep.local import bare_builder
 from flows.sweep.stop import Stop
+from machine.processes import this_host
 from matrix.model import Plan, PlannedModel
 from matrix.status import Status
 from state.ledger import State
-from state.owner import Owner, this_host
-from state.records import Facts, Lease
+from state.records import Facts, Lease, Owner
 from workers.build.builder import Builder
 from workers.build.last_keys import last_keys
 from workers.errors import BuildFailed, Cancelled

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
@@ -19,8 +20,7 @@ import pytest
 from matrix.status import Status
 from state.errors import LeaseLost
 from state.ledger import State, open_state
-from state.owner import Owner
-from state.records import Facts, Lease, Remaining
+from state.records import Facts, Lease, Owner, Remaining
 from tests.unit.state.samples import ALIVE, TREE, begin, cell, model, rows, status, take
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ _PRELUDE = """
 import sys
 from matrix.status import Status
 from state.ledger import open_state
-from state.owner import Owner
+from state.records import Owner
 from state.records import Facts
 state = open_state(sys.argv[1])
 sweep = int(sys.argv[2])
@@ -276,7 +276,7 @@ def test_a_read_only_folder_is_refused(existing: bool) -> None:
 def test_a_recycled_pid_is_another_process(state: State) -> None:
     sweep = begin(state, rows(1))
     here = Owner.here("slot")
-    earlier = Owner("slot", here.host, here.pid, "1")
+    earlier = Owner("slot", replace(here.process, started="1"))
     stale = state.lease(sweep.id, earlier, 3600)
     assert isinstance(stale, Lease)
     assert take(state, sweep).token > stale.token

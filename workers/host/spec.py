@@ -24,7 +24,7 @@ class EngineSpec:
 
     def command(self) -> list[str]:
         """How the child is started; the packages it needs are named one by one."""
-        packages = {"matrix": ROOMS / "matrix", "workers": ROOMS / "workers"}
+        packages = {name: ROOMS / name for name in ("matrix", "machine", "workers")}
         top = self.target.partition(":")[0].partition(".")[0]
         if top not in packages and (origin := _origin(top)) is not None:
             packages[top] = origin

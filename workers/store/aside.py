@@ -11,7 +11,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from workers.scratch import remove_tree
+from machine.folders import remove_tree
 
 
 class Aside:

@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from machine.folders import remove_tree
 from matrix.digest import FileEntry
 from workers.build.patience import Told, untold
 from workers.errors import CorruptBlob
-from workers.scratch import Scratch, remove_tree, sweep_dead
+from workers.scratch import Scratch, sweep_dead
 from workers.store.actions import Action, Actions
 from workers.store.aside import Aside
 from workers.store.blobs import Blobs

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.winml, pytest.mark.timeout(900)]
 PROLOGUE = f"""
 import importlib.util, json, random, sys
 from pathlib import Path
-for name in ("matrix", "workers"):
+for name in ("matrix", "machine", "workers"):
     spec = importlib.util.spec_from_file_location(
         name, f"{ROOT.as_posix()}/{{name}}/__init__.py",
         submodule_search_locations=[f"{ROOT.as_posix()}/{{name}}"])

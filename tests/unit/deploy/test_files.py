@@ -11,6 +11,7 @@ from prefect.settings import Settings
 from prefect.settings.legacy import _get_valid_setting_names
 
 from deploy import environment, service
+from flows.cli.installation import PACKAGES
 from flows.cli.main import build_parser
 from flows.cli.options import OPTIONS
 from flows.cli.quantity import parse_duration
@@ -214,6 +215,7 @@ def test_nothing_but_the_source_goes_into_an_image() -> None:
     for rule in rules:
         if rule.startswith("!"):
             assert (ROOT / rule[1:]).exists(), rule
+    assert {f"!{room}" for room in PACKAGES} < set(rules)
     assert rules.index("**/*.env") > rules.index("!deploy")
 
 

@@ -18,7 +18,7 @@ from feed.directory import DirectoryFeed
 from feed.disk import Syncer, create_exclusive
 from feed.errors import Corrupt, NoSpace, Unavailable, VersionExists
 from feed.layout import Layout
-from feed.owner import claim
+from machine.claims import claim
 from tests.fakes.feed import tree_of, write_files
 
 DEAD = 2**22 + 1
@@ -26,8 +26,8 @@ DEAD = 2**22 + 1
 
 
 def dead_name() -> str:
-    scope, _, random = claim().split("-")
-    return f"{scope}-{DEAD}-{random}"
+    scope, _, _, random = claim().split("-")
+    return f"{scope}-{DEAD}-1-{random}"
 
 
 class Killed(BaseException):

@@ -4,13 +4,12 @@ import os
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from feed.directory import DirectoryFeed
 from feed.errors import NotFound, Rejected
 from feed.layout import MARKER, Layout
-from feed.owner import MAX_AGE, abandoned, claim, owner_alive
+from machine.claims import MAX_AGE, claim
 from tests.unit.feed.test_commit import dead_name
 
 
@@ -71,19 +70,3 @@ def test_only_what_dead_processes_left_is_swept(feed: DirectoryFeed, tmp_path: P
     os.utime(foreign[1], (old, old))
     assert set(feed.sweep_stale()) == set(foreign)
     assert all(path.exists() for path in mine)
-
-
-def test_a_copy_that_still_grows_elsewhere_is_not_abandoned(tmp_path: Path) -> None:
-    folder = tmp_path / f"publish-{'0' * 12}{claim()[12:]}"
-    folder.mkdir()
-    (folder / "part").touch()
-    old = time.time() - MAX_AGE - 60
-    os.utime(folder, (old, old))
-    assert not abandoned(folder)
-
-
-def test_a_zombie_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert owner_alive(claim()) is True
-    monkeypatch.setattr(psutil.Process, "status", lambda self: psutil.STATUS_ZOMBIE)
-    assert owner_alive(claim()) is False
-    assert owner_alive("somebody") is None

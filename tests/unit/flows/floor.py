@@ -22,8 +22,7 @@ from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
 from matrix.status import Status
 from state.ledger import State, open_state
-from state.owner import Owner
-from state.records import Outcome
+from state.records import Outcome, Owner
 from tests.fakes.cells import plan_model
 from tests.fakes.feed import MemoryFeed
 from tests.fakes.in_process import InProcessHost

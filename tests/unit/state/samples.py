@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from sqlalchemy import text
 
+from machine.processes import Process, this_host
 from matrix.status import Status
 from state.ledger import State
-from state.owner import Owner, this_host
-from state.records import CellRow, Lease, ModelRow, StageRow, SweepInfo
+from state.records import CellRow, Lease, ModelRow, Owner, StageRow, SweepInfo
 
 TARGETS = ("qnn_npu", "mlas_cpu")
 TREE = "a" * 64
 NO_SUCH_PID = 2**22 + 7
 ALIVE = Owner.here("slot-1")
-FOREIGN = Owner("slot-2", "elsewhere", 1, "1")
-DEAD = Owner("slot-3", this_host(), NO_SUCH_PID, "1")
+FOREIGN = Owner("slot-2", Process("elsewhere", 1, "1"))
+DEAD = Owner("slot-3", Process(this_host(), NO_SUCH_PID, "1"))
 HOUR = 3600.0
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.scratch import Scratch, remove_tree, sweep_dead
+from machine.folders import remove_tree
+from workers.scratch import Scratch, sweep_dead
 
 
 def test_borrowed_folders_are_gone_afterwards_even_after_a_failure(tmp_path: Path) -> None:
@@ -92,24 +93,3 @@ def test_the_lock_of_an_owner_that_died_without_a_folder_is_swept(tmp_path: Path
 def test_sweeping_where_nothing_is_does_nothing(tmp_path: Path) -> None:
     assert sweep_dead(tmp_path / "absent") == []
     remove_tree(tmp_path / "absent")
-
-
-def test_read_only_files_and_folders_are_removed(tmp_path: Path) -> None:
-    folder = tmp_path / "a"
-    (folder / "b").mkdir(parents=True)
-    (folder / "b" / "c").write_text("x")
-    (folder / "b" / "c").chmod(0o444)
-    (folder / "b").chmod(0o555)
-    remove_tree(folder)
-    assert not folder.exists()
-
-
-def test_a_link_to_elsewhere_is_removed_and_not_followed(tmp_path: Path) -> None:
-    precious = tmp_path / "precious"
-    precious.mkdir()
-    (precious / "file").write_text("x")
-    folder = tmp_path / "a"
-    folder.mkdir()
-    (folder / "link").symlink_to(precious, target_is_directory=True)
-    remove_tree(folder)
-    assert (precious / "file").read_text() == "x"

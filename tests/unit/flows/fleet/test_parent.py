@@ -18,8 +18,7 @@ from flows.observe.waiting import UNSERVED, waiting
 from flows.sweep.stop import Stop
 from matrix.errors import Exit
 from state.ledger import State
-from state.owner import Owner
-from state.records import Kind
+from state.records import Kind, Owner
 from tests.unit.flows.fleet.test_ticket import begun
 
 SERVED: dict[str, Words] = {"good": frozenset({"engine:fake"})}

@@ -15,8 +15,7 @@ from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import BadTransition, LeaseLost, StateError, StateUnavailable
 from state.ledger import State, open_state
-from state.owner import Owner
-from state.records import Facts, Kind, Seen
+from state.records import Facts, Kind, Owner, Seen
 from tests.unit.flows.fleet.test_ticket import begun
 
 AWAY = StateUnavailable("the database is away")

@@ -12,6 +12,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from machine.folders import remove_tree
 from matrix.attestation import PREDICATE_TYPE, STATEMENT_TYPE
 from matrix.digest import PROVENANCE, SBOM, SIGNATURE, tree_digest
 from matrix.model import Source, SourceKind
@@ -23,7 +24,6 @@ from workers.attest.recipe import cell_of, recipe_of
 from workers.attest.sbom import environment_of
 from workers.build.builder import Built
 from workers.errors import BuildFailed
-from workers.scratch import remove_tree
 
 ALLOW = {"remote_code": False, "pickle": False}
 

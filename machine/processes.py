@@ -1,4 +1,4 @@
-"""Who holds a lease, precisely enough to prove on the same machine that the holder is dead."""
+"""Who a process is, precisely enough to prove on the same machine that it has ended."""
 
 from __future__ import annotations
 
@@ -16,19 +16,25 @@ _LINUX: bool = sys.platform == "linux"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """A slot: its name, and the process it is a thread of."""
+class Process:
+    """A process for as long as it lives: another one with the same pid is not equal to it."""
 
-    name: str
     host: str
     pid: int
-    pid_started: str
+    started: str
 
     @classmethod
-    def here(cls, name: str) -> Owner:
-        """A slot of this process."""
+    def current(cls) -> Process:
+        """The one that asks."""
         pid = os.getpid()
-        return cls(name, this_host(), pid, started(pid) or "")
+        return cls(this_host(), pid, started(pid) or "")
+
+    def is_dead(self) -> bool:
+        """Whether it has provably ended; never true of another machine's, or in doubt."""
+        if self.host != this_host():
+            return False
+        now = started(self.pid)
+        return now is None or bool(now and self.started and now != self.started)
 
 
 @cache
@@ -39,14 +45,6 @@ def this_host() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{name}/{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
     return f"{name}/{uuid.getnode():012x}"
-
-
-def is_dead(host: str, pid: int, pid_started: str) -> bool:
-    """Whether that process is provably gone; never true for another machine's, or in doubt."""
-    if host != this_host():
-        return False
-    current = started(pid)
-    return current is None or bool(current and pid_started and current != pid_started)
 
 
 def started(pid: int) -> str | None:
