@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from flows.cli.console import Detail
-from flows.cli.options import OPTIONS, Option
-from flows.cli.settings import Settings, misspelt, resolve
+from flows.cli.options import Option
+from flows.cli.resolution import misspelt, resolve
+from flows.cli.settings import OPTIONS, Settings
 from matrix.errors import UsageError
 from matrix.nearest import hint
 

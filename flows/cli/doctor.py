@@ -130,7 +130,7 @@ def _engines(settings: Settings, logs: Path) -> Iterator[Finding]:
 
 def _environment(settings: Settings, name: str, installer: Installer) -> Finding:
     """An engine that lives elsewhere is bad news only for who wants to use it."""
-    what, needed = f"engine {name}", settings["engine"] == name
+    what, needed = f"engine {name}", settings.engine == name
     python = settings.engine_pythons.get(name)
     if python is None:
         mend = unset(name, installer, settings.cwd)

@@ -1,27 +1,31 @@
-"""The effective settings of a run and where each came from."""
+"""Every setting there is: flags, variables, file keys, docs, Prefect's form and what a sweep
+records are made from the fields of `Settings`."""
 
 from __future__ import annotations
 
-import difflib
-import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, get_type_hints
 
-from flows.cli.options import OPTIONS, SELECTION, Option
-from matrix.errors import UsageError
-
-CONFIG_NAME = "modelmill.toml"
-_PREFIX, _PYTHON = "MODELMILL_", "_PYTHON"
-_KNOWN = frozenset(
-    {
-        *(option.variable for option in OPTIONS.values()),
-        *(f"{_PREFIX}{name}" for name in ("CONFIG", "SIGN_PASSWORD")),
-        *(f"{_PREFIX}WORKER_{name}" for name in ("ORDERS", "WORDS", "FOLDER")),
-    }
+from flows.cli.options import (
+    Option,
+    Scope,
+    many,
+    parse_count,
+    parse_demand,
+    parse_level,
+    parse_runtime,
+    quantity,
+    switch,
+    text,
 )
-_NEAR = 0.85
+from flows.cli.quantity import parse_duration, parse_size
+from matrix.verification import RUNGS
+from workers.verify.ladder.verdict import DEFAULT_LEVEL
+
+PLAN, SWEEP, RUN = Scope.PLAN, Scope.SWEEP, Scope.RUN
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,178 +36,222 @@ class Value:
     origin: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Read-only; `settings["jobs"]` is the value, `origin("jobs")` where it came from."""
+    """The effective settings of a run, and where each came from."""
 
-    def __init__(self, values: Mapping[str, Value], pythons: Mapping[str, str], cwd: Path) -> None:
-        self._values = dict(values)
-        self.engine_pythons = dict(pythons)
-        """Interpreters of engines and runtimes that live in a venv of their own."""
-        self.cwd = cwd
+    home: str = text(
+        ".modelmill", "folder for state, store, logs and the default feed", group="place"
+    )
+    state: str | None = text(
+        None, "state database: a file or postgresql://...; default HOME/state.db", group="place"
+    )
+    store: str | None = text(None, "content store folder; default HOME/store", group="place")
+    feed: str | None = text(
+        None,
+        "where to publish: a folder, dir:FOLDER or azure:URL; default HOME/feed",
+        group="place",
+    )
+    targets_file: str | None = text(
+        None, "a TOML file with further targets", metavar="FILE", group="place", scope=PLAN
+    )
+    summary: str | None = text(
+        None,
+        "folder for summary.json, summary.md and junit.xml of the sweep",
+        metavar="FOLDER",
+        group="place",
+    )
+    summary_url: str | None = text(
+        None,
+        "where browsers find the summary folder of a fleet's parent; links in Prefect lead there",
+        metavar="URL",
+        group="place",
+    )
 
-    def __getitem__(self, name: str) -> Any:
-        return self._values[name].value
+    stamp: str | None = text(None, "name of the batch; default today's date", metavar="STAMP")
+    package: str = text(
+        "modelmill-{model}", "package name template", metavar="TEMPLATE", scope=PLAN
+    )
+    engine: str = text("optimum", "the engine that builds", metavar="NAME", scope=PLAN)
+    skip_bad_entries: bool = switch(
+        "leave out catalog entries that have problems instead of refusing the catalog", scope=PLAN
+    )
+    precision: tuple[str, ...] = many(
+        "precision for every cell that may have it", "P", group="sweep"
+    )
+    opset: int | None = quantity(None, "ONNX opset for every cell", parse_count, "N", scope=PLAN)
+    self_contained: bool = switch("put the export into every package", scope=PLAN)
+    if_changed: bool = switch(
+        "publish no cell that equals its newest published version", scope=SWEEP
+    )
+    no_publish: bool = switch("build and verify only", scope=PLAN)
+    verify: str = text(
+        DEFAULT_LEVEL,
+        f"the rung that must hold, with all below it: {', '.join(RUNGS)}",
+        parse_level,
+        metavar="LEVEL",
+        scope=SWEEP,
+    )
+    publish_unverified: bool = switch(
+        "publish what fails verification too, with that mark", scope=SWEEP
+    )
+    runtimes: tuple[str, ...] = many(
+        "what verifies besides ONNX Runtime CPU: qnn, openvino or none; default: what is here",
+        "NAME",
+        parse=parse_runtime,
+        group="sweep",
+        scope=Scope.HERE,
+    )
+    demand: tuple[str, ...] = many(
+        "what a view asks of a version, VIEW=LEVEL or VIEW=LEVEL@ep (run on its own provider)",
+        "VIEW=LEVEL",
+        default=("release=parity@ep",),
+        parse=parse_demand,
+        group="promote",
+        scope=Scope.HERE,
+    )
+    keep_local: bool = switch("keep the package folders of published cells in HOME/packages")
+    trust_state: bool = switch("go on with the state alone if the feed cannot be listed", scope=RUN)
+    allow_remote_code: bool = switch(
+        "run model code for catalog entries with remote_code = true", scope=SWEEP
+    )
+    allow_pickle: bool = switch(
+        "load pickled weights for catalog entries with pickle = true", scope=SWEEP
+    )
+    needs: tuple[str, ...] = many(
+        "words that a worker must announce to be given models", "WORD", group="sweep", scope=SWEEP
+    )
+    sign_key: str | None = text(None, "sign provenance with this private key (PEM)", metavar="FILE")
+    builder_id: str | None = text(
+        None, "who builds, as a URI in the provenance; default: the host", metavar="URI"
+    )
+    jobs: int | None = quantity(
+        None, "worker slots of this machine; default: half the cores", parse_count, "N"
+    )
+    timeout: float = quantity(
+        1800.0, "limit for one build stage", parse_duration, "TIME", scope=PLAN
+    )
+    publish_timeout: float = quantity(
+        1800.0, "limit for one publish", parse_duration, "TIME", scope=PLAN
+    )
+    disk_budget: int | None = quantity(
+        None, "what the store and the work folders may take", parse_size, "SIZE"
+    )
+    memory: int | None = quantity(None, "memory ceiling of one engine host", parse_size, "SIZE")
+    memory_budget: int | None = quantity(
+        None,
+        "what stages that run at once may take together; default: nine tenths of the machine",
+        parse_size,
+        "SIZE",
+    )
+    tries: int = quantity(
+        4,
+        "tries of a publish or build stage that infrastructure broke",
+        parse_count,
+        "N",
+        scope=RUN,
+    )
+    heartbeat: float = quantity(
+        30.0,
+        "a slot that is silent for two of these loses its model to another",
+        parse_duration,
+        "TIME",
+        scope=RUN,
+    )
+    retention: float = quantity(
+        30 * 86400.0,
+        "a worker removes stage results and logs that were not used for so long",
+        parse_duration,
+        "TIME",
+        group="worker",
+    )
+
+    target: tuple[str, ...] = many("target labels")
+    ep: tuple[str, ...] = many("execution providers", "EP")
+    device: tuple[str, ...] = many("devices", "DEVICE")
+    model: tuple[str, ...] = many("model ids")
+    task: tuple[str, ...] = many("tasks")
+    group: tuple[str, ...] = many("groups")
+    model_type: tuple[str, ...] = many("model types")
+    priority: tuple[str, ...] = many("priorities", "P", default=("P0", "P1", "P2"))
+    only: tuple[str, ...] = many("cell ids to build")
+    skip: tuple[str, ...] = many("cell ids to leave out")
+
+    cwd: Path
+    """Where relative paths start."""
+    engine_pythons: Mapping[str, str] = field(default_factory=dict)
+    """Interpreters of engines and runtimes that live in a venv of their own."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Of the values that are not defaults."""
 
     def origin(self, name: str) -> str:
         """Where the value came from."""
-        return self._values[name].origin
+        return self.origins.get(name, "default")
 
     def items(self) -> Iterator[tuple[str, Value]]:
-        """Every setting, in the table's order."""
-        yield from self._values.items()
+        """Every setting, in the order of the fields."""
+        for name in OPTIONS:
+            yield name, Value(getattr(self, name), self.origin(name))
+
+    def chosen(self, names: Iterable[str]) -> dict[str, Any]:
+        """The values of these settings that are not unset."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def replaced(self, values: Mapping[str, Any], origin: str) -> Settings:
         """The same with some values from elsewhere; what a flag or variable says still wins."""
-        merged = dict(self._values)
-        for name, value in values.items():
-            if name in OPTIONS and not merged[name].origin.startswith(("flag", "variable")):
-                merged[name] = Value(_tupled(OPTIONS[name], value), origin)
-        return Settings(merged, self.engine_pythons, self.cwd)
+        taken = {
+            name: tuple(value) if OPTIONS[name].many else value
+            for name, value in values.items()
+            if name in OPTIONS and not self.origin(name).startswith(("flag", "variable"))
+        }
+        return self._with(taken, dict.fromkeys(taken, origin))
 
     def narrowed(self, cell_id: str) -> Settings:
         """The same for one cell, whatever was selected."""
-        merged = dict(self._values)
-        for name in SELECTION:
-            merged[name] = Value((), "default")
-        merged["priority"] = Value(("P0", "P1", "P2", "P3"), "default")
-        merged["only"] = Value((cell_id,), "the cell asked for")
-        return Settings(merged, self.engine_pythons, self.cwd)
+        taken: dict[str, tuple[str, ...]] = dict.fromkeys(SELECTION, ())
+        taken |= {"priority": ("P0", "P1", "P2", "P3"), "only": (cell_id,)}
+        origins = {**dict.fromkeys(SELECTION, "default"), "only": "the cell asked for"}
+        return self._with(taken, origins)
 
-    def path(self, name: str) -> Path:
-        """A setting that names a file or folder, taken from the current folder of the run."""
-        return self.cwd / Path(str(self[name])).expanduser()
+    def _with(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+        return replace(self, **values, origins={**self.origins, **origins})
 
-    @property
-    def home(self) -> Path:
-        """Where everything of ours lives unless told otherwise."""
-        return self.path("home")
+    def path(self, place: str) -> Path:
+        """A file or folder that a setting names, from the current folder of the run."""
+        return self.cwd / Path(place).expanduser()
 
-
-def misspelt(environ: Mapping[str, str]) -> Iterator[str]:
-    """Variables that are nearly ours, each with what was probably meant: they set nothing."""
-    strange = [
-        name
-        for name in sorted(environ)
-        if name.upper().startswith(_PREFIX) and name not in _KNOWN and not name.endswith(_PYTHON)
-    ]
-    if not strange:
-        return
-    from feed.azure.options import VARIABLES
-
-    known = [*_KNOWN, *VARIABLES]
-    for name in strange:
-        near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=_NEAR)
-        if near and name not in VARIABLES:
-            yield f"variable {name} sets nothing (did you mean {near[0]}?)"
+    def variables(self, names: Iterable[str] | None = None) -> dict[str, str]:
+        """What is not a default, as the environment of a child process that reads it back."""
+        return {
+            OPTIONS[name].variable: OPTIONS[name].text(value.value)
+            for name, value in self.items()
+            if value.origin != "default" and (names is None or name in names)
+        }
 
 
-def resolve(
-    flags: Mapping[str, Any],
-    environ: Mapping[str, str],
-    cwd: Path,
-    config: Path | None = None,
-) -> Settings:
-    """Defaults, then the file, then variables, then flags."""
-    values = {name: Value(option.default, "default") for name, option in OPTIONS.items()}
-    pythons: dict[str, str] = {}
-    file = _config_file(config, environ, cwd)
-    if file is not None:
-        values.update(_from_file(file, pythons))
-    for name, option in OPTIONS.items():
-        if environ.get(option.variable):
-            values[name] = Value(
-                _read(option, environ[option.variable]), f"variable {option.variable}"
-            )
-        if flags.get(name) is not None and flags[name] != ():
-            values[name] = Value(flags[name], f"flag {option.flag}")
-    pythons.update(_engine_pythons(environ))
-    return Settings(values, pythons, cwd)
+def _options() -> Iterator[Option]:
+    hints = get_type_hints(Settings)
+    for one in fields(Settings):
+        if one.metadata:
+            yield Option(one.name, hints[one.name], one.default, **one.metadata)
 
 
-def _config_file(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    named = config or (
-        Path(environ["MODELMILL_CONFIG"]) if environ.get("MODELMILL_CONFIG") else None
-    )
-    if named is None:
-        default = cwd / CONFIG_NAME
-        return default if default.exists() else None
-    if not (cwd / named).exists():
-        raise UsageError(f"no settings file at {named}")
-    return cwd / named
+OPTIONS: Mapping[str, Option] = MappingProxyType({one.name: one for one in _options()})
 
 
-def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Value]:
-    if file.is_dir():
-        raise UsageError(
-            f"{file} is a folder, not a settings file",
-            hint="rename it, or name a file with --config",
-        )
-    try:
-        document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{file.name} cannot be read: {error}") from None
-    for kind in ("engine", "runtime"):
-        if isinstance(document.get(kind), dict):
-            pythons.update(_python_tables(file, kind, document.pop(kind)))
-    values = {}
-    for key, value in document.items():
-        option = OPTIONS.get(key)
-        if option is None:
-            raise UsageError(f"{file.name}: unknown setting '{key}'", hint=_nearest(key))
-        values[key] = Value(_from_toml(file, option, value), file.name)
-    return values
+def _names(group: str) -> tuple[str, ...]:
+    return tuple(name for name, option in OPTIONS.items() if option.group == group)
 
 
-def _python_tables(file: Path, kind: str, tables: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
-    for name, table in tables.items():
-        where = f"{file.name}: [{kind}.{name}]"
-        if not isinstance(table, dict) or set(table) - {"python"}:
-            raise UsageError(f"{where} knows only the key 'python'")
-        if not isinstance(table.get("python"), str):
-            raise UsageError(f"{where}: python is not a path in quotes")
-        found[name] = table["python"]
-    return found
+def _belonging(*scopes: Scope) -> tuple[str, ...]:
+    return tuple(name for name, option in OPTIONS.items() if option.scope in scopes)
 
 
-def _from_toml(file: Path, option: Option, value: Any) -> Any:
-    where = f"{file.name}: {option.name}"
-    if option.many:
-        listed = value if isinstance(value, list) else [value]
-        if not all(isinstance(part, str) for part in listed):
-            raise UsageError(f"{where} is not text or a list of texts")
-        return tuple(listed)
-    if option.switch:
-        if not isinstance(value, bool):
-            raise UsageError(f"{where} is neither true nor false")
-        return value
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UsageError(f"{where} has the wrong type ({type(value).__name__})")
-    if option.parse is str and not isinstance(value, str):
-        raise UsageError(f"{where} is not text", hint="put it in quotes")
-    return _read(option, str(value), where)
-
-
-def _read(option: Option, text: str, where: str = "") -> Any:
-    try:
-        return option.read(text)
-    except UsageError as error:
-        raise UsageError(f"{where or option.variable}: {error.message}", hint=error.hint) from None
-
-
-def _engine_pythons(environ: Mapping[str, str]) -> dict[str, str]:
-    """`MODELMILL_WINML_PYTHON` says which interpreter runs the engine `winml`."""
-    return {
-        name[len(_PREFIX) : -len(_PYTHON)].lower(): value
-        for name, value in environ.items()
-        if name.startswith(_PREFIX) and name.endswith(_PYTHON) and value
-    }
-
-
-def _tupled(option: Option, value: Any) -> Any:
-    return tuple(value) if option.many and isinstance(value, list) else value
-
-
-def _nearest(key: str) -> str:
-    close = difflib.get_close_matches(key, OPTIONS, n=1)
-    return f"did you mean '{close[0]}'?" if close else "see the settings table in the README"
+SELECTION, PLACES, OF_A_SWEEP = _names("selection"), _names("place"), _names("sweep")
+RECORDED = _belonging(PLAN, SWEEP)
+CHANGEABLE = _belonging(SWEEP, RUN)
+"""What a flag may change of a sweep that a fleet has begun: its plan is kept."""
+ORDERED = _belonging(PLAN, SWEEP, RUN)
+"""What a sweep takes along to the machines of a fleet."""
+FORM = ("feed", *(name for name in ORDERED if name not in PLACES))
+"""What can be said of a sweep where it is ordered, on a server or for a schedule."""

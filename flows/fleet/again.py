@@ -11,11 +11,10 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from flows.cli.options import OPTIONS
-from flows.cli.settings import Settings
+from flows.cli.settings import CHANGEABLE, OPTIONS, Settings
 from flows.fleet.launch import Launch
 from flows.fleet.slot import state_url
-from flows.fleet.ticket import MORE, NoTicket, last_ticket, values_of
+from flows.fleet.ticket import NoTicket, last_ticket, values_of
 from flows.sweep.lookup import find_sweep
 from flows.sweep.planning import plan_of
 from flows.sweep.recorded_settings import recall
@@ -27,11 +26,6 @@ from state.records import SweepInfo
 
 _HERE = ("state", "summary")
 """Settings of this command; all others are the sweep's or its workers'."""
-CHANGEABLE = (
-    *("verify", "publish_unverified", "if_changed", "allow_remote_code", "allow_pickle", "needs"),
-    *MORE,
-)
-"""What a flag may change of a sweep under way: its plan is kept, and every machine has its own."""
 
 
 def again_on_fleet(
@@ -49,7 +43,7 @@ def again_on_fleet(
         narrowing = () if retry is None else ("only",)
         launch = _launch(state, info, settings, pool, narrowing, as_json=as_json)
         launch.check()  # before anything is planned again
-        if retry is not None and not state.retry(info.id, retry, settings["only"]):
+        if retry is not None and not state.retry(info.id, retry, settings.only):
             raise nothing_to_retry(state, info)
     return replace(launch, again=retry is None).go()
 
@@ -70,8 +64,7 @@ def _launch(
         plan = plan_of(recalled, catalog, date.today())  # noqa: DTZ011 - the user's date
         return Launch(plan, recalled, values_of(recalled, catalog), pool, as_json)
     ticket = replace(ticket, values={**ticket.values, **_changes(settings, info, narrowing)})
-    here = {OPTIONS[name].variable: str(settings[name]) for name in _HERE if settings[name]}
-    known = ticket.settings({**os.environ, **here}, settings.cwd)
+    known = ticket.settings({**os.environ, **settings.variables(_HERE)}, settings.cwd)
     return Launch(ticket.plan, known, ticket.values, pool, as_json)
 
 
@@ -86,4 +79,4 @@ def _changes(settings: Settings, info: SweepInfo, narrowing: Sequence[str]) -> d
             f"sweep {info.stamp} of a fleet keeps its plan: {', '.join(lost)} changes nothing",
             hint=f"what can change: {flags}; else give it to the workers or begin a new sweep",
         )
-    return {name: settings[name] for name in given if name in CHANGEABLE}
+    return settings.chosen(name for name in given if name in CHANGEABLE)

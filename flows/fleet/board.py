@@ -102,11 +102,11 @@ def show_report(
 
 def _written(state: State, told: Told, settings: Settings) -> str | None:
     """Keep the files where this machine is told to; returns where a browser finds the report."""
-    if not settings["summary"]:
+    if not settings.summary:
         return None
     stamp = told.summary.stamp
-    folder = settings.path("summary") / stamp
+    folder = settings.path(settings.summary) / stamp
     write_summaries(folder, state, told.info)
     write_page(collect(state, told.info, told.since), folder / REPORT_NAME)
-    base = settings["summary_url"]
+    base = settings.summary_url
     return f"{str(base).rstrip('/')}/{stamp}/{REPORT_NAME}" if base else None

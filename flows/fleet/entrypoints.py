@@ -19,7 +19,7 @@ from prefect.exceptions import PrefectException
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import BaseModel
 
-from flows.cli.settings import resolve
+from flows.cli.resolution import resolve
 from flows.fleet.board import Counting, entitle, show_report, tags_of
 from flows.fleet.crew import SLOT_FLOW, Crew
 from flows.fleet.night import last_night, night_tags
@@ -117,7 +117,7 @@ def _planned(catalog: str, stamp: str, form: BaseModel, cwd: Path) -> Ticket:
     settings = resolve(flags, os.environ, cwd)
     plan = plan_of(settings, catalog, date.today())  # noqa: DTZ011 - the date of this place
     values = values_of(settings, catalog_reference(settings, catalog))
-    return Ticket(0, plan, values, feed_address(settings["feed"], Workspace(settings)))
+    return Ticket(0, plan, values, feed_address(settings.feed, Workspace(settings)))
 
 
 def feed_address(spec: str | None, work: Workspace) -> str:

@@ -66,8 +66,8 @@ class Launch:
     def go(self) -> Exit:
         """Order, follow, say how it ended."""
         self.check()
-        if self.settings["summary"]:
-            clear_summaries(self.settings.path("summary"))
+        if self.settings.summary:
+            clear_summaries(self.settings.path(self.settings.summary))
         stop = Stop()
         with open_state(state_url(self.settings)) as opened, stopped_by_signals(stop, RELEASED + 5):
             state = PatientState(opened, stop)
@@ -77,9 +77,9 @@ class Launch:
             self._follow(state, ticket, flow_run, stop)
             if stop:
                 cancel_sweep(opened, ticket.sweep)
-            if self.settings["summary"]:
+            if self.settings.summary:
                 info = sweep_of(opened, ticket.sweep)
-                write_summaries(self.settings.path("summary"), opened, info)
+                write_summaries(self.settings.path(self.settings.summary), opened, info)
             return self._say_ended(opened, ticket, stop)
 
     def check(self) -> None:
@@ -101,11 +101,11 @@ class Launch:
             model_rows(self.plan, state),
             {**self.values, "feed": feed.name},
             selection_of(self.settings).to_json(),
-            publish=not self.settings["no_publish"],
+            publish=not self.settings.no_publish,
         )
         wanted = {row.cell for row in cell_rows(self.plan)}
         earlier = take_up(state, info, wanted, again=self.again)
-        address = feed_address(self.settings["feed"], work)
+        address = feed_address(self.settings.feed, work)
         ticket = Ticket(info.id, self.plan, self.values, address)
         run = write_ticket(state, ticket)
         if not self.as_json:
@@ -118,7 +118,7 @@ class Launch:
     def _follow(self, state: State, ticket: Ticket, flow_run: UUID, stop: Stop) -> None:
         from flows.fleet.ordered import Ordered
 
-        publish = not self.settings["no_publish"]
+        publish = not self.settings.no_publish
         known = estimate(ticket.plan, state)
         tally = Tally(state.statuses(ticket.sweep), publish=publish, known=known)
         looks, parent = 0, Ordered(flow_run, ticket.sweep)
@@ -151,7 +151,7 @@ class Launch:
         print("\n".join(summary.lines()))
         if found:
             failed = len(summary.failures)
-            print(index_line(self.plan, self.settings["package"], found["version"], failed))
+            print(index_line(self.plan, self.settings.package, found["version"], failed))
         if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
             text = f"what is built is kept: modelmill resume {info.stamp} --fleet"
             print(text, file=sys.stderr)

@@ -74,7 +74,7 @@ def _gigabytes(word: str) -> float:
 
 def words_here(settings: Settings, engines: Iterable[str], more: Iterable[str] = ()) -> Words:
     """What this machine announces. Memory in powers of two, so that like machines are alike."""
-    ceiling = settings["memory"] or psutil.virtual_memory().total
+    ceiling = settings.memory or psutil.virtual_memory().total
     words = {
         f"os:{platform.system().lower()}",
         f"arch:{platform.machine().lower()}",
@@ -83,16 +83,16 @@ def words_here(settings: Settings, engines: Iterable[str], more: Iterable[str] =
         *(f"ep:{name}" for name in _runtimes(settings)),
         *more,
     }
-    if settings["allow_remote_code"]:
+    if settings.allow_remote_code:
         words.add("remote-code")
-    if settings["allow_pickle"]:
+    if settings.allow_pickle:
         words.add("pickle")
     return frozenset(words)
 
 
 def _runtimes(settings: Settings) -> list[str]:
     """The providers besides ONNX Runtime's CPU on which cells can be run here."""
-    allowed = settings["runtimes"]
+    allowed = settings.runtimes
     return [
         kind.name
         for kind in KINDS

@@ -171,8 +171,8 @@ class Parent:
             outcomes = self.state.outcomes(ticket.sweep, brief=True)
             name, publish = ticket.plan.stamp, begun.info.publish
             return summarize(name, feed.name, outcomes, publish=publish), None
-        publisher = Publisher(feed, tries=self.settings["tries"]) if begun.info.publish else None
-        template = self.settings["package"]
+        publisher = Publisher(feed, tries=self.settings.tries) if begun.info.publish else None
+        template = self.settings.package
         return finish(ticket.plan, self.state, feed, publisher, begun.info, self.stop, template)
 
     def _begun_again(self, sweep: int) -> bool:

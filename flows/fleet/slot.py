@@ -8,7 +8,8 @@ from pathlib import Path
 
 from feed.errors import Outage
 from feed.publisher import Publisher
-from flows.cli.settings import Settings, resolve
+from flows.cli.resolution import resolve
+from flows.cli.settings import Settings
 from flows.fleet.needs import Words, from_text, groups_of, serves, words_here
 from flows.fleet.orders import VARIABLE as ORDERS
 from flows.fleet.orders import Orders
@@ -29,7 +30,7 @@ FOLDER = "MODELMILL_WORKER_FOLDER"
 
 def state_url(settings: Settings) -> str:
     """Where a fleet's state is."""
-    where = str(settings["state"] or "")
+    where = str(settings.state or "")
     if "://" not in where:
         raise UsageError(
             "a fleet needs its state in PostgreSQL", hint="set --state or MODELMILL_STATE"
@@ -80,7 +81,7 @@ class Slot:
         work.prepare()
         feed = work.open_feed()
         info = next(one for one in state.sweeps() if one.id == ticket.sweep)
-        publisher = Publisher(feed, tries=settings["tries"]) if info.publish else None
+        publisher = Publisher(feed, tries=settings.tries) if info.publish else None
         begun = Begun(info, ticket.newest, 0)
         with workshop(
             ticket.plan, begun, state, settings, publisher, self.stop, benches=1
@@ -92,7 +93,7 @@ class Slot:
 
     def _words(self, settings: Settings) -> Words:
         told = from_text(self.environ.get(WORDS))
-        return told or words_here(settings, [settings["engine"]])
+        return told or words_here(settings, [settings.engine])
 
     def _cannot_publish(self) -> bool:
         error = self.stop.error

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feed.interface import Published
-from flows.cli.options import OPTIONS
-from flows.cli.settings import Settings, resolve
+from flows.cli.resolution import resolve
+from flows.cli.settings import OPTIONS, ORDERED, Settings
 from flows.sweep.recorded_settings import remember
 from flows.sweep.stop import Stop
 from matrix.errors import Exit, MillError
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 FLEET = "fleet"
 """Key of the event that holds a run of a fleet."""
-
-MORE = ("heartbeat", "tries", "trust_state")
 _ALLOWED = ("allow_remote_code", "allow_pickle")
 _PATIENCE = 90
 """Seconds: on PostgreSQL an event shows only when older transactions have ended."""
@@ -64,13 +62,13 @@ class Ticket:
             if name in OPTIONS
         }
         for name in _ALLOWED:
-            flags[name] = bool(flags.get(name)) and bool(here[name])
+            flags[name] = bool(flags.get(name)) and bool(getattr(here, name))
         return resolve({**flags, "feed": self.feed, "stamp": self.plan.stamp}, environ, cwd)
 
 
 def values_of(settings: Settings, catalog: str) -> dict[str, Any]:
     """What of the settings goes with the sweep."""
-    return {**remember(settings, catalog), **{name: settings[name] for name in MORE}}
+    return {**settings.chosen(ORDERED), **remember(settings, catalog)}
 
 
 def write_ticket(state: State, ticket: Ticket) -> int:

@@ -34,13 +34,13 @@ class Upkeep:
         if time.monotonic() < self._next:
             return None
         self._next = time.monotonic() + PERIOD
-        return self.clear(time.time() - self.settings["retention"])
+        return self.clear(time.time() - self.settings.retention)
 
     def clear(self, since: float) -> str | None:
         """Remove what was not used since then, and what is over the disk budget."""
         work = Workspace(self.settings)
         work.tidy()
-        told = [*_results(work, self.settings["disk_budget"], since), *_logs(work.logs, since)]
+        told = [*_results(work, self.settings.disk_budget, since), *_logs(work.logs, since)]
         return f"cleared away {' and '.join(told)}" if told else None
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import psutil
 
-from flows.cli.options import OPTIONS
 from flows.cli.settings import Settings
 from flows.fleet.needs import Words, to_text, words_here
 from flows.fleet.orders import VARIABLE as ORDERS
@@ -33,8 +32,6 @@ from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
 
 _START_LIMIT = 120.0
-_OF_MACHINE = ("home", "store", "jobs", "disk_budget", "memory", "memory_budget", "state")
-_SWITCHES = ("keep_local", "allow_remote_code", "allow_pickle")
 _DEFAULTS = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",
     # Prefect asks for what is due by this machine's clock, which may be behind the server's.
@@ -98,7 +95,7 @@ class Worker:
 
     def serve(self, words: Words, queue: str, environ: Mapping[str, str], stop: Stop) -> None:
         """Take flow runs until the stop, then drain."""
-        folders = self.settings.home.absolute() / "fleet"
+        folders = Workspace(self.settings).home.absolute() / "fleet"
         _clear_dead(folders)
         folder = folders / uuid.uuid4().hex
         orders = Orders.make(folder)
@@ -122,15 +119,11 @@ class Worker:
     def _environment(
         self, words: Words, folder: Path, environ: Mapping[str, str]
     ) -> dict[str, str]:
-        env = {**_DEFAULTS, **environ}
-        for name in _OF_MACHINE:
-            if (value := self.settings[name]) is not None:
-                env[OPTIONS[name].variable] = str(value)
-        for name in _SWITCHES:
-            env[OPTIONS[name].variable] = str(bool(self.settings[name])).lower()
         (folder / "tmp").mkdir()
         return {
-            **env,
+            **_DEFAULTS,
+            **environ,
+            **self.settings.variables(),
             ORDERS: str(folder),
             WORDS: to_text(words),
             FOLDER: str(self.settings.cwd.absolute()),

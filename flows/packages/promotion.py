@@ -20,7 +20,7 @@ from workers.verify.ladder.verdict import Demand
 
 def demand_of(settings: Settings, view: str) -> Demand | None:
     """What a view asks; None: nothing. Feeds ignore the case of a view's name."""
-    for text in settings["demand"]:
+    for text in settings.demand:
         name, _, level = text.partition("=")
         if name.strip().casefold() == view.casefold():
             return Demand.parse(level)

@@ -119,7 +119,7 @@ def _cell(original: Original, settings: Settings, given: Given) -> Cell:
         local = source["ref"] if source["kind"] == "folder" else None
         cell = cell_of(
             recipe,
-            timeout=settings["timeout"],
+            timeout=settings.timeout,
             folder=given.place("source", local, "from a local folder", settings.cwd),
             recipes=given.place("recipes", model.get("recipes"), "with recipes", settings.cwd),
         )
@@ -139,12 +139,12 @@ def _pinned(cell: Cell, commit: str | None) -> Cell:
 def _build(cell: Cell, original: Original, settings: Settings, root: Path) -> Built:
     manifest = original.manifest
     spec = engine_spec(settings.replaced({"engine": original.recipe["engine"]}, "the package"))
-    limits = HostLimits(memory=settings["memory"] or 0)
+    limits = HostLimits(memory=settings.memory or 0)
     options = BuildOptions(
         stamp="rebuild",
         self_contained=any(one["path"].startswith(f"{EXPORT}/") for one in manifest["files"]),
-        remote_code=settings["allow_remote_code"],
-        pickle=settings["allow_pickle"],
+        remote_code=settings.allow_remote_code,
+        pickle=settings.allow_pickle,
     )
     store = Store(root / "store")
     try:

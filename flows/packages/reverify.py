@@ -32,7 +32,7 @@ def proving(settings: Settings) -> Iterator[tuple[Verifier, Store]]:
     work = Workspace(settings)
     work.prepare()
     store = Store(work.store)
-    verifier = Verifier(runtimes_of(settings), settings["verify"])
+    verifier = Verifier(runtimes_of(settings), settings.verify)
     try:
         yield verifier, store
     finally:
@@ -62,7 +62,7 @@ def prove_cell(settings: Settings, plan: Plan) -> tuple[Climbed, str]:
     """A planned cell, from the store as far as it is there, else built."""
     with bare_builder(plan, settings) as builder:
         built = builder.build(next(plan.cells()))
-        verifier = Verifier(runtimes_of(settings), settings["verify"])
+        verifier = Verifier(runtimes_of(settings), settings.verify)
         try:
             return verifier.climb(Subject.of(built)), built.tree
         finally:

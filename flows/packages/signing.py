@@ -34,13 +34,13 @@ class SigningError(MillError):
 
 def signer_of(settings: Settings) -> Callable[[bytes], bytes] | None:
     """What signs statements, if a key is set; every fault of the key is found here."""
-    if not settings["sign_key"]:
+    if not settings.sign_key:
         return None
     _require()
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer._crypto_signer import CryptoSigner
 
-    path = settings.path("sign_key")
+    path = settings.path(settings.sign_key)
     try:
         signer = CryptoSigner(_private_key(path))
     except ValueError as error:

@@ -16,12 +16,12 @@ from workers.runtimes.pool import Runtimes
 
 def slot_count(settings: Settings) -> int:
     """An engine host keeps about two cores busy."""
-    return int(settings["jobs"] or max(1, (os.cpu_count() or 2) // 2))
+    return int(settings.jobs or max(1, (os.cpu_count() or 2) // 2))
 
 
 def engine_spec(settings: Settings) -> EngineSpec:
     """The engine of the settings, in its own interpreter where one is named."""
-    name = settings["engine"]
+    name = settings.engine
     python = settings.engine_pythons.get(name)
     return find_engine(name, settings.cwd / python if python else None)
 
@@ -39,5 +39,5 @@ def runtimes_of(
             for name, python in settings.engine_pythons.items()
             if name in known
         },
-        allowed=settings["runtimes"] or None,
+        allowed=settings.runtimes or None,
     )

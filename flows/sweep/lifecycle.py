@@ -50,7 +50,7 @@ def begin(
     `again`: try what failed before for reasons that may have passed, see
     `flows.sweep.earlier_failures`.
     """
-    publish = not settings["no_publish"]
+    publish = not settings.no_publish
     if publish:
         feed.preflight([(item.package, item.version) for item in items(plan)])
     known = estimate(plan, state)
@@ -69,9 +69,9 @@ def begin(
         return Begun(info, {}, 0, earlier)
     listed_at = state.now()
     try:
-        found = survey(feed, plan, every_stamp=settings["if_changed"], stop=stop)
+        found = survey(feed, plan, every_stamp=settings.if_changed, stop=stop)
     except FeedError as error:
-        if not settings["trust_state"]:
+        if not settings.trust_state:
             if not isinstance(error, Unauthorized):
                 error.hint = "; ".join(filter(None, (error.hint, _UNLISTED)))
             raise

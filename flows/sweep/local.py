@@ -69,11 +69,11 @@ def workshop(
     with ExitStack() as opened:
         store = Store(work.store)
         opened.callback(store.close)
-        keeper = opened.enter_context(LeaseKeeper(state, stop, 2 * settings["heartbeat"]))
+        keeper = opened.enter_context(LeaseKeeper(state, stop, 2 * settings.heartbeat))
         lane = opened.enter_context(ThreadPoolExecutor(2 * here, thread_name_prefix="publish"))
         budget = DiskBudget(
             store,
-            settings["disk_budget"] or 0,
+            settings.disk_budget or 0,
             beside=partial(held, work.kept),
             evicted=lambda report: _note_evictions(state, begun.info.id, report),
         )
@@ -84,11 +84,11 @@ def workshop(
             keeper=keeper,
             stop=stop,
             rules=Rules(
-                settings["if_changed"],
+                settings.if_changed,
                 work.packages,
-                settings["tries"],
-                settings["publish_unverified"],
-                settings["disk_budget"] or 0,
+                settings.tries,
+                settings.publish_unverified,
+                settings.disk_budget or 0,
             ),
             logs=work.logs,
             kept=work.kept,
@@ -98,7 +98,7 @@ def workshop(
             among=among(plan, state, begun.info),
         )
         options = replace(_options(plan, settings), expected=estimate(plan, state))
-        memory = MemoryBudget(settings["memory_budget"] or 0)
+        memory = MemoryBudget(settings.memory_budget or 0)
         made = [
             _bench(number, slots, spec, work, store, budget, memory, options, settings, sign)
             for number in range(1, here + 1)
@@ -127,8 +127,8 @@ def _options(plan: Plan, settings: Settings) -> BuildOptions:
     return BuildOptions(
         stamp=plan.stamp,
         self_contained=plan.self_contained,
-        remote_code=settings["allow_remote_code"],
-        pickle=settings["allow_pickle"],
+        remote_code=settings.allow_remote_code,
+        pickle=settings.allow_pickle,
     )
 
 
@@ -145,7 +145,7 @@ def _bench(
     sign: Sign | None,
 ) -> Bench:
     limits = HostLimits(
-        memory=settings["memory"] or 0,
+        memory=settings.memory or 0,
         # Slots that each take all cores are slower than slots that share them.
         threads=max(1, (os.cpu_count() or 1) // slots),
     )
@@ -155,10 +155,10 @@ def _bench(
     attester = Attester(
         host,
         allow={"remote_code": options.remote_code, "pickle": options.pickle},
-        builder=settings["builder_id"] or "",
+        builder=settings.builder_id or "",
         sign=sign,
     )
-    verifier = Verifier(runtimes_of(settings, limits), settings["verify"])
+    verifier = Verifier(runtimes_of(settings, limits), settings.verify)
     return Bench(owner, builder, verifier, attester)
 
 

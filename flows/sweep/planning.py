@@ -23,22 +23,22 @@ _PUBLISHED = frozenset({Status.PUBLISHED, Status.UNCHANGED})
 
 def stamp_of(settings: Settings, today: date) -> str:
     """The name of the batch: as set, or the date."""
-    return str(settings["stamp"] or today.strftime("%Y%m%d"))
+    return str(settings.stamp or today.strftime("%Y%m%d"))
 
 
 def selection_of(settings: Settings) -> Selection:
     """The filters."""
     return Selection(
-        models=settings["model"],
-        tasks=settings["task"],
-        groups=settings["group"],
-        model_types=settings["model_type"],
-        priorities=settings["priority"],
-        targets=settings["target"],
-        eps=settings["ep"],
-        devices=settings["device"],
-        only=settings["only"],
-        skip=settings["skip"],
+        models=settings.model,
+        tasks=settings.task,
+        groups=settings.group,
+        model_types=settings.model_type,
+        priorities=settings.priority,
+        targets=settings.target,
+        eps=settings.ep,
+        devices=settings.device,
+        only=settings.only,
+        skip=settings.skip,
     )
 
 
@@ -65,7 +65,7 @@ def _place_problems(settings: Settings) -> list[Problem]:
     """What is wrong with the engine and the feed as they are named; neither is touched."""
     problems = []
     for flag, check in (
-        ("--engine", lambda: find_engine(settings["engine"])),
+        ("--engine", lambda: find_engine(settings.engine)),
         ("--feed", Workspace(settings).open_feed),
     ):
         try:
@@ -79,20 +79,20 @@ def _plan_of(settings: Settings, catalog: str, today: date) -> Plan:
     targets = Workspace(settings).targets()
     options = PlanOptions(
         stamp=stamp_of(settings, today),
-        package=settings["package"],
-        engine=settings["engine"],
-        precision=settings["precision"],
-        opset=settings["opset"],
-        self_contained=settings["self_contained"],
-        timeout=settings["timeout"],
-        publish_timeout=settings["publish_timeout"],
+        package=settings.package,
+        engine=settings.engine,
+        precision=settings.precision,
+        opset=settings.opset,
+        self_contained=settings.self_contained,
+        timeout=settings.timeout,
+        publish_timeout=settings.publish_timeout,
     )
     loaded = load_catalog(
         catalog,
         base=settings.cwd,
         targets=targets,
-        engine=settings["engine"],
-        skip_bad=settings["skip_bad_entries"],
+        engine=settings.engine,
+        skip_bad=settings.skip_bad_entries,
     )
     work = Workspace(settings)
     return make_plan(

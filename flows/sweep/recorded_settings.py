@@ -5,37 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flows.cli.options import OPTIONS, SELECTION
-from flows.cli.settings import Settings
+from flows.cli.settings import OPTIONS, RECORDED, Settings
 from state.errors import StateError
-
-OF_THE_SWEEP = (
-    "package",
-    "engine",
-    "skip_bad_entries",
-    "precision",
-    "opset",
-    "self_contained",
-    "if_changed",
-    "no_publish",
-    "verify",
-    "publish_unverified",
-    "timeout",
-    "publish_timeout",
-    "allow_remote_code",
-    "allow_pickle",
-    "needs",
-)
-"""What it does with what is selected. Not: places and sizes of a machine (home, jobs, budgets)."""
-
-_KEPT = (*OF_THE_SWEEP, "targets_file", *SELECTION)
 
 
 def remember(settings: Settings, catalog: str) -> dict[str, Any]:
     """The settings that make the sweep what it is."""
-    values = {name: settings[name] for name in _KEPT if settings[name] is not None}
-    if settings["targets_file"]:
-        values["targets_file"] = str(settings.path("targets_file").absolute())
+    values = settings.chosen(RECORDED)
+    if settings.targets_file:
+        values["targets_file"] = str(settings.path(settings.targets_file).absolute())
     return {**values, "catalog": catalog}
 
 

@@ -45,7 +45,7 @@ def go_again(
     No classes: all of them. `--only` narrows a retry to some cells; the run itself goes over
     everything that is open.
     """
-    only = settings["only"]
+    only = settings.only
     with Workspace(settings).open_state(must_exist=True) as state:
         info = find_sweep(state, stamp)
         recalled, catalog = recall(settings, info.stamp, info.settings)

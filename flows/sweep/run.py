@@ -64,8 +64,8 @@ class Run:
         signer_of(self.settings)
         work.prepare()
         work.tidy()
-        if self.settings["summary"]:
-            clear_summaries(self.settings.path("summary"))
+        if self.settings.summary:
+            clear_summaries(self.settings.path(self.settings.summary))
         stop = Stop()
         # To the last line: a second Ctrl-C must not break off what tells how the first one ended.
         with stopped_by_signals(stop):
@@ -87,16 +87,16 @@ class Run:
             stop=stop,
             again=self.again,
         )
-        publisher = Publisher(feed, tries=self.settings["tries"]) if begun.info.publish else None
+        publisher = Publisher(feed, tries=self.settings.tries) if begun.info.publish else None
         self._say_begun(feed, begun)
         after = state.events(begun.info.id, kind=Kind.BEGUN)[-1].id
         with Watch(state, begun.info.id, after, stop, turn=math.inf):  # for modelmill cancel
             if not stop and has_work(state, begun.info):
                 self._build(work, state, begun, publisher, stop)
-        template = self.settings["package"]
+        template = self.settings.package
         ended = finish(self.plan, state, feed, publisher, begun.info, stop, template)
-        if self.settings["summary"]:
-            write_summaries(self.settings.path("summary"), state, begun.info)
+        if self.settings.summary:
+            write_summaries(self.settings.path(self.settings.summary), state, begun.info)
         return ended
 
     def _build(
@@ -171,7 +171,7 @@ class Run:
         if self._unshown:
             print(f"note: Prefect does not show all of this run: {self._unshown}")
         if index is not None:
-            print(index_line(self.plan, self.settings["package"], index, len(summary.failures)))
+            print(index_line(self.plan, self.settings.package, index, len(summary.failures)))
         if stop.error is not None:
             print(f"stopped: {stop.error}", file=sys.stderr)
         if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:

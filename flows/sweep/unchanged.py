@@ -42,7 +42,7 @@ def settle_unchanged(
             trees = _predicted(builder, pieces, stop)
             if any(begun.newest[piece].tree != tree for piece, tree in trees.items()):
                 continue
-            lease = state.lease(begun.info.id, owner, 2 * settings["heartbeat"], {model.name})
+            lease = state.lease(begun.info.id, owner, 2 * settings.heartbeat, {model.name})
             if lease is not None:
                 _record(state, begun, lease, trees)
 

@@ -36,12 +36,13 @@ class Workspace:
     @property
     def home(self) -> Path:
         """Everything of ours is below it unless told otherwise."""
-        return self.settings.home
+        return self.settings.path(self.settings.home)
 
     @property
     def store(self) -> Path:
         """The content store."""
-        return self.settings.path("store") if self.settings["store"] else self.home / "store"
+        where = self.settings.store
+        return self.settings.path(where) if where else self.home / "store"
 
     @property
     def logs(self) -> Path:
@@ -56,7 +57,7 @@ class Workspace:
     @property
     def packages(self) -> Path | None:
         """Where `--keep-local` puts published packages."""
-        return self.home / "packages" if self.settings["keep_local"] else None
+        return self.home / "packages" if self.settings.keep_local else None
 
     def prepare(self) -> None:
         """Make the home folder, or say why not."""
@@ -84,10 +85,10 @@ class Workspace:
 
     def has_state(self) -> bool:
         """Whether there is a state to read; one named by URL is taken to be there."""
-        where = self.settings["state"]
+        where = self.settings.state
         if where and "://" in where:
             return True
-        return (self.settings.path("state") if where else self.home / "state.db").exists()
+        return (self.settings.path(where) if where else self.home / "state.db").exists()
 
     def read_state(self) -> State:
         """The state database for a command that only reads: it need not be writable."""
@@ -97,10 +98,10 @@ class Workspace:
         """The state database, migrated; `must_exist`: nothing is created."""
         from state.ledger import open_state
 
-        where = self.settings["state"]
+        where = self.settings.state
         if where and "://" in where:
             return open_state(where)
-        path = self.settings.path("state") if where else self.home / "state.db"
+        path = self.settings.path(where) if where else self.home / "state.db"
         if must_exist and not path.exists():
             raise Unwritable(
                 f"there is no state at {path}", hint="run a sweep first, or name it with --state"
@@ -114,12 +115,12 @@ class Workspace:
         """The feed."""
         from feed.open import open_feed
 
-        spec = self.settings["feed"] or str(self.home / "feed")
+        spec = self.settings.feed or str(self.home / "feed")
         return open_feed(spec, base=self.settings.cwd)
 
     def targets(self) -> Targets:
         """The target table with the user's own rows."""
         from matrix.targets import load_targets
 
-        extra = self.settings["targets_file"]
-        return load_targets(self.settings.path("targets_file") if extra else None)
+        extra = self.settings.targets_file
+        return load_targets(self.settings.path(extra) if extra else None)

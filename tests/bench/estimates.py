@@ -15,14 +15,14 @@ from datetime import date
 from pathlib import Path
 from statistics import median
 
-from flows.cli.settings import resolve
+from flows.cli.resolution import resolve
 from flows.observe.estimates import Estimates, estimate, makespan
 from flows.sweep.planning import plan_of
 from matrix.status import Status
 from tests.integration.sweeping import Mill, model
 
 SLOTS = 2
-TARGETS = "qnn_npu,mlas_cpu"
+TARGETS = "qnn_npu, mlas_cpu"
 MODELS = 14
 LONGEST = 9.0
 """Seconds of the last model of the catalog; the others take a fraction of it."""

@@ -18,7 +18,7 @@ from feed.description import write_description
 from feed.directory import DirectoryFeed
 from feed.layout import Layout
 from feed.manifest import Manifest
-from flows.cli.settings import resolve
+from flows.cli.resolution import resolve
 from flows.sweep.lifecycle import begin, has_work
 from flows.sweep.planning import plan_of
 from flows.sweep.published import items

@@ -24,7 +24,8 @@ from typing import Any
 
 import psutil
 
-from flows.cli.settings import Settings, resolve
+from flows.cli.resolution import resolve
+from flows.cli.settings import Settings
 from flows.sweep.engines import runtimes_of
 from flows.sweep.local import bare_builder
 from flows.sweep.planning import plan_of
@@ -77,7 +78,7 @@ def main() -> None:
 def measure(settings: Settings, catalog: str) -> None:
     """One pass, cold."""
     plan = plan_of(settings, catalog, date(2026, 6, 9))
-    verifier = Verifier(runtimes_of(settings), settings["verify"])
+    verifier = Verifier(runtimes_of(settings), settings.verify)
     sides = [f"{side} {unit}" for unit in ("s", "CPU s", "GB") for side in ("build", "verify")]
     rows: list[tuple[object, ...]] = [("cell", "MB", *sides)]
     building, verifying, emulated = Spent(), Spent(), 0.0

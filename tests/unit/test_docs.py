@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 
 from flows.cli.main import build_parser
-from flows.cli.options import OPTIONS
-from flows.cli.settings import resolve
+from flows.cli.resolution import resolve
+from flows.cli.settings import OPTIONS
 from flows.cli.words import EXITS
 from matrix.catalog import load_catalog
 from matrix.digest import MANIFEST, RUN_RECORDS

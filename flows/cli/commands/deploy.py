@@ -6,12 +6,9 @@ import argparse
 import os
 
 from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.cli.options import OPTIONS, SELECTION
+from flows.cli.settings import FORM
 from flows.sweep.planning import catalog_reference
-from flows.sweep.recorded_settings import OF_THE_SWEEP
 from matrix.errors import Exit, UsageError
-
-_SWEEP = (*OF_THE_SWEEP, "tries", "heartbeat")
 
 
 def add(parser: Parser) -> None:
@@ -26,7 +23,7 @@ def add(parser: Parser) -> None:
         help="tell of every sweep that fails: TYPE/NAME of a block on the server, for example"
         " slack-webhook/team, or 'webhook' with its address in NOTIFY_URL",
     )
-    add_settings(parser, (*SELECTION, *_SWEEP, "feed"))
+    add_settings(parser, FORM)
     parser.set_defaults(run=run)
 
 
@@ -42,9 +39,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         if arguments.nightly:
             settings = settings_of(arguments)
             chosen = {
-                name: list(value.value) if OPTIONS[name].many else value.value
+                name: list(value.value) if isinstance(value.value, tuple) else value.value
                 for name, value in settings.items()
-                if value.origin != "default" and name in {*SELECTION, *_SWEEP, "feed"}
+                if value.origin != "default" and name in FORM
             }
             parameters = {
                 "catalog": catalog_reference(settings, arguments.catalog),

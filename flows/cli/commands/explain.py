@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 
 from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.cli.options import PLACES
+from flows.cli.settings import PLACES
 from flows.sweep.lookup import find_sweep
 from flows.sweep.planning import plan_of
 from flows.sweep.recorded_settings import recall

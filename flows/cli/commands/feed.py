@@ -157,7 +157,7 @@ def _pull(arguments: argparse.Namespace) -> Exit:
 def _pull_stamp(
     arguments: argparse.Namespace, settings: Settings, feed: Feed, patterns: tuple[str, ...]
 ) -> Exit:
-    index_package = index_name(settings["package"], arguments.stamp)[0]
+    index_package = index_name(settings.package, arguments.stamp)[0]
 
     def started(_cell: IndexCell) -> Progress | None:
         return None
@@ -219,7 +219,7 @@ def _verdicts(arguments: argparse.Namespace, signature: CheckSignature | None) -
     versions = list(list_versions(feed, arguments.name, arguments.version))
     if not versions:
         raise NothingSelected(f"no version of {arguments.name} matches {arguments.version}")
-    home = settings.home
+    home = settings.path(settings.home)
     work = home if home.is_dir() and os.access(home, os.W_OK) else None
     for one in versions:
         with meter(f"{one.package} {one.version}") as progress:

@@ -9,9 +9,8 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.cli.options import OPTIONS, PLACES, SELECTION, SWEEP
 from flows.cli.quantity import counted, parse_duration, parse_size, show_duration, show_size
-from flows.cli.settings import Settings
+from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, SELECTION, Settings
 from flows.cli.table import render
 from flows.sweep.planning import plan_of
 from flows.sweep.sizes import print_notices, size_of
@@ -27,7 +26,7 @@ def add(parser: Parser) -> None:
     """The arguments."""
     parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog (demo, winml)")
     parser.add_argument("--json", action="store_true", help="for machines")
-    add_settings(parser, (*SELECTION, *SWEEP, *PLACES))
+    add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES))
     parser.set_defaults(run=run)
 
 
@@ -80,7 +79,7 @@ def _show(name: str, value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     if isinstance(value, int | float):
-        parse = OPTIONS[name].parse if name in OPTIONS else None
+        parse = OPTIONS[name].parse
         if parse is parse_duration:
             return show_duration(value)
         if parse is parse_size:

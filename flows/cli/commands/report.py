@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         document = collect(state, info, comparison)
         dest = arguments.output or Path(f"report-{info.stamp}.html")
         write(document, settings.cwd / dest)
-        if settings["summary"]:
-            write_summaries(settings.path("summary"), state, info)
+        if settings.summary:
+            write_summaries(settings.path(settings.summary), state, info)
     print(dest)
     return Exit.OK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
-from flows.cli.options import PLACES, SELECTION, SWEEP
+from flows.cli.settings import OF_A_SWEEP, PLACES, SELECTION
 from matrix.errors import Exit
 
 
@@ -15,7 +15,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
     parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
-    names = [name for name in (*SELECTION, *SWEEP, *PLACES) if name != "stamp"]
+    names = [name for name in (*SELECTION, *OF_A_SWEEP, *PLACES) if name != "stamp"]
     add_settings(parser, names)
     add_detail(parser)
     parser.set_defaults(run=run, goes_on=True)

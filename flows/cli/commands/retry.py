@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
-from flows.cli.options import PLACES, SWEEP
+from flows.cli.settings import OF_A_SWEEP, PLACES
 from matrix.errors import Exit
 from matrix.status import FailureClass
 
@@ -25,7 +25,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
     parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
-    names = [name for name in ("only", *SWEEP, *PLACES) if name != "stamp"]
+    names = [name for name in ("only", *OF_A_SWEEP, *PLACES) if name != "stamp"]
     add_settings(parser, names)
     add_detail(parser)
     parser.set_defaults(run=run, goes_on=True)

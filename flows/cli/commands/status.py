@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         outcomes = [
             one
             for one in state.outcomes(info.id)
-            if not settings["only"] or any(fnmatchcase(one.cell, g) for g in settings["only"])
+            if not settings.only or any(fnmatchcase(one.cell, g) for g in settings.only)
         ]
         summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
         if arguments.json:

@@ -52,7 +52,7 @@ def _du(arguments: argparse.Namespace) -> Exit:
 
 def _gc(arguments: argparse.Namespace) -> Exit:
     settings = settings_of(arguments)
-    budget = settings["disk_budget"] if arguments.budget is None else arguments.budget
+    budget = settings.disk_budget if arguments.budget is None else arguments.budget
     if budget is None and arguments.unused is None:
         raise UsageError(
             "gc needs to know what may stay", hint="give --budget 20GB or --unused 14d, or both"

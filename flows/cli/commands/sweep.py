@@ -6,7 +6,7 @@ import argparse
 from datetime import date
 
 from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
-from flows.cli.options import PLACES, SELECTION, SWEEP
+from flows.cli.settings import OF_A_SWEEP, PLACES, SELECTION
 from flows.sweep.planning import catalog_reference, plan_of
 from matrix.errors import Exit
 
@@ -20,7 +20,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
     parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
-    add_settings(parser, (*SELECTION, *SWEEP, *PLACES))
+    add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES))
     add_detail(parser)
     parser.set_defaults(run=run, goes_on=True)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.cli.options import PLACES
+from flows.cli.settings import PLACES
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:

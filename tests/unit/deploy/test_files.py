@@ -13,8 +13,8 @@ from prefect.settings.legacy import _get_valid_setting_names
 from deploy import environment, service
 from flows.cli.installation import PACKAGES
 from flows.cli.main import build_parser
-from flows.cli.options import OPTIONS
 from flows.cli.quantity import parse_duration
+from flows.cli.settings import OPTIONS
 from flows.prefect.server import _BATCHES
 from matrix.errors import Exit, UsageError
 from tests.unit.deploy import reading

@@ -11,7 +11,8 @@ from typing import Any
 
 from feed.interface import Feed
 from feed.publisher import Publisher
-from flows.cli.settings import Settings, resolve
+from flows.cli.resolution import resolve
+from flows.cli.settings import Settings
 from flows.observe.summary import Summary
 from flows.slot.context import Bench, Rules, Shop
 from flows.slot.leases import LeaseKeeper
@@ -133,7 +134,7 @@ class Floor:
                 state=self.state,
                 keeper=keeper,
                 stop=self.stop,
-                rules=Rules(settings["if_changed"], self.keep_local, tries=2),
+                rules=Rules(settings.if_changed, self.keep_local, tries=2),
                 logs=self.root / "logs",
                 kept=self.root / "kept",
                 lane=lane,

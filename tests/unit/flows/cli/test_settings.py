@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.options import OPTIONS
-from flows.cli.settings import Settings, misspelt, resolve
+from flows.cli.resolution import misspelt, resolve
+from flows.cli.settings import CHANGEABLE, FORM, OPTIONS, ORDERED, RECORDED, Settings
 from matrix.errors import UsageError
 
 
@@ -20,10 +20,10 @@ def settings(
 def test_flags_win_over_variables_over_the_file_over_defaults(tmp_path: Path) -> None:
     toml = 'jobs = 3\ntimeout = "10m"\nstamp = "a"\n'
     found = settings(tmp_path, toml, {"MODELMILL_JOBS": "5", "MODELMILL_STAMP": "b"}, stamp="c")
-    assert (found["stamp"], found.origin("stamp")) == ("c", "flag --stamp")
-    assert (found["jobs"], found.origin("jobs")) == (5, "variable MODELMILL_JOBS")
-    assert (found["timeout"], found.origin("timeout")) == (600.0, "modelmill.toml")
-    assert (found["engine"], found.origin("engine")) == ("optimum", "default")
+    assert (found.stamp, found.origin("stamp")) == ("c", "flag --stamp")
+    assert (found.jobs, found.origin("jobs")) == (5, "variable MODELMILL_JOBS")
+    assert (found.timeout, found.origin("timeout")) == (600.0, "modelmill.toml")
+    assert (found.engine, found.origin("engine")) == ("optimum", "default")
 
 
 def test_an_empty_variable_sets_nothing(tmp_path: Path) -> None:
@@ -32,13 +32,13 @@ def test_an_empty_variable_sets_nothing(tmp_path: Path) -> None:
 
 def test_a_switch_can_be_turned_off_again(tmp_path: Path) -> None:
     found = settings(tmp_path, "no_publish = true", no_publish=False)
-    assert found["no_publish"] is False
+    assert found.no_publish is False
 
 
 def test_lists_come_from_all_sources(tmp_path: Path) -> None:
-    assert settings(tmp_path, 'task = ["a", "b"]')["task"] == ("a", "b")
-    assert settings(tmp_path, environ={"MODELMILL_TASK": "a, b,"})["task"] == ("a", "b")
-    assert settings(tmp_path, task=("x",))["task"] == ("x",)
+    assert settings(tmp_path, 'task = ["a", "b"]').task == ("a", "b")
+    assert settings(tmp_path, environ={"MODELMILL_TASK": "a, b,"}).task == ("a", "b")
+    assert settings(tmp_path, task=("x",)).task == ("x",)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_a_recorded_sweep_fills_in_what_is_not_said_again(tmp_path: Path) -> Non
         {"jobs": 1, "task": ["recorded"], "engine": "recorded", "target": ["a", "b"], "gone": 1},
         "sweep 20260609",
     )
-    assert (again["jobs"], again["task"]) == (7, ("said",))
-    assert (again["engine"], again["target"]) == ("recorded", ("a", "b"))
+    assert (again.jobs, again.task) == (7, ("said",))
+    assert (again.engine, again.target) == ("recorded", ("a", "b"))
     assert again.origin("target") == "sweep 20260609"
 
 
@@ -119,7 +119,7 @@ def test_commas_in_braces_belong_to_the_glob(tmp_path: Path) -> None:
     text = "*@{qnn,ov}_npu, google/*,{a,{b,c}}x"
     expected = ("*@{qnn,ov}_npu", "google/*", "{a,{b,c}}x")
     assert OPTIONS["only"].read(text) == expected
-    assert resolve({}, {"MODELMILL_SKIP": text}, tmp_path)["skip"] == expected
+    assert resolve({}, {"MODELMILL_SKIP": text}, tmp_path).skip == expected
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,49 @@ def test_a_misspelt_variable_is_told_with_the_nearest_name(name: str, meant: str
 )
 def test_a_variable_of_ours_or_of_others_is_not_told(name: str) -> None:
     assert list(misspelt({name: "1"})) == []
+
+
+def test_a_list_in_the_file_is_checked_like_a_flag(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"modelmill\.toml: runtimes: there is no runtime 'qn'"):
+        settings(tmp_path, 'runtimes = ["qn"]')
+
+
+def test_a_child_process_reads_the_same_settings_from_its_variables(tmp_path: Path) -> None:
+    toml = 'skip = ["*@{qnn,ov}_npu", "a/*"]\ntimeout = "90s"\nkeep_local = true\n'
+    found = settings(tmp_path, toml, jobs=3, disk_budget=10**9, keep_local=False)
+    variables = found.variables()
+    assert variables["MODELMILL_KEEP_LOCAL"] == "false"
+    (tmp_path / "modelmill.toml").unlink()
+    again = settings(tmp_path, environ=variables)
+    assert {name: one.value for name, one in again.items()} == {
+        name: one.value for name, one in found.items()
+    }
+    assert set(variables) == {OPTIONS[name].variable for name in found.origins}
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("engine", "fake", 3),
+        ("store", "x", True),
+        ("jobs", 2, "2"),
+        ("opset", 17, True),
+        ("timeout", 30, "30s"),
+        ("no_publish", False, 0),
+        ("task", ["a"], ["a", 1]),
+        ("only", ("a",), "a"),
+    ],
+)
+def test_a_recorded_value_must_have_the_type_of_its_setting(
+    name: str, good: object, bad: object
+) -> None:
+    assert OPTIONS[name].holds(good)
+    assert not OPTIONS[name].holds(bad)
+
+
+def test_every_setting_belongs_to_one_place() -> None:
+    """A new setting that goes into the form of a fleet also reaches the fleet's machines."""
+    assert set(FORM) - {"feed"} <= set(ORDERED)
+    assert set(RECORDED) <= set(ORDERED)
+    assert set(CHANGEABLE) <= set(ORDERED)
+    assert not {"home", "jobs", "memory", "stamp", "sign_key", "runtimes"} & set(ORDERED)

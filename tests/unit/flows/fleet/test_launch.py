@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.settings import resolve
+from flows.cli.resolution import resolve
 from flows.fleet.again import _launch, again_on_fleet
 from flows.fleet.board import tags_of
 from flows.fleet.launch import Launch, cancel_sweep, count_slots
@@ -62,7 +62,7 @@ def test_flags_of_a_resume_change_what_is_no_part_of_the_plan(tmp_path: Path) ->
         "verify": "loads",
         "needs": ("lab",),
     }
-    assert launch.settings["tries"] == 9
+    assert launch.settings.tries == 9
 
 
 def test_flags_that_would_change_nothing_are_refused(tmp_path: Path) -> None:

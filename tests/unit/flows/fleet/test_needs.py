@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.settings import resolve
+from flows.cli.resolution import resolve
 from flows.fleet.needs import (
     Words,
     from_text,

@@ -52,10 +52,10 @@ def test_the_sweeps_settings_win_but_the_machine_keeps_its_places(tmp_path: Path
     _state, ticket = begun(tmp_path)
     environ = {"MODELMILL_ENGINE": "other", "MODELMILL_HOME": "here", "MODELMILL_TRIES": "9"}
     settings = ticket.settings(environ, tmp_path)
-    assert (settings["engine"], settings["tries"]) == ("fake", 2)
-    assert settings["precision"] == ("fp32",)
-    assert settings["feed"] == "dir:/feed"
-    assert settings.home == tmp_path / "here"
+    assert (settings.engine, settings.tries) == ("fake", 2)
+    assert settings.precision == ("fp32",)
+    assert settings.feed == "dir:/feed"
+    assert settings.path(settings.home) == tmp_path / "here"
     _state.close()
 
 
@@ -66,4 +66,4 @@ def test_strange_code_needs_the_consent_of_the_machine(
     state, ticket = begun(tmp_path)
     state.close()
     settings = ticket.settings({"MODELMILL_ALLOW_REMOTE_CODE": here}, tmp_path)
-    assert settings["allow_remote_code"] is allowed
+    assert settings.allow_remote_code is allowed

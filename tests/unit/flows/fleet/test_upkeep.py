@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.settings import resolve
+from flows.cli.resolution import resolve
 from flows.fleet.upkeep import PERIOD, Upkeep
 from workers.store import Action, Store
 

@@ -10,7 +10,8 @@ import pytest
 
 from feed.description import write_description
 from feed.errors import Rejected
-from flows.cli.settings import Settings, resolve
+from flows.cli.resolution import resolve
+from flows.cli.settings import Settings
 from flows.packages.promotion import demand_of, promote
 from flows.packages.reverify import evidence_file
 from matrix.verification import RUNGS

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from feed.errors import Corrupt
-from flows.cli.settings import resolve
+from flows.cli.resolution import resolve
 from flows.packages.rebuild import Given, Original, Rebuilt, _cell
 from matrix.errors import UsageError
 from matrix.model import Cell, Source, SourceKind

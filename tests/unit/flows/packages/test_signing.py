@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from flows.cli.settings import Settings, resolve
+from flows.cli.resolution import resolve
+from flows.cli.settings import Settings
 from flows.packages.signing import UNLOCK, SigningError, check_signature, public_key, signer_of
 from matrix.credentials import is_credential
 from matrix.errors import UsageError

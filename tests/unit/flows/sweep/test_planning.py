@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.settings import resolve
+from flows.cli.resolution import resolve
 from flows.sweep.planning import plan_of
 from matrix.errors import PlanError, UsageError
 from matrix.model import Plan

@@ -1,0 +1,154 @@
+"""Where the effective settings come from: defaults, the file, variables, flags."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.cli.options import Option
+from flows.cli.settings import OPTIONS, Settings, Value
+from matrix.errors import UsageError
+
+CONFIG_NAME = "modelmill.toml"
+_PREFIX, _PYTHON = "MODELMILL_", "_PYTHON"
+_KNOWN = frozenset(
+    {
+        *(option.variable for option in OPTIONS.values()),
+        *(f"{_PREFIX}{name}" for name in ("CONFIG", "SIGN_PASSWORD")),
+        *(f"{_PREFIX}WORKER_{name}" for name in ("ORDERS", "WORDS", "FOLDER")),
+    }
+)
+_NEAR = 0.85
+
+
+def misspelt(environ: Mapping[str, str]) -> Iterator[str]:
+    """Variables that are nearly ours, each with what was probably meant: they set nothing."""
+    strange = [
+        name
+        for name in sorted(environ)
+        if name.upper().startswith(_PREFIX) and name not in _KNOWN and not name.endswith(_PYTHON)
+    ]
+    if not strange:
+        return
+    from feed.azure.options import VARIABLES
+
+    known = [*_KNOWN, *VARIABLES]
+    for name in strange:
+        near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=_NEAR)
+        if near and name not in VARIABLES:
+            yield f"variable {name} sets nothing (did you mean {near[0]}?)"
+
+
+def resolve(
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    cwd: Path,
+    config: Path | None = None,
+) -> Settings:
+    """Defaults, then the file, then variables, then flags."""
+    values: dict[str, Value] = {}
+    pythons: dict[str, str] = {}
+    file = _config_file(config, environ, cwd)
+    if file is not None:
+        values.update(_from_file(file, pythons))
+    for name, option in OPTIONS.items():
+        if environ.get(option.variable):
+            value = _parsed(option.read, environ[option.variable], option.variable)
+            values[name] = Value(value, f"variable {option.variable}")
+        if flags.get(name) is not None and flags[name] != ():
+            values[name] = Value(flags[name], f"flag {option.flag}")
+    pythons.update(_engine_pythons(environ))
+    return Settings(
+        cwd=cwd,
+        engine_pythons=pythons,
+        origins={name: one.origin for name, one in values.items()},
+        **{name: one.value for name, one in values.items()},
+    )
+
+
+def _config_file(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    named = config or (
+        Path(environ["MODELMILL_CONFIG"]) if environ.get("MODELMILL_CONFIG") else None
+    )
+    if named is None:
+        default = cwd / CONFIG_NAME
+        return default if default.exists() else None
+    if not (cwd / named).exists():
+        raise UsageError(f"no settings file at {named}")
+    return cwd / named
+
+
+def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Value]:
+    if file.is_dir():
+        raise UsageError(
+            f"{file} is a folder, not a settings file",
+            hint="rename it, or name a file with --config",
+        )
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{file.name} cannot be read: {error}") from None
+    for kind in ("engine", "runtime"):
+        if isinstance(document.get(kind), dict):
+            pythons.update(_python_tables(file, kind, document.pop(kind)))
+    values = {}
+    for key, value in document.items():
+        option = OPTIONS.get(key)
+        if option is None:
+            raise UsageError(f"{file.name}: unknown setting '{key}'", hint=_nearest(key))
+        values[key] = Value(_from_toml(file, option, value), file.name)
+    return values
+
+
+def _python_tables(file: Path, kind: str, tables: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for name, table in tables.items():
+        where = f"{file.name}: [{kind}.{name}]"
+        if not isinstance(table, dict) or set(table) - {"python"}:
+            raise UsageError(f"{where} knows only the key 'python'")
+        if not isinstance(table.get("python"), str):
+            raise UsageError(f"{where}: python is not a path in quotes")
+        found[name] = table["python"]
+    return found
+
+
+def _from_toml(file: Path, option: Option, value: Any) -> Any:
+    where = f"{file.name}: {option.name}"
+    if option.many:
+        listed = value if isinstance(value, list) else [value]
+        if not all(isinstance(part, str) for part in listed):
+            raise UsageError(f"{where} is not text or a list of texts")
+        return tuple(_parsed(option.parse, part, where) for part in listed)
+    if option.switch:
+        if not isinstance(value, bool):
+            raise UsageError(f"{where} is neither true nor false")
+        return value
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UsageError(f"{where} has the wrong type ({type(value).__name__})")
+    if option.parse is str and not isinstance(value, str):
+        raise UsageError(f"{where} is not text", hint="put it in quotes")
+    return _parsed(option.parse, str(value), where)
+
+
+def _parsed(parse: Callable[[str], Any], text: str, where: str) -> Any:
+    try:
+        return parse(text)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error.message}", hint=error.hint) from None
+
+
+def _engine_pythons(environ: Mapping[str, str]) -> dict[str, str]:
+    """`MODELMILL_WINML_PYTHON` says which interpreter runs the engine `winml`."""
+    return {
+        name[len(_PREFIX) : -len(_PYTHON)].lower(): value
+        for name, value in environ.items()
+        if name.startswith(_PREFIX) and name.endswith(_PYTHON) and value
+    }
+
+
+def _nearest(key: str) -> str:
+    close = difflib.get_close_matches(key, OPTIONS, n=1)
+    return f"did you mean '{close[0]}'?" if close else "see the settings table in the README"
