@@ -20,10 +20,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from feed.disk import Syncer, create_exclusive, overwrite, read_whole
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout
 from machine.claims import claim, owner_alive
+from machine.files import overwrite, read_whole
+from machine.flush import Syncer
+from machine.links import create_exclusive
 from matrix.digest import FileEntry
 from matrix.naming import MAX_VERSIONS
 

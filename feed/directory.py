@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from feed.checked import read_blocks, write_checked
 from feed.commit import Committer, Staged
-from feed.disk import Syncer, long_path, read_blocks, write_checked
 from feed.errors import Corrupt, Rejected, VersionExists
 from feed.interface import LocalFile, Progress, Published
 from feed.landing import Landing
@@ -28,6 +28,8 @@ from feed.preflight import check_access, check_writable, plan_problems, refuse
 from feed.rules import publish_problems, view_problem
 from feed.shelves import Shelves
 from machine.claims import claim
+from machine.files import long_path
+from machine.flush import Syncer
 from matrix.digest import FileEntry
 
 SWEEP_EVERY = 10.0

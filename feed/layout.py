@@ -13,10 +13,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from feed.disk import create_exclusive, read_whole
 from feed.errors import NotFound, Rejected
 from machine.claims import abandoned, claim, claim_in
+from machine.files import read_whole
 from machine.folders import remove
+from machine.links import create_exclusive
 
 MARKER = "modelmill-feed.json"
 LAYOUT = 1

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from feed.errors import FeedError, NoSpace, Rejected, Unauthorized, Unavailable
+from machine.disk import is_full, reason
 from matrix.errors import MillError, UsageError
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_FULL_WINDOWS = {39, 112}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _IN_USE_WINDOWS = {32, 33}
 """Another process has the file open: denied for the moment only."""
@@ -29,7 +28,7 @@ def feed_errors(doing: str, where: Path) -> Iterator[None]:
 
 
 def _for_feed(error: OSError, doing: str, where: Path) -> FeedError:
-    text = f"{doing} in {where}: {_reason(error)}"
+    text = f"{doing} in {where}: {reason(error)}"
     if is_full(error):
         return NoSpace(f"the disk of the feed {where} is full", hint=f"free space, {_AGAIN}")
     if error.errno in _DENIED and _windows_code(error) not in _IN_USE_WINDOWS:
@@ -51,18 +50,9 @@ def local_errors(dest: Path) -> Iterator[None]:
 def _for_reader(error: OSError, dest: Path) -> MillError:
     if is_full(error):
         return NoSpace(f"the disk of {dest} is full", hint="free space and pull again")
-    return UsageError(f"cannot write {dest}: {_reason(error)}")
-
-
-def is_full(error: OSError) -> bool:
-    """Whether a disk or a quota is used up."""
-    return error.errno in _FULL or _windows_code(error) in _FULL_WINDOWS
+    return UsageError(f"cannot write {dest}: {reason(error)}")
 
 
 def _windows_code(error: OSError) -> int:
     code = getattr(error, "winerror", None)
     return code if isinstance(code, int) else 0
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or type(error).__name__

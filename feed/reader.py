@@ -13,13 +13,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from feed.attestation import parse, records_in
-from feed.disk import hash_file, long_path
+from feed.checked import hash_file
 from feed.errors import Corrupt, NotFound, UnsafePath
 from feed.interface import Feed, Progress
 from feed.landing import Landing
 from feed.oserrors import local_errors
 from feed.rules import path_problems
 from machine.claims import abandoned, claim
+from machine.files import long_path
 from machine.folders import remove
 from matrix.digest import MANIFEST, PROVENANCE, RUN_RECORDS, FileEntry, tree_digest
 from matrix.errors import UsageError

@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from feed.disk import read_whole
 from feed.errors import NotFound
 from feed.interface import Published
 from feed.layout import Layout
 from feed.manifest import Manifest, parse_manifest, parse_published
 from feed.oserrors import feed_errors
+from machine.files import read_whole
 from matrix.naming import package_problem, version_problem
 
 _SUFFIX = ".json"

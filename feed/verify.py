@@ -19,12 +19,13 @@ from feed.attestation import (
     sbom_problems,
     sealed,
 )
-from feed.disk import hash_file, long_path
+from feed.checked import hash_file
 from feed.errors import Corrupt, NotFound, UnsafePath
 from feed.index import INDEX_FILE
 from feed.interface import Feed, Progress
 from feed.oserrors import local_errors
 from feed.reader import pull
+from machine.files import long_path
 from matrix.digest import (
     BUILD_RECORD,
     MANIFEST,

@@ -27,8 +27,8 @@ from feed.azure.artifacttool import ArtifactTool
 from feed.azure.listing import Listing
 from feed.azure.service import Service
 from feed.azure.staging import survey, work_folder
+from feed.checked import hash_file
 from feed.description import parse_tree
-from feed.disk import hash_file
 from feed.errors import Corrupt
 from feed.interface import Progress
 from feed.rules import entry_problems

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from feed.azure.child import kill_users
 from feed.azure.options import WORK_VARIABLE
-from feed.disk import hash_file, long_path, read_blocks, write_checked
+from feed.checked import hash_file, read_blocks, write_checked
 from feed.errors import Corrupt, NoSpace, Unauthorized
 from feed.interface import LocalFile
-from feed.oserrors import is_full
 from machine.claims import abandoned, claim
+from machine.disk import is_full, reason
+from machine.files import long_path
 from machine.folders import remove
 
 Stamp = tuple[int, int, int]
@@ -35,8 +36,7 @@ def own_folder(folder: Path, variable: str) -> Iterator[None]:
                 f"the disk of {folder} is full",
                 hint=f"free space there, or {another} on another disk",
             ) from error
-        reason = error.strerror or type(error).__name__
-        raise Unauthorized(f"cannot write to {folder}: {reason}", hint=another) from error
+        raise Unauthorized(f"cannot write to {folder}: {reason(error)}", hint=another) from error
 
 
 @contextlib.contextmanager

@@ -27,9 +27,10 @@ from feed.azure.options import CACHE_VARIABLE, Options
 from feed.azure.platforms import EXECUTABLE, Platform, this_platform
 from feed.azure.service import Service
 from feed.azure.staging import own_folder, survey
-from feed.disk import hash_file
+from feed.checked import hash_file
 from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
 from machine.claims import abandoned, claim
+from machine.files import replace
 from machine.folders import remove
 
 RECORD = ".modelmill.json"
@@ -98,7 +99,7 @@ class Toolbox:
 
     def _fetch(self, pinned: str | None) -> Path:
         """Under the lock: look the release up and make it complete in the cache."""
-        for left in self._root.glob("new-*"):
+        for left in (*self._root.glob("new-*"), *self._root.glob(".*.json.*")):
             if abandoned(left):
                 remove(left)
         release = self._release(pinned)
@@ -201,6 +202,4 @@ def _inventory(folder: Path) -> dict[str, Any]:
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    temp = path.with_name(f"new-{claim()}")
-    temp.write_text(json.dumps(value, indent=1) + "\n", "utf-8")
-    temp.replace(path)
+    replace(path, f"{json.dumps(value, indent=1)}\n".encode())

@@ -23,6 +23,7 @@ from feed.errors import (
     Unavailable,
     VersionExists,
 )
+from machine.disk import FULL_WORDS
 
 EXISTS, NO_FEED, BAD_VERSION = 17, 19, 20
 
@@ -107,7 +108,7 @@ _WORDS = (
         "publish to other packages: sweep again with --package 'NAME-{{model}}'",
     ),
     _Words(
-        r"No space left|not enough space on the disk|disk is full|Disk quota exceeded",
+        FULL_WORDS,
         NoSpace,
         f"free space where the packages are laid out, or set {WORK_VARIABLE} to a folder on "
         "another disk",

@@ -16,11 +16,11 @@ from flows.cli.settings import Settings
 from flows.sweep.engines import runtimes_of
 from flows.sweep.local import bare_builder
 from flows.sweep.workspace import Workspace
+from machine.files import hash_file
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, files_digest, tree_digest
 from matrix.errors import UsageError
 from matrix.model import EXPORT, Plan
 from workers.store import Store
-from workers.store.blobs import hash_file
 from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Part, Subject
 from workers.verify.verifier import Climbed, Verifier

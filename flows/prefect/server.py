@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import shutil
 import socket
 import subprocess
 import threading
@@ -23,6 +21,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from flows.prefect.children import command
+from machine.disk import free, is_full, reason, says_full
 from matrix.credentials import without_credentials
 from matrix.errors import MillError
 
@@ -31,9 +30,6 @@ START_LIMIT = 300.0
 
 _LEAST_SPACE = 1 << 20
 _TAIL = 64_000
-_FULL = re.compile(
-    rb"No space left on device|disk is full|not enough space|Disk quota", re.IGNORECASE
-)
 _FLUSHES = {
     # Whole seconds: the recorder cuts what is behind the point, and would flush without a pause.
     "TASK_RUN_RECORDER": "1",
@@ -126,8 +122,8 @@ def start_server(
             lock.release()
             raise
     except OSError as error:
-        full = error.errno == errno.ENOSPC
-        why = "is full" if full else f"cannot be written: {error.strerror or error}"
+        full = is_full(error)
+        why = "is full" if full else f"cannot be written: {reason(error)}"
         raise ServerFailed(f"the {'disk of ' if full else ''}{prefect_home} {why}") from error
 
 
@@ -164,7 +160,7 @@ def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Se
 
 
 def _is_full(home: Path) -> bool:
-    return shutil.disk_usage(home).free < _LEAST_SPACE
+    return free(home) < _LEAST_SPACE
 
 
 def _says_full(log: Path) -> bool:
@@ -173,7 +169,7 @@ def _says_full(log: Path) -> bool:
         with log.open("rb") as lines:
             lines.seek(0, os.SEEK_END)
             lines.seek(max(0, lines.tell() - _TAIL))
-            return _FULL.search(lines.read()) is not None
+            return says_full(lines.read().decode(errors="replace"))
     except OSError:
         return False
 

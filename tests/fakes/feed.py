@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
+from feed.checked import hash_file
 from feed.description import parse_tree
-from feed.disk import hash_file
 from feed.errors import (
     Corrupt,
     NoSpace,

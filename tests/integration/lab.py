@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from machine.files import hash_file
 from matrix.digest import FileEntry, files_digest
 from matrix.model import Target
 from workers.runtimes.pool import Runtimes, Watching
 from workers.store import Store
-from workers.store.blobs import hash_file
 from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Part, Subject
 from workers.verify.verifier import Climbed, Verifier

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from machine.files import hash_file
 from workers.store import Store
-from workers.store.blobs import hash_file
 
 REPOSITORY = Path(__file__).parents[2]
 ROUNDS = 25

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from feed.disk import hash_file
+from feed.checked import hash_file
 from feed.index import SweepIndex
 from feed.selection import resolve_index
 from matrix.digest import FileEntry, tree_digest

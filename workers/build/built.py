@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from machine.files import hash_file
 from machine.folders import remove_tree
 from matrix.digest import FileEntry
 from workers.build.stages import Rung, StageRun
 from workers.errors import StoreError
 from workers.store import Store
-from workers.store.blobs import hash_file
 from workers.verify.ladder.claim import Claim
 
 

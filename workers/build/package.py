@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from machine.files import overwrite
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 from matrix.model import Cell, Model
 from matrix.status import FailureClass
@@ -22,7 +23,6 @@ from workers.build.built import PackageFile
 from workers.build.graph import EXPORT, StageTask, Walked
 from workers.engine import BuildPlan
 from workers.errors import BuildFailed
-from workers.files import overwrite
 from workers.store import Action, Store
 
 SCHEMA = 1

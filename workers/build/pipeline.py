@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from machine.disk import free, is_full, reason, says_full
 from matrix.status import FailureClass
 from workers.build.graph import StageTask
 from workers.build.known_failures import KnownFailures
@@ -23,8 +22,6 @@ from workers.host.client import EngineHost
 from workers.store import Action, Store
 from workers.store.blobs import NotAFile
 
-FULL = {errno.ENOSPC, errno.EDQUOT}
-NO_SPACE = ("no space left on device", "disk quota exceeded", "not enough space on the disk")
 MAKE_ROOM = "free some space or set --disk-budget"
 LEAST_FREE = 4 * 1024 * 1024
 """A stage that fails with less than this left on the volume has most likely failed of that."""
@@ -33,11 +30,11 @@ LEAST_FREE = 4 * 1024 * 1024
 def os_failure(stage: str, error: OSError) -> BuildFailed:
     """What the system refused us while we handled files, as the failure of one cell."""
     where = f" ({error.filename})" if error.filename else ""
-    if error.errno in FULL:
+    if is_full(error):
         return BuildFailed(FailureClass.DISK, stage, f"the disk is full{where}", hint=MAKE_ROOM)
     if isinstance(error, NotAFile):
         return BuildFailed(failure_of(stage), stage, str(error), hint="a fault of the engine")
-    text = f"{error.strerror or error}{where}"
+    text = f"{reason(error)}{where}"
     return BuildFailed(FailureClass.DISK, stage, text, hint="can the store be read and written?")
 
 
@@ -190,7 +187,6 @@ class Runner:
         """Native code reports a full disk in its own words, or by crashing on it."""
         if error.failure in {FailureClass.TIMEOUT, FailureClass.MEMORY}:
             return False
-        words = f"{error.reason}\n{error.log_tail}".lower()
-        if any(phrase in words for phrase in NO_SPACE):
+        if says_full(f"{error.reason}\n{error.log_tail}"):
             return True
-        return shutil.disk_usage(self.store.root).free < LEAST_FREE
+        return free(self.store.root) < LEAST_FREE

@@ -178,7 +178,8 @@ def describe(error: BaseException) -> dict[str, Any]:
     if isinstance(error, MemoryError):
         failure = "MEMORY"
     elif isinstance(error, OSError) and not known:
-        failure = {28: "DISK", 122: "DISK", 112: "DISK"}.get(error.errno or 0, "")
+        disk = importlib.import_module("machine.disk")  # on the path only once it was provided
+        failure = "DISK" if disk.is_full(error) else ""
     return {
         "type": kind,
         "message": text if known else (f"{kind}: {text}" if text else kind),

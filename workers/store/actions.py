@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from machine.files import read_whole
 from matrix.digest import FileEntry, files_digest
-from workers.files import read_whole
 from workers.store.aside import Aside
 from workers.store.folder import write_record
 from workers.store.sealed import seal, unseal

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from machine.disk import reason
+from machine.files import hash_file
+from machine.flush import flush_file
+from machine.links import place
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob
-from workers.files import blocks, created, sync, write_all
 from workers.store.aside import Aside
-from workers.store.links import place
 
 READ_ONLY = 0o444
 
@@ -103,8 +103,7 @@ class Blobs:
                 return
             found = hash_file(path)
         except OSError as error:
-            reason = error.strerror or error
-            raise CorruptBlob(f"blob {entry.sha256} cannot be read: {reason}") from error
+            raise CorruptBlob(f"blob {entry.sha256} cannot be read: {reason(error)}") from error
         if found != (entry.sha256, entry.size):
             raise CorruptBlob(f"blob {entry.sha256} ({entry.path}) holds other bytes")
         self._remember(entry.sha256, status)
@@ -144,26 +143,11 @@ class Blobs:
         self._known[sha256] = _identity(status)
 
 
-def hash_file(path: Path, copy: Path | None = None) -> tuple[str, int]:
-    """SHA-256 and size in one read; with `copy` the bytes are written there on the way."""
-    digest = hashlib.sha256()
-    size = 0
-    with created(copy) if copy else nullcontext() as writer:
-        for block in blocks(path):
-            digest.update(block)
-            size += len(block)
-            if writer is not None:
-                write_all(writer, block)
-        if writer is not None:
-            os.fsync(writer)
-    return digest.hexdigest(), size
-
-
 def _sync(path: Path) -> None:
     """What will become a blob must be on the disk before it is named."""
     if os.name == "nt":
         path.chmod(stat.S_IWRITE)
-    sync(path)
+    flush_file(path)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int]:

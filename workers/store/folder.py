@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from machine.disk import reason
+from machine.files import replace
 from workers.errors import StoreError
-from workers.files import overwrite
 from workers.store.aside import Aside
 
 TAG = "CACHEDIR.TAG"
@@ -34,7 +34,7 @@ def open_folder(root: Path) -> None:
     root.mkdir(parents=True, exist_ok=True)
     if is_store(root):
         return
-    half = f".{TAG}."  # of somebody who was killed when he made the store
+    half = f".{TAG}."  # of a process that was killed while it made the store
     if any(
         entry.name != "gate.lock" and not entry.name.startswith(half) for entry in root.iterdir()
     ):
@@ -42,7 +42,7 @@ def open_folder(root: Path) -> None:
             f"{root} is not a store: it has files but no {TAG} of ours",
             hint="choose an empty folder with --store",
         )
-    write_whole(root / TAG, TEXT.encode(), sync=True)
+    replace(root / TAG, TEXT.encode(), sync=True)
 
 
 @contextlib.contextmanager
@@ -51,9 +51,8 @@ def usable(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
         raise StoreError(
-            f"the store {root} cannot be used: {reason}", hint="choose another with --store"
+            f"the store {root} cannot be used: {reason(error)}", hint="choose another with --store"
         ) from error
 
 
@@ -69,29 +68,8 @@ def require_store(root: Path) -> None:
 def write_record(path: Path, data: bytes, root: Path, scratch: Path, aside: Aside) -> None:
     """Write a file below `root`, which is the store's; what stands in its way is put aside."""
     try:
-        write_whole(path, data, scratch=scratch)
+        replace(path, data, beside=scratch)
     except OSError:
         if not aside.make_way(path, root):
             raise
-        write_whole(path, data, scratch=scratch)
-
-
-def write_whole(
-    path: Path, data: bytes, *, sync: bool = False, scratch: Path | None = None
-) -> None:
-    """Write a file so that it is there completely or not at all.
-
-    `scratch`: a folder on the same volume, swept for us should we be killed half-way.
-    """
-    temporary = (scratch or path.parent) / f".{path.name}.{uuid.uuid4().hex[:12]}"
-    try:
-        overwrite(temporary, data, sync=sync)
-        try:
-            temporary.replace(path)
-        except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+        replace(path, data, beside=scratch)

@@ -6,8 +6,8 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+from machine.files import read_whole
 from matrix.digest import value_digest
-from workers.files import read_whole
 from workers.store.aside import Aside
 from workers.store.folder import write_record
 from workers.store.sealed import seal, unseal

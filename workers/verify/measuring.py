@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from machine.files import hash_file
 from machine.folders import remove_tree
 from matrix.digest import value_digest
 from workers.runtimes.found import Missing, Runtime
 from workers.runtimes.pool import STAGE, Runtimes, Watching
-from workers.store.blobs import hash_file
 from workers.verify.ladder.seen import Ran, Seen
 from workers.verify.subject import Subject
 

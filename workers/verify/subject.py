@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from machine.files import hash_file
 from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, files_digest, tree_digest
 from matrix.status import FailureClass
 from workers.build.built import Built
 from workers.errors import BuildFailed
 from workers.scratch import Scratch
 from workers.store import Store
-from workers.store.blobs import hash_file
 from workers.verify.ladder.claim import Claim
 
 Place = Callable[[Path], None]

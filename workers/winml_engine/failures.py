@@ -6,14 +6,11 @@ The class comes from the type of an exception and its error number, never from i
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Iterator
 
+from machine.disk import is_full
 from matrix.status import FailureClass
 from workers.engine import StageError
-
-FULL = {errno.ENOSPC, errno.EDQUOT, 112}
-"""112 is Windows' ERROR_DISK_FULL, which winml-cli passes on as an error number."""
 
 
 @contextlib.contextmanager
@@ -30,7 +27,7 @@ def told(failure: FailureClass, what: str, hint: str = "") -> Iterator[None]:
             hint="modelmill doctor; modelmill engine install winml",
         ) from error
     except OSError as error:
-        full = error.errno in FULL or bool(getattr(error, "disk_full", False))
+        full = is_full(error) or bool(getattr(error, "disk_full", False))
         text = "the disk is full" if full else one_line(error)
         raise StageError(
             f"{what}: {text}",

@@ -13,7 +13,7 @@ from feed.azure.credentials import Credentials, from_environment
 from feed.azure.feed import AzureFeed
 from feed.azure.options import Options
 from feed.azure.service import Service
-from feed.disk import hash_file
+from feed.checked import hash_file
 from feed.interface import LocalFile, Progress
 from feed.publisher import Publisher, Receipt
 from matrix.digest import FileEntry, tree_digest

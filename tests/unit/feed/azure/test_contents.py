@@ -17,7 +17,7 @@ from feed.azure.contents import check_tree, package_sizes, read_list
 from feed.azure.options import Options
 from feed.azure.platforms import EXECUTABLE, Platform, this_platform
 from feed.azure.staging import Stage, scratch, survey
-from feed.disk import hash_file
+from feed.checked import hash_file
 from feed.errors import Corrupt, Unavailable
 from feed.interface import LocalFile
 from matrix.digest import FileEntry, tree_digest

@@ -18,7 +18,7 @@ from flows.observe.report.page import render, write
 from flows.observe.report.timeline import stretches
 from flows.observe.summaries.markdown import markdown
 from flows.observe.summaries.told import tell
-from flows.observe.textfile import Unwritable
+from matrix.errors import UsageError
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow
 from tests.unit.flows.floor import Floor, make_plan, small_model
@@ -281,5 +281,5 @@ def test_the_page_is_replaced_as_a_whole_or_not_at_all(floor: Floor, tmp_path: P
     write(made, dest)
     write(made, dest)
     assert [path.name for path in dest.parent.iterdir()] == ["report.html"]
-    with pytest.raises(Unwritable, match="-o"):
+    with pytest.raises(UsageError, match="-o"):
         write(made, dest / "below-a-file.html")

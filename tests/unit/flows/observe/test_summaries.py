@@ -16,8 +16,7 @@ from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown, plain
 from flows.observe.summaries.told import Told, tell
 from flows.observe.summary import summarize
-from flows.observe.textfile import Unwritable
-from matrix.errors import Exit
+from matrix.errors import Exit, UsageError
 from matrix.status import Status
 from tests.unit.flows.floor import Floor, make_plan, small_model
 
@@ -163,5 +162,5 @@ def test_what_an_earlier_run_left_is_not_taken_for_this_one(tmp_path: Path) -> N
 
 def test_a_folder_that_cannot_be_is_found_early(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(Unwritable, match="--summary"):
+    with pytest.raises(UsageError, match="--summary"):
         clear_summaries(tmp_path / "file")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from machine.files import hash_file
 from matrix.digest import FileEntry, tree_digest
 from tests.fakes.cells import LABELS, make_cell, make_model, plan_model
 from tests.unit.workers.benches import Bench
@@ -14,7 +15,6 @@ from workers.build.builder import Builder, Built
 from workers.build.explain import explain
 from workers.build.stages import StageRun
 from workers.errors import StoreError
-from workers.store.blobs import hash_file
 
 
 def on_disk(built: Built) -> dict[str, tuple[str, int]]:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from machine.files import hash_file
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob, StoreError
 from workers.store import Action, Store
-from workers.store.blobs import NotAFile, hash_file
-from workers.store.folder import TAG, is_store, write_whole
+from workers.store.blobs import NotAFile
+from workers.store.folder import TAG, is_store
 
 KEY, OTHER = "a" * 64, "b" * 64
 
@@ -295,20 +296,6 @@ def test_a_store_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be used: Not a directory"):
         Store(tmp_path / "file" / "store")
-
-
-def test_a_half_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "x"
-    target.write_bytes(b"old")
-
-    def full(_fd: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        write_whole(target, b"new", sync=True)
-    assert target.read_bytes() == b"old"
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
 def test_notes_that_cannot_be_understood_were_never_written(store: Store) -> None:

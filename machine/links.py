@@ -1,7 +1,8 @@
-"""Put the same bytes in a second place as cheaply as the filesystem lets us."""
+"""A second name or a second copy for the same bytes, as cheaply as the file system allows."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -10,11 +11,33 @@ from pathlib import Path
 
 FICLONE = 0x40049409
 """Linux: share the blocks of a file (btrfs, XFS)."""
-
-
 NEVER_EXTERNAL = (".onnx", ".npz")
 """Large files that nothing reads as the external data of a model."""
 SMALL = 1 << 20
+
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+def create_exclusive(temp: Path, final: Path) -> None:
+    """Give a finished file its final name, or raise `FileExistsError`; never replaces.
+
+    Where hard links are missing the caller's lock makes the two steps safe.
+    """
+    if sys.platform == "win32":
+        temp.rename(final)
+        return
+    try:
+        os.link(temp, final)
+    except FileExistsError:
+        # A network file system may repeat a link whose reply was lost: then it is our own.
+        if not temp.samefile(final):
+            raise
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        if final.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(final)) from error
+        temp.rename(final)
 
 
 def place(source: Path, dest: Path, *, alone: bool = False) -> None:

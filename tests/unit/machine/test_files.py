@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
 import pytest
 
-from workers.files import CHUNK, blocks, created, overwrite, read_whole, sync, write_all
+from machine.files import (
+    CHUNK,
+    blocks,
+    created,
+    hash_file,
+    overwrite,
+    read_whole,
+    replace,
+    write_all,
+)
+from machine.flush import flush_file
 
 
 def test_a_file_is_read_in_pieces_to_its_end(tmp_path: Path) -> None:
@@ -37,7 +48,7 @@ def test_a_new_file_is_new(tmp_path: Path) -> None:
     path = tmp_path / "a"
     with created(path) as file:
         write_all(file, b"x")
-    sync(path)
+    flush_file(path)
     with pytest.raises(FileExistsError), created(path):
         pass
     assert path.read_bytes() == b"x"
@@ -50,3 +61,37 @@ def test_a_call_that_writes_a_part_is_followed_by_others(
     monkeypatch.setattr("os.write", lambda file, data: write(file, data[:3]))
     overwrite(tmp_path / "a", b"ten bytes!")
     assert (tmp_path / "a").read_bytes() == b"ten bytes!"
+
+
+def test_a_file_is_replaced_whole_and_its_folder_made(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "a"
+    replace(path, b"first, longer")
+    replace(path, b"second", sync=True)
+    assert path.read_bytes() == b"second"
+    assert [one.name for one in path.parent.iterdir()] == ["a"]
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    replace(path, b"third", beside=beside)
+    assert path.read_bytes() == b"third"
+    assert list(beside.iterdir()) == []
+
+
+def test_a_half_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "x"
+    target.write_bytes(b"old")
+
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        replace(target, b"new", sync=True)
+    assert target.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_one_read_hashes_and_copies(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    digest = hashlib.sha256(b"abc").hexdigest()
+    assert hash_file(tmp_path / "a", tmp_path / "b") == hash_file(tmp_path / "a") == (digest, 3)
+    assert (tmp_path / "b").read_bytes() == b"abc"
