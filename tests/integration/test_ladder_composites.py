@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,8 @@ from tests.integration.lab import (
     values,
     warm,
 )
+from workers import composition
+from workers.composition import Composition, Join, Port, Ports, compose
 from workers.runtimes.pool import Runtimes
 from workers.verify.subject import Subject
 
@@ -65,6 +66,12 @@ def limited(low: float, high: float) -> Any:
     return made(nodes, tensors, "y", given=HIDDEN)
 
 
+ENCODER_DECODER = compose(
+    {"decoder": Ports([HIDDEN], ["y"]), "encoder": Ports(["x"], ["last_hidden_state"])},
+    "model.onnx",
+)
+
+
 def pair(lab: Lab, **changed: Any) -> Subject:
     """An encoder and its decoder; the decoder's own input values are small."""
     sound = {"encoder": encoder(), "decoder": model(given=HIDDEN)}
@@ -72,9 +79,9 @@ def pair(lab: Lab, **changed: Any) -> Subject:
         "encoder": {"x": values(1)},
         "decoder": {HIDDEN: values(2) / 4},
     }
-    return lab.subject(
-        lab.place(**{**sound, **changed}), claim(), export=lab.place(**sound), inputs=inputs
-    )
+    package = lab.place(**{**sound, **changed})
+    composition.write(ENCODER_DECODER, package)
+    return lab.subject(package, claim(), export=lab.place(**sound), inputs=inputs)
 
 
 def test_every_component_and_the_whole_are_compared(lab: Lab) -> None:
@@ -111,7 +118,7 @@ def test_an_encoder_whose_output_nobody_takes_is_a_matter_of_shapes(lab: Lab) ->
     assert "the outputs are hidden; the export's are last_hidden_state" in told(climbed, "shapes")
     rows = climbed.rungs[4].evidence[CPU]
     assert rows["decoder/model.onnx end to end"] == {
-        "absent": "what the encoder gives does not fit"
+        "absent": "what the earlier components give does not fit"
     }
 
 
@@ -126,7 +133,9 @@ def towers(lab: Lab, text: float, vision: float) -> Subject:
     rules = rules_from({"parity": {"fp32": {"cosine": 0.9, "reason": "as w8a8"}}})
     inputs = {name: {"x": np.abs(values(seed)) + 1} for seed, name in enumerate(("text", "vision"))}
     package = lab.place(text=tower(text), vision=tower(vision))
-    (package / "towers.json").write_text(json.dumps({"logit_scale": 10.0, "logit_bias": -1.0}))
+    join = Join("logits", (Port("text", "y"), Port("vision", "y")), 10.0, -1.0)
+    sides = {"text": Ports(["x"], ["y"]), "vision": Ports(["x"], ["y"])}
+    composition.write(compose(sides, "model.onnx", [join]), package)
     export = lab.place(text=tower(0), vision=tower(np.radians(90)))
     return lab.subject(package, claim(rules=rules), export=export, inputs=inputs)
 
@@ -158,3 +167,73 @@ def test_a_tower_of_another_width_cannot_be_joined(lab: Lab) -> None:
     climbed = lab.verifier.climb(replace(subject, files=entries(subject.folder)))
     assert failed(climbed) == ["shapes"]
     assert not_run(climbed) == ["parity"]
+
+
+def rescaled(factor: float) -> Any:
+    """A third component, which takes what the second one gives."""
+    return model(WEIGHTS * np.float32(factor), "z", given="y")
+
+
+def test_links_are_followed_through_every_component(lab: Lab) -> None:
+    """The middle one clips only what the first one gives, and the last one shows it too."""
+    sound = {"encoder": encoder(), "decoder": model(given=HIDDEN), "head": rescaled(1)}
+    inputs = {
+        "encoder": {"x": values(1)},
+        "decoder": {HIDDEN: values(2) / 4},
+        "head": {"y": values(3)},
+    }
+    ports = {
+        "head": Ports(["y"], ["z"]),
+        "decoder": Ports([HIDDEN], ["y"]),
+        "encoder": Ports(["x"], ["last_hidden_state"]),
+    }
+    for middle, wrong in ((model(given=HIDDEN), []), (limited(-1, 1), ["decoder", "head"])):
+        package = lab.place(**{**sound, "decoder": middle})
+        composition.write(compose(ports, "model.onnx"), package)
+        subject = lab.subject(package, claim(), export=lab.place(**sound), inputs=inputs)
+        assert subject.models == [f"{name}/model.onnx" for name in ("encoder", "decoder", "head")]
+        rows = lab.verifier.climb(subject).rungs[4].evidence[CPU]
+        off = [name.partition("/")[0] for name, one in rows.items() if one["cosine"] < 0.99]
+        assert off == wrong
+        assert all(" end to end " in name for name in rows if rows[name]["cosine"] < 0.99)
+        assert "head/model.onnx end to end z" in rows
+
+
+def test_the_record_must_be_true_of_the_package(lab: Lab) -> None:
+    subject = pair(lab)
+    record = subject.folder / composition.FILE
+    for text, problem in (
+        ("{}", "composition.json cannot be used: KeyError"),
+        ("[", "composition.json cannot be used: JSONDecodeError"),
+        (
+            record.read_text().replace('"schema": 1', '"schema": 9'),
+            "its schema is 9, this version reads 1",
+        ),
+        (
+            record.read_text().replace('"decoder/model.onnx"', '"decoder/other.onnx"'),
+            (
+                "composition.json does not name decoder/model.onnx, which the package has; "
+                "composition.json names decoder/other.onnx, which the package does not have"
+            ),
+        ),
+    ):
+        record.write_text(text)
+        climbed = lab.verifier.climb(replace(subject, files=entries(subject.folder)))
+        assert failed(climbed) == ["integrity"]
+        assert problem in told(climbed, "integrity")
+
+
+def test_without_a_record_every_component_stands_alone(lab: Lab) -> None:
+    subject = pair(lab)
+    (subject.folder / composition.FILE).unlink()
+    climbed = lab.verifier.climb(replace(subject, files=entries(subject.folder)))
+    assert not climbed.failed
+    assert set(climbed.rungs[4].evidence[CPU]) == {
+        "encoder/model.onnx last_hidden_state",
+        "decoder/model.onnx y",
+    }
+
+
+def test_a_single_model_needs_no_record(lab: Lab) -> None:
+    subject = lab.subject(lab.place(model()), claim())
+    assert subject.composition == Composition({"": "model.onnx"})

@@ -72,7 +72,8 @@ def test_composites_have_their_components(swept: tuple[Plan, dict[str, Built], P
     t5 = names["demo/t5-tiny:text2text-generation@qnn_npu"]
     clip = names["demo/clip-tiny:zero-shot-image-classification@qnn_npu"]
     bert = names["demo/bert-tiny:text-classification@qnn_npu"]
-    assert {"encoder/model.onnx", "decoder/model.onnx", "config.json"} <= t5
-    assert {"text/model.onnx", "vision/model.onnx", "config.json", "towers.json"} <= clip
+    assert {"encoder/model.onnx", "decoder/model.onnx", "config.json", "composition.json"} <= t5
+    assert {"text/model.onnx", "vision/model.onnx", "config.json", "composition.json"} <= clip
     assert {"model.onnx", "config.json"} <= bert
+    assert "composition.json" not in bert
     assert not [path for every in names.values() for path in every if ".scratch" in path]

@@ -11,7 +11,7 @@ from workers.optimum_engine import layout
 from workers.sources import source
 from workers.sources.scratch import scratch
 
-REVISION = "2"
+REVISION = "3"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
 
 RUNTIMES = (

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from matrix.model import SourceKind
+from workers import composition
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import towers
-from workers.optimum_engine.parts import parts
+from workers.optimum_engine import components
 from workers.sources import load, model_file, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, one_line
@@ -36,22 +36,23 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     job.progress("loading the model")
     model = load.load(job.request, folder, task)
     _side_files(model, folder, job.out)
-    graphs = parts(model, task, folder)
-    components = [name for name in graphs if name]
+    parts = components.parts(model, task, folder)
     facts: dict[str, Any] = {}
-    for name, (module, config) in graphs.items():
-        job.progress(f"exporting {name or 'the model'}")
+    ports: dict[str, composition.Ports] = {}
+    for number, (name, (module, config)) in enumerate(parts.items(), 1):
+        job.progress(f"exporting {name} {number}/{len(parts)}" if name else "exporting")
         raw = temp / "raw"
         _export_graph(module, config, raw / model_file.MODEL, opset)
         graph = model_file.load(raw / model_file.MODEL)
         facts[name or "."] = model_file.facts(graph)
-        _remove(raw)
+        ports[name] = model_file.ports(graph)
+        shutil.rmtree(raw)
         model_file.save(graph, job.out / name)
-    if towers.splits(model.config, task):
-        text = json.dumps(towers.joint(model), indent=1, sort_keys=True) + "\n"
-        (job.out / towers.FILE).write_text(text, encoding="ascii", newline="\n")
+    if len(parts) > 1:
+        joins = components.joins(model, task)
+        composition.write(composition.compose(ports, model_file.MODEL, joins), job.out)
     return {
-        "components": components,
+        "components": [name for name in parts if name],
         "precision": "fp32",
         "task": task,
         "model_type": model.config.model_type,
@@ -98,9 +99,3 @@ def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
                 f"the exporter failed: {type(error).__name__}: {one_line(error)}",
                 "the log of the cell has the details",
             ) from error
-
-
-def _remove(folder: Path) -> None:
-    for item in folder.iterdir():
-        item.unlink()
-    folder.rmdir()

@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from workers import composition
+from workers.composition import Composition
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import plain_inputs, runtime, samples, shapes, towers
+from workers.optimum_engine import components, plain_inputs, runtime, samples, shapes
 from workers.optimum_engine.layout import READY, SHAPES
-from workers.optimum_engine.parts import Parts, parts
 from workers.sources import load, model_file
 from workers.sources.errors import listed, one_line, quantize_error
 from workers.sources.scratch import seed_everything
@@ -18,67 +19,67 @@ from workers.sources.tasks import exporter_task
 
 _ONES = ("attention_mask", "pixel_mask")
 _DATASET_SAMPLES = 32
-Make = Callable[[runtime.Signature, Mapping[str, int]], dict[str, Any]]
+Sample = dict[str, Any]
+Sizes = Mapping[str, int]
+Make = Callable[[runtime.Signature, Sizes], Sample]
 """Makes a sample for a graph, with these sizes for its open axes."""
 
 
 def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     """Make the samples of every component."""
     exported = job.inputs["export"]
-    if job.params["task"] == READY:
-        return _ready(job, exported)
-    facts: dict[str, Any] = {}
-    task = exporter_task(job.params["task"])
-    config = load.read_config(exported)
-    padded = towers.splits(config, task)
-    sizes = shapes.base_shapes(config, exported, job.params.get("shapes", {}), padded=padded)
-    found: dict[str, list[dict[str, Any]]] = {}
-    for name, part in _parts(config, task, exported).items():
-        job.progress(f"making inputs {name}".rstrip())
-        folder = model_file.find(exported, name)
-        wanted = runtime.signature(folder / model_file.MODEL)
-        found[name] = _samples(job, name, partial(_generate, part[1]), wanted, sizes)
-        _chain(found, name, exported, wanted)
+    record = composition.read(exported) or composition.plain([model_file.MODEL])
+    ready = job.params["task"] == READY
+    makers, sizes = _for_ready_file(job, exported) if ready else _for_export(job, exported, record)
+    found: dict[str, list[Sample]] = {}
+    for name in record.components:
+        job.progress(f"making inputs for {name}" if name else "making inputs")
+        wanted = runtime.signature(model_file.find(exported, name) / model_file.MODEL)
+        found[name] = _samples(job, name, makers[name], wanted, sizes)
+        _link(found, name, exported, record)
         samples.save(found[name], job.out / name)
-        facts[name or "."] = _told(found[name][0])
     return {
         "samples": min(len(sets) for sets in found.values()),
         "origin": "dataset" if "dataset" in job.params else "generated",
-        "inputs": facts,
+        "inputs": {name or ".": _described(sets[0]) for name, sets in found.items()},
     }
 
 
-def _ready(job: StageJob, exported: Path) -> Mapping[str, Any]:
-    """Samples for a ready ONNX file; a dataset that has every input decides all sizes."""
-    wanted = runtime.signature(exported / model_file.MODEL)
+def _for_ready_file(job: StageJob, exported: Path) -> tuple[dict[str, Make], Sizes]:
+    """A dataset has every input of a ready file and so decides all sizes."""
     asked = job.params.get("shapes", {})
-    sizes = asked if "dataset" in job.params else plain_inputs.settle(exported, wanted, asked)
-    made = _samples(job, "", plain_inputs.generate, wanted, sizes)
-    samples.save(made, job.out)
-    return {
-        "samples": len(made),
-        "origin": "dataset" if "dataset" in job.params else "generated",
-        "inputs": {".": _told(made[0])},
-    }
+    if "dataset" not in job.params:
+        wanted = runtime.signature(exported / model_file.MODEL)
+        asked = plain_inputs.settle(exported, wanted, asked)
+    return {"": plain_inputs.generate}, asked
 
 
-def _told(sample: Mapping[str, Any]) -> dict[str, Any]:
+def _for_export(
+    job: StageJob, exported: Path, record: Composition
+) -> tuple[dict[str, Make], Sizes]:
+    """Optimum's own generators of dummy inputs, which it keeps with each component's layout."""
+    task = exporter_task(job.params["task"])
+    config = load.read_config(exported)
+    asked = job.params.get("shapes", {})
+    # What is joined is always run at its full length.
+    sizes = shapes.base_shapes(config, exported, asked, padded=bool(record.joins))
+    model = load.skeleton(config, task)
+    if hasattr(config, "use_cache"):
+        model.config.use_cache = task.endswith("-with-past")
+    parts = components.parts(model, task, exported)
+    return {name: partial(_generate, part) for name, (_module, part) in parts.items()}, sizes
+
+
+def _described(sample: Sample) -> dict[str, Any]:
     return {
         key: {"dtype": str(array.dtype), "shape": list(array.shape)}
         for key, array in sorted(sample.items())
     }
 
 
-def _parts(config: Any, task: str, exported: Path) -> Parts:
-    model = load.skeleton(config, task)
-    if hasattr(config, "use_cache"):
-        model.config.use_cache = task.endswith("-with-past")
-    return parts(model, task, exported)
-
-
 def _samples(
-    job: StageJob, component: str, make: Make, wanted: runtime.Signature, sizes: Mapping[str, int]
-) -> list[dict[str, Any]]:
+    job: StageJob, component: str, make: Make, wanted: runtime.Signature, sizes: Sizes
+) -> list[Sample]:
     """The dataset's samples, completed by generated inputs, or generated ones alone."""
     dataset = job.request.model.get("dataset") if "dataset" in job.params else None
     if not dataset:
@@ -99,7 +100,7 @@ def _samples(
     return made
 
 
-def _generate(config: Any, wanted: runtime.Signature, sizes: Mapping[str, int]) -> dict[str, Any]:
+def _generate(config: Any, wanted: runtime.Signature, sizes: Sizes) -> Sample:
     """One sample from the model's own generators, in the names, types and ranks of its graph."""
     import numpy as np
 
@@ -139,7 +140,7 @@ def _plausible(name: str, array: Any) -> Any:
     return array
 
 
-def _fitting(given: Mapping[str, Any], wanted: runtime.Signature) -> dict[str, Any]:
+def _fitting(given: Mapping[str, Any], wanted: runtime.Signature) -> Sample:
     import numpy as np
 
     if unknown := set(given) - set(wanted):
@@ -176,7 +177,7 @@ def _sizes_of(given: Mapping[str, Any], wanted: runtime.Signature) -> dict[str, 
     }
 
 
-def _check_even(made: list[dict[str, Any]]) -> None:
+def _check_even(made: list[Sample]) -> None:
     for sample in made[1:]:
         for name, array in sample.items():
             if array.shape != made[0][name].shape:
@@ -187,19 +188,19 @@ def _check_even(made: list[dict[str, Any]]) -> None:
                 )
 
 
-def _chain(
-    found: Mapping[str, list[dict[str, Any]]], name: str, exported: Path, wanted: runtime.Signature
+def _link(
+    found: Mapping[str, list[Sample]], name: str, exported: Path, record: Composition
 ) -> None:
-    """Feed a decoder what its encoder really gives instead of noise, where the shapes agree."""
-    key = "encoder_hidden_states"
-    if name == "encoder" or "encoder" not in found or key not in wanted:
-        return
-    try:
-        session = runtime.session(exported / "encoder" / model_file.MODEL)
-        hidden = [runtime.run(session, sample) for sample in found["encoder"]]
-    except StageError:
-        return
-    for sample, outputs in zip(found[name], hidden, strict=False):
-        states = outputs.get("last_hidden_state")
-        if states is not None and states.shape == sample[key].shape:
-            sample[key] = states
+    """Feed a component what earlier ones give instead of noise, where the shapes agree."""
+    links = record.into(name)
+    for giver in dict.fromkeys(link.output.component for link in links):
+        try:
+            session = runtime.session(model_file.find(exported, giver) / model_file.MODEL)
+            given = [runtime.run(session, sample) for sample in found[giver]]
+        except StageError:
+            continue
+        for sample, outputs in zip(found[name], given, strict=False):
+            for link in links:
+                value = outputs.get(link.output.name) if link.output.component == giver else None
+                if value is not None and value.shape == sample[link.input.name].shape:
+                    sample[link.input.name] = value

@@ -107,12 +107,12 @@ def _worst(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def joined(sets: Sequence[tuple[Any, Any]], scale: float, bias: float) -> Any:
-    """Logits of two towers: every text against every image."""
+    """The scaled cosine of every left value with every right one."""
     import numpy as np
 
     def unit(values: list[Any]) -> Any:
         rows = np.concatenate([np.atleast_2d(value) for value in values]).astype(np.float64)
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
-    texts, images = unit([pair[0] for pair in sets]), unit([pair[1] for pair in sets])
-    return scale * (texts @ images.T) + bias
+    left, right = unit([pair[0] for pair in sets]), unit([pair[1] for pair in sets])
+    return scale * (left @ right.T) + bias

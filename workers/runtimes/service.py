@@ -80,27 +80,48 @@ def _run(session: Session, args: Mapping[str, Any], answer: Answer) -> None:
         _save(Path(args["save"]), found)
     if args.get("reference"):
         answer["parity"] = compare(found, _load(Path(args["reference"])))
-    if chain := args.get("chain"):
-        _run_on(session, chain, sets, answer)
+    if linked := args.get("linked"):
+        _run_linked(session, linked, sets, answer)
     if task := args.get("task"):
         answer["task"] = _task(session, task, args)
 
 
-def _run_on(
-    session: Session, chain: Mapping[str, Any], sets: list[values.Feeds], answer: Answer
+def _run_linked(
+    session: Session, linked: Mapping[str, Any], sets: list[values.Feeds], answer: Answer
 ) -> None:
-    """End to end: on what an earlier component of the same package has given."""
-    links = _links(chain, sets)
+    """End to end: on what earlier components of the same package have given."""
+    given = _given(linked["inputs"], sets)
     ends = [
-        session.run(values.feeds({**one, **link}, session.inputs))
-        for one, link in zip(sets, links, strict=False)
+        session.run(values.feeds({**one, **more}, session.inputs))
+        for one, more in zip(sets, given, strict=False)
     ]
-    if ends and chain.get("save"):
-        _save(Path(chain["save"]), ends)
-    if chain.get("reference") and Path(chain["reference"]).is_file():
-        wanted = _load(Path(chain["reference"]))
-        lost = {"": {"absent": "what the encoder gives does not fit"}}
+    if ends:
+        _save(Path(linked["save"]), ends)
+    if linked.get("reference") and Path(linked["reference"]).is_file():
+        wanted = _load(Path(linked["reference"]))
+        lost = {"": {"absent": "what the earlier components give does not fit"}}
         answer["end_to_end"] = compare(ends, wanted) if ends else lost
+
+
+def _given(inputs: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.Feeds]:
+    """For every set the linked inputs; nothing unless all are there in the sets' own shapes."""
+    import numpy as np
+
+    files = {one["file"]: _load(Path(one["file"])) for one in inputs.values()}
+    given: list[values.Feeds] = []
+    for at, one in enumerate(sets):
+        outputs = {
+            name: files[link["file"]][at].get(link["output"])
+            for name, link in inputs.items()
+            if at < len(files[link["file"]])
+        }
+        if outputs.keys() != inputs.keys() or any(
+            value is None or name not in one or np.shape(one[name]) != value.shape
+            for name, value in outputs.items()
+        ):
+            return []
+        given.append(outputs)
+    return given
 
 
 def _sets(session: Session, args: Mapping[str, Any]) -> list[values.Feeds]:
@@ -116,26 +137,6 @@ def _sets(session: Session, args: Mapping[str, Any]) -> list[values.Feeds]:
         given = values.read(Path(path), component, 64)
         found += [{**found[0], **one} for one in given]
     return found
-
-
-def _links(chain: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.Feeds]:
-    """For every set: what an earlier component gave, under the names of this one's inputs.
-
-    Nothing where the sets are not made for it: the shapes say so.
-    """
-    import numpy as np
-
-    names: Mapping[str, str] = chain["names"]
-    links = [
-        {given: one[output] for given, output in names.items() if output in one}
-        for one in _load(Path(chain["from"]))
-    ]
-    fits = len(links) == len(sets) and all(
-        link.keys() == names.keys()
-        and all(name in one and np.shape(one[name]) == link[name].shape for name in names)
-        for one, link in zip(sets, links, strict=True)
-    )
-    return links if fits else []
 
 
 def _task(session: Session, task: Mapping[str, Any], args: Mapping[str, Any]) -> Answer:
@@ -173,15 +174,18 @@ def _answers(session: Session, rows: list[values.Feeds]) -> Answer:
 
 
 def _join(args: Mapping[str, Any]) -> Answer:
-    """End to end for two towers: the logits of ours against the export's."""
-    logits = {}
+    """A join of two components' outputs: ours against the export's."""
+    name, results = args["name"], {}
     for who in ("found", "wanted"):
-        sides = [[next(iter(one.values())) for one in _load(Path(path))] for path in args[who]]
         try:
-            logits[who] = joined(list(zip(*sides, strict=False)), args["scale"], args["bias"])
-        except ValueError as error:
-            return {"logits": {"absent": f"the towers cannot be joined: {_line(error)}"}}
-    return compare([{"logits": logits["found"]}], [{"logits": logits["wanted"]}])
+            left, right = (
+                [one[side["output"]] for one in _load(Path(side["file"]))] for side in args[who]
+            )
+            pairs = list(zip(left, right, strict=False))
+            results[who] = joined(pairs, args["scale"], args["bias"])
+        except (ValueError, KeyError) as error:
+            return {name: {"absent": f"the outputs cannot be joined: {_line(error)}"}}
+    return compare([{name: results["found"]}], [{name: results["wanted"]}])
 
 
 def _line(error: Exception) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
+from workers.composition import Ports
 from workers.sources.errors import export_error
 from workers.sources.weights import SIDE_FILES, matching
 
@@ -255,6 +256,15 @@ def _in_standard(defs: Any, name: str, version: int) -> bool:
         return not defs.get_schema(name, max_inclusive_version=version, domain="").deprecated
     except defs.SchemaError:
         return False
+
+
+def ports(model: Any) -> Ports:
+    """What goes in and out of a graph; weights that are listed as inputs do not count."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return Ports(
+        tuple(value.name for value in model.graph.input if value.name not in weights),
+        tuple(value.name for value in model.graph.output),
+    )
 
 
 def facts(model: Any) -> dict[str, Any]:

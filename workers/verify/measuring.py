@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +16,9 @@ from workers.verify.subject import Subject
 
 MEASURED = "measured"
 """The kind of note that keeps measurements."""
-VERSION = 2
+VERSION = 3
 """Of the measuring itself: raise it when it looks closer than before."""
 SETS = 3
-CHAIN = ("encoder_hidden_states", "last_hidden_state")
-TOWERS = "towers.json"
-TOWER_NAMES = ("text", "vision")
 
 Json = dict[str, Any]
 Notes = dict[str, Any]
@@ -91,6 +86,8 @@ class _Job:
     ) -> None:
         self._owner = owner
         self._subject = subject
+        self._record = subject.composition
+        self._names = {file: name for name, file in self._record.components.items()}
         self._watching = watching
         self._cpu = cpu
         self._fresh = fresh
@@ -101,6 +98,7 @@ class _Job:
         self._basis = {
             "version": VERSION,
             "sets": SETS,
+            "composition": self._record.to_json(),
             "export": subject.export.tree if subject.export else None,
             "inputs": subject.inputs.tree if subject.inputs else subject.shapes(),
             "extra": [hash_file(Path(path))[0] for path in self._extra],
@@ -169,7 +167,7 @@ class _Job:
     def _measure(
         self, runtime: Runtime, file: Path, name: str, save: Path, reference: Path | None
     ) -> Json:
-        component = str(Path(name).parent.as_posix()).removeprefix(".")
+        component = self._names.get(name, "")
         # What comes out is needed as a reference, or by another component.
         wanted = (reference is None and save == self._owner.reference.folder) or bool(component)
         outputs = self._owner.reference.answers.get(name, {}).get("outputs", ())
@@ -181,20 +179,29 @@ class _Job:
             "extra": self._extra,
             "shapes": self._subject.shapes().get(component, {}),
             "outputs": [port[0] for port in outputs],
-            "save": str(save / f"{component}.npz") if wanted else None,
-            "reference": str(reference / f"{component}.npz") if reference else None,
+            "save": str(save / _saved(component)) if wanted else None,
+            "reference": str(reference / _saved(component)) if reference else None,
             "task": self._task if runtime == self._cpu else None,
+            "linked": self._linked(component, save, reference),
         }
-        before = save / "encoder.npz"
-        if component != "encoder" and before.is_file():
-            end = f"{component}.end.npz"
-            args["chain"] = {
-                "from": str(before),
-                "names": dict([CHAIN]),
-                "save": None if reference else str(save / end),
-                "reference": str(reference / end) if reference else None,
-            }
         return self._owner.runtimes.measure(runtime, args, self._watching)
+
+    def _linked(self, component: str, save: Path, reference: Path | None) -> Json | None:
+        """Where a component finds its inputs in what earlier ones have given, end to end."""
+        inputs = {}
+        for link in self._record.into(component):
+            giver = link.output.component
+            through = (reference or save) / _saved(giver, end=True)
+            file = save / _saved(giver, end=through.is_file())
+            if not file.is_file():
+                return None
+            inputs[link.input.name] = {"file": str(file), "output": link.output.name}
+        end = _saved(component, end=True)
+        return inputs and {
+            "inputs": inputs,
+            "save": str(save / end),
+            "reference": str(reference / end) if reference else None,
+        }
 
     def _input_files(self, component: str) -> list[str]:
         """The engine's values for a component, or the only ones there are."""
@@ -207,19 +214,20 @@ class _Job:
         return [str(path)] if path.is_file() else []
 
     def _joined(self, found: Path, wanted: Path) -> Json:
-        towers = self._subject.folder / TOWERS
-        if not towers.is_file():
-            return {}
-        sides = [[folder / f"{name}.npz" for name in TOWER_NAMES] for folder in (found, wanted)]
-        if not all(path.is_file() for side in sides for path in side):
-            return {}
-        told: Mapping[str, float] = json.loads(towers.read_bytes())
-        args = {
-            "found": [str(path) for path in sides[0]],
-            "wanted": [str(path) for path in sides[1]],
-            "scale": told["logit_scale"],
-            "bias": told["logit_bias"],
-        }
+        """What the components' outputs come to where they are joined."""
+        answers: Json = {}
+        for join in self._record.joins:
+            args: Json = {"name": join.name, "scale": join.scale, "bias": join.bias}
+            for who, folder in (("found", found), ("wanted", wanted)):
+                args[who] = [
+                    {"file": str(folder / _saved(port.component)), "output": port.name}
+                    for port in join.outputs
+                ]
+            if all(Path(side["file"]).is_file() for side in (*args["found"], *args["wanted"])):
+                answers |= self._join(args)
+        return answers
+
+    def _join(self, args: Json) -> Json:
         checker, watching = self._owner.runtimes.checker, self._watching
         reply = checker.call(
             "join", args, stage=STAGE, timeout=watching.timeout, cancel=watching.cancel
@@ -230,3 +238,8 @@ class _Job:
         """The input values are no longer needed."""
         if self._inputs is not None:
             remove_tree(self._inputs)
+
+
+def _saved(component: str, *, end: bool = False) -> str:
+    """The file of a component's outputs: on its own input values, or end to end."""
+    return f"{component}.end.npz" if end else f"{component}.npz"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 from machine.files import hash_file
 from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, files_digest, tree_digest
 from matrix.status import FailureClass
+from workers import composition
 from workers.build.built import Built
+from workers.composition import Composition, plain
 from workers.errors import BuildFailed
 from workers.scratch import Scratch
 from workers.store import Store
@@ -72,14 +75,19 @@ class Subject:
         return tree_digest(file for file in self.files if file.path not in records)
 
     @property
+    def composition(self) -> Composition:
+        """The package's record; without one that can be used, every model stands alone."""
+        with suppress(ValueError):
+            if record := self._record():
+                return record
+        return plain(self._model_files())
+
+    @property
     def models(self) -> list[str]:
-        """The model files, encoders before what takes their outputs."""
-        found = [
-            file.path
-            for file in self.files
-            if file.path.endswith(".onnx") and not file.path.startswith("export/")
-        ]
-        return sorted(found, key=lambda path: (not path.startswith("encoder"), path))
+        """The model files, in an order in which they can run."""
+        found = self._model_files()
+        order = list(self.composition.components.values())
+        return sorted(found, key=lambda path: order.index(path) if path in order else len(order))
 
     @property
     def scratch(self) -> Scratch:
@@ -100,7 +108,32 @@ class Subject:
                 problems.append(f"{file.path} has {size} bytes instead of {file.size}")
             elif self.afresh and hash_file(path)[0] != file.sha256:
                 problems.append(f"{file.path} is not what its digest in {MANIFEST} says")
-        return problems
+        return [*problems, *self._record_problems()]
+
+    def _record(self) -> Composition | None:
+        known = any(file.path == composition.FILE for file in self.files)
+        return composition.read(self.folder) if known else None
+
+    def _record_problems(self) -> Iterator[str]:
+        try:
+            record = self._record()
+        except ValueError as error:
+            yield str(error)
+            return
+        if record is None:
+            return
+        named, found = set(record.components.values()), set(self._model_files())
+        for path in sorted(named ^ found):
+            what = "names" if path in named else "does not name"
+            where = "the package does not have" if path in named else "the package has"
+            yield f"{composition.FILE} {what} {path}, which {where}"
+
+    def _model_files(self) -> list[str]:
+        return sorted(
+            file.path
+            for file in self.files
+            if file.path.endswith(".onnx") and not file.path.startswith("export/")
+        )
 
     def blocked_passes(self) -> tuple[str, ...] | None:
         """The passes that the manifest says were left out of the optimization."""

@@ -12,7 +12,7 @@ from workers.sources import source
 from workers.winml_engine import installed, layout, network, warm
 from workers.winml_engine.failures import unsupported
 
-REVISION = "1"
+REVISION = "2"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
 
 STAGES = {"weights", "config", "export", "optimize", "quantize"}

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from matrix.status import FailureClass
+from workers import composition
 from workers.engine import StageJob, StageReport
+from workers.sources import model_file
 from workers.sources.scratch import scratch, seed_everything
 from workers.winml_engine import config as configs
 from workers.winml_engine.failures import told
@@ -21,13 +23,23 @@ def run(job: StageJob) -> StageReport:
     with scratch(job.out) as temporary:
         folder = model_folder(job, temporary)
         for number, name in enumerate(names or [""], 1):
-            if name:
-                job.progress(f"exporting {name} ({number} of {len(names)})")
+            job.progress(f"exporting {name} {number}/{len(names)}" if name else "exporting")
             found = configs.read(job.inputs["config"] / name)
             what = f"the export of {name} failed" if name else "the export failed"
             with told(FailureClass.EXPORT, what):
                 _export(job, folder, found, job.out / name / MODEL)
+        if names:
+            composition.write(composition.compose(_ports(job.out, names), MODEL), job.out)
     return StageReport({"components": names})
+
+
+def _ports(out: Path, names: list[str]) -> dict[str, composition.Ports]:
+    import onnx
+
+    return {
+        name: model_file.ports(onnx.load(str(out / name / MODEL), load_external_data=False))
+        for name in names
+    }
 
 
 def _export(job: StageJob, folder: Path, found: dict[str, Any], target: Path) -> None:
