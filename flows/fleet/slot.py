@@ -18,7 +18,7 @@ from flows.fleet.ticket import Ticket, read_ticket
 from flows.fleet.watch import StoppedElsewhere, Watch, end_for_all
 from flows.slot.loop import RunModel, run_slots
 from flows.sweep.lifecycle import Begun
-from flows.sweep.local import workshop
+from flows.sweep.local import open_slots
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, UsageError
@@ -83,13 +83,13 @@ class Slot:
         info = next(one for one in state.sweeps() if one.id == ticket.sweep)
         publisher = Publisher(feed, tries=settings.tries) if info.publish else None
         begun = Begun(info, ticket.newest, 0)
-        with workshop(
-            ticket.plan, begun, state, settings, publisher, self.stop, benches=1
-        ) as opened:
+        with open_slots(
+            ticket.plan, begun, state, settings, publisher, self.stop, slots_here=1
+        ) as (sweep, slots):
             groups = groups_of(ticket.plan, ticket.values, state.history())
-            opened.shop.among = able(groups, self._words(settings))
-            opened.shop.closing = watch.closing
-            run_slots(opened.shop, opened.benches, run_model)
+            sweep.among = able(groups, self._words(settings))
+            sweep.closing = watch.closing
+            run_slots(sweep, slots, run_model)
 
     def _words(self, settings: Settings) -> Words:
         told = from_text(self.environ.get(WORDS))

@@ -152,7 +152,7 @@ def _build(cell: Cell, original: Original, settings: Settings, root: Path) -> Bu
         builder = Builder(store, host, root / "work", options)
         try:
             if manifest["kind"] == EXPORT:
-                return builder.export_package(cell.model, cell, cell.version)
+                return builder.build(cell, export_version=cell.version)
             return builder.build(cell)
         finally:
             builder.close()

@@ -1,4 +1,4 @@
-"""What the slots of one sweep share: the plan, the rooms, and the benches they work at."""
+"""What the slots of one sweep share in this process, and a slot itself."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from pathlib import Path
 
 from feed.interface import Published
 from feed.publisher import Publisher
-from flows.slot.hub_outage import Outage
-from flows.slot.leases import LeaseKeeper
+from flows.slot.hub_outage import HubOutage
+from flows.slot.leases import LeaseRenewer
 from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
 from matrix.status import Status
 from state.ledger import State
 from state.records import Owner
 from workers.attest.attester import Attester
-from workers.build.builder import Builder, Built
+from workers.build.builder import Builder
 from workers.verify.verifier import Verifier
+
+LOOK_AGAIN = 0.2
+"""Seconds between two looks at a stop while waiting."""
 
 
 @dataclass(slots=True, eq=False)
-class Bench:
-    """A worker slot: a builder with its warm engine host, who checks and vouches, its name."""
+class Slot:
+    """A worker slot: the name that leases are taken under, and the tools that build one cell."""
 
     owner: Owner
     builder: Builder
@@ -38,19 +41,6 @@ class Bench:
         """End the host processes and remove what was not published."""
         self.verifier.close()
         self.builder.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Parcel:
-    """A built package on its way to the feed."""
-
-    cell: str
-    package: str
-    version: str
-    built: Built
-    timeout: float
-    again: bool
-    """Built a second time, because the first one's bytes had gone bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,37 +55,41 @@ class Rules:
 
 
 @dataclass(slots=True)
-class Shop:
+class SweepContext:
     """Shared by all slots of a sweep in this process."""
 
     plan: Plan
     sweep_id: int
     state: State
-    keeper: LeaseKeeper
+    leases: LeaseRenewer
     stop: Stop
     rules: Rules
     logs: Path
     kept: Path
-    """Where packages go that are not published and not to be lost: conflicts."""
-    lane: ThreadPoolExecutor
-    outage: Outage = field(init=False)
+    """Where packages stay that could not be published but must not be lost."""
+    publish_pool: ThreadPoolExecutor
+    hub: HubOutage = field(init=False)
     publisher: Publisher | None = None
     """None: this sweep does not publish."""
     newest: Mapping[str, Published] = field(default_factory=dict)
-    """For each cell its newest version of any stamp; only filled with `--if-changed`."""
+    """The newest version of each cell under any stamp; only filled with `--if-changed`."""
     among: frozenset[str] | None = None
     """The models to lease, where the sweep has more than this run selected."""
-    benches: queue.Queue[Bench] = field(default_factory=queue.Queue)
     closing: threading.Event = field(default_factory=threading.Event)
     """Set: no further model is leased here; those at hand are finished."""
     models: Mapping[str, PlannedModel] = field(init=False)
+    _free_slots: queue.Queue[Slot] = field(default_factory=queue.Queue)
     _runs: Counter[str] = field(default_factory=Counter)
     _release: threading.Condition = field(default_factory=threading.Condition)
     _releases: int = 0
 
     def __post_init__(self) -> None:
-        self.outage = Outage(self.state, self.sweep_id, self.plan.stamp)
+        self.hub = HubOutage(self.state, self.sweep_id, self.plan.stamp)
         self.models = {model.name: model for model in self.plan.models}
+
+    def is_ending(self) -> bool:
+        """Whether no further model is to be leased here."""
+        return bool(self.stop) or self.closing.is_set()
 
     def is_open(self, status: Status) -> bool:
         """Whether there is something to do for a cell of this status."""
@@ -103,22 +97,33 @@ class Shop:
             return self.publisher is not None
         return status.open
 
+    def take_slot(self) -> Slot | None:
+        """A free slot, or None after a moment without one."""
+        try:
+            return self._free_slots.get(timeout=LOOK_AGAIN)
+        except queue.Empty:
+            return None
+
+    def give_back(self, slot: Slot) -> None:
+        """Let another model use this slot."""
+        self._free_slots.put(slot)
+
     def count_run(self, model: str) -> int:
-        """Note a run that left a model unfinished; how many that makes."""
+        """Note a run that left a model unfinished; returns how many there were."""
         with self._release:
             self._runs[model] += 1
             return self._runs[model]
 
     def released(self) -> None:
-        """A model was given back: loops that found nothing look again."""
+        """Wake the threads that found no model to lease: one was given back."""
         with self._release:
             self._releases += 1
             self._release.notify_all()
 
     def wait_for_release(self, seconds: float) -> None:
-        """Until a model is given back here, or so long, or a stop."""
+        """Wait until a model is given back here, the time is over, or everything stops."""
         with self._release:
             before = self._releases
             deadline = time.monotonic() + seconds
             while self._releases == before and not self.stop and time.monotonic() < deadline:
-                self._release.wait(0.2)
+                self._release.wait(LOOK_AGAIN)

@@ -26,7 +26,7 @@ def concerns(cell: Cell, error: object) -> bool:
 
 
 @dataclass(slots=True)
-class Outage:
+class HubOutage:
     """What the slots of a process know of the hub.
 
     The first cell that fails for all its tries opens it. Then models that are in the local cache

@@ -27,8 +27,8 @@ def keep(built: Built, dest: Path, root: Path, budget: int = 0) -> Path:
     return kept
 
 
-def held(root: Path) -> int:
-    """Bytes of all that is kept: they count to the disk budget."""
+def kept_bytes(root: Path) -> int:
+    """Bytes of all kept packages: they count towards the disk budget."""
     return _size(root)
 
 

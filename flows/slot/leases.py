@@ -1,7 +1,7 @@
-"""Keeping the leases of this process alive, and noticing the ones that are lost.
+"""Renews the leases of this process and notices the ones that are lost.
 
-One thread renews them all. A lease that cannot be renewed is somebody else's now: its `gone`
-event is set, which cancels the work under way; nothing of that work can be recorded any more.
+One thread renews them all. A lease that cannot be renewed belongs to somebody else: its `gone`
+event is set, which cancels the work under way, and nothing of that work can be recorded any more.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ LEASE_SECONDS = 60.0
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class RenewedLease:
     """A lease that is being renewed. `gone` is set when it is lost or everything stops."""
 
     lease: Lease
     gone: threading.Event = field(default_factory=threading.Event)
 
 
-class LeaseKeeper:
-    """Renews what it holds every quarter of the lease's life until it is closed."""
+class LeaseRenewer:
+    """Renews what it is given every quarter of a lease's life until it is closed."""
 
     def __init__(self, state: State, stop: Stop, ttl: float = LEASE_SECONDS) -> None:
         self._state = state
         self._stop = stop
         self.ttl = ttl
-        self._held: set[Held] = set()
+        self._renewed: set[RenewedLease] = set()
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="lease-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._renew, name="lease-renewer", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -52,32 +52,32 @@ class LeaseKeeper:
         self._thread.join()
 
     @contextmanager
-    def keep(self, lease: Lease) -> Iterator[Held]:
+    def renewing(self, lease: Lease) -> Iterator[RenewedLease]:
         """Renew this lease while the block runs."""
-        held = Held(lease)
-        with self._stop.followed(held.gone):
+        renewed = RenewedLease(lease)
+        with self._stop.followed(renewed.gone):
             with self._lock:
-                self._held.add(held)
+                self._renewed.add(renewed)
             try:
-                yield held
+                yield renewed
             finally:
                 with self._lock:
-                    self._held.discard(held)
+                    self._renewed.discard(renewed)
 
     def _renew(self) -> None:
         while not self._closed.wait(self.ttl / 4):
             with self._lock:
-                held_now = tuple(self._held)
-            for held in held_now:
-                if not self._renewed(held):
-                    held.gone.set()
+                current = tuple(self._renewed)
+            for one in current:
+                if not self._is_ours(one.lease):
+                    one.gone.set()
 
-    def _renewed(self, held: Held) -> bool:
+    def _is_ours(self, lease: Lease) -> bool:
         try:
-            return self._state.renew(held.lease, self.ttl)
+            return self._state.renew(lease, self.ttl)
         except Exception as error:  # noqa: BLE001 - without this thread every lease runs out
             # The database is away: three more tries fit into the lease, and one that runs out is
             # still ours if nobody could take it. What is really lost is refused at the next record.
             if not isinstance(error, StateError):
-                _log.warning("the lease of %s is not renewed: %s", held.lease.model, error)
+                _log.warning("the lease of %s is not renewed: %s", lease.model, error)
             return True

@@ -1,58 +1,53 @@
 """The loop of a worker slot: lease a model, work on it, release it, take the next.
 
-There are more loops than benches. A loop needs a bench to build and none to wait for the feed,
-so every bench is busy building while other loops see their last packages out.
+There are more threads than slots. A thread needs a slot to build and none to wait for the feed, so
+every slot is busy building while other threads wait for their last packages to be published.
 """
 
 from __future__ import annotations
 
 import contextvars
 import logging
-import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from flows.slot.context import Bench, Shop
-from flows.slot.leases import Held
-from flows.slot.model_run import ModelResult, ModelRun, Turn
+from flows.slot.context import Slot, SweepContext
+from flows.slot.model_run import ModelResult, ModelRun
 from matrix.model import PlannedModel
 from state.records import Lease
 
 RunModel = Callable[[PlannedModel, int, Callable[[], ModelResult]], None]
-"""Called with a model, the attempt and the work; runs the work (and may show it)."""
+"""Called with a model, the attempt and the work; runs the work and shows it."""
 
 _log = logging.getLogger(__name__)
 
-LOOPS_PER_BENCH = 2
+THREADS_PER_SLOT = 2
 _IDLE = 1.0
 """Seconds between two looks for work while other processes hold all that is left."""
 
 
-def run_plainly(_model: PlannedModel, _attempt: int, work: Callable[[], ModelResult]) -> None:
-    """A `RunModel` that shows nothing."""
-    work()
+def run_slots(
+    sweep: SweepContext, slots: Sequence[Slot], run_model: RunModel | None = None
+) -> None:
+    """Work until nothing is left, no more is to be leased here, or everything stops.
 
-
-def run_slots(shop: Shop, benches: Sequence[Bench], run_model: RunModel) -> None:
-    """Work until nothing is left, the shop closes or everything stops.
-
-    Raises what a loop could not handle.
+    Raises what a thread could not handle.
     """
-    for bench in benches:
-        shop.benches.put(bench)
+    for slot in slots:
+        sweep.give_back(slot)
     failures: list[BaseException] = []
 
-    def loop() -> None:
+    def work() -> None:
         try:
-            _loop(shop, run_model)
+            _lease_and_work(sweep, run_model)
         except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
             failures.append(error)
-            shop.stop.ask()
+            sweep.stop.ask()
 
     threads = [
         # The context carries Prefect's flow run to the task runs of this thread.
-        threading.Thread(target=contextvars.copy_context().run, args=(loop,), name=f"loop-{number}")
-        for number in range(LOOPS_PER_BENCH * len(benches))
+        threading.Thread(target=contextvars.copy_context().run, args=(work,), name=f"slot-{number}")
+        for number in range(THREADS_PER_SLOT * len(slots))
     ]
     for thread in threads:
         thread.start()
@@ -62,63 +57,57 @@ def run_slots(shop: Shop, benches: Sequence[Bench], run_model: RunModel) -> None
         raise failures[0]
 
 
-def _loop(shop: Shop, run_model: RunModel) -> None:
-    while not shop.stop and not shop.closing.is_set():
-        bench = _take(shop)
-        if bench is None:
+def _lease_and_work(sweep: SweepContext, run_model: RunModel | None) -> None:
+    while not sweep.is_ending():
+        slot = sweep.take_slot()
+        if slot is None:
             continue
-        turn = Turn(shop, bench)
+        lease = None
         try:
-            if shop.stop or shop.closing.is_set():
-                return  # it came while this loop waited for the bench
-            lease = shop.state.lease(shop.sweep_id, bench.owner, shop.keeper.ttl, shop.among)
-            if lease is not None:
-                _work(shop, run_model, turn, lease)
+            if not sweep.is_ending():  # a stop may have come while this thread waited for the slot
+                lease = sweep.state.lease(sweep.sweep_id, slot.owner, sweep.leases.ttl, sweep.among)
         finally:
-            turn.end()
-        if lease is None:
-            if not shop.state.remaining(shop.sweep_id, shop.among).open:
-                return
-            shop.wait_for_release(_IDLE)
+            if lease is None:
+                sweep.give_back(slot)
+        if lease is not None:
+            _work(sweep, slot, lease, run_model)
+        elif sweep.is_ending() or not sweep.state.remaining(sweep.sweep_id, sweep.among).open:
+            return
+        else:
+            sweep.wait_for_release(_IDLE)
 
 
-def _take(shop: Shop) -> Bench | None:
-    try:
-        return shop.benches.get(timeout=0.2)
-    except queue.Empty:
-        return None
-
-
-def _work(shop: Shop, run_model: RunModel, turn: Turn, lease: Lease) -> None:
-    with shop.keeper.keep(lease) as held:
-        done = False
+def _work(sweep: SweepContext, slot: Slot, lease: Lease, run_model: RunModel | None) -> None:
+    with sweep.leases.renewing(lease) as renewed:
+        run, done = ModelRun(sweep, renewed, slot), False
         try:
-            done = _show(shop, run_model, turn, held).done
+            result = run.run() if run_model is None else _run_shown(run, run_model)
+            done = result.done
         finally:
-            # A lost lease is not ours to release; the state knows and says no.
-            shop.state.release(lease, done=done)
-            shop.released()
+            run.give_back_slot()
+            # A lost lease is not ours to release; the state knows and refuses.
+            sweep.state.release(lease, done=done)
+            sweep.released()
 
 
-def _show(shop: Shop, run_model: RunModel, turn: Turn, held: Held) -> ModelResult:
-    """Run the model, shown or not. What shows it may lose an error, fail, or not even begin."""
+def _run_shown(run: ModelRun, run_model: RunModel) -> ModelResult:
+    """Let `run_model` show the run. It may lose an error, fail, or not even begin the work."""
     results: list[ModelResult] = []
     raised: list[BaseException] = []
 
     def work() -> ModelResult:
         try:
-            results.append(ModelRun(shop, held, model, turn).run())
+            results.append(run.run())
         except BaseException as error:
             raised.append(error)
             raise
         return results[0]
 
-    model = shop.models[held.lease.model]
     try:
-        run_model(model, held.lease.attempt, work)
+        run_model(run.sweep.models[run.name], run.lease.lease.attempt, work)
     except Exception as error:  # noqa: BLE001 - a picture of the work is not worth the work
         if not (results or raised):
-            _log.warning("%s is built without being shown: %s", model.name, error)
+            _log.warning("%s is built without being shown: %s", run.name, error)
     if raised:
         raise raised[0]
     return results[0] if results else work()

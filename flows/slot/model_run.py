@@ -1,34 +1,32 @@
 """One leased model: build its open cells one after the other, publish each while the next builds.
 
-The bench (with its warm engine host) is given back as soon as the last cell is built, so that
+The slot (with its warm engine host) is given back as soon as the last cell is built, so that
 another model can be built while this one's last packages are still on their way to the feed.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
 from feed.publisher import Publisher
-from flows.slot.building import Workpiece, build
-from flows.slot.context import Bench, Parcel, Shop
-from flows.slot.leases import Held
-from flows.slot.publishing import publish_parcel
-from flows.slot.recording import record_failure
-from flows.slot.unexpected import failure_of, log_of
-from matrix.model import PlannedModel
+from flows.slot.building import build_cell
+from flows.slot.cell_work import CellWork
+from flows.slot.context import LOOK_AGAIN, Slot, SweepContext
+from flows.slot.leases import RenewedLease
+from flows.slot.publishing import publish_package
+from flows.sweep.planned_packages import PlannedPackage, packages_of_model
 from matrix.status import FailureClass
 from state.errors import LeaseLost, StateError
+from workers.build.built import Built
 from workers.errors import BuildFailed
 
 MOST_UNPUBLISHED = 2
 """Built packages that may wait for the feed before the building waits too: they take disk."""
 MOST_RUNS = 3
-"""A model that is worked on this often without an end and without a reason is given up."""
-_LOOK_AGAIN = 0.2
-"""Seconds between two looks at a stop while waiting for a bench or for the feed."""
+"""A model that has been run this often without an end and without a reason is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,131 +40,111 @@ class ModelResult:
 
 
 @dataclass(slots=True)
-class Turn:
-    """A bench on loan; giving it back twice does no harm."""
-
-    shop: Shop
-    bench: Bench | None
-
-    def end(self) -> None:
-        """Back to the shop."""
-        bench, self.bench = self.bench, None
-        if bench is not None:
-            self.shop.benches.put(bench)
-
-
-@dataclass(slots=True)
 class ModelRun:
     """The work on one model under one lease."""
 
-    shop: Shop
-    held: Held
-    model: PlannedModel
-    turn: Turn
-    _sent: dict[Workpiece, Future[bool]] = field(default_factory=dict)
+    sweep: SweepContext
+    lease: RenewedLease
+    slot: Slot
+    _has_slot: bool = True
+    _sent: dict[str, Future[bool]] = field(default_factory=dict)
     _room: threading.Semaphore = field(
         default_factory=lambda: threading.Semaphore(MOST_UNPUBLISHED)
     )
 
+    @property
+    def name(self) -> str:
+        """The leased model."""
+        return self.lease.lease.model
+
     def run(self) -> ModelResult:
         """Build and publish what is open. Raises `StateError`; anything else ends the cells."""
-        pieces = list(Workpiece.all_of(self.shop.plan, self.model))
+        packages = list(packages_of_model(self.sweep.plan, self.sweep.models[self.name]))
         try:
-            self._work(pieces)
+            bad = self._build_and_publish(packages)
+            if bad and self._wait_for_slot():
+                self._build_and_publish(bad, rebuilt=True)
         except LeaseLost:
-            self.held.gone.set()
+            self.lease.gone.set()
         except StateError:
             raise
         except Exception as error:  # noqa: BLE001 - else the model is leased again, without end
-            self._give_up(pieces, error)
-        result = self._result(pieces)
-        if result.done or self.held.gone.is_set():
+            self._fail_open_cells(packages, error)
+        result = self._result(packages)
+        if result.done or self.lease.gone.is_set():
             return result
         # Somebody may have asked for its cells anew meanwhile. That does not happen every time.
-        if self.shop.count_run(self.model.name) < MOST_RUNS:
+        if self.sweep.count_run(self.name) < MOST_RUNS:
             return result
-        self._give_up(
-            pieces,
-            BuildFailed(
-                FailureClass.UNKNOWN,
-                "model",
-                f"{MOST_RUNS} runs of the model left this cell unfinished and gave no reason",
-            ),
-        )
-        return self._result(pieces)
+        text = f"{MOST_RUNS} runs of the model left this cell unfinished and gave no reason"
+        self._fail_open_cells(packages, BuildFailed(FailureClass.UNKNOWN, "model", text))
+        return self._result(packages)
 
-    def _work(self, pieces: list[Workpiece]) -> None:
-        """Build and publish; build again, once, what had gone bad locally."""
-        bad = self._pass(pieces, again=False)
-        if bad and self._take_bench():
-            self._pass(bad, again=True)
-
-    def _take_bench(self) -> bool:
-        """Wait for a bench; False: everything stops, or the model is somebody else's."""
-        while not self.held.gone.is_set():
-            try:
-                self.turn.bench = self.shop.benches.get(timeout=_LOOK_AGAIN)
-            except queue.Empty:
-                continue
-            return True
-        return False
-
-    def _give_up(self, pieces: list[Workpiece], error: Exception) -> None:
-        """End all cells that are still open, with this as the reason."""
-        if self.held.gone.is_set():
-            return
-        still_open = self._open()
-        for piece in pieces:
-            if piece.id in still_open:
-                log = log_of(self.shop, piece.id)
-                failure = failure_of(error, "model", log)
-                record_failure(self.shop, self.held, piece.id, failure, log)
-
-    def _pass(self, pieces: list[Workpiece], *, again: bool) -> list[Workpiece]:
-        """Build and publish; returns the pieces whose bytes were bad."""
+    def _build_and_publish(
+        self, packages: Sequence[PlannedPackage], *, rebuilt: bool = False
+    ) -> list[PlannedPackage]:
+        """Work through the open packages; returns those whose local bytes were bad."""
         self._sent.clear()
         try:
-            self._build(pieces, again=again)
+            self.slot.builder.begin_model()
+            still_open = self._open()
+            for planned in packages:
+                if self.lease.gone.is_set():
+                    break
+                if planned.id not in still_open:
+                    continue
+                work = CellWork(self.sweep, self.lease, self.slot, planned, rebuilt)
+                built = build_cell(work)
+                if built is not None and self.sweep.publisher is not None:
+                    self._send(work, self.sweep.publisher, built)
         finally:
-            self.turn.end()
+            self.give_back_slot()
             wait(self._sent.values())
-        return [piece for piece, sent in self._sent.items() if not sent.result()]
+        bad = {name for name, sent in self._sent.items() if not sent.result()}
+        return [planned for planned in packages if planned.id in bad]
 
-    def _build(self, pieces: list[Workpiece], *, again: bool) -> None:
-        bench = self.turn.bench
-        assert bench is not None
-        bench.builder.begin_model()
-        still_open = self._open()
-        for piece in pieces:
-            if self.held.gone.is_set():
-                return
-            if piece.id not in still_open:
-                continue
-            parcel = build(self.shop, self.held, bench, piece, again=again)
-            if parcel is not None and self.shop.publisher is not None:
-                self._send(piece, self.shop.publisher, parcel)
-
-    def _send(self, piece: Workpiece, publisher: Publisher, parcel: Parcel) -> None:
-        while not self._room.acquire(timeout=_LOOK_AGAIN):
-            if self.held.gone.is_set():
-                parcel.built.release()
+    def _send(self, work: CellWork, publisher: Publisher, built: Built) -> None:
+        while not self._room.acquire(timeout=LOOK_AGAIN):
+            if self.lease.gone.is_set():
+                built.release()
                 return
         try:
-            sent = self.shop.lane.submit(publish_parcel, self.shop, publisher, self.held, parcel)
+            sent = self.sweep.publish_pool.submit(publish_package, work, publisher, built)
         except BaseException:
-            parcel.built.release()
+            built.release()
             raise
         sent.add_done_callback(lambda _sent: self._room.release())
-        self._sent[piece] = sent
+        self._sent[work.id] = sent
+
+    def give_back_slot(self) -> None:
+        """Let others build in it; harmless when done before."""
+        if self._has_slot:
+            self._has_slot = False
+            self.sweep.give_back(self.slot)
+
+    def _wait_for_slot(self) -> bool:
+        """Take a slot again; False: everything stops, or the lease is lost."""
+        while not self.lease.gone.is_set():
+            slot = self.sweep.take_slot()
+            if slot is not None:
+                self.slot, self._has_slot = slot, True
+                return True
+        return False
+
+    def _fail_open_cells(self, packages: Sequence[PlannedPackage], error: Exception) -> None:
+        if self.lease.gone.is_set():
+            return
+        still_open = self._open()
+        for planned in packages:
+            if planned.id in still_open:
+                CellWork(self.sweep, self.lease, self.slot, planned).fail(error, "model")
 
     def _open(self) -> frozenset[str]:
-        statuses = self.shop.state.statuses(self.shop.sweep_id, self.model.name)
-        return frozenset(cell for cell, status in statuses.items() if self.shop.is_open(status))
+        statuses = self.sweep.state.statuses(self.sweep.sweep_id, self.name)
+        return frozenset(cell for cell, status in statuses.items() if self.sweep.is_open(status))
 
-    def _result(self, pieces: list[Workpiece]) -> ModelResult:
-        statuses = self.shop.state.statuses(self.shop.sweep_id, self.model.name)
-        left = any(
-            piece.id in statuses and self.shop.is_open(statuses[piece.id]) for piece in pieces
-        )
+    def _result(self, packages: Sequence[PlannedPackage]) -> ModelResult:
+        statuses = self.sweep.state.statuses(self.sweep.sweep_id, self.name)
+        left = any(one.id in statuses and self.sweep.is_open(statuses[one.id]) for one in packages)
         failed = sum(status.failed for status in statuses.values())
         return ModelResult(len(statuses), failed, done=not left)

@@ -1,4 +1,4 @@
-"""Publish one built package and tell the state; local bytes go only when the feed agrees."""
+"""Publishes one built package and records the result; local bytes go only when the feed agrees."""
 
 from __future__ import annotations
 
@@ -18,118 +18,114 @@ from feed.errors import (
 )
 from feed.interface import LocalFile
 from feed.publisher import Publisher, Receipt
-from flows.slot.context import Parcel, Shop
+from flows.slot.cell_work import CellWork, failure_facts
 from flows.slot.kept_packages import keep
-from flows.slot.leases import Held
-from flows.slot.recording import record
-from flows.slot.unexpected import failure_of, log_of
 from matrix.errors import MillError
 from matrix.status import FailureClass, Status
 from state.errors import StateError
 from state.records import Facts
+from workers.build.built import Built
+
+STAGE = "publish"
 
 
-def publish_parcel(shop: Shop, publisher: Publisher, held: Held, parcel: Parcel) -> bool:
+def publish_package(work: CellWork, publisher: Publisher, built: Built) -> bool:
     """Publish, read back, record, release. False: the local bytes were bad, build it again.
 
-    Whatever goes wrong is recorded. A cell that is interrupted is recorded as nothing: it is handed
-    back with its lease, and a resume asks the feed what became of it.
+    Any failure is recorded. Nothing is recorded of a cell that is interrupted: it is handed back
+    with its lease, and a resume asks the feed what became of it.
     """
     try:
-        return held.gone.is_set() or _publish_parcel(shop, publisher, held, parcel)
+        return work.cancelled or _publish(work, publisher, built)
     except StateError:
         raise
     except Exception as error:  # noqa: BLE001 - a tool or a disk can raise anything
-        _unforeseen(shop, held, parcel, error)
+        if not work.cancelled:
+            failure = work.failure_of(error, STAGE)
+            work.record(Status.PUBLISH_FAILED, failure_facts(failure, failure.hint))
         return True
     finally:
-        parcel.built.release()
+        built.release()
 
 
-def _publish_parcel(shop: Shop, publisher: Publisher, held: Held, parcel: Parcel) -> bool:
-    record(shop, held, parcel.cell, Status.PUBLISHING)
+def _publish(work: CellWork, publisher: Publisher, built: Built) -> bool:
+    work.record(Status.PUBLISHING)
     started = time.monotonic()
     try:
-        receipt = _publish(publisher, held, parcel)
+        receipt = publisher.publish(
+            work.planned.package,
+            work.planned.version,
+            [LocalFile(file.entry, file.source) for file in built.files],
+            description_text=_description(work, built),
+            tree=built.tree,
+            timeout=work.planned.cell.publish_timeout,
+            cancel=work.lease.gone,
+        )
     except Cancelled:
         return True
     except (Unauthorized, Outage) as error:
-        shop.stop.ask(error)  # no other package would fare better; this one stays open
+        work.sweep.stop.ask(error)  # no other package would fare better; this one stays open
     except Corrupt as error:
-        if parcel.again or not parcel.built.distrust():
-            _failed(shop, held, parcel, error, FailureClass.DISK, retryable=True)
-            return True
-        record(shop, held, parcel.cell, Status.BUILDING)
-        return False
+        if not work.rebuilt and built.distrust():
+            work.record(Status.BUILDING)
+            return False
+        work.record(Status.PUBLISH_FAILED, _failure(work, error, FailureClass.DISK))
     except Conflict as error:
-        _conflict(shop, held, parcel, error)
+        work.record(Status.CONFLICT, _conflict(work, built, error))
     except FeedError as error:
-        _failed(shop, held, parcel, error, _class_of(error), retryable=True)
+        work.record(Status.PUBLISH_FAILED, _failure(work, error, _class_of(error)))
     else:
-        _published(shop, held, parcel, receipt, time.monotonic() - started)
+        # Kept first: nothing may fail once a cell is recorded as published.
+        kept = _keep_locally(work, built)
+        seconds = round(time.monotonic() - started, 3)
+        work.record(Status.PUBLISHED, _facts(built, receipt, seconds, kept))
     return True
 
 
-def _publish(publisher: Publisher, held: Held, parcel: Parcel) -> Receipt:
-    return publisher.publish(
-        parcel.package,
-        parcel.version,
-        [LocalFile(file.entry, file.source) for file in parcel.built.files],
-        description_text=_text(parcel),
-        tree=parcel.built.tree,
-        timeout=parcel.timeout,
-        cancel=held.gone,
-    )
-
-
-def _text(parcel: Parcel) -> str:
+def _description(work: CellWork, built: Built) -> str:
     """A listing alone tells what was published although it did not pass."""
-    verdict = parcel.built.build_record.get("verdict", {})
-    return parcel.cell if verdict.get("reached", True) else f"{parcel.cell} (unverified)"
+    verdict = built.build_record.get("verdict", {})
+    return work.id if verdict.get("reached", True) else f"{work.id} (unverified)"
 
 
-def _published(shop: Shop, held: Held, parcel: Parcel, receipt: Receipt, seconds: float) -> None:
-    # First: a cell that is recorded as published cannot fail any more.
-    kept = _kept_locally(shop, parcel)
-    facts = Facts(
-        tree=parcel.built.tree,
-        bytes=parcel.built.bytes,
-        seconds=round(parcel.built.seconds, 3),
+def _facts(built: Built, receipt: Receipt, seconds: float, kept: dict[str, str]) -> Facts:
+    return Facts(
+        tree=built.tree,
+        bytes=built.bytes,
+        seconds=round(built.seconds, 3),
         published_at=receipt.published.published_at,
         detail={
             "publish_attempts": receipt.attempts,
-            "publish_seconds": round(seconds, 3),
+            "publish_seconds": seconds,
             "already_there": receipt.already_there,
             **kept,
         },
     )
-    record(shop, held, parcel.cell, Status.PUBLISHED, facts)
 
 
-def _kept_locally(shop: Shop, parcel: Parcel) -> dict[str, str]:
-    """Keep the package if that was asked for; the answer tells why it could not be kept."""
-    folder = shop.rules.keep_local
+def _keep_locally(work: CellWork, built: Built) -> dict[str, str]:
+    """Keep the package if the user asked for it; returns why it could not be kept."""
+    folder = work.sweep.rules.keep_local
     if folder is None:
         return {}
     try:
-        keep(parcel.built, folder / parcel.package / parcel.version, folder)
+        keep(built, folder / work.planned.package / work.planned.version, folder)
     except (OSError, MillError) as error:
-        failure = failure_of(error, "publish", log_of(shop, parcel.cell))
-        return {"not_kept": failure.reason}
+        return {"not_kept": work.failure_of(error, STAGE).reason}
     return {}
 
 
-def _conflict(shop: Shop, held: Held, parcel: Parcel, error: Conflict) -> None:
-    dest = shop.kept / parcel.package / parcel.version
-    kept = keep(parcel.built, dest, shop.kept, shop.rules.disk_budget)
-    facts = Facts(
+def _conflict(work: CellWork, built: Built, error: Conflict) -> Facts:
+    sweep, planned = work.sweep, work.planned
+    dest = sweep.kept / planned.package / planned.version
+    kept = keep(built, dest, sweep.kept, sweep.rules.disk_budget)
+    return Facts(
         failure=FailureClass.PUBLISH,
-        stage="publish",
+        stage=STAGE,
         message=error.message,
         hint=f"{error.hint}; the local package is kept in {kept}",
         retryable=False,
     )
-    record(shop, held, parcel.cell, Status.CONFLICT, facts)
 
 
 def _class_of(error: FeedError) -> FailureClass:
@@ -144,46 +140,22 @@ def _class_of(error: FeedError) -> FailureClass:
             return FailureClass.PUBLISH
 
 
-def _next_step(shop: Shop, parcel: Parcel, failure: FailureClass) -> str:
+def _failure(work: CellWork, error: FeedError, failure: FailureClass) -> Facts:
+    return Facts(
+        failure=failure,
+        stage=STAGE,
+        message=error.message,
+        hint="; ".join(filter(None, (error.hint, _next_step(work, failure)))),
+        retryable=True,
+    )
+
+
+def _next_step(work: CellWork, failure: FailureClass) -> str:
     """A command that takes the cell up; its build is in the store."""
-    stamp = shop.plan.stamp
+    stamp = work.sweep.plan.stamp
     if failure.may_pass:
         return f"when that is over: modelmill resume {stamp}"
     command = f"modelmill retry {stamp} --class {failure}"
     if failure is FailureClass.TIMEOUT:
-        command += f" --publish-timeout {2 * parcel.timeout:g}"
+        command += f" --publish-timeout {2 * work.planned.cell.publish_timeout:g}"
     return f"to publish it again: {command}"
-
-
-def _failed(
-    shop: Shop,
-    held: Held,
-    parcel: Parcel,
-    error: FeedError,
-    failure: FailureClass,
-    *,
-    retryable: bool,
-) -> None:
-    facts = Facts(
-        failure=failure,
-        stage="publish",
-        message=error.message,
-        hint="; ".join(filter(None, (error.hint, _next_step(shop, parcel, failure)))),
-        retryable=retryable,
-    )
-    record(shop, held, parcel.cell, Status.PUBLISH_FAILED, facts)
-
-
-def _unforeseen(shop: Shop, held: Held, parcel: Parcel, error: Exception) -> None:
-    if held.gone.is_set():
-        return
-    failure = failure_of(error, "publish", log_of(shop, parcel.cell))
-    facts = Facts(
-        failure=failure.failure,
-        stage="publish",
-        message=failure.reason,
-        hint=failure.hint,
-        log_tail=failure.log_tail,
-        retryable=failure.retryable,
-    )
-    record(shop, held, parcel.cell, Status.PUBLISH_FAILED, facts)

@@ -13,10 +13,11 @@ from flows.observe.estimates import Estimates, estimate
 from flows.observe.summary import Summary, summarize
 from flows.sweep.earlier_failures import Earlier, take_up
 from flows.sweep.index import index_of, publish_index
-from flows.sweep.published import Item, Survey, items, survey
+from flows.sweep.planned_packages import PlannedPackage, packages_of
+from flows.sweep.published import Survey, survey
 from flows.sweep.recorded_plan import note_plan
 from flows.sweep.stop import Stop
-from matrix.model import EXPORT, Plan
+from matrix.model import Plan
 from matrix.status import FailureClass, Status
 from state.ledger import State
 from state.records import CellRow, Facts, Kind, ModelRow, SweepInfo
@@ -52,7 +53,7 @@ def begin(
     """
     publish = not settings.no_publish
     if publish:
-        feed.preflight([(item.package, item.version) for item in items(plan)])
+        feed.preflight([(item.package, item.version) for item in packages_of(plan)])
     known = estimate(plan, state)
     info = state.begin(
         plan.stamp,
@@ -64,7 +65,7 @@ def begin(
         publish=publish,
     )
     note_plan(state, info.id, plan, known)
-    earlier = take_up(state, info, {item.id for item in items(plan)}, again=again)
+    earlier = take_up(state, info, {item.id for item in packages_of(plan)}, again=again)
     if not publish:
         return Begun(info, {}, 0, earlier)
     listed_at = state.now()
@@ -85,14 +86,14 @@ def _learn(plan: Plan, state: State, sweep_id: int, found: Survey, listed_at: fl
     """Bring the state in line with the feed; returns how many cells that finished."""
     seeded = state.seed(sweep_id, found.seen)
     there = {one.cell for one in found.seen}
-    gone = [item.id for item in items(plan) if item.id not in there]
+    gone = [item.id for item in packages_of(plan) if item.id not in there]
     state.unseed(sweep_id, gone, listed_at)
     for item in found.deleted:
         _taken(state, sweep_id, item)
     return seeded
 
 
-def _taken(state: State, sweep_id: int, item: Item) -> None:
+def _taken(state: State, sweep_id: int, item: PlannedPackage) -> None:
     outcome = state.outcome(sweep_id, item.id)
     if outcome is None or outcome.status is not Status.PLANNED:
         return
@@ -108,32 +109,18 @@ def _taken(state: State, sweep_id: int, item: Item) -> None:
 
 def cell_rows(plan: Plan) -> list[CellRow]:
     """Every cell, and every export that a cell needs, as the state keeps them."""
-    rows = []
-    for model in plan.models:
-        rows += [
-            CellRow(
-                cell=export.id,
-                model=model.name,
-                target=EXPORT,
-                precision="",
-                package=export.package,
-                version=export.version,
-            )
-            for export in (() if plan.self_contained else model.exports)
-        ]
-        rows += [
-            CellRow(
-                cell=cell.id,
-                model=model.name,
-                target=cell.target.label,
-                precision=cell.policy.precision,
-                package=cell.package,
-                version=cell.version,
-                skip=cell.skip,
-            )
-            for cell in model.cells
-        ]
-    return rows
+    return [
+        CellRow(
+            cell=planned.id,
+            model=planned.cell.model.name,
+            target=planned.target,
+            precision="" if planned.is_export else planned.cell.policy.precision,
+            package=planned.package,
+            version=planned.version,
+            skip=None if planned.is_export else planned.cell.skip,
+        )
+        for planned in packages_of(plan)
+    ]
 
 
 def model_rows(plan: Plan, state: State, known: Estimates | None = None) -> list[ModelRow]:
@@ -170,7 +157,7 @@ def finish(
     index = None
     publish = publisher is not None
     # The sweep may hold more than this run selected; only the index tells of all of it.
-    wanted = {item.id for item in items(plan)}
+    wanted = {item.id for item in packages_of(plan)}
     ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
     summary = summarize(plan.stamp, feed.name, ours, publish=publish)
     if publisher is not None and not stop and not summary.unfinished and summary.has_content:

@@ -6,16 +6,16 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from feed.publisher import Publisher
 from flows.cli.settings import Settings
 from flows.observe.estimates import estimate
 from flows.packages.signing import signer_of
-from flows.slot.context import Bench, Rules, Shop
-from flows.slot.kept_packages import held
-from flows.slot.leases import LeaseKeeper
+from flows.slot.context import Rules, Slot, SweepContext
+from flows.slot.kept_packages import kept_bytes
+from flows.slot.leases import LeaseRenewer
 from flows.sweep.engines import engine_spec, runtimes_of, slot_count
 from flows.sweep.lifecycle import Begun, among
 from flows.sweep.stop import Stop
@@ -39,49 +39,41 @@ def owners_here() -> str:
     return f"{this_host().partition('/')[0]}/{os.getpid()}/"
 
 
-@dataclass(slots=True)
-class Workshop:
-    """Everything a sweep opens on this machine, closed together."""
-
-    shop: Shop
-    benches: list[Bench]
-
-
 @contextmanager
-def workshop(
+def open_slots(
     plan: Plan,
     begun: Begun,
     state: State,
     settings: Settings,
     publisher: Publisher | None,
     stop: Stop,
-    benches: int | None = None,
-) -> Iterator[Workshop]:
-    """Open store, lane, leases and benches; close them in reverse whatever happens.
+    slots_here: int | None = None,
+) -> Iterator[tuple[SweepContext, list[Slot]]]:
+    """Open the store, the leases and the slots; close them in reverse whatever happens.
 
-    `benches`: how many of the machine's slots are in this process; None: all of them.
+    `slots_here`: how many of the machine's slots are in this process; None: all of them.
     """
     work = Workspace(settings)
     slots = slot_count(settings)
-    here = benches or slots
+    here = slots_here or slots
     spec = engine_spec(settings)
     sign = signer_of(settings)
     with ExitStack() as opened:
         store = Store(work.store)
         opened.callback(store.close)
-        keeper = opened.enter_context(LeaseKeeper(state, stop, 2 * settings.heartbeat))
-        lane = opened.enter_context(ThreadPoolExecutor(2 * here, thread_name_prefix="publish"))
+        leases = opened.enter_context(LeaseRenewer(state, stop, 2 * settings.heartbeat))
+        pool = opened.enter_context(ThreadPoolExecutor(2 * here, thread_name_prefix="publish"))
         budget = DiskBudget(
             store,
             settings.disk_budget or 0,
-            beside=partial(held, work.kept),
+            beside=partial(kept_bytes, work.kept),
             evicted=lambda report: _note_evictions(state, begun.info.id, report),
         )
-        shop = Shop(
+        sweep = SweepContext(
             plan=plan,
             sweep_id=begun.info.id,
             state=state,
-            keeper=keeper,
+            leases=leases,
             stop=stop,
             rules=Rules(
                 settings.if_changed,
@@ -92,7 +84,7 @@ def workshop(
             ),
             logs=work.logs,
             kept=work.kept,
-            lane=lane,
+            publish_pool=pool,
             publisher=publisher,
             newest=begun.newest,
             among=among(plan, state, begun.info),
@@ -100,12 +92,12 @@ def workshop(
         options = replace(_options(plan, settings), expected=estimate(plan, state))
         memory = MemoryBudget(settings.memory_budget or 0)
         made = [
-            _bench(number, slots, spec, work, store, budget, memory, options, settings, sign)
+            _slot(number, slots, spec, work, store, budget, memory, options, settings, sign)
             for number in range(1, here + 1)
         ]
-        for bench in made:
-            opened.callback(bench.close)
-        yield Workshop(shop, made)
+        for slot in made:
+            opened.callback(slot.close)
+        yield sweep, made
 
 
 @contextmanager
@@ -132,7 +124,7 @@ def _options(plan: Plan, settings: Settings) -> BuildOptions:
     )
 
 
-def _bench(
+def _slot(
     number: int,
     slots: int,
     spec: EngineSpec,
@@ -143,7 +135,7 @@ def _bench(
     options: BuildOptions,
     settings: Settings,
     sign: Sign | None,
-) -> Bench:
+) -> Slot:
     limits = HostLimits(
         memory=settings.memory or 0,
         # Slots that each take all cores are slower than slots that share them.
@@ -159,7 +151,7 @@ def _bench(
         sign=sign,
     )
     verifier = Verifier(runtimes_of(settings, limits), settings.verify)
-    return Bench(owner, builder, verifier, attester)
+    return Slot(owner, builder, verifier, attester)
 
 
 def _note_evictions(state: State, sweep_id: int, report: GcReport) -> None:

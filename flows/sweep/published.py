@@ -19,6 +19,7 @@ from tenacity import (
 
 from feed.errors import Unavailable
 from feed.interface import Feed, Published
+from flows.sweep.planned_packages import PlannedPackage, packages_of
 from flows.sweep.stop import Stop
 from matrix.model import Plan
 from state.records import Seen
@@ -28,40 +29,21 @@ _AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """A version that the plan wants: a cell or an export."""
-
-    id: str
-    package: str
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
 class Survey:
     """What there is, by the ids of the plan."""
 
     seen: tuple[Seen, ...] = ()
     """Versions of this stamp that the feed has and that are ours."""
-    deleted: tuple[Item, ...] = ()
+    deleted: tuple[PlannedPackage, ...] = ()
     """Versions of this stamp that were deleted: taken for ever, a new stamp is needed."""
     newest: Mapping[str, Published] = field(default_factory=dict)
     """With `every_stamp`: the newest version of each id, whatever its stamp."""
 
 
-def items(plan: Plan) -> Iterator[Item]:
-    """Every version that the sweep may publish, but the index."""
-    for model in plan.models:
-        if not plan.self_contained:
-            for export in model.exports:
-                yield Item(export.id, export.package, export.version)
-        for cell in model.cells:
-            yield Item(cell.id, cell.package, cell.version)
-
-
 def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = None) -> Survey:
     """List the packages of the plan, several at once; a feed that is away is asked again."""
-    wanted: dict[str, list[Item]] = defaultdict(list)
-    for item in items(plan):
+    wanted: dict[str, list[PlannedPackage]] = defaultdict(list)
+    for item in packages_of(plan):
         wanted[item.package].append(item)
     stamp_prefix = f"0.0.0-{plan.stamp}-"
 
@@ -83,7 +65,7 @@ def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = Non
         return patient(lambda: list(feed.versions(package, prefix)))
 
     seen: list[Seen] = []
-    deleted: list[Item] = []
+    deleted: list[PlannedPackage] = []
     newest: dict[str, Published] = {}
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="survey") as pool:
         for package, versions in zip(wanted, pool.map(listed, wanted), strict=True):
@@ -100,7 +82,7 @@ def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = Non
 
 
 def _newest(
-    wanted: Iterable[Item], stamp: str, versions: Iterable[Published]
+    wanted: Iterable[PlannedPackage], stamp: str, versions: Iterable[Published]
 ) -> Iterator[tuple[str, Published]]:
     """The newest version of each item over all stamps.
 

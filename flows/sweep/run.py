@@ -24,11 +24,11 @@ from flows.observe.views import choose_view
 from flows.packages.signing import signer_of
 from flows.prefect.display import Display, Where
 from flows.prefect.server import prefect_home_of
-from flows.slot.loop import run_plainly, run_slots
+from flows.slot.loop import run_slots
 from flows.sweep.engines import engine_spec, slot_count
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Begun, begin, finish, has_work
-from flows.sweep.local import owners_here, workshop
+from flows.sweep.local import open_slots, owners_here
 from flows.sweep.planning import selection_of
 from flows.sweep.recorded_plan import foretold
 from flows.sweep.sizes import print_notices, size_of
@@ -119,10 +119,10 @@ class Run:
             return
         with (
             self._shown(work, state, begun, tally, stop, after),
-            workshop(self.plan, begun, state, self.settings, publisher, stop) as opened,
+            open_slots(self.plan, begun, state, self.settings, publisher, stop) as (sweep, slots),
             Follower(state, begun.info.id, choose_view(as_json=self.as_json), tally, after),
         ):
-            run_slots(opened.shop, opened.benches, run_plainly)
+            run_slots(sweep, slots)
 
     @contextmanager
     def _shown(

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterator
 
 from flows.cli.settings import Settings
-from flows.slot.building import Workpiece
 from flows.sweep.lifecycle import Begun, among
 from flows.sweep.local import bare_builder
+from flows.sweep.planned_packages import PlannedPackage, packages_of_model
 from flows.sweep.stop import Stop
 from machine.processes import this_host
 from matrix.model import Plan, PlannedModel
@@ -34,13 +34,13 @@ def settle_unchanged(
         return
     owner = Owner.here(f"{this_host().partition('/')[0]}/{os.getpid()}/unchanged")
     with bare_builder(plan, settings) as builder:
-        for model, pieces in candidates:
+        for model, packages in candidates:
             if stop:
                 return
-            if not _built_before(builder, pieces):
+            if not _built_before(builder, packages):
                 continue
-            trees = _predicted(builder, pieces, stop)
-            if any(begun.newest[piece].tree != tree for piece, tree in trees.items()):
+            trees = _predicted(builder, packages, stop)
+            if any(begun.newest[planned].tree != tree for planned, tree in trees.items()):
                 continue
             lease = state.lease(begun.info.id, owner, 2 * settings.heartbeat, {model.name})
             if lease is not None:
@@ -49,39 +49,41 @@ def settle_unchanged(
 
 def _candidates(
     plan: Plan, begun: Begun, state: State
-) -> Iterator[tuple[PlannedModel, list[Workpiece]]]:
+) -> Iterator[tuple[PlannedModel, list[PlannedPackage]]]:
     """Models with open cells, each of which has a version of another stamp."""
     selected = among(plan, state, begun.info)
     for model in plan.models:
         if selected is not None and model.name not in selected:
             continue
         statuses = state.statuses(begun.info.id, model.name)
-        pieces = [
-            piece
-            for piece in Workpiece.all_of(plan, model)
-            if statuses.get(piece.id) in {Status.PLANNED, Status.CANCELLED}
+        packages = [
+            planned
+            for planned in packages_of_model(plan, model)
+            if statuses.get(planned.id) in {Status.PLANNED, Status.CANCELLED}
         ]
-        only = len(pieces) == sum(status.open for status in statuses.values())
-        if pieces and only and all(piece.id in begun.newest for piece in pieces):
-            yield model, pieces
+        only = len(packages) == sum(status.open for status in statuses.values())
+        if packages and only and all(planned.id in begun.newest for planned in packages):
+            yield model, packages
 
 
-def _built_before(builder: Builder, pieces: list[Workpiece]) -> bool:
+def _built_before(builder: Builder, packages: list[PlannedPackage]) -> bool:
     """Whether this store knows the cells: to plan a model of the hub takes a request."""
-    return all(last_keys(builder.store.notes, one.id) for one in pieces if not one.exports)
+    return all(last_keys(builder.store.notes, one.id) for one in packages if not one.is_export)
 
 
-def _predicted(builder: Builder, pieces: list[Workpiece], stop: Stop) -> dict[str, str | None]:
+def _predicted(
+    builder: Builder, packages: list[PlannedPackage], stop: Stop
+) -> dict[str, str | None]:
     """What each would come to; None: it would have to be built to know."""
     trees: dict[str, str | None] = {}
     try:
-        for piece in pieces:
-            tree = builder.predict(piece.cell, export=piece.exports, cancel=stop.event)
-            trees[piece.id] = tree
+        for planned in packages:
+            tree = builder.predict(planned.cell, export=planned.is_export, cancel=stop.event)
+            trees[planned.id] = tree
             if tree is None:
                 break
     except (BuildFailed, Cancelled):
-        return {pieces[0].id: None}  # the build itself says what is wrong
+        return {packages[0].id: None}  # the build itself says what is wrong
     return trees
 
 

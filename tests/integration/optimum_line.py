@@ -57,7 +57,7 @@ def cosine(left: Any, right: Any) -> float:
 def export_of(made: Builder, plan: Plan, cell: Cell, dest: Path) -> Path:
     """The export of a cell's model, in a folder of its own."""
     planned = next(item for item in plan.models if item.model.name == cell.model.name)
-    return made.export_package(planned.model, cell, planned.export_version).move_to(dest)
+    return made.build(cell, export_version=planned.export_version).move_to(dest)
 
 
 def inputs_of(built: Built, dest: Path) -> Path:

@@ -21,7 +21,7 @@ from workers.attest.recipe import recipe_of
 from workers.attest.sbom import Component, environment_of, sbom
 from workers.build.built import Built, PackageFile
 from workers.build.package import compact_bytes, write_record
-from workers.build.pipeline import os_failure
+from workers.build.stage_runner import os_failure
 from workers.host.client import EngineHost
 
 STAGE = "provenance"

@@ -76,6 +76,10 @@ class Walked:
                     files.setdefault(file.path, file)
         return tuple(files[path] for path in sorted(files))
 
+    def files_of(self, stage: str) -> tuple[FileEntry, ...]:
+        """What a stage made; nothing where there is no such stage."""
+        return self.outputs[stage].files if stage in self.outputs else ()
+
     def up_to(self, stage: str) -> Walked:
         """The same walk, ended after that stage."""
         names = list(self.outputs)

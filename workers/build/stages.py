@@ -1,10 +1,10 @@
-"""What is told of a build while it goes on and afterwards: stage runs and verification rungs."""
+"""What a build reports: its stage runs, and the rungs that verification climbed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +35,15 @@ class Rung:
     """The reason for which the catalog accepts that it failed."""
 
 
-class Observer(Protocol):
-    """Who wants to see a build go by."""
-
-    def stage_started(self, cell_id: str, stage: str, component: str) -> None:
-        """A stage is going to run (reused ones are not announced)."""
-
-    def stage_finished(self, cell_id: str, run: StageRun) -> None:
-        """A stage has run or was found in the store."""
-
-    def progress(self, cell_id: str, text: str) -> None:
-        """A running stage says how far it is."""
+_DOING = {
+    "export": "exporting",
+    "inputs": "making inputs",
+    "optimize": "optimizing",
+    "quantize": "quantizing",
+    "compile": "compiling",
+}
 
 
-class Unobserved:
-    """Nobody does."""
-
-    def stage_started(self, cell_id: str, stage: str, component: str) -> None:
-        """Not shown."""
-
-    def stage_finished(self, cell_id: str, run: StageRun) -> None:
-        """Not shown."""
-
-    def progress(self, cell_id: str, text: str) -> None:
-        """Not shown."""
+def doing(stage: str, component: str = "") -> str:
+    """A running stage as people read it: `quantizing decoder`."""
+    return f"{_DOING.get(stage, stage)} {component}".rstrip()

@@ -300,6 +300,6 @@ def test_a_package_under_another_version_is_found(works: Works) -> None:
 
 def test_an_export_verifies_like_a_cell(works: Works) -> None:
     cell = make_cell(components=["enc"])
-    exported = works.builder.export_package(cell.model, cell, "0.0.0-export")
+    exported = works.builder.build(cell, export_version="0.0.0-export")
     named = replace(cell, version="0.0.0-export")
     assert verify_folder(Attester(works.host).attest(exported, named).folder).ok

@@ -14,9 +14,9 @@ from feed.publisher import Publisher
 from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.observe.summary import Summary
-from flows.slot.context import Bench, Rules, Shop
-from flows.slot.leases import LeaseKeeper
-from flows.slot.loop import RunModel, run_plainly, run_slots
+from flows.slot.context import Rules, Slot, SweepContext
+from flows.slot.leases import LeaseRenewer
+from flows.slot.loop import RunModel, run_slots
 from flows.sweep.lifecycle import Begun, among, begin, finish
 from flows.sweep.planning import selection_of
 from flows.sweep.stop import Stop
@@ -81,7 +81,7 @@ class Floor:
     stop: Stop = field(default_factory=Stop)
     hosts: list[InProcessHost] = field(default_factory=list)
     begun: Begun | None = None
-    run_model: RunModel = run_plainly
+    run_model: RunModel | None = None
     keep_local: Path | None = None
 
     def __post_init__(self) -> None:
@@ -116,44 +116,44 @@ class Floor:
         )
         publisher = Publisher(self.feed, tries=3, sleep=lambda event, _s: event.is_set())
         used = publisher if self.begun.info.publish else None
-        with self._shop(plan, self.begun, settings, used) as shop:
-            run_slots(shop, self._benches(slots, plan), self.run_model)
+        with self._context(plan, self.begun, settings, used) as context:
+            run_slots(context, self._slots(slots, plan), self.run_model)
         return finish(plan, self.state, self.feed, used, self.begun.info, self.stop, TEMPLATE)[0]
 
     @contextmanager
-    def _shop(
+    def _context(
         self, plan: Plan, begun: Begun, settings: Settings, publisher: Publisher | None
-    ) -> Iterator[Shop]:
+    ) -> Iterator[SweepContext]:
         with (
-            LeaseKeeper(self.state, self.stop) as keeper,
-            ThreadPoolExecutor(2) as lane,
+            LeaseRenewer(self.state, self.stop) as leases,
+            ThreadPoolExecutor(2) as pool,
         ):
-            yield Shop(
+            yield SweepContext(
                 plan=plan,
                 sweep_id=begun.info.id,
                 state=self.state,
-                keeper=keeper,
+                leases=leases,
                 stop=self.stop,
                 rules=Rules(settings.if_changed, self.keep_local, tries=2),
                 logs=self.root / "logs",
                 kept=self.root / "kept",
-                lane=lane,
+                publish_pool=pool,
                 publisher=publisher,
                 newest=begun.newest,
                 among=among(plan, self.state, begun.info),
             )
 
-    def _benches(self, slots: int, plan: Plan) -> list[Bench]:
-        benches = []
-        for number in range(slots):
+    def _slots(self, number_of_slots: int, plan: Plan) -> list[Slot]:
+        slots = []
+        for number in range(number_of_slots):
             host = InProcessHost(self.root / "logs")
             self.hosts.append(host)
             options = BuildOptions(stamp=plan.stamp, self_contained=plan.self_contained)
             builder = Builder(self.store, host, self.root / "work", options)
-            benches.append(
-                Bench(Owner.here(f"slot-{number}"), builder, self.verifier, Attester(host))  # type: ignore[arg-type]
+            slots.append(
+                Slot(Owner.here(f"slot-{number}"), builder, self.verifier, Attester(host))  # type: ignore[arg-type]
             )
-        return benches
+        return slots
 
     def outcomes(self) -> dict[str, Outcome]:
         assert self.begun is not None

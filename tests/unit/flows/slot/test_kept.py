@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from flows.slot.kept_packages import held, trim
+from flows.slot.kept_packages import kept_bytes, trim
 
 
 def package(root: Path, name: str, age: int) -> Path:
@@ -32,6 +32,6 @@ def test_the_oldest_go_first_and_their_records_stay(tmp_path: Path) -> None:
 def test_within_the_limit_nothing_is_touched(tmp_path: Path) -> None:
     package(tmp_path, "v1", 1)
     assert trim(tmp_path, 10_000) == []
-    assert held(tmp_path) == 2004
-    assert held(tmp_path / "absent") == 0
+    assert kept_bytes(tmp_path) == 2004
+    assert kept_bytes(tmp_path / "absent") == 0
     assert trim(tmp_path / "absent", 0) == []

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from flows.slot.leases import LeaseKeeper
+from flows.slot.leases import LeaseRenewer
 from flows.sweep.stop import Stop
 from state.errors import StateError, StateUnavailable
 from state.ledger import State
@@ -35,12 +35,12 @@ class Beats:
         return answer
 
 
-def keeper(beats: Beats, stop: Stop) -> LeaseKeeper:
-    return LeaseKeeper(cast("State", cast("Any", beats)), stop, ttl=0.004)
+def keeper(beats: Beats, stop: Stop) -> LeaseRenewer:
+    return LeaseRenewer(cast("State", cast("Any", beats)), stop, ttl=0.004)
 
 
 def test_a_lease_of_somebody_else_cancels_the_work() -> None:
-    with keeper(Beats(True, True, False), Stop()) as keeping, keeping.keep(LEASE) as held:
+    with keeper(Beats(True, True, False), Stop()) as keeping, keeping.renewing(LEASE) as held:
         assert held.gone.wait(LIMIT)
 
 
@@ -51,19 +51,19 @@ def test_a_lease_of_somebody_else_cancels_the_work() -> None:
 def test_a_database_that_is_away_cancels_nothing(error: Exception) -> None:
     """Not even one that answers strangely while it stops: the next heartbeat finds out."""
     beats = Beats(error, error, True)
-    with keeper(beats, Stop()) as keeping, keeping.keep(LEASE) as held:
+    with keeper(beats, Stop()) as keeping, keeping.renewing(LEASE) as held:
         assert beats.all.wait(LIMIT)
         assert not held.gone.is_set()
 
 
 def test_after_an_outage_a_lost_lease_is_noticed() -> None:
     beats = Beats(StateUnavailable("away"), False)
-    with keeper(beats, Stop()) as keeping, keeping.keep(LEASE) as held:
+    with keeper(beats, Stop()) as keeping, keeping.renewing(LEASE) as held:
         assert held.gone.wait(LIMIT)
 
 
 def test_a_stop_cancels_the_work_at_once() -> None:
     stop = Stop()
-    with keeper(Beats(True), stop) as keeping, keeping.keep(LEASE) as held:
+    with keeper(Beats(True), stop) as keeping, keeping.renewing(LEASE) as held:
         stop.ask()
         assert held.gone.is_set()

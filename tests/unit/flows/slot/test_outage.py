@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flows.observe.tally import Tally
-from flows.slot.hub_outage import OUTAGE, PAUSE, Outage, concerns
+from flows.slot.hub_outage import OUTAGE, PAUSE, HubOutage, concerns
 from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
 from state.records import Kind
@@ -18,7 +18,7 @@ def unreachable(text: str = "no route") -> BuildFailed:
     return BuildFailed(FailureClass.NETWORK, "plan", text)
 
 
-def seen(outage: Outage) -> tuple[bool, bool]:
+def seen(outage: HubOutage) -> tuple[bool, bool]:
     return outage.known, outage.suspected
 
 
@@ -36,7 +36,7 @@ def test_it_is_told_once_the_same_for_all_and_forgotten_when_the_hub_is_back(flo
     floor.sweep(make_plan(small_model(cells=1)))
     assert floor.begun is not None
     sweep, now = floor.begun.info.id, [1000.0]
-    outage = Outage(floor.state, sweep, "20260609", lambda: now[0])
+    outage = HubOutage(floor.state, sweep, "20260609", lambda: now[0])
     assert seen(outage) == (False, False)
     first = outage.note(unreachable("refused"), asked=True)
     other = outage.note(unreachable("left alone"), asked=False)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from feed.interface import LocalFile, Published
+from flows.slot.cell_work import log_name
 from flows.slot.model_run import MOST_RUNS, ModelResult, ModelRun
-from flows.slot.unexpected import log_name
 from matrix.errors import Exit
 from matrix.model import PlannedModel
 from matrix.status import FailureClass, Status
@@ -134,13 +134,12 @@ def test_a_model_that_never_ends_is_given_up(
         raise Cancelled("though nobody asked for it")
 
     def counted(self: ModelRun, *args: Any, **how: Any) -> Any:
-        runs.append(self.model.name)
+        runs.append(self.name)
         return run(self, *args, **how)
 
-    run = ModelRun._pass
-    monkeypatch.setattr(ModelRun, "_pass", counted)
+    run = ModelRun._build_and_publish
+    monkeypatch.setattr(ModelRun, "_build_and_publish", counted)
     monkeypatch.setattr(Builder, "build", cancelled)
-    monkeypatch.setattr(Builder, "export_package", cancelled)
     either.sweep(make_plan(small_model()))
     assert len(runs) == MOST_RUNS
     assert {one.failure for one in either.outcomes().values()} == {FailureClass.UNKNOWN}

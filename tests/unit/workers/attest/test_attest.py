@@ -199,7 +199,7 @@ def test_attesting_again_replaces_what_was_stated(works: Works) -> None:
 
 def test_an_export_is_attested_like_a_cell(works: Works) -> None:
     cell = make_cell(components=["enc", "dec"])
-    exported = works.builder.export_package(cell.model, cell, "0.0.0-x-export")
+    exported = works.builder.build(cell, export_version="0.0.0-x-export")
     built = Attester(works.host).attest(exported, replace(cell, version="0.0.0-x-export"))
     text = (built.folder / SBOM).read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None

@@ -13,7 +13,6 @@ from tests.fakes.cells import LABELS, make_cell, make_model, plan_model
 from tests.unit.workers.benches import Bench
 from workers.build.builder import Builder, Built
 from workers.build.explain import explain
-from workers.build.stages import StageRun
 from workers.errors import StoreError
 
 
@@ -77,7 +76,7 @@ def test_eight_targets_share_everything_that_is_equal(bench: Bench) -> None:
 
 def test_the_export_package_is_what_the_cells_name(bench: Bench) -> None:
     model = plan_model(components=["enc", "dec"], files={"config.json": "{}"})
-    export = bench.builder.export_package(model.model, model.cells[0], model.export_version)
+    export = bench.builder.build(model.cells[0], export_version=model.export_version)
     cell = bench.builder.build(model.cells[0])
     assert bench.host.ran.count("export") == 1
     assert cell.manifest["export"] == {"tree": export.tree}
@@ -125,24 +124,19 @@ def test_what_a_package_was_made_of_stays_until_it_is_let_go(bench: Bench) -> No
     assert built.files[0].source.is_file(), "the package itself is complete"
 
 
-def test_who_watches_sees_what_ran_and_what_was_reused(bench: Bench) -> None:
+def test_a_build_reports_what_it_is_doing_and_what_it_reused(bench: Bench) -> None:
     seen: list[str] = []
-
-    class Watching:
-        def stage_started(self, cell_id: str, stage: str, component: str) -> None:
-            seen.append(f"start {stage}")
-
-        def stage_finished(self, cell_id: str, run: StageRun) -> None:
-            seen.append(f"{'reused' if run.reused else 'ran'} {run.stage} {run.bytes > 0}")
-
-        def progress(self, cell_id: str, text: str) -> None:
-            seen.append(text)
-
-    bench.builder.build(make_cell(), observer=Watching())
-    assert seen[:3] == ["start export", "export begins", "ran export True"]
+    built = bench.builder.build(make_cell(), report=seen.append)
+    assert seen[:3] == ["exporting", "export begins", "making inputs"]
+    assert [(run.stage, run.reused, run.bytes > 0) for run in built.stages] == [
+        ("export", False, True),
+        ("inputs", False, True),
+        ("optimize", False, True),
+    ]
     seen.clear()
-    bench.builder.build(make_cell(), observer=Watching())
-    assert seen == ["reused export True", "reused inputs True", "reused optimize True"]
+    again = bench.builder.build(make_cell(), report=seen.append)
+    assert [run.reused for run in again.stages] == [True, True, True]
+    assert seen == []
 
 
 def test_a_kept_package_is_nobodys_link(bench: Bench, tmp_path: Path) -> None:

@@ -1,0 +1,116 @@
+"""The work on one cell or export: where it runs, and how its results and failures are recorded."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.slot.context import Slot, SweepContext
+from flows.slot.leases import RenewedLease
+from flows.sweep.planned_packages import PlannedPackage
+from matrix.errors import MillError
+from matrix.status import FailureClass, Status
+from state.records import Facts, StageRow
+from workers.build.stage_runner import os_failure
+from workers.errors import BuildFailed, StoreError
+
+TRACEBACK_LINES = 20
+"""How much of a traceback the state keeps; the log has all of it."""
+
+_STATUS_OF = {
+    FailureClass.TIMEOUT: Status.BUILD_TIMEOUT,
+    FailureClass.VERIFY: Status.VERIFY_FAILED,
+    FailureClass.UNSUPPORTED: Status.UNSUPPORTED,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellWork:
+    """One cell (or export) of a leased model, in the slot that builds it."""
+
+    sweep: SweepContext
+    lease: RenewedLease
+    slot: Slot
+    planned: PlannedPackage
+    rebuilt: bool = False
+    """Built a second time because the bytes of the first build had gone bad."""
+
+    @property
+    def id(self) -> str:
+        """The id of the cell or export."""
+        return self.planned.id
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the lease is lost or everything stops."""
+        return self.lease.gone.is_set()
+
+    @property
+    def log(self) -> Path:
+        """The file that receives everything about this cell."""
+        return self.sweep.logs / self.sweep.plan.stamp / f"{log_name(self.id)}.log"
+
+    def record(
+        self, status: Status, facts: Facts | None = None, stages: Sequence[StageRow] = ()
+    ) -> None:
+        """One transaction; raises `LeaseLost` when the model is no longer ours."""
+        self.sweep.state.record(
+            self.lease.lease, self.sweep.sweep_id, self.id, status, facts or Facts(), stages=stages
+        )
+
+    def fail(self, error: Exception, stage: str, evidence: dict[str, Any] | None = None) -> None:
+        """Record that the cell could not be built or did not pass verification."""
+        failure = self.failure_of(error, stage)
+        facts = failure_facts(failure, failure.hint or self._see_log(), evidence)
+        self.record(_STATUS_OF.get(failure.failure, Status.BUILD_FAILED), facts)
+
+    def failure_of(self, error: Exception, stage: str) -> BuildFailed:
+        """What any exception means for this cell; an unexpected one leaves a traceback."""
+        if isinstance(error, BuildFailed):
+            return error
+        lines = traceback.format_exception(error)
+        with suppress(OSError):  # the disk may be what failed
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            with self.log.open("a", encoding="utf-8") as stream:
+                stream.writelines(lines)
+        failure = self._classified(error, stage)
+        failure.log_tail = "".join(lines[-TRACEBACK_LINES:])
+        return failure
+
+    def _classified(self, error: Exception, stage: str) -> BuildFailed:
+        if isinstance(error, OSError):
+            return os_failure(stage, error)
+        if isinstance(error, MillError):
+            kind = FailureClass.DISK if isinstance(error, StoreError) else FailureClass.UNKNOWN
+            return BuildFailed(kind, stage, error.message, hint=error.hint or self._see_log())
+        text = f"{type(error).__name__}: {error}".strip().removesuffix(":")
+        return BuildFailed(FailureClass.UNKNOWN, stage, f"unexpected {text}", hint=self._see_log())
+
+    def _see_log(self) -> str:
+        return f"the whole log: {self.log}"
+
+
+def failure_facts(failure: BuildFailed, hint: str, evidence: dict[str, Any] | None = None) -> Facts:
+    """What the state keeps of a failure."""
+    return Facts(
+        failure=failure.failure,
+        stage=failure.stage,
+        exit_code=failure.process_exit,
+        message=failure.reason,
+        hint=hint,
+        log_tail=failure.log_tail,
+        retryable=failure.retryable,
+        evidence=evidence,
+    )
+
+
+def log_name(cell_id: str) -> str:
+    """A file name for a cell's log: readable, safe on every file system, and unique."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", cell_id)[:120]
+    return f"{readable}-{hashlib.sha256(cell_id.encode()).hexdigest()[:8]}"

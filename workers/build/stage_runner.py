@@ -1,0 +1,200 @@
+"""Runs the stages of one build: look up, lock, look up again, run, store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from machine.disk import free, is_full, reason, says_full
+from matrix.model import Cell
+from matrix.status import FailureClass
+from workers.build.expectation import Expectation, disk_needed, memory_needed
+from workers.build.graph import StageTask
+from workers.build.known_failures import KnownFailures
+from workers.build.memory_budget import MemoryBudget
+from workers.build.room import Room
+from workers.build.stages import StageRun, doing
+from workers.engine import SOURCE, BuildPlan, Request, StageJob
+from workers.errors import BuildFailed, failure_of
+from workers.host.client import EngineHost
+from workers.store import Action, Store
+from workers.store.blobs import NotAFile
+
+MAKE_ROOM = "free some space or set --disk-budget"
+LEAST_FREE = 4 * 1024 * 1024
+"""A stage that fails with less than this left on the volume has most likely failed of that."""
+
+Report = Callable[[str], None]
+"""Called with what a build is doing now: `exporting`, `calibrating 40/128`, `waits for ...`."""
+
+
+def unreported(_text: str) -> None:
+    """For a build that nobody watches."""
+
+
+def wait_report(report: Report, log: Path | None) -> Report:
+    """Reports what a build waits for, and writes it to the cell's log."""
+
+    def tell(text: str) -> None:
+        report(text)
+        if log is not None:
+            with suppress(OSError):
+                log.parent.mkdir(parents=True, exist_ok=True)
+                with log.open("a", encoding="utf-8") as stream:
+                    stream.write(f"{text}\n")
+
+    return tell
+
+
+def os_failure(stage: str, error: OSError) -> BuildFailed:
+    """The failure of one cell that an error of the file system means."""
+    where = f" ({error.filename})" if error.filename else ""
+    if is_full(error):
+        return BuildFailed(FailureClass.DISK, stage, f"the disk is full{where}", hint=MAKE_ROOM)
+    if isinstance(error, NotAFile):
+        return BuildFailed(failure_of(stage), stage, str(error), hint="a fault of the engine")
+    text = f"{reason(error)}{where}"
+    return BuildFailed(FailureClass.DISK, stage, text, hint="can the store be read and written?")
+
+
+@dataclass(slots=True)
+class StageRunner:
+    """Resolves the stages of one build, however often it begins again."""
+
+    store: Store
+    host: EngineHost
+    cell: Cell
+    request: Request
+    room: Room
+    memory: MemoryBudget | None
+    expected: Expectation
+    known: KnownFailures
+    report: Report
+    cancel: threading.Event | None
+    log: Path | None
+    limit: float
+    """Seconds after which a wait for other builds is given up if none of them moves."""
+    plan: BuildPlan = field(init=False)
+    runs: list[StageRun] = field(init=False)
+    """The stages of this try."""
+    _made: dict[str, StageRun] = field(default_factory=dict)
+    """What earlier tries of this build ran, by key: a later one finds it in the store."""
+
+    def begin(self, plan: BuildPlan) -> None:
+        """Begin a try."""
+        self.plan, self.runs = plan, []
+
+    def resolve(self, task: StageTask) -> Action:
+        """The outputs of a stage, from the store or made now."""
+        key, began = task.key.key, time.monotonic()
+        action, ran = self.store.lookup(key), False
+        if action is None:
+            self.known.check(key)
+            told = wait_report(self.report, self.log)
+            lock = self.store.lock(key, self.cancel, limit=self.limit, told=told)
+            with self._disk(task), lock:
+                action = self.store.lookup(key)
+                if action is None:
+                    action, ran = self._run(task), True
+        self._note(task, action, ran, time.monotonic() - began)
+        return action
+
+    def _disk(self, task: StageTask) -> AbstractContextManager[None]:
+        size = disk_needed(self.expected, self.cell, self.plan, task)
+        return self.room.reserve(size, self.plan.disk)
+
+    def _memory(self, task: StageTask) -> AbstractContextManager[None]:
+        if self.memory is None:
+            return nullcontext()
+        size = memory_needed(self.expected, self.cell, self.plan, task)
+        return self.memory.reserve(size, self.cancel)
+
+    def _note(self, task: StageTask, action: Action, ran: bool, seconds: float) -> None:
+        run = None if ran else self._made.get(task.key.key)
+        if run is None:
+            run = StageRun(
+                stage=task.spec.name,
+                component=task.component,
+                key=task.key.key,
+                parts=task.key.parts,
+                reused=not ran,
+                seconds=seconds,
+                bytes=action.size,
+                peak_memory=action.peak_memory,
+            )
+        if ran:
+            self._made[run.key] = run
+        self.runs.append(run)
+
+    def _run(self, task: StageTask) -> Action:
+        """Run a stage in working folders of its own."""
+        borrow = self.store.scratch.borrow
+        self.report(doing(task.spec.name, task.component))
+        with self._failures_of(task), ExitStack() as folders:
+            out = folders.enter_context(borrow(task.spec.name))
+            inputs = {}
+            for name, files in task.inputs.items():
+                inputs[name] = folders.enter_context(borrow(f"in-{name}"))
+                self.store.materialize(files, inputs[name], alone=True)
+            source = self.request.model["source"]
+            if SOURCE in task.spec.inputs and source["kind"] == "folder":
+                inputs[SOURCE] = Path(source["ref"])
+            job = StageJob(
+                stage=task.spec.name,
+                params=task.spec.params,
+                request=self.request,
+                inputs=inputs,
+                out=out,
+                component=task.component,
+                progress=self.report,
+            )
+            with self._memory(task):
+                made = self.host.run(
+                    job, timeout=self.cell.timeout, log=self.log, cancel=self.cancel
+                )
+            action = Action(
+                key=task.key.key,
+                parts=task.key.parts,
+                files=(),
+                facts=made.facts,
+                info=made.info,
+                seconds=float(made.info["seconds"]),
+                peak_memory=int(made.info["peak_memory"]),
+                subject=f"{self.request.model['id']} {task.spec.name} {task.component}".strip(),
+            )
+            return self.store.ingest(out, action)
+
+    @contextmanager
+    def _failures_of(self, task: StageTask) -> Iterator[None]:
+        """Classify what a stage raises, and remember it for the other cells of the model."""
+        try:
+            try:
+                yield
+            except OSError as error:
+                raise os_failure(task.spec.name, error) from error
+            except BuildFailed as error:
+                if error.failure is FailureClass.DISK or not self._looks_full(error):
+                    raise
+                raise BuildFailed(
+                    FailureClass.DISK,
+                    task.spec.name,
+                    f"the disk is full ({error.reason})",
+                    hint=MAKE_ROOM,
+                    exit_code=error.process_exit,
+                    log_tail=error.log_tail,
+                ) from error
+        except BuildFailed as error:
+            self.known.note(task.key.key, self.cell.id, error)
+            raise
+
+    def _looks_full(self, error: BuildFailed) -> bool:
+        """Native code reports a full disk in its own words, or by crashing on it."""
+        if error.failure in {FailureClass.TIMEOUT, FailureClass.MEMORY}:
+            return False
+        if says_full(f"{error.reason}\n{error.log_tail}"):
+            return True
+        return free(self.store.root) < LEAST_FREE
