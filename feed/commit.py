@@ -27,7 +27,6 @@ from machine.files import overwrite, read_whole
 from machine.flush import Syncer
 from machine.links import create_exclusive
 from matrix.digest import FileEntry
-from matrix.naming import MAX_VERSIONS
 
 LOCK_WAIT = 120.0
 
@@ -46,8 +45,9 @@ class Staged:
 class Committer:
     """Commits staged versions to one feed."""
 
-    def __init__(self, layout: Layout, syncer: Syncer) -> None:
+    def __init__(self, layout: Layout, syncer: Syncer, most_versions: int) -> None:
         self._layout = layout
+        self._most_versions = most_versions
         self._syncer = syncer
         self._note = layout.tmp / "commit.json"
         self._spare = layout.tmp / "commit.new"
@@ -171,9 +171,9 @@ class Committer:
             count = len(os.listdir(folder))  # noqa: PTH208 - only counted
         except FileNotFoundError:
             return True
-        if count >= MAX_VERSIONS:
+        if count >= self._most_versions:
             raise Rejected(
-                f"{package} has {MAX_VERSIONS} versions, deleted ones included; no more fit",
+                f"{package} has {count} versions, deleted ones included; no more fit",
                 hint="publish under another package name",
             )
         return False

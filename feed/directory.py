@@ -24,13 +24,20 @@ from feed.layout import STAGE, Layout
 from feed.manifest import Manifest
 from feed.meter import Meter
 from feed.oserrors import feed_errors
-from feed.preflight import check_access, check_writable, plan_problems, refuse
-from feed.rules import publish_problems, view_problem
+from feed.preflight import (
+    check_access,
+    check_writable,
+    headroom_problems,
+    plan_problems,
+    refuse,
+)
+from feed.rules import STRICTEST, publish_problems, view_problem
 from feed.shelves import Shelves
 from machine.claims import claim
 from machine.files import long_path
 from machine.flush import Syncer
 from matrix.digest import FileEntry
+from matrix.limits import Limits
 
 SWEEP_EVERY = 10.0
 """Seconds between two looks of a publisher at what dead ones left."""
@@ -42,12 +49,12 @@ Stage = Callable[[str], Path]
 class DirectoryFeed:
     """A feed in a folder. With `durable=False` it does not survive a power cut (for benches)."""
 
-    def __init__(self, root: Path, *, durable: bool = True) -> None:
+    def __init__(self, root: Path, *, durable: bool = True, limits: Limits = STRICTEST) -> None:
         self._layout = Layout(long_path(root))
         self._name = f"dir:{root.resolve().as_posix()}"
-        self._shelves = Shelves(self._layout, self._name)
+        self._shelves = Shelves(self._layout, self._name, limits)
         self._syncer = Syncer(durable=durable)
-        self._committer = Committer(self._layout, self._syncer)
+        self._committer = Committer(self._layout, self._syncer, limits.versions)
         self._swept = float("-inf")
 
     @property
@@ -55,11 +62,18 @@ class DirectoryFeed:
         """`dir:` and the path."""
         return self._name
 
+    @property
+    def limits(self) -> Limits:
+        """What can be published here can be published anywhere."""
+        return self._shelves.limits
+
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         """Make the feed if it is new, and check that everything in `plan` could be published."""
         check_writable(self._layout)
         self.sweep_stale()
-        refuse(plan_problems(self._shelves, plan), self._name)
+        problems = plan_problems(self.limits, plan)
+        problems += headroom_problems(self.limits, plan, self._shelves.names)
+        refuse(problems, self._name)
 
     @property
     def is_new(self) -> bool:
@@ -102,7 +116,7 @@ class DirectoryFeed:
         never filled by mistake.
         """
         meter = Meter(sum(file.entry.size for file in files), progress, timeout)
-        problems = publish_problems(package, version, [file.entry for file in files])
+        problems = publish_problems(self.limits, package, version, [file.entry for file in files])
         if problems:
             raise Rejected(f"{package} {version}: " + "; ".join(problems))
         entries = tuple(sorted(file.entry for file in files))

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from feed.errors import Corrupt
-from matrix.naming import package_problem, version_problem
+from feed.rules import path_problem
 from matrix.status import Status
 
 INDEX_FILE = "index.json"
@@ -113,9 +113,9 @@ def _cell(item: object, where: str) -> IndexCell:
 
 
 def _problems(values: Mapping[str, Any]) -> Iterable[str]:
-    for problem in (package_problem(values["package"]), version_problem(values["version"])):
-        if problem:
-            yield problem
+    for name in ("package", "version"):  # a pull makes folders of these names
+        if "/" in values[name] or path_problem(values[name]):
+            yield f"{name} {values[name]!r}"
     if not _WORD.fullmatch(values["target"]):
         yield f"target {values['target']!r}"
     if values["status"] not in set(Status):

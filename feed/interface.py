@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from matrix.digest import FileEntry
+from matrix.limits import Limits
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all); never from two threads at once. It may raise to stop
@@ -42,7 +43,19 @@ class Feed(Protocol):
 
     @property
     def name(self) -> str:
-        """Stable identity of the feed (shown to people, kept in the state); holds no secret."""
+        """The address that opens this feed from any folder. It is shown, recorded and compared:
+        one spelling for one feed, and no secret in it."""
+
+    @property
+    def limits(self) -> Limits:
+        """What the feed takes. A plan asks for it, so it needs no request."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether `preflight` would make the feed; until then it holds nothing."""
+
+    def check(self) -> None:
+        """Check that this host could publish, without a change to the feed."""
 
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         """Check credentials, the feed, names, versions and headroom for (package, version)s.

@@ -1,19 +1,18 @@
-"""What a directory feed can know before the first byte: all problems of a plan at once."""
+"""What a feed can know before the first byte is sent: all problems of a plan at once."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from feed.errors import Rejected
 from feed.layout import STAGE, Layout
 from feed.oserrors import feed_errors
-from feed.shelves import Shelves
 from machine.claims import claim
-from matrix.naming import MAX_VERSIONS, package_problem, version_problem
+from matrix.limits import Limits
 
 SHOWN = 20
 
@@ -42,36 +41,41 @@ def check_access(layout: Layout) -> None:
             raise PermissionError(errno.EACCES, "it cannot be written", str(there))
 
 
-def plan_problems(shelves: Shelves, plan: Sequence[tuple[str, str]]) -> list[str]:
-    """Names, versions, doubles and headroom of everything that is to be published."""
-    problems = [
-        problem
-        for package in dict.fromkeys(package for package, _ in plan)
-        if (problem := package_problem(package))
-    ]
+def plan_problems(limits: Limits, plan: Sequence[tuple[str, str]]) -> list[str]:
+    """Bad names, bad versions and versions that are planned twice; no feed is asked."""
+    packages = dict.fromkeys(package for package, _ in plan)
+    problems = [problem for name in packages if (problem := limits.package_problem(name))]
     problems += [
-        f"{package} {problem}" for package, version in plan if (problem := version_problem(version))
+        f"{package} {problem}"
+        for package, version in plan
+        if (problem := limits.version_problem(version))
     ]
     problems += [
         f"{package} {version}: planned {count} times"
         for (package, version), count in Counter(plan).items()
         if count > 1
     ]
-    return problems + _headroom_problems(shelves, plan)
+    return problems
 
 
-def _headroom_problems(shelves: Shelves, plan: Sequence[tuple[str, str]]) -> list[str]:
+def headroom_problems(
+    limits: Limits,
+    plan: Sequence[tuple[str, str]],
+    taken: Callable[[str], Collection[str]],
+) -> list[str]:
+    """Packages without room for their new versions. `taken`: the versions of a package."""
     wanted: dict[str, set[str]] = {}
     for package, version in plan:
-        wanted.setdefault(package, set()).add(version)
+        if not limits.package_problem(package):
+            wanted.setdefault(package, set()).add(version)
     problems = []
     for package, versions in wanted.items():
-        taken = shelves.names(package) if not package_problem(package) else []
-        new = len(versions.difference(taken))
-        if new and len(taken) + new > MAX_VERSIONS:
+        held = taken(package)
+        new = len(versions.difference(held))
+        if new and len(held) + new > limits.versions:
             problems.append(
                 f"{package}: {new} new versions do not fit, "
-                f"{len(taken)} of {MAX_VERSIONS} are taken"
+                f"{len(held)} of {limits.versions} are taken"
             )
     return problems
 

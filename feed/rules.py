@@ -1,7 +1,7 @@
-"""What a feed accepts of files and views; names and versions are `matrix.naming`'s.
+"""What feeds accept: the strictest limits of names and versions, and the rules of paths and views.
 
-Every function answers with the problem in plain words, or None; nothing here raises, so that
-a caller can collect all problems before it refuses.
+Every function returns the problem in plain words, or None. Nothing here raises, so a caller can
+collect all problems before it refuses.
 """
 
 from __future__ import annotations
@@ -11,18 +11,29 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from matrix.digest import FileEntry
-from matrix.naming import MAX_VERSIONS, package_problem, version_problem
+from matrix.limits import Limits, NameRule
 
-__all__ = [
-    "MAX_VERSIONS",
-    "entry_problems",
-    "package_problem",
-    "path_problem",
-    "path_problems",
-    "publish_problems",
-    "version_problem",
-    "view_problem",
-]
+_NUMBER = r"(?:0|[1-9][0-9]*)"
+_IDENTIFIER = rf"(?:{_NUMBER}|[0-9]*[a-z-][0-9a-z-]*)"
+
+STRICTEST = Limits(
+    package=NameRule(
+        re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*"),
+        "lower-case letters and digits, in segments joined by a single '-', '_' or '.'",
+        longest=255,
+    ),
+    version=NameRule(
+        re.compile(
+            rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-{_IDENTIFIER}(?:\.{_IDENTIFIER})*)?"
+        ),
+        "lower-case SemVer 2.0 without build metadata and without leading zeros in its numbers",
+        longest=127,
+        largest=2147483647,
+    ),
+    versions=5000,
+)
+"""Azure Artifacts has the strictest limits of all known feeds. A feed without limits of its own
+declares these, so that whatever it holds can move to any other feed."""
 
 MAX_COMPONENT = 255
 """Bytes of one path component on every file system that matters."""
@@ -124,9 +135,12 @@ def entry_problems(entries: Sequence[FileEntry]) -> list[str]:
     return problems
 
 
-def publish_problems(package: str, version: str, entries: Sequence[FileEntry]) -> list[str]:
+def publish_problems(
+    limits: Limits, package: str, version: str, entries: Sequence[FileEntry]
+) -> list[str]:
     """All that a feed would refuse about one version, before a byte is sent."""
-    problems = [found for found in (package_problem(package), version_problem(version)) if found]
+    named = (limits.package_problem(package), limits.version_problem(version))
+    problems = [found for found in named if found]
     if not entries:
         problems.append("a version needs at least one file")
     return problems + entry_problems(entries)

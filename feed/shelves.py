@@ -17,7 +17,7 @@ from feed.layout import Layout
 from feed.manifest import Manifest, parse_manifest, parse_published
 from feed.oserrors import feed_errors
 from machine.files import read_whole
-from matrix.naming import package_problem, version_problem
+from matrix.limits import Limits
 
 _SUFFIX = ".json"
 
@@ -25,9 +25,10 @@ _SUFFIX = ".json"
 class Shelves:
     """What is in the folder."""
 
-    def __init__(self, layout: Layout, name: str) -> None:
+    def __init__(self, layout: Layout, name: str, limits: Limits) -> None:
         self._layout = layout
         self._name = name
+        self.limits = limits
 
     def packages(self) -> list[str]:
         """Every package that has a version."""
@@ -36,12 +37,12 @@ class Shelves:
             return [
                 package
                 for package in _listing(self._layout.packages)
-                if not package_problem(package) and self.names(package)
+                if not self.limits.package_problem(package) and self.names(package)
             ]
 
     def versions(self, package: str, prefix: str = "") -> list[Published]:
         """Every version that begins with `prefix`; only their manifests are opened."""
-        if package_problem(package):
+        if self.limits.package_problem(package):
             return []
         with feed_errors(f"cannot list {package}", self._layout.root):
             names = self.names(package, prefix)
@@ -80,7 +81,7 @@ class Shelves:
         return manifest
 
     def _data(self, package: str, version: str) -> bytes | None:
-        if package_problem(package) or version_problem(version):
+        if self.limits.package_problem(package) or self.limits.version_problem(version):
             return None
         with feed_errors(f"cannot read {package} {version}", self._layout.root):
             try:

@@ -4,8 +4,8 @@
     0.0.0-<stamp>-export-<model-slug>[-<task>]                          a model's export
     0.0.0-<stamp>[-rN]                                                  the sweep index
 
-Azure's rules for names and versions hold for every feed: a version can never be used again, so
-a wrong one must not get as far as a feed. Slugs are unique by construction (see `matrix.slugs`).
+A version can never be used again, so a name that the feed would refuse is refused by the plan: it
+asks the limits that the feed declares. Slugs are unique by construction (see `matrix.slugs`).
 """
 
 from __future__ import annotations
@@ -16,54 +16,16 @@ from dataclasses import dataclass
 
 from matrix.cellid import LONGEST_TASK
 from matrix.errors import Problem
+from matrix.limits import Limits
 from matrix.model import EXPORT, Model, Target
 from matrix.nearest import quote
-from matrix.slugs import MODEL_LIMIT, Names, slug
+from matrix.slugs import HASHES, MODEL_LIMIT, Names, slug
 
-MAX_VERSIONS = 5000
-"""Of one package, over all time."""
-
-MAX_PACKAGE = 255
-MAX_VERSION = 127
 MAX_STAMP = 40
 INDEX = "index"
 FIELDS = ("model", "task")
 
-_PACKAGE = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
-_NUMBER = r"(?:0|[1-9][0-9]*)"
-_IDENTIFIER = rf"(?:{_NUMBER}|[0-9]*[a-z-][0-9a-z-]*)"
-_VERSION = re.compile(
-    rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-{_IDENTIFIER}(?:\.{_IDENTIFIER})*)?"
-)
-_MAX_PART = 2147483647
 _REVISION = re.compile(r"r[0-9]+")
-
-
-def package_problem(name: str) -> str | None:
-    """Why no feed would take a package of that name; None: it would."""
-    if not _PACKAGE.fullmatch(name):
-        return (
-            f"package {quote(name)} must be lower-case letters and digits, "
-            "in segments joined by a single '-', '_' or '.'"
-        )
-    if len(name) > MAX_PACKAGE:
-        return f"package {quote(name)} is longer than {MAX_PACKAGE} characters"
-    return None
-
-
-def version_problem(version: str) -> str | None:
-    """Why no feed would take that version; None: it would."""
-    if len(version) > MAX_VERSION:
-        return f"version {quote(version)} is longer than {MAX_VERSION} characters"
-    match = _VERSION.fullmatch(version)
-    if not match:
-        return (
-            f"version {quote(version)} must be lower-case SemVer 2.0 without build metadata "
-            "and without leading zeros in its numbers"
-        )
-    if any(int(part) > _MAX_PART for part in match.groups()):
-        return f"version {quote(version)} has a number above {_MAX_PART}"
-    return None
 
 
 def stamp_problems(stamp: str, labels: tuple[str, ...]) -> list[Problem]:
@@ -89,7 +51,7 @@ def stamp_problems(stamp: str, labels: tuple[str, ...]) -> list[Problem]:
     return found
 
 
-def template_problems(template: str) -> list[Problem]:
+def template_problems(template: str, limits: Limits) -> list[Problem]:
     """Why a package template cannot be used."""
     where = "package"
     try:
@@ -106,11 +68,17 @@ def template_problems(template: str) -> list[Problem]:
         return [Problem(where, f"unknown field {{{wrong[0]}}}", "there are {model} and {task}")]
     if fields and "model" not in fields:
         return [Problem(where, f"{quote(template)} lacks {{model}}", "or use one fixed name")]
-    sample = render(template, "m" * MODEL_LIMIT, "t" * LONGEST_TASK)
-    fault = package_problem(sample)
+    room = max(HASHES[0], model_room(template, limits))
+    fault = limits.package_problem(render(template, "m" * room, "t" * LONGEST_TASK))
     if fault:
         return [Problem(where, f"{quote(template)} makes no package name: {fault}")]
     return []
+
+
+def model_room(template: str, limits: Limits) -> int:
+    """How many characters a package name has for the model, beside the longest task."""
+    rest = len(render(template, "", "t" * LONGEST_TASK))
+    return min(MODEL_LIMIT, limits.package.longest - rest)
 
 
 def render(template: str, model: str, task: str) -> str:

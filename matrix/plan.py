@@ -13,21 +13,14 @@ from dataclasses import dataclass
 from matrix.catalog import Catalog
 from matrix.cellid import cell_id
 from matrix.errors import NothingSelected, PlanError, Problem
+from matrix.limits import Limits
 from matrix.model import EXPORT, Cell, Model, Overrides, Plan, PlannedModel, Policy, Target
-from matrix.naming import (
-    MAX_VERSION,
-    MAX_VERSIONS,
-    Namer,
-    package_problem,
-    stamp_problems,
-    template_problems,
-    version_problem,
-)
+from matrix.naming import Namer, model_room, stamp_problems, template_problems
 from matrix.nearest import hint, quote
 from matrix.policy import Flags, opset_of, overrides_of, policies
 from matrix.precision import NAMES, PRECISIONS, canonical
 from matrix.selector import Chosen, Selection, chosen, filtered
-from matrix.slugs import Seniority, names_of, slug
+from matrix.slugs import MODEL_LIMIT, Seniority, names_of, slug
 from matrix.targets import OPSETS, Targets
 
 DEFAULT_PACKAGE = "modelmill-{model}"
@@ -40,6 +33,8 @@ class PlanOptions:
     """The settings that decide what a plan says. `stamp` as the user wrote it."""
 
     stamp: str
+    limits: Limits
+    """Those of the feed that the plan is for."""
     package: str = DEFAULT_PACKAGE
     engine: str = "optimum"
     precision: tuple[str, ...] = ()
@@ -100,7 +95,7 @@ def make_plan(
             *_shared_names(models, namer),
         ),
     )
-    problems = name_problems(plan)
+    problems = name_problems(plan, options.limits)
     if problems:
         raise PlanError(problems)
     return plan
@@ -130,11 +125,13 @@ def _namer(
 ) -> Namer:
     faults = stamp_problems(options.stamp, targets.labels)
     stamp = "0" if faults else slug(options.stamp)
-    problems += faults + template_problems(options.package)
+    unfit = template_problems(options.package, options.limits)
+    problems += faults + unfit
     # Room for the longest label and precision, whatever is selected, so that names do not move.
     words = max(map(len, (*targets.labels, EXPORT))) + max(map(len, (*PRECISIONS, LONGEST_OPSET)))
-    limit = MAX_VERSION - len(f"0.0.0-{stamp}---") - words
-    names = names_of(catalog.models, targets.labels, limit, seniority)
+    limit = options.limits.version.longest - len(f"0.0.0-{stamp}---") - words
+    room = MODEL_LIMIT if unfit else model_room(options.package, options.limits)
+    names = names_of(catalog.models, targets.labels, limit, seniority, room)
     return Namer(stamp, options.package, names)
 
 
@@ -228,8 +225,8 @@ def _dropped(drafts: Iterable[_Draft]) -> list[str]:
     return [f"{text} ({count} cell{'s' * (count > 1)})" for text, count in counts.items()]
 
 
-def name_problems(plan: Plan) -> list[Problem]:
-    """Whether a feed would take every name of a plan, once each."""
+def name_problems(plan: Plan, limits: Limits) -> list[Problem]:
+    """Why a feed with these limits would refuse names of a plan."""
     names = [
         (export.package, export.version, export.id)
         for model in plan.models
@@ -240,13 +237,13 @@ def name_problems(plan: Plan) -> list[Problem]:
     found = []
     owners: dict[tuple[str, str], str] = {}
     for package, version, who in names:
-        faults = filter(None, (package_problem(package), version_problem(version)))
+        faults = filter(None, (limits.package_problem(package), limits.version_problem(version)))
         found += [Problem(who, fault) for fault in faults]
         other = owners.setdefault((package, version), who)
         if other != who:
             found.append(Problem(who, f"has the same version as {other}: {version}"))
     for package, count in Counter(package for package, _, _ in names).items():
-        if count > MAX_VERSIONS:
-            text = f"would get {count} versions, a feed takes {MAX_VERSIONS}"
+        if count > limits.versions:
+            text = f"would get {count} versions, the feed takes {limits.versions}"
             found.append(Problem(f"package {package}", text, "use {model} in the package template"))
     return found

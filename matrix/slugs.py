@@ -45,14 +45,22 @@ def slug(text: str) -> str:
 
 
 def names_of(
-    models: Sequence[Model], labels: Sequence[str], limit: int, seniority: Seniority = tuple
+    models: Sequence[Model],
+    labels: Sequence[str],
+    limit: int,
+    seniority: Seniority = tuple,
+    model_limit: int = MODEL_LIMIT,
 ) -> Names:
-    """Unique slugs for all entries of a catalog; `limit` is what a version leaves for one."""
-    found = _names_of(models, labels, limit)
+    """Unique slugs for all entries of a catalog.
+
+    `limit` is the room that a version has for an entry, `model_limit` that of a package name.
+    """
+    found = _names_of(models, labels, limit, model_limit)
     if not found.yielded:
         return found
     ranks = {name: rank for rank, name in enumerate(seniority())}
-    return _names_of(sorted(models, key=lambda m: ranks.get(m.name, len(ranks))), labels, limit)
+    ordered = sorted(models, key=lambda m: ranks.get(m.name, len(ranks)))
+    return _names_of(ordered, labels, limit, model_limit)
 
 
 def has_plain_name(model: str, task: str, version: str) -> bool:
@@ -62,11 +70,13 @@ def has_plain_name(model: str, task: str, version: str) -> bool:
     return any(version.endswith(f"-{plain}{tail}") for tail in tails)
 
 
-def _names_of(models: Sequence[Model], labels: Sequence[str], limit: int) -> Names:
+def _names_of(
+    models: Sequence[Model], labels: Sequence[str], limit: int, model_limit: int
+) -> Names:
     by_id, yielded = _unique(
         {model.id: slug(model.id) for model in models},
         lambda text: (text,),
-        MODEL_LIMIT,
+        model_limit,
         taken=(RESERVED,),
     )
     entries, more = _unique(

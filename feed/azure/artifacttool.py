@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from feed.azure.address import Address
-from feed.azure.child import Child, End, Limits, Outcome
+from feed.azure.child import Child, End, Outcome, RunLimits
 from feed.azure.credentials import RENEW, Credentials
 from feed.azure.events import BYTES, read_event
 from feed.azure.secret import Secret, redact
@@ -43,7 +43,7 @@ class ArtifactTool:
         executable: Callable[[], Path],
         address: Address,
         credentials: Credentials,
-        limits: Limits,
+        limits: RunLimits,
         environ: Mapping[str, str],
     ) -> None:
         self._executable = executable
@@ -88,7 +88,7 @@ class ArtifactTool:
     def check(self, folder: Path) -> None:
         """Start the tool to see that it can start here; raises `Unauthorized` if it cannot."""
         child = Child([str(self._executable()), "--help"], self._environ, folder)
-        outcome = self._supervise(child, lambda _line: False, Limits(60.0, 60.0))
+        outcome = self._supervise(child, lambda _line: False, RunLimits(60.0, 60.0))
         crashed = outcome.code < 0 or outcome.code in {126, 127, 134}
         if outcome.end is not End.EXITED or crashed:
             said = next((line for line in reversed(outcome.log) if line.strip()), "it said nothing")
@@ -155,7 +155,7 @@ class ArtifactTool:
         return _read_result(run, outcome.stdout)
 
     def _supervise(
-        self, child: Child, on_line: Callable[[str | None], bool], limits: Limits
+        self, child: Child, on_line: Callable[[str | None], bool], limits: RunLimits
     ) -> Outcome:
         with self._lock:
             self._running.add(child)

@@ -37,7 +37,7 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RunLimits:
     """How long a child may go without progress, and in all."""
 
     idle: float
@@ -73,7 +73,7 @@ class Child:
         if process and process.poll() is None:
             kill_tree(process)
 
-    def run(self, on_line: Callable[[str | None], bool], limits: Limits) -> Outcome:
+    def run(self, on_line: Callable[[str | None], bool], limits: RunLimits) -> Outcome:
         """Run to the end. `on_line` gets each line of stderr and tells whether it is progress.
 
         While there is none it gets None every now and then; what it raises ends the run.
@@ -112,7 +112,7 @@ class Child:
         process: subprocess.Popen[bytes],
         on_line: Callable[[str | None], bool],
         tail: deque[str],
-        limits: Limits,
+        limits: RunLimits,
     ) -> End:
         start = moved = time.monotonic()
         ended = False

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from feed.azure.address import Address
 from feed.azure.artifacttool import ArtifactTool
-from feed.azure.child import Limits
+from feed.azure.child import RunLimits
 from feed.azure.contents import Contents, check_tree
 from feed.azure.credentials import Credentials
 from feed.azure.listing import Listing
@@ -24,8 +24,9 @@ from feed.errors import Corrupt, NotFound, Rejected
 from feed.interface import LocalFile, Progress, Published
 from feed.landing import PART, Landing
 from feed.oserrors import local_errors
-from feed.rules import publish_problems
+from feed.rules import STRICTEST, publish_problems
 from matrix.digest import FileEntry
+from matrix.limits import Limits
 
 
 class AzureFeed:
@@ -43,7 +44,7 @@ class AzureFeed:
         self._address = address
         self._work = options.work
         self._service = service = service or Service(address, credentials, options)
-        limits = Limits(options.idle_timeout, options.total_timeout)
+        limits = RunLimits(options.idle_timeout, options.total_timeout)
         toolbox = Toolbox(service, options)
         self._tool = ArtifactTool(toolbox.executable, address, credentials, limits, environ)
         self._listing = Listing(service)
@@ -55,6 +56,20 @@ class AzureFeed:
     def name(self) -> str:
         """The address, in one spelling."""
         return self._address.name
+
+    @property
+    def limits(self) -> Limits:
+        """The documented limits of universal packages."""
+        return STRICTEST
+
+    @property
+    def is_new(self) -> bool:
+        """Only an administrator makes a feed."""
+        return False
+
+    def check(self) -> None:
+        """Everything that needs no plan."""
+        self._preflight.check(())
 
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         """Check credentials, feed, role, tool, names, versions and headroom, all at once."""
@@ -84,7 +99,7 @@ class AzureFeed:
     ) -> Published:
         """Lay the files out, check them, and let the tool publish them as one version."""
         entries = [file.entry for file in files]
-        if problems := publish_problems(package, version, entries):
+        if problems := publish_problems(self.limits, package, version, entries):
             raise Rejected(f"{package} {version}: " + "; ".join(problems))
         with work_folder(self._work) as folder:
             stage = Stage(folder / "package", files)

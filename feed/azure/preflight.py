@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,8 +12,8 @@ from feed.azure.listing import Listing
 from feed.azure.service import Service
 from feed.azure.staging import work_folder
 from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
-from feed.preflight import SHOWN
-from feed.rules import MAX_VERSIONS, package_problem, version_problem
+from feed.preflight import SHOWN, headroom_problems, plan_problems
+from feed.rules import STRICTEST
 
 _AT_ONCE = 8
 _WRITERS = ("contributor", "administrator")
@@ -33,7 +32,7 @@ class Preflight:
 
     def check(self, plan: Sequence[tuple[str, str]]) -> None:
         """Raise one error that names everything that is wrong."""
-        problems: list[FeedError] = [Rejected(text) for text in plan_problems(plan)]
+        problems: list[FeedError] = [Rejected(text) for text in plan_problems(STRICTEST, plan)]
         reachable = _gather(problems, self._feed)
         if reachable:
             _gather(problems, lambda: self._headroom(plan))
@@ -77,42 +76,19 @@ class Preflight:
         return any(entry.id == feed.id for entry in feeds or ())
 
     def _headroom(self, plan: Sequence[tuple[str, str]]) -> None:
-        wanted: dict[str, set[str]] = {}
-        for package, version in plan:
-            wanted.setdefault(package, set()).add(version)
+        wanted = {package for package, _ in plan}
         if not wanted:
             return
-        known = sorted(wanted.keys() & self._listing.packages().keys())
+        known = sorted(wanted & self._listing.packages().keys())
         with ThreadPoolExecutor(_AT_ONCE, "azure-preflight") as pool:
-            taken_of = dict(zip(known, pool.map(self._listing.taken, known), strict=True))
-        full = []
-        for package, taken in taken_of.items():
-            new = wanted[package] - taken
-            if new and len(taken) + len(new) > MAX_VERSIONS:
-                full.append(
-                    f"{package}: {len(new)} new versions do not fit, "
-                    f"{len(taken)} of {MAX_VERSIONS} are taken"
-                )
+            taken = dict(zip(known, pool.map(self._listing.taken, known), strict=True))
+        full = headroom_problems(STRICTEST, plan, lambda package: taken.get(package, ()))
         if full:
             raise Rejected("; ".join(full))
 
     def _start_tool(self) -> None:
         with work_folder(self._work) as folder:
             self._tool.check(folder)
-
-
-def plan_problems(plan: Sequence[tuple[str, str]]) -> list[str]:
-    """Bad names, bad versions and doubles; no feed is needed to see them."""
-    named = [(package, package_problem(package)) for package in dict.fromkeys(p for p, _ in plan)]
-    problems = [problem for _, problem in named if problem]
-    problems += [
-        f"{package} {problem}" for package, version in plan if (problem := version_problem(version))
-    ]
-    return problems + [
-        f"{package} {version}: planned {count} times"
-        for (package, version), count in Counter(plan).items()
-        if count > 1
-    ]
 
 
 def _gather(problems: list[FeedError], check: Callable[[], None]) -> bool:

@@ -19,7 +19,6 @@ from importlib.metadata import (
 )
 from pathlib import Path
 
-from feed.directory import DirectoryFeed
 from feed.preflight import existing
 from flows.cli.engine_environments import Installer, installer_of, unset
 from flows.cli.extras import not_installed
@@ -203,8 +202,7 @@ def _state(work: Workspace) -> str:
 
 def _feed(work: Workspace) -> str:
     feed = work.open_feed()
-    # A folder is looked at; its preflight would make it.
-    feed.check() if isinstance(feed, DirectoryFeed) else feed.preflight()
+    feed.check()
     return f"{feed.name} can be published to"
 
 

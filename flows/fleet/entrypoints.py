@@ -117,13 +117,7 @@ def _planned(catalog: str, stamp: str, form: BaseModel, cwd: Path) -> Ticket:
     settings = resolve(flags, os.environ, cwd)
     plan = plan_of(settings, catalog, date.today())  # noqa: DTZ011 - the date of this place
     values = values_of(settings, catalog_reference(settings, catalog))
-    return Ticket(0, plan, values, feed_address(settings.feed, Workspace(settings)))
-
-
-def feed_address(spec: str | None, work: Workspace) -> str:
-    """The feed as `--feed` takes it from any folder of any machine."""
-    name = work.open_feed().name
-    return name if name.startswith("dir:") else str(spec)
+    return Ticket(0, plan, values, Workspace(settings).open_feed().name)
 
 
 def _sweep(

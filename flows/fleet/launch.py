@@ -90,8 +90,6 @@ class Launch:
             check_deployed(self.pool)
 
     def _order(self, state: State) -> Ticket:
-        from flows.fleet.entrypoints import feed_address
-
         work = Workspace(self.settings)
         feed = work.open_feed()
         info = state.begin(
@@ -105,15 +103,14 @@ class Launch:
         )
         wanted = {row.cell for row in cell_rows(self.plan)}
         earlier = take_up(state, info, wanted, again=self.again)
-        address = feed_address(self.settings.feed, work)
-        ticket = Ticket(info.id, self.plan, self.values, address)
+        ticket = Ticket(info.id, self.plan, self.values, feed.name)
         run = write_ticket(state, ticket)
         if not self.as_json:
             print(f"sweep {self.plan.stamp}: {size_of(self.plan)}")
             print(f"on the fleet {self.pool} -> {feed.name}", flush=True)
             for line in earlier.lines(self.plan.stamp, " --fleet"):
                 print(line, flush=True)
-        return Ticket(info.id, self.plan, self.values, address, run=run)
+        return Ticket(info.id, self.plan, self.values, feed.name, run=run)
 
     def _follow(self, state: State, ticket: Ticket, flow_run: UUID, stop: Stop) -> None:
         from flows.fleet.ordered import Ordered

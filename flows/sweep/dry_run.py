@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from feed.directory import DirectoryFeed
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.cli.table import render
@@ -18,9 +17,7 @@ from matrix.model import Plan
 def rehearse(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
     """Say what a sweep would do with every cell."""
     feed = Workspace(settings).open_feed()
-    # A feed that the sweep itself would make has nothing to list.
-    new = isinstance(feed, DirectoryFeed) and feed.is_new
-    found = Survey() if new else survey(feed, plan, every_stamp=False)
+    found = Survey() if feed.is_new else survey(feed, plan, every_stamp=False)
     there = {one.cell for one in found.seen}
     taken = {item.id for item in found.deleted}
     rows = []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import date
 
+from feed.rules import STRICTEST
 from flows.cli.settings import Settings
 from flows.sweep.exports import is_export
 from flows.sweep.workspace import Workspace
 from matrix.catalog import load_catalog, packaged
 from matrix.cellid import parse
 from matrix.errors import NothingSelected, PlanError, Problem, UsageError
+from matrix.limits import Limits
 from matrix.model import Plan
 from matrix.plan import PlanOptions, make_plan
 from matrix.selector import Selection
@@ -44,9 +46,10 @@ def selection_of(settings: Settings) -> Selection:
 
 def plan_of(settings: Settings, catalog: str, today: date) -> Plan:
     """Everything that can be wrong with the input of a sweep is found here, all at once."""
-    problems = _place_problems(settings)
+    problems: list[Problem] = []
+    limits = _limits(settings, problems)
     try:
-        plan = _plan_of(settings, catalog, today)
+        plan = _plan_of(settings, catalog, today, limits)
     except NothingSelected:
         if not problems:
             raise
@@ -61,24 +64,24 @@ def plan_of(settings: Settings, catalog: str, today: date) -> Plan:
     return plan
 
 
-def _place_problems(settings: Settings) -> list[Problem]:
-    """What is wrong with the engine and the feed as they are named; neither is touched."""
-    problems = []
-    for flag, check in (
-        ("--engine", lambda: find_engine(settings.engine)),
-        ("--feed", Workspace(settings).open_feed),
-    ):
-        try:
-            check()
-        except (EngineNotFound, UsageError) as error:
-            problems.append(Problem(flag, error.message, error.hint))
-    return problems
+def _limits(settings: Settings, problems: list[Problem]) -> Limits:
+    """What the feed takes; neither it nor the engine is used, only looked up by name."""
+    try:
+        find_engine(settings.engine)
+    except (EngineNotFound, UsageError) as error:
+        problems.append(Problem("--engine", error.message, error.hint))
+    try:
+        return Workspace(settings).open_feed().limits
+    except UsageError as error:
+        problems.append(Problem("--feed", error.message, error.hint))
+        return STRICTEST
 
 
-def _plan_of(settings: Settings, catalog: str, today: date) -> Plan:
+def _plan_of(settings: Settings, catalog: str, today: date, limits: Limits) -> Plan:
     targets = Workspace(settings).targets()
     options = PlanOptions(
         stamp=stamp_of(settings, today),
+        limits=limits,
         package=settings.package,
         engine=settings.engine,
         precision=settings.precision,

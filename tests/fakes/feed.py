@@ -26,8 +26,10 @@ from feed.errors import (
 )
 from feed.interface import Feed, LocalFile, Progress, Published
 from feed.landing import Landing
-from feed.rules import publish_problems
+from feed.preflight import headroom_problems, plan_problems, refuse
+from feed.rules import STRICTEST, publish_problems
 from matrix.digest import FileEntry, tree_digest
+from matrix.limits import Limits
 
 T = TypeVar("T")
 
@@ -68,13 +70,23 @@ class MemoryFeed:
     def name(self) -> str:
         return self._name
 
+    @property
+    def limits(self) -> Limits:
+        return STRICTEST
+
+    @property
+    def is_new(self) -> bool:
+        return False
+
+    def check(self) -> None:
+        """Memory is always there."""
+
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
-        fine = [FileEntry("x", 0, "0" * 64)]
-        problems = [
-            text for name, version in plan for text in publish_problems(name, version, fine)
-        ]
-        if problems:
-            raise Rejected("; ".join(problems))
+        with self._lock:
+            held = {package: tuple(versions) for package, versions in self._packages.items()}
+        problems = plan_problems(self.limits, plan)
+        problems += headroom_problems(self.limits, plan, lambda name: held.get(name, ()))
+        refuse(problems, self._name)
 
     def packages(self) -> Iterator[str]:
         with self._lock:
@@ -100,7 +112,7 @@ class MemoryFeed:
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> Published:
-        problems = publish_problems(package, version, [file.entry for file in files])
+        problems = publish_problems(self.limits, package, version, [file.entry for file in files])
         if problems:
             raise Rejected("; ".join(problems))
         if self.find(package, version):
@@ -238,6 +250,18 @@ class FlakyFeed:
     @property
     def name(self) -> str:
         return self.inner.name
+
+    @property
+    def limits(self) -> Limits:
+        return self.inner.limits
+
+    @property
+    def is_new(self) -> bool:
+        return self.inner.is_new
+
+    def check(self) -> None:
+        self._next("check")
+        self.inner.check()
 
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         self._next("preflight")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.model import Cell, Plan
 from matrix.plan import PlanOptions, make_plan
@@ -29,7 +30,7 @@ def plan_catalog(catalog: str | Path, base: Path, **options: Any) -> Plan:
         load_catalog(catalog, base=base, targets=targets),
         targets,
         Selection(),
-        PlanOptions(stamp="20260609", **options),
+        PlanOptions("20260609", STRICTEST, **options),
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.model import Cell, Plan
 from matrix.plan import PlanOptions, make_plan
@@ -152,7 +153,7 @@ def plan_of(models: Mapping[str, str], base: Path) -> Plan:
     (base / "catalog.toml").write_text("\n".join(entries), encoding="utf-8")
     targets = load_targets()
     catalog = load_catalog("catalog.toml", base=base, targets=targets)
-    return make_plan(catalog, targets, Selection(), PlanOptions(stamp="20260609"))
+    return make_plan(catalog, targets, Selection(), PlanOptions("20260609", STRICTEST))
 
 
 def folder_entry(name: str, folder: Path) -> str:

@@ -151,7 +151,7 @@ def test_a_note_that_cannot_be_read_is_an_error(feed: DirectoryFeed, tmp_path: P
 def test_a_lock_that_is_held_is_waited_for_no_longer_than_the_deadline(
     feed: DirectoryFeed, tmp_path: Path
 ) -> None:
-    committer = Committer(Layout(tmp_path / "feed"), Syncer(durable=False))
+    committer = Committer(Layout(tmp_path / "feed"), Syncer(durable=False), 5000)
     with (
         FileLock(tmp_path / "feed" / "tmp" / "commit.lock"),
         pytest.raises(Unavailable, match="locked"),
@@ -163,7 +163,7 @@ def test_a_lock_that_is_held_is_waited_for_no_longer_than_the_deadline(
 def test_without_the_lock_the_manifest_is_still_exclusive(
     feed: DirectoryFeed, tmp_path: Path
 ) -> None:
-    committer = Committer(Layout(tmp_path / "feed"), Syncer(durable=False))
+    committer = Committer(Layout(tmp_path / "feed"), Syncer(durable=False), 5000)
     files = write_files(tmp_path / "src", {"x": b"1"})
     feed.publish("pkg", "1.0.0", files, "first")
     temp = tmp_path / "feed" / "tmp" / "manifest"

@@ -5,6 +5,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from feed.errors import (
 )
 from feed.interface import LocalFile
 from feed.manifest import Manifest
+from feed.rules import STRICTEST
 from matrix.digest import FileEntry
 from tests.fakes.feed import EPOCH, tree_of, write_files
 
@@ -272,13 +274,10 @@ def test_disk_errors_are_typed_and_leave_nothing(
 
 
 def test_the_limit_of_versions_counts_deleted_ones(
-    feed: DirectoryFeed,
-    files: tuple[LocalFile, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    files: tuple[LocalFile, ...], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("feed.commit.MAX_VERSIONS", 2)
-    monkeypatch.setattr("feed.preflight.MAX_VERSIONS", 2)
+    feed = DirectoryFeed(tmp_path / "feed", durable=False, limits=replace(STRICTEST, versions=2))
+    feed.preflight()
     feed.publish("pkg", "1.0.0", files, "")
     feed.delete("pkg", "1.0.0")
     feed.publish("pkg", "1.0.1", files, "")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed.rules import path_problem, path_problems, publish_problems, view_problem
+from feed.rules import STRICTEST, path_problem, path_problems, publish_problems, view_problem
 from matrix.digest import FileEntry
 
 GOOD = FileEntry("model.onnx", 1, "a" * 64)
@@ -84,9 +84,9 @@ def test_paths_that_cannot_stand_side_by_side(paths: list[str], word: str) -> No
 
 def test_all_problems_are_told_together() -> None:
     entries = [GOOD, FileEntry("../a", 1, "a" * 64), FileEntry("b", -1, "no")]
-    found = publish_problems("Upper", "1.0", entries)
+    found = publish_problems(STRICTEST, "Upper", "1.0", entries)
     assert len(found) == 4
-    assert publish_problems("fine", "1.0.0", []) == ["a version needs at least one file"]
+    assert publish_problems(STRICTEST, "fine", "1.0.0", []) == ["a version needs at least one file"]
 
 
 @pytest.mark.parametrize("view", ["Release", "prerelease", "a.b-c_d", "x" * 64])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from feed.rules import STRICTEST
 from matrix.catalog import Catalog, load_catalog
 from matrix.model import Model, Plan, Source, SourceKind
 from matrix.plan import PlanOptions, make_plan
@@ -14,6 +15,7 @@ from matrix.targets import Targets, load_targets
 TARGETS = load_targets()
 EVERYTHING = Selection(priorities=("P0", "P1", "P2", "P3"))
 STAMP = "20260609"
+OPTIONS = PlanOptions(STAMP, STRICTEST)
 
 
 def a_model(name: str = "microsoft/resnet-50", task: str = "image-classification") -> Model:
@@ -31,7 +33,9 @@ def plan_of(
     options: PlanOptions | None = None,
     targets: Targets = TARGETS,
 ) -> Plan:
-    return make_plan(catalog_of(*models), targets, selection, options or PlanOptions(STAMP))
+    return make_plan(
+        catalog_of(*models), targets, selection, options or PlanOptions(STAMP, STRICTEST)
+    )
 
 
 def write(folder: Path, text: str, name: str = "catalog.toml") -> Path:

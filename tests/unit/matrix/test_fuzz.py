@@ -11,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.errors import MillError
 from matrix.plan import PlanOptions, make_plan
 from matrix.plan_json import plan_to_json
 from matrix.selector import Selection
 from matrix.targets import load_targets
-from tests.unit.matrix.build import EVERYTHING, STAMP, TARGETS
+from tests.unit.matrix.build import EVERYTHING, OPTIONS, TARGETS
 
 OUR_KEYS = [
     *("id", "task", "hub", "folder", "random", "priority", "precision", "opset", "shapes", "skip"),
@@ -73,7 +74,7 @@ def test_any_json(tmp_path: Path, data: list[dict[str, Any]]) -> None:
 
     def plan() -> None:
         catalog = load_catalog("c.json", base=tmp_path, targets=TARGETS)
-        json.dumps(plan_to_json(make_plan(catalog, TARGETS, EVERYTHING, PlanOptions(STAMP))))
+        json.dumps(plan_to_json(make_plan(catalog, TARGETS, EVERYTHING, OPTIONS)))
 
     survives(plan)
 
@@ -99,7 +100,7 @@ def test_any_toml(tmp_path: Path, models: list[dict[str, Any]], defaults: object
 
     def plan() -> None:
         catalog = load_catalog("c.toml", base=tmp_path, targets=TARGETS)
-        json.dumps(plan_to_json(make_plan(catalog, TARGETS, EVERYTHING, PlanOptions(STAMP))))
+        json.dumps(plan_to_json(make_plan(catalog, TARGETS, EVERYTHING, OPTIONS)))
 
     survives(plan)
 
@@ -124,7 +125,7 @@ def test_any_settings(
     tmp_path: Path, selection: Selection, stamp: str, package: str, precision: tuple[str, ...]
 ) -> None:
     catalog = load_catalog("winml", base=tmp_path, targets=TARGETS)
-    options = PlanOptions(stamp, package=package, precision=precision)
+    options = PlanOptions(stamp, STRICTEST, package=package, precision=precision)
     survives(lambda: make_plan(catalog, TARGETS, selection, options))
 
 

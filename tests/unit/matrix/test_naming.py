@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feed.rules import STRICTEST
 from matrix.errors import PlanError
 from matrix.model import Model
 from matrix.naming import (
-    MAX_VERSION,
     index_name,
-    package_problem,
     render,
     stamp_problems,
     template_problems,
-    version_problem,
 )
 from matrix.plan import PlanOptions
 from matrix.precision import PRECISIONS
@@ -26,7 +26,7 @@ from matrix.slugs import has_plain_name, names_of, slug
 from tests.unit.matrix.build import STAMP, TARGETS, a_model, plan_of
 
 LABELS = TARGETS.labels
-ALL = PlanOptions(STAMP, package="fixed", precision=PRECISIONS)
+ALL = PlanOptions(STAMP, STRICTEST, package="fixed", precision=PRECISIONS)
 
 
 def versions(models: Sequence[Model], options: PlanOptions = ALL) -> dict[str, str]:
@@ -67,7 +67,7 @@ def test_slug(text: str, found: str) -> None:
      "2147483647.0.0", "0.0.0-a.1a.01a"],
 )  # fmt: skip
 def test_versions_that_a_feed_takes(version: str) -> None:
-    assert version_problem(version) is None
+    assert STRICTEST.version_problem(version) is None
 
 
 @pytest.mark.parametrize(
@@ -77,19 +77,19 @@ def test_versions_that_a_feed_takes(version: str) -> None:
      "0.0.0-" + "a" * 122, "0.0.0-ä", "0.0.0-a_b", "٠.0.0"],
 )  # fmt: skip
 def test_versions_that_no_feed_takes(version: str) -> None:
-    assert version_problem(version)
+    assert STRICTEST.version_problem(version)
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a-b_c.d", "a" * 255])
 def test_packages_that_a_feed_takes(name: str) -> None:
-    assert package_problem(name) is None
+    assert STRICTEST.package_problem(name) is None
 
 
 @pytest.mark.parametrize(
     "name", ["", "A", "a--b", "a-_b", "-a", "a-", "a b", "a/b", "ä", "a\n", "a" * 256]
 )
 def test_packages_that_no_feed_takes(name: str) -> None:
-    assert package_problem(name)
+    assert STRICTEST.package_problem(name)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_stamps_that_read_like_something_else(stamp: str, says: str) -> None:
     ["modelmill-{model}", "winml-cli-models", "{model}", "x.{model}_{task}", "{task}-{model}"],
 )
 def test_templates(template: str) -> None:
-    assert template_problems(template) == []
+    assert template_problems(template, STRICTEST) == []
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_templates(template: str) -> None:
         ("x-{task}", "lacks {model}"),
         ("-{model}", "makes no package name"),
         ("{model}/{task}", "makes no package name"),
-        ("x" * 200 + "-{model}", "longer than 255"),
+        ("x" * 250 + "-{model}", "longer than 255"),
     ],
 )
 def test_templates_that_cannot_be(template: str, says: str) -> None:
-    (problem,) = template_problems(template)
+    (problem,) = template_problems(template, STRICTEST)
     assert says in problem.message
 
 
@@ -245,7 +245,7 @@ def test_one_id_with_several_tasks_keeps_one_package() -> None:
 )
 def test_borders_that_a_slug_loses(pairs: list[tuple[str, str]]) -> None:
     for package in ("fixed", "{model}", "x-{model}-{task}"):
-        options = PlanOptions(STAMP, package=package, precision=PRECISIONS)
+        options = PlanOptions(STAMP, STRICTEST, package=package, precision=PRECISIONS)
         found = versions([a_model(*pair) for pair in pairs], options)
         assert len(set(found.values())) == len(found)
 
@@ -267,7 +267,7 @@ def test_overlong_names_are_cut_and_hashed() -> None:
     long = "x/" + "very-long-name-" * 13
     plan = plan_of([a_model(long, "t" * 64), a_model(long + "y", "t" * 64)], options=ALL)
     cells = list(plan.cells())
-    assert max(len(cell.version) for cell in cells) <= MAX_VERSION
+    assert max(len(cell.version) for cell in cells) <= STRICTEST.version.longest
     assert len({cell.version for cell in cells}) == len(cells)
     named = plan_of([a_model(long), a_model(long + "y")])
     assert len({model.export_package for model in named.models}) == 2
@@ -293,7 +293,7 @@ def test_all_names_of_any_catalog_are_valid_and_unique(
     pairs: list[tuple[str, str]], package: str, stamp: str
 ) -> None:
     models = [a_model(*pair) for pair in pairs if not pair[0].startswith("/")]
-    options = PlanOptions(stamp, package=package, precision=PRECISIONS)
+    options = PlanOptions(stamp, STRICTEST, package=package, precision=PRECISIONS)
     try:
         plan = plan_of(models, options=options)
     except PlanError as err:  # pragma: no cover - the message is what one wants to see
@@ -303,8 +303,8 @@ def test_all_names_of_any_catalog_are_valid_and_unique(
     names.append((plan.index_package, plan.index_version))
     assert len(set(names)) == len(names)
     for name, version in names:
-        assert package_problem(name) is None
-        assert version_problem(version) is None
+        assert STRICTEST.package_problem(name) is None
+        assert STRICTEST.version_problem(version) is None
     fixed = [version for _, version in names]
     assert len(set(fixed)) == len(fixed)  # whatever the template: one feed, one batch
 
@@ -314,3 +314,22 @@ def test_labels_that_begin_alike_cannot_be_taken_for_each_other() -> None:
     names = names_of([a_model("v73/m", ""), a_model("m", ""), a_model("x/m", "")], labels, 90)
     found = [f"{slug(label)}-{tail}" for label in labels for tail in names.entries.values()]
     assert len(set(found)) == len(found)
+
+
+def test_a_plan_keeps_the_limits_that_its_feed_declares() -> None:
+    """A feed with shorter names and fewer versions gets shorter names, or refuses the plan."""
+    small = replace(
+        STRICTEST,
+        package=replace(STRICTEST.package, longest=40),
+        version=replace(STRICTEST.version, longest=64),
+        versions=16,
+    )
+    models = [a_model("somebody/" + "long-name-" * 9 + end) for end in ("one", "two")]
+    plan = plan_of(models, options=PlanOptions(STAMP, small))
+    assert {len(cell.package) <= 40 and len(cell.version) <= 64 for cell in plan.cells()} == {True}
+    assert len({cell.package for cell in plan.cells()}) == 2
+    with pytest.raises(PlanError, match="would get 19 versions, the feed takes 16"):
+        plan_of(models, options=PlanOptions(STAMP, small, package="fixed"))
+    upper = replace(small, package=replace(small.package, pattern=re.compile("[A-Z]+")))
+    with pytest.raises(PlanError, match="makes no package name"):
+        plan_of(models, options=PlanOptions(STAMP, upper))

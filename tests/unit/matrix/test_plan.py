@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.errors import PlanError
 from matrix.model import Model, Overrides
 from matrix.plan import PlanOptions, make_plan, name_problems
 from matrix.plan_json import plan_to_json
 from matrix.selector import Selection
-from tests.unit.matrix.build import EVERYTHING, STAMP, TARGETS, a_model, load, plan_of
+from tests.unit.matrix.build import EVERYTHING, OPTIONS, STAMP, TARGETS, a_model, load, plan_of
 
 
 def numbered(count: int) -> list[Model]:
@@ -52,12 +53,12 @@ def test_a_registry_of_456_entries_plans_completely(tmp_path: Path) -> None:
         for n in range(456)
     ]
     catalog = load(tmp_path, json.dumps(entries), "models_all.json")
-    plan = make_plan(catalog, TARGETS, EVERYTHING, PlanOptions(STAMP, package="one-package"))
+    plan = make_plan(
+        catalog, TARGETS, EVERYTHING, PlanOptions(STAMP, STRICTEST, package="one-package")
+    )
     assert len(plan.models) == 456
     assert len({cell.version for cell in plan.cells()}) == 456 * 8
-    assert (
-        len(list(make_plan(catalog, TARGETS, Selection(), PlanOptions(STAMP)).cells())) == 342 * 8
-    )
+    assert len(list(make_plan(catalog, TARGETS, Selection(), OPTIONS).cells())) == 342 * 8
 
 
 def test_the_same_input_is_the_same_plan() -> None:
@@ -78,7 +79,7 @@ def test_timeouts_and_skips_come_from_the_catalog_before_the_settings() -> None:
 
 
 def test_dropped_precisions_are_told_once_with_their_number() -> None:
-    plan = plan_of(numbered(3), options=PlanOptions(STAMP, precision=("w8a16",)))
+    plan = plan_of(numbered(3), options=PlanOptions(STAMP, STRICTEST, precision=("w8a16",)))
     assert len(plan.notices) == 2
     assert any("VitisAIExecutionProvider" in text and "(3 cells)" in text for text in plan.notices)
     cells = {cell.id: cell for cell in plan.cells()}
@@ -89,7 +90,7 @@ def test_dropped_precisions_are_told_once_with_their_number() -> None:
 
 
 def test_several_precisions_are_several_cells_without_doubles() -> None:
-    options = PlanOptions(STAMP, precision=("fp32", "w8a8", "int8", "fp16"))
+    options = PlanOptions(STAMP, STRICTEST, precision=("fp32", "w8a8", "int8", "fp16"))
     ids = [cell.id for cell in plan_of([a_model("m", "t")], options=options).cells()]
     assert len(ids) == len(set(ids))
     assert [name for name in ids if "@qnn_npu" in name] == [
@@ -119,14 +120,14 @@ def test_an_opset_outside_a_targets_range_is_a_problem_of_the_selected_cells_onl
 
 def test_an_opset_flag_is_blamed_once_for_each_target_not_for_each_model() -> None:
     with pytest.raises(PlanError) as caught:
-        plan_of(numbered(40), options=PlanOptions(STAMP, opset=21))
+        plan_of(numbered(40), options=PlanOptions(STAMP, STRICTEST, opset=21))
     (problem,) = caught.value.problems
     assert problem.where == "--opset"
     assert "13..20, which dml_gpu takes" in problem.message
 
 
 def test_all_problems_of_the_settings_come_together() -> None:
-    options = PlanOptions("", package="{modle}", precision=("w8a61", "fp16"), opset=99)
+    options = PlanOptions("", STRICTEST, package="{modle}", precision=("w8a61", "fp16"), opset=99)
     with pytest.raises(PlanError) as caught:
         plan_of([a_model()], options=options, selection=Selection(eps=("qn",)))
     where = [problem.where for problem in caught.value.problems]
@@ -135,13 +136,13 @@ def test_all_problems_of_the_settings_come_together() -> None:
 
 def test_a_package_takes_no_more_than_its_versions() -> None:
     models = numbered(556)  # with its export and the index: 556 * 9 + 1
-    plan = plan_of(models[:555], options=PlanOptions(STAMP, package="fixed"))
+    plan = plan_of(models[:555], options=PlanOptions(STAMP, STRICTEST, package="fixed"))
     assert len(list(plan.cells())) == 4440
     with pytest.raises(PlanError) as caught:
-        plan_of(models, options=PlanOptions(STAMP, package="fixed"))
+        plan_of(models, options=PlanOptions(STAMP, STRICTEST, package="fixed"))
     (problem,) = caught.value.problems
     assert problem.where == "package fixed"
-    assert "5005 versions, a feed takes 5000" in problem.message
+    assert "5005 versions, the feed takes 5000" in problem.message
     assert len(list(plan_of(models).cells())) == 556 * 8
 
 
@@ -150,7 +151,9 @@ def test_cells_that_are_skipped_take_no_version() -> None:
         replace(model, per_target={"dml_gpu": Overrides(skip="x")}) for model in numbered(600)
     ]
     plan_of(
-        models, options=PlanOptions(STAMP, package="fixed"), selection=Selection(devices=("gpu",))
+        models,
+        options=PlanOptions(STAMP, STRICTEST, package="fixed"),
+        selection=Selection(devices=("gpu",)),
     )
 
 
@@ -160,7 +163,7 @@ def test_names_are_checked_even_if_somebody_else_made_them() -> None:
     twin = replace(cells[1], version=cells[0].version)
     odd = replace(cells[2], version="1.0", package="Upper")
     broken = replace(plan, models=(replace(plan.models[0], cells=(cells[0], twin, odd)),))
-    text = "\n".join(map(str, name_problems(broken)))
+    text = "\n".join(map(str, name_problems(broken, STRICTEST)))
     assert "has the same version as" in text
     assert "'1.0'" in text
     assert "'Upper'" in text
@@ -199,7 +202,7 @@ def test_packaged_catalogs_plan_without_a_problem(
     assert len(catalog.models) >= models
     assert len({model.task for model in catalog.models}) >= tasks
     assert all(model.group and model.model_type != "unknown" for model in catalog.models)
-    plan = make_plan(catalog, TARGETS, EVERYTHING, PlanOptions(STAMP))
+    plan = make_plan(catalog, TARGETS, EVERYTHING, OPTIONS)
     assert len(list(plan.cells())) == 8 * len(catalog.models)
     assert plan.notices == ()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.model import Plan
 from matrix.plan import PlanOptions, make_plan
@@ -34,7 +35,7 @@ def plan_of(catalog: str, base: Path, **options: Any) -> Plan:
     targets = load_targets(None)
     loaded = load_catalog(catalog, base=base, targets=targets)
     everything = Selection(priorities=("P0", "P1", "P2", "P3"))
-    return make_plan(loaded, targets, everything, PlanOptions(stamp="20260609", **options))
+    return make_plan(loaded, targets, everything, PlanOptions("20260609", STRICTEST, **options))
 
 
 def through_json(plan: Plan) -> Plan:

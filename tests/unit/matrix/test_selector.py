@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from feed.rules import STRICTEST
 from matrix.errors import MillError, NothingSelected, PlanError, UsageError
 from matrix.globs import compiled, expand
 from matrix.model import Model, Plan
@@ -153,7 +154,7 @@ def test_nothing_selected_says_which_filter_did_it(
 
 
 def test_globs_see_the_precision_only_where_it_is_not_the_default() -> None:
-    options = PlanOptions(STAMP, precision=("w8a16", "fp16"))
+    options = PlanOptions(STAMP, STRICTEST, precision=("w8a16", "fp16"))
     found = plan_of(
         MODELS, selection=Selection(only=("google/vit:*@qnn_npu", "*@*:fp16")), options=options
     )

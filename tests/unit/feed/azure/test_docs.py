@@ -8,7 +8,7 @@ from pathlib import Path
 from feed.azure.address import parse
 from feed.azure.credentials import PAT_VARIABLE
 from feed.azure.options import OVERRIDE_VARIABLE, Options
-from feed.rules import MAX_VERSIONS
+from feed.rules import STRICTEST
 
 PAGE = (Path(__file__).parents[4] / "docs" / "azure.md").read_text("utf-8")
 UNSET = {"attempts", "longest_wait"}
@@ -25,7 +25,7 @@ def test_every_setting_is_described_with_its_default() -> None:
             assert f"| {field.default:g} |" in row
     assert PAT_VARIABLE in PAGE
     assert OVERRIDE_VARIABLE in PAGE
-    assert f"{MAX_VERSIONS:,} versions" in PAGE
+    assert f"{STRICTEST.versions:,} versions" in PAGE
 
 
 def test_the_addresses_on_the_page_are_read() -> None:
