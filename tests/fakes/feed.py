@@ -26,8 +26,9 @@ from feed.errors import (
 )
 from feed.interface import Feed, LocalFile, Progress, Published
 from feed.landing import Landing
+from feed.meter import Meter
 from feed.preflight import headroom_problems, plan_problems, refuse
-from feed.rules import STRICTEST, publish_problems
+from feed.rules import STRICTEST, publish_problems, view_problem
 from matrix.digest import FileEntry, tree_digest
 from matrix.limits import Limits
 
@@ -118,13 +119,11 @@ class MemoryFeed:
         if self.find(package, version):
             raise VersionExists(f"{package} {version}")
         self.sends += 1
-        done, total = 0, sum(file.entry.size for file in files)
+        meter = Meter(sum(file.entry.size for file in files), progress, timeout)
         for file in files:
             if hash_file(file.source, file.entry.path) != file.entry:
                 raise Corrupt(file.entry.path)
-            done += file.entry.size
-            if progress:
-                progress(done, total)
+            meter.moved(file.entry.size)
         with self._lock:
             held = self._packages.setdefault(package, {})
             if version in held:
@@ -158,6 +157,8 @@ class MemoryFeed:
         return chosen
 
     def view(self, name: str) -> str:
+        if problem := view_problem(name):
+            raise Rejected(problem)
         return name.capitalize()
 
     def promote(self, package: str, version: str, view: str) -> None:

@@ -1,0 +1,1 @@
+"""Feeds under test: what the conformance suite needs to know of each."""
