@@ -124,6 +124,16 @@ class Queries(Part):
         rows = _fetch(self._db, query.order_by(stage_run.c.id))
         return [StageRun(**row._mapping) for row in rows]
 
+    def stage_counts(self, sweep_id: int, since: float) -> tuple[int, int]:
+        """How many stages ran and how many were reused from that moment on."""
+        query = select(stage_run.c.reused, func.count().label("stages"))
+        query = query.where(stage_run.c.sweep_id == sweep_id, stage_run.c.at >= since)
+        found = {
+            bool(row.reused): int(row.stages)
+            for row in _fetch(self._db, query.group_by(stage_run.c.reused))
+        }
+        return found.get(False, 0), found.get(True, 0)
+
 
 def _fetch(database: Database, query: Select[Any]) -> list[Row[Any]]:
     with database.read() as connection:

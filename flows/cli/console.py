@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any, Literal, TextIO, cast
 
+from flows.cli.activity import Activity
+
 Choice = Literal["auto", "always", "never"]
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
@@ -61,9 +63,13 @@ class Output:
         self.colour = False
         self.detail = Detail.USUAL
         self.lost: OutputLost | None = None
+        self.activity: Activity | None = None
+        """The line that moves while nothing is printed; none except on a terminal."""
 
     def write(self, text: str) -> int:
         """Write, unless the stream has failed before."""
+        if self.activity is not None:
+            self.activity.hide()
         if self.lost is None:
             try:
                 return self.stream.write(text)
@@ -106,10 +112,15 @@ def safe_output() -> Iterator[Output]:
     out = Output(_usable(sys.stdout))
     # Typed as they are: whoever prints need not know.
     sys.stdout = cast("TextIO", out)
-    sys.stderr = cast("TextIO", Output(_usable(sys.stderr), goes_on=True))
+    errors = Output(_usable(sys.stderr), goes_on=True)
+    sys.stderr = cast("TextIO", errors)
+    if _moves(out.stream):
+        out.activity = errors.activity = Activity(out.stream)
     try:
         yield out
     finally:
+        if out.activity is not None:
+            out.activity.hide()
         sys.stdout, sys.stderr = before
 
 
@@ -165,7 +176,12 @@ def _wanted(choice: Choice, environ: Mapping[str, str], stream: TextIO) -> bool:
         return False
     if environ.get("FORCE_COLOR"):
         return True
-    # The old console of Windows shows escape sequences as text.
+    return _moves(stream, environ)
+
+
+def _moves(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the stream is a terminal that understands escape sequences."""
+    # The old console of Windows shows them as text.
     modern = sys.platform != "win32" or bool({"WT_SESSION", "ANSICON", "TERM"} & environ.keys())
     return modern and environ.get("TERM") != "dumb" and stream.isatty()
 

@@ -7,11 +7,12 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
+from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser
 from flows.cli.commands import COMMANDS
 from flows.cli.console import Detail, Output, OutputLost, choose_colour, paint, safe_output
@@ -48,8 +49,8 @@ if hasattr(errno, "EDQUOT"):
     _OF_THE_MACHINE[errno.EDQUOT] = "free space: your quota on this disk is used up"
 
 
-def build_parser(*, whole: bool = True) -> Parser:
-    """The command line; with `whole=False` a command is imported when it is parsed.
+def build_parser(filled: Collection[str] = COMMANDS) -> Parser:
+    """The command line; a command that is not in `filled` is imported when it is parsed.
 
     Importing every command to run one costs more than most of them take.
     """
@@ -65,7 +66,7 @@ def build_parser(*, whole: bool = True) -> Parser:
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text)
         command.fill_later(partial(_fill, name))
-        if whole:
+        if name in filled:
             command.fill()
     return parser
 
@@ -95,11 +96,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None, out: Output) -> int:
     try:
         choose_colour("auto", os.environ)
-        arguments = build_parser(whole=False).parse_args(argv)
+        waiting_for("starting")
+        arguments = build_parser(filled=()).parse_args(argv)
         out.goes_on = getattr(arguments, "goes_on", False)
         out.detail = getattr(arguments, "detail", Detail.USUAL)
         if color := getattr(arguments, "color", None):
             choose_colour(color, os.environ)
+        if out.detail is Detail.QUIET and out.activity is not None:
+            out.activity.hide()
+            out.activity = None
         code: Exit = arguments.run(arguments)
     except MillError as error:
         _say(str(error))
@@ -144,11 +149,20 @@ def _tell_damage() -> None:
         )
 
 
+def complete(line: str) -> None:
+    """Tell a shell what may come next (`modelmill completion` has taught it to ask)."""
+    import argcomplete
+
+    argcomplete.autocomplete(build_parser(filled=line.split()))
+
+
 def entry() -> None:
     """The installed command. Once Prefect is loaded nothing is left to its exit handlers: they
     wait for a server that is gone by then, seven seconds for every event."""
     # Imports make many objects and no garbage; collecting it costs a tenth of a short command.
     gc.set_threshold(50_000)
+    if "_ARGCOMPLETE" in os.environ:
+        complete(os.environ.get("COMP_LINE", ""))
     code = main()
     if "prefect" in sys.modules:
         os._exit(code)

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.fleet.connection import reached
 from flows.fleet.patience import PatientState
 from flows.fleet.slot import state_url
 from flows.fleet.ticket import Ticket, write_ticket
 from flows.fleet.watch import end_for_all
+from flows.observe.durations import LastRun
 from flows.observe.estimates import estimate
 from flows.observe.follower import Follower
 from flows.observe.summaries import clear_summaries, write_summaries
@@ -84,6 +86,7 @@ class Launch:
 
     def check(self) -> None:
         """Before anything is recorded: does the server answer, and does it know this fleet?"""
+        waiting_for("asking the Prefect server")
         if not os.environ.get("PREFECT_API_URL"):
             raise UsageError("--fleet needs a Prefect server", hint="set PREFECT_API_URL")
         with reached():
@@ -140,15 +143,18 @@ class Launch:
         code = Exit.INTERRUPTED if stop else Exit(info.exit_code or 0)
         index = [one.data for one in state.events(info.id, ticket.run, kind=Kind.INDEX)]
         found = index[-1] if index else None
+        took = LastRun.of(state, info)
         if self.as_json:
             version = found["version"] if found else None
-            document = {**summary.to_json(), "index": version, "exit_code": int(code)}
+            document = {**summary.to_json(), **took.to_json(), "index": version}
+            document["exit_code"] = int(code)
             print(json.dumps({"type": "summary", **document}), flush=True)
             return code
         print("\n".join(summary.lines()))
         if found:
             failed = len(summary.failures)
             print(index_line(self.plan, self.settings.package, found["version"], failed))
+        print(took)
         if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
             text = f"what is built is kept: modelmill resume {info.stamp} --fleet"
             print(text, file=sys.stderr)
@@ -209,6 +215,7 @@ def cancel_sweep(state: State, sweep: int) -> int:
     """
     import time
 
+    waiting_for("telling those who work on the sweep")
     end_for_all(state, sweep, None)
     deadline = time.monotonic() + RELEASED
     while time.monotonic() < deadline and any(not one.expired for one in state.leases(sweep)):

@@ -1,10 +1,11 @@
-"""How long a sweep has taken: all of its runs, not only the last, which may have had no work."""
+"""How long a sweep has taken: all of its runs together, and the last one by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from flows.cli.quantity import counted, show_duration
 from state.ledger import State
 from state.records import Kind, Outcome, SweepInfo
 
@@ -33,3 +34,31 @@ def duration_of(state: State, info: SweepInfo, outcomes: Iterable[Outcome]) -> D
     last = begins[-1] if begins else info.begun_at
     busy = any(one.started_at is not None and one.started_at >= last for one in outcomes)
     return Duration(round(seconds, 3), runs, idle=not busy)
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """What the last run of a sweep took, and the stages that it built or found in the store."""
+
+    stamp: str
+    seconds: float
+    built: int
+    reused: int
+
+    @classmethod
+    def of(cls, state: State, info: SweepInfo) -> LastRun:
+        """Of a run that is over or about to end."""
+        built, reused = state.stage_counts(info.id, info.begun_at)
+        ended = info.ended_at or state.now()
+        return cls(info.stamp, round(max(0.0, ended - info.begun_at), 3), built, reused)
+
+    def __str__(self) -> str:
+        work = "nothing built"
+        if self.built or self.reused:
+            work = f"{counted(self.built, 'stage')} built, {self.reused} reused"
+        took = show_duration(self.seconds)
+        return f"in {took}: {work}; report: modelmill report {self.stamp}"
+
+    def to_json(self) -> dict[str, float]:
+        """For machines."""
+        return {"seconds": self.seconds, "stages_built": self.built, "stages_reused": self.reused}

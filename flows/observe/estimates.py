@@ -85,6 +85,8 @@ class Estimates:
     """Memory of each model's stages and components, as far as they have run before."""
     sizes: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     """Likewise, the bytes that they made."""
+    if_changed: bool = False
+    """Whether only what has changed is built: the figures are the most that it can take."""
 
     def disk_of(self, cell: Cell, stage: str, component: str) -> int:
         """Bytes that a stage is expected to make; 0: no idea."""

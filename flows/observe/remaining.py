@@ -34,7 +34,7 @@ def to_record(known: Estimates) -> dict[str, Any]:
         name, _at, right = cell.rpartition("@")
         if name in models:
             models[name]["cells"][right] = round(seconds, 3)
-    return {"unknown": known.unknown, "models": models}
+    return {"unknown": known.unknown, "models": models, "if_changed": known.if_changed}
 
 
 def from_record(record: Mapping[str, Any]) -> Estimates:
@@ -45,7 +45,8 @@ def from_record(record: Mapping[str, Any]) -> Estimates:
         seconds, disk, memory = (_range(told[key]) for key in ("seconds", "disk", "memory"))
         costs[name] = Cost(seconds, disk, memory, str(told["basis"]))
         cells |= {f"{name}@{right}": float(value) for right, value in told["cells"].items()}
-    return Estimates(costs, cells, int(record["unknown"]))
+    if_changed = bool(record.get("if_changed"))
+    return Estimates(costs, cells, int(record["unknown"]), if_changed=if_changed)
 
 
 def _range(told: Mapping[str, Any]) -> Range:
@@ -155,6 +156,11 @@ class Outlook:
     def lines(self, slots: int, at_hand: Mapping[str, float]) -> Iterator[str]:
         """For people: the time that is left; then disk and memory."""
         left, needs = self.left(slots, at_hand), self.needs(slots)
+        if self.known.if_changed:
+            # What is unchanged costs next to nothing, and nobody knows yet how much that is.
+            if left is not None and left.likely:
+                yield f"at most {show_duration(left.high)} left, if everything has changed"
+            return
         if left is not None and left.likely:
             yield f"about {spelled(left, show_duration)} left"
         if needs is not None:

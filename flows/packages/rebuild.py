@@ -15,6 +15,7 @@ from feed.attestation import parse, recipe_in
 from feed.errors import Corrupt, NotFound
 from feed.interface import Feed
 from feed.reader import pull
+from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.sweep.engines import engine_spec
 from flows.sweep.workspace import Workspace
@@ -85,8 +86,10 @@ def rebuild(feed: Feed, package: str, version: str, settings: Settings, given: G
     work.prepare()
     with tempfile.TemporaryDirectory(prefix="rebuild-", dir=work.home) as folder:
         root = Path(folder)
+        waiting_for(f"fetching {package} {version}")
         original = _original(feed, package, version, root / "published")
         cell = _cell(original, settings, given)
+        waiting_for(f"building {package} {version} again")
         made = _build(cell, original, settings, root)
         return Rebuilt(
             package,

@@ -12,6 +12,7 @@ from typing import Any
 
 from feed.interface import Feed
 from feed.reader import pull
+from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.sweep.engines import runtimes_of
 from flows.sweep.local import bare_builder
@@ -29,6 +30,7 @@ from workers.verify.verifier import Climbed, Verifier
 @contextmanager
 def proving(settings: Settings) -> Iterator[tuple[Verifier, Store]]:
     """A verifier and the store it works beside."""
+    waiting_for("running the model")
     work = Workspace(settings)
     work.prepare()
     store = Store(work.store)

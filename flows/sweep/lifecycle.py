@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from feed.errors import FeedError, Unauthorized
 from feed.interface import Feed, Published
 from feed.publisher import Publisher
+from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.observe.estimates import Estimates, estimate
 from flows.observe.summary import Summary, summarize
@@ -53,8 +54,9 @@ def begin(
     """
     publish = not settings.no_publish
     if publish:
+        waiting_for(f"checking the feed {feed.name}")
         feed.preflight([(item.package, item.version) for item in packages_of(plan)])
-    known = estimate(plan, state)
+    known = replace(estimate(plan, state), if_changed=settings.if_changed)
     info = state.begin(
         plan.stamp,
         feed.name,

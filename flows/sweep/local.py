@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from feed.publisher import Publisher
+from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.observe.estimates import estimate
 from flows.packages.signing import signer_of
@@ -106,6 +107,7 @@ def bare_builder(plan: Plan, settings: Settings) -> Iterator[Builder]:
     work = Workspace(settings)
     work.prepare()
     store = Store(work.store)
+    waiting_for(f"asking the engine {settings.engine}")
     host = EngineHost(engine_spec(settings), log_dir=work.logs)
     builder = Builder(store, host, work.home / "work", _options(plan, settings))
     try:

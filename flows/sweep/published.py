@@ -19,6 +19,7 @@ from tenacity import (
 
 from feed.errors import Unavailable
 from feed.interface import Feed, Published
+from flows.cli.activity import waiting_for
 from flows.sweep.planned_packages import PlannedPackage, packages_of
 from flows.sweep.stop import Stop
 from matrix.model import Plan
@@ -42,6 +43,7 @@ class Survey:
 
 def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = None) -> Survey:
     """List the packages of the plan, several at once; a feed that is away is asked again."""
+    waiting_for(f"listing the feed {feed.name}")
     wanted: dict[str, list[PlannedPackage]] = defaultdict(list)
     for item in packages_of(plan):
         wanted[item.package].append(item)

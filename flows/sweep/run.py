@@ -16,6 +16,7 @@ from feed.publisher import Publisher
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.fleet.watch import Watch
+from flows.observe.durations import LastRun
 from flows.observe.follower import Follower
 from flows.observe.summaries import clear_summaries, write_summaries
 from flows.observe.summary import Summary
@@ -70,13 +71,14 @@ class Run:
         # To the last line: a second Ctrl-C must not break off what tells how the first one ended.
         with stopped_by_signals(stop):
             with state or work.open_state() as opened:
-                summary, index = self._run(work, opened, feed, stop)
-            self._say_ended(summary, index, stop)
+                summary, index, took = self._run(work, opened, feed, stop)
+            self._say_ended(summary, index, took, stop)
         return summary.exit_code(stop)
 
     def _run(
         self, work: Workspace, state: State, feed: Feed, stop: Stop
-    ) -> tuple[Summary, str | None]:
+    ) -> tuple[Summary, str | None, LastRun]:
+        self._say_planned(feed)
         begun = begin(
             self.plan,
             state,
@@ -88,7 +90,7 @@ class Run:
             again=self.again,
         )
         publisher = Publisher(feed, tries=self.settings.tries) if begun.info.publish else None
-        self._say_begun(feed, begun)
+        self._say_begun(begun)
         after = state.events(begun.info.id, kind=Kind.BEGUN)[-1].id
         with Watch(state, begun.info.id, after, stop, turn=math.inf):  # for modelmill cancel
             if not stop and has_work(state, begun.info):
@@ -97,7 +99,7 @@ class Run:
         ended = finish(self.plan, state, feed, publisher, begun.info, stop, template)
         if self.settings.summary:
             write_summaries(self.settings.path(self.settings.summary), state, begun.info)
-        return ended
+        return *ended, LastRun.of(state, begun.info)
 
     def _build(
         self,
@@ -149,21 +151,27 @@ class Run:
             settle_unchanged(self.plan, begun, state, self.settings, stop)
         return follower.seen
 
-    def _say_begun(self, feed: Feed, begun: Begun) -> None:
+    def _say_planned(self, feed: Feed) -> None:
         if self.as_json:
             return
         print(f"sweep {self.plan.stamp}: {size_of(self.plan)} -> {feed.name}")
         print_notices(self.plan.notices)
+        sys.stdout.flush()
+
+    def _say_begun(self, begun: Begun) -> None:
+        if self.as_json:
+            return
         if begun.seeded:
             print(f"already in the feed: {counted(begun.seeded, 'package')}")
         for line in begun.earlier.lines(self.plan.stamp):
             print(line)
         sys.stdout.flush()
 
-    def _say_ended(self, summary: Summary, index: str | None, stop: Stop) -> None:
+    def _say_ended(self, summary: Summary, index: str | None, took: LastRun, stop: Stop) -> None:
         code = summary.exit_code(stop)
         if self.as_json:
-            document = {**summary.to_json(), "index": index, "exit_code": int(code)}
+            document = {**summary.to_json(), **took.to_json(), "index": index}
+            document["exit_code"] = int(code)
             document["unshown"] = self._unshown or None
             print(json.dumps({"type": "summary", **document}), flush=True)
             return
@@ -172,6 +180,7 @@ class Run:
             print(f"note: Prefect does not show all of this run: {self._unshown}")
         if index is not None:
             print(index_line(self.plan, self.settings.package, index, len(summary.failures)))
+        print(took)
         if stop.error is not None:
             print(f"stopped: {stop.error}", file=sys.stderr)
         if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:

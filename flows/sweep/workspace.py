@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from matrix.errors import Exit, MillError
 
@@ -96,6 +97,7 @@ class Workspace:
 
     def open_state(self, *, must_exist: bool = False, reading: bool = False) -> State:
         """The state database, migrated; `must_exist`: nothing is created."""
+        waiting_for("opening the state")
         from state.ledger import open_state
 
         where = self.settings.state

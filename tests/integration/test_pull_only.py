@@ -113,8 +113,10 @@ def test_the_azure_feed_names_its_extra(tmp_path: Path) -> None:
     assert "modelmill[azure]" in done.err
 
 
-def test_doctor_tells_what_is_not_installed_and_finds_nothing_bad(tmp_path: Path) -> None:
-    done = bare(tmp_path, "doctor")
+def test_doctor_tells_what_is_not_installed_and_finds_nothing_bad(
+    published: Mill, tmp_path: Path
+) -> None:
+    done = bare(tmp_path, "doctor", "--state", str(published.home / "state.db"))
     assert "Traceback" not in done.err
     assert re.search(r"^note  state: this needs sqlalchemy", done.out, re.MULTILINE), done
 

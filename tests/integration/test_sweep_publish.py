@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -35,10 +36,25 @@ def pulled_tree(folder: Path) -> str:
     return tree_digest(entries)
 
 
+def stages(mill: Mill, stamp: str) -> tuple[int, int]:
+    """How many stages a sweep ran, and how many it reused."""
+    with mill.state() as state:
+        info = state.find_sweep(stamp)
+        assert info
+        runs = state.stage_runs(info.id)
+    return sum(not one.reused for one in runs), sum(one.reused for one in runs)
+
+
 def test_every_cell_is_published_and_every_view_of_it_agrees(full_mill: Mill) -> None:
     mill = full_mill
     ran = mill.ok("sweep", two_models(mill), "--stamp", "s1", plain=False)
-    assert "sweep s1: 16 cells: 16 published\nindex: modelmill-index 0.0.0-s1" in ran.out
+    assert "sweep s1: 16 cells: 16 published\n" in ran.out
+    assert "\nindex: modelmill-index 0.0.0-s1\n" in ran.out
+    last = ran.out.splitlines()[-1]
+    built, reused = stages(mill, "s1")
+    assert re.fullmatch(
+        rf"in [\d.]+s: {built} stages built, {reused} reused; report: modelmill report s1", last
+    )
     status = mill.ok("status", "s1", "--json", plain=False).json()
     assert status["counts"] == {"published": 16}
     assert (status["exit_code"], status["open"], status["failures"]) == (0, 0, [])

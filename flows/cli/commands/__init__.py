@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "engine": "list engines; make an engine's own environment",
         "verify": "climb the verification ladder for a folder, a published version or a cell",
         "doctor": "what of this machine works for modelmill",
+        "completion": "let a shell complete commands and flags",
         "worker": "make this machine part of a fleet",
         "deploy": "set a fleet up on its Prefect server",
         "cancel": "stop a sweep, local or of a fleet; a resume goes on",

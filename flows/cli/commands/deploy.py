@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.settings import FORM
 from flows.sweep.planning import catalog_reference
@@ -31,6 +32,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Pools, deployments, automation; safe to repeat."""
     if not os.environ.get("PREFECT_API_URL"):
         raise UsageError("there is no Prefect server to deploy to", hint="set PREFECT_API_URL")
+    waiting_for("asking the Prefect server")
     from flows.fleet.connection import reached
     from flows.fleet.deployments import deploy, deploy_nightly, deploy_notice
 

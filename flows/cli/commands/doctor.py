@@ -6,6 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 
+from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.settings import PLACES
 from matrix.errors import Exit
@@ -20,6 +21,7 @@ def add(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Ask everything, tell everything; bad findings make the exit code."""
+    waiting_for("asking the engines")
     from flows.cli.doctor import Health, examine
 
     findings = []
@@ -29,6 +31,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             print(f"{finding.health:<4}  {finding.what}: {finding.detail}", flush=True)
             if finding.mend:
                 print(f"      {finding.mend}")
+            waiting_for("looking further")
     if arguments.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     bad = any(finding.health is Health.BAD for finding in findings)

@@ -19,6 +19,7 @@ from feed.listing import list_packages, list_versions, show
 from feed.reader import Pulled, pull
 from feed.selection import pull_selection
 from feed.verify import CheckSignature, Verdict, verify_folder, verify_published
+from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.quantity import show_moment, show_size
 from flows.cli.settings import Settings
@@ -89,7 +90,9 @@ def _add_verify(parser: Parser) -> None:
 
 def _open(arguments: argparse.Namespace) -> tuple[Settings, Feed]:
     settings = settings_of(arguments)
-    return settings, Workspace(settings).open_feed()
+    feed = Workspace(settings).open_feed()
+    waiting_for(f"asking the feed {feed.name}")
+    return settings, feed
 
 
 def _ls(arguments: argparse.Namespace) -> Exit:

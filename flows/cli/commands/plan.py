@@ -132,4 +132,6 @@ def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
     ]
     if known.unknown:
         lines.append(f"  nothing is known of {counted(known.unknown, 'model')}")
+    if settings.if_changed:
+        lines.append("  with --if-changed, what has not changed takes next to nothing of that")
     return lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.sweep.lookup import find_sweep
 from flows.sweep.workspace import Workspace
@@ -34,6 +35,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         info = find_sweep(state, arguments.batch)
         other = find_sweep(state, arguments.against) if arguments.against else None
         comparison = compare(state, other, info) if other else None
+        waiting_for(f"reading sweep {info.stamp}")
         document = collect(state, info, comparison)
         dest = arguments.output or Path(f"report-{info.stamp}.html")
         write(document, settings.cwd / dest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.quantity import parse_duration
 from matrix.errors import Exit
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     worker = Worker(
         settings, arguments.pool, engines, arguments.has, arguments.sweeps, arguments.drain_limit
     )
+    waiting_for("looking for what works on this machine")
     words = worker.preflight(os.environ)
     from flows.fleet.connection import reached
     from flows.fleet.deployments import announce

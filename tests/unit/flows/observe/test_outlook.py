@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -193,3 +194,12 @@ def test_a_cell_that_is_taken_up_again_is_to_be_done_again() -> None:
     assert list(tally.outlook()) == []
     tally.apply(event(cell("a"), Status.PLANNED, 120.0))
     assert next(tally.outlook()).startswith("about 10s (")
+
+
+def test_if_changed_tells_the_most_it_can_take_and_is_recorded() -> None:
+    figures = replace(known(a=10, b=30), if_changed=True)
+    made = outlook(from_record(to_record(figures)), "a", "b")
+    whole = made.left(1, {})
+    assert whole is not None
+    most = f"at most {show_duration(whole.high)} left, if everything has changed"
+    assert list(made.lines(1, {})) == [most]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.observe.durations import duration_of
+from flows.observe.durations import LastRun, duration_of
 from flows.observe.report.collect import collect
 from flows.observe.summaries.markdown import markdown
 from flows.observe.summaries.told import tell
@@ -96,3 +96,25 @@ def test_a_retry_that_builds_is_a_run_with_work(floor: Floor) -> None:
     again = swept(floor, act={"export": "fail:EXPORT"})
     found = duration_of(floor.state, again, floor.outcomes().values())
     assert (found.runs, found.idle) == (2, False)
+
+
+def test_the_last_run_is_told_with_what_it_built(floor: Floor) -> None:
+    plan = make_plan(small_model("a/model"))
+    floor.sweep(plan)
+    first = LastRun.of(floor.state, _newest(floor))
+    assert (first.built, first.reused) == (len(floor.ran), _stages(floor) - len(floor.ran))
+    assert f"{first.built} stages built, {first.reused} reused" in str(first)
+    floor.sweep(plan)
+    again = LastRun.of(floor.state, _newest(floor))
+    assert (again.built, again.reused) == (0, 0)
+    assert str(again).endswith(f": nothing built; report: modelmill report {plan.stamp}")
+
+
+def _newest(floor: Floor) -> SweepInfo:
+    info = floor.state.find_sweep()
+    assert info is not None
+    return info
+
+
+def _stages(floor: Floor) -> int:
+    return len(floor.state.stage_runs(_newest(floor).id))

@@ -1,0 +1,82 @@
+"""A moving line on the terminal that says what a command waits for, until the command prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import TextIO
+
+_FRAMES = "-\\|/"
+_DELAY = 0.1
+"""Seconds before the line appears: a short command shows none."""
+_INTERVAL = 0.1
+
+
+class Activity:
+    """The line, drawn by a thread of its own."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._text = ""
+        self._began = 0.0
+        self._drawn = False
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def show(self, text: str) -> None:
+        """Say that this is being waited for."""
+        with self._lock:
+            if not self._text:
+                self._began = time.monotonic()
+            self._text = text
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="activity", daemon=True)
+                self._thread.start()
+
+    def hide(self) -> None:
+        """Take the line away: something else is printed."""
+        with self._lock:
+            self._text = ""
+            if self._drawn:
+                self._write("\r\x1b[K")
+                self._drawn = False
+
+    def _run(self) -> None:
+        time.sleep(_DELAY)
+        while self._draw():
+            time.sleep(_INTERVAL)
+
+    def _draw(self) -> bool:
+        with self._lock:
+            if not self._text:
+                self._thread = None
+                return False
+            spent = int(time.monotonic() - self._began)
+            frame = _FRAMES[int(time.monotonic() / _INTERVAL) % len(_FRAMES)]
+            line = f"{frame} {self._text}" + (f" {spent}s" if spent else "")
+            self._write(f"\r{line[: _width(self._stream) - 1]}\x1b[K")
+            self._drawn = True
+            return True
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # a terminal that is gone is noticed by what prints
+            self._text = ""
+
+
+def _width(stream: TextIO) -> int:
+    try:
+        return max(20, os.get_terminal_size(stream.fileno()).columns)
+    except (OSError, ValueError):
+        return 80
+
+
+def waiting_for(text: str) -> None:
+    """Show on a terminal what the command waits for; whatever it prints next takes its place."""
+    activity = getattr(sys.stdout, "activity", None)
+    if isinstance(activity, Activity):
+        activity.show(text)
