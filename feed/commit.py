@@ -18,14 +18,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout
 from machine.claims import claim, owner_alive
 from machine.files import overwrite, read_whole
 from machine.flush import Syncer
 from machine.links import create_exclusive
+from machine.locks import LockHeld, take
 from matrix.digest import FileEntry
 
 LOCK_WAIT = 120.0
@@ -57,11 +56,10 @@ class Committer:
     def exclusive(self, wait: float | None = None) -> Iterator[None]:
         """Hold the feed's commit lock; first undo what a dead holder left."""
         root = self._layout.root
-        lock = FileLock(self._layout.tmp / "commit.lock", thread_local=False)
         limit = LOCK_WAIT if wait is None else max(0.0, min(wait, LOCK_WAIT))
         try:
-            lock.acquire(timeout=limit, poll_interval=0.005)
-        except Timeout as error:
+            lock = take(self._layout.tmp / "commit.lock", limit=limit, longest_sleep=0.005)
+        except LockHeld as error:
             raise Unavailable(f"the feed {root} is locked by another publish") from error
         except NotImplementedError as error:
             raise Rejected(f"the file system of {root} has no file locks") from error

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.engine import URL
 
+from machine.locks import LockHeld, locked
 from state.database import BUSY_SECONDS, Database
 from state.errors import StateError, StateUnavailable
 from state.schema import HEAD, VERSION_TABLE
@@ -148,9 +148,9 @@ def _use_wal(database: Database) -> None:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     try:
-        with FileLock(f"{path}.lock", timeout=BUSY_SECONDS):
+        with locked(path.with_name(f"{path.name}.lock"), limit=BUSY_SECONDS):
             yield
-    except Timeout as error:
+    except LockHeld as error:
         raise StateUnavailable(
             f"another process has been migrating {path} for {BUSY_SECONDS} s", hint="try again"
         ) from error

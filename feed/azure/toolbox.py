@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from feed.azure import sdk
 from feed.azure.archive import download, unpack
 from feed.azure.options import CACHE_VARIABLE, Options
@@ -32,6 +30,7 @@ from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
 from machine.claims import abandoned, claim
 from machine.files import replace
 from machine.folders import remove
+from machine.locks import LockHeld, locked
 
 RECORD = ".modelmill.json"
 FRESH = 24 * 3600.0
@@ -86,12 +85,12 @@ class Toolbox:
         self._root.mkdir(parents=True, exist_ok=True)
         pinned = self._options.tool_version
         try:
-            with FileLock(self._root / "lock", timeout=LOCK_WAIT):
+            with locked(self._root / "lock", limit=LOCK_WAIT, longest_sleep=0.5):
                 version = pinned or self._newest_known()
                 if version and self._complete(version):
                     return self._folder(version) / EXECUTABLE
                 return self._fetch(version if pinned else None)
-        except Timeout as error:
+        except LockHeld as error:
             raise Unavailable(
                 f"another process holds {self._root / 'lock'}",
                 hint="see which modelmill is still running; it may be downloading the tool",

@@ -14,14 +14,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from flows.prefect.children import command
 from machine.disk import free, is_full, reason, says_full
+from machine.locks import LockCancelled, LockHeld, take
 from matrix.credentials import without_credentials
 from matrix.errors import MillError
 
@@ -134,12 +134,12 @@ def prefect_home_of(home: Path, environ: Mapping[str, str]) -> Path:
 
 def _wait_for_turn(prefect_home: Path, cancel: threading.Event) -> FileLock:
     """Three servers that migrate one fresh database at once trip over each other."""
-    lock = FileLock(prefect_home / "start.lock", thread_local=False)
-    while not cancel.is_set():
-        with suppress(Timeout):
-            lock.acquire(timeout=0.2)
-            return lock
-    raise ServerFailed("it was given up before its turn to start")
+    try:
+        return take(prefect_home / "start.lock", limit=START_LIMIT, cancel=cancel)
+    except LockCancelled as error:
+        raise ServerFailed("it was given up before its turn to start") from error
+    except LockHeld as error:
+        raise ServerFailed(error.message, hint=error.hint) from error
 
 
 def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Server:

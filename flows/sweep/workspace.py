@@ -79,7 +79,7 @@ class Workspace:
 
     def tidy(self) -> None:
         """Remove what runs that were killed left lying about."""
-        from workers.scratch import sweep_dead
+        from machine.scratch import sweep_dead
 
         for root in (self.home / "work", self.store / "tmp", self.logs / "scratch"):
             sweep_dead(root)

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from machine.scratch import sweep_dead
 from tests.fakes.engine import SITE
-from workers.scratch import sweep_dead
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from machine.scratch import Scratch, sweep_dead
 from matrix.digest import MANIFEST, RUN_RECORDS, value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
@@ -28,7 +29,6 @@ from workers.engine import BuildPlan, Request
 from workers.errors import BuildFailed, CorruptBlob
 from workers.host import codec
 from workers.host.client import EngineHost
-from workers.scratch import Scratch, sweep_dead
 from workers.store import Action, Store
 from workers.verify.ladder.claim import Claim
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from machine.waits import Told, Wait, untold
 from matrix.status import FailureClass
-from workers.build.patience import Patience, Told, untold
 from workers.errors import BuildFailed, Cancelled
 from workers.store import GcReport, Store
 
@@ -106,7 +106,7 @@ class DiskBudget:
         with self._changed:
             self._queue.append(ticket)
             try:
-                amount = self._wait(ticket, size, most, cancel, Patience(limit, told))
+                amount = self._wait(ticket, size, most, cancel, Wait(limit, told))
                 self._reserved += amount
             finally:
                 self._queue.remove(ticket)
@@ -122,7 +122,7 @@ class DiskBudget:
         size: int,
         most: int,
         cancel: threading.Event | None,
-        patience: Patience,
+        patience: Wait,
     ) -> int:
         while True:
             if cancel is not None and cancel.is_set():

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from machine.waits import Told, untold
 from workers.build.disk_budget import DiskBudget
-from workers.build.patience import Told, untold
 
 
 class Crowded(Exception):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.folders import remove_tree
+from machine.scratch import Scratch, sweep_dead
 from matrix.status import FailureClass
 from workers.engine import BuildPlan, Request, StageJob, StageReport
 from workers.errors import BuildFailed, failure_of
@@ -22,7 +23,6 @@ from workers.host.environment import NEEDED_CREDENTIAL, child_environment
 from workers.host.process import HostProcess, Message
 from workers.host.spec import EngineSpec
 from workers.host.watch import Call, HostLimits, Watch, log_size
-from workers.scratch import Scratch, sweep_dead
 
 __all__ = ["EngineHost", "EngineSpec", "Host", "HostLimits", "Reply"]
 

@@ -12,7 +12,7 @@ import itertools
 import os
 from pathlib import Path
 
-from workers.scratch import Scratch
+from machine.scratch import Scratch
 
 FOLDER = "pins"
 NEVER = 2**32

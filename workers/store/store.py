@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from machine.folders import remove_tree
+from machine.scratch import Scratch, sweep_dead
+from machine.waits import Told, untold
 from matrix.digest import FileEntry
-from workers.build.patience import Told, untold
 from workers.errors import CorruptBlob
-from workers.scratch import Scratch, sweep_dead
 from workers.store.actions import Action, Actions
 from workers.store.aside import Aside
 from workers.store.blobs import Blobs

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from machine.files import hash_file
+from machine.scratch import Scratch
 from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, files_digest, tree_digest
 from matrix.status import FailureClass
 from workers import composition
 from workers.build.built import Built
 from workers.composition import Composition, plain
 from workers.errors import BuildFailed
-from workers.scratch import Scratch
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
 

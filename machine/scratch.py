@@ -1,4 +1,4 @@
-"""Working folders that outlive nobody: those of a killed process are swept by the next one.
+"""Working folders of a process; the next one removes what a killed one left.
 
 Each owner holds a file lock beside its folder while it lives; the system frees the lock of a
 dead process, so a free lock marks a folder that nobody will ever come back to.
@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from machine.folders import remove_tree
+from machine.locks import locked, take, take_now
 
 GATE = "gate.lock"
 """Held while an owner appears and while the dead are swept, so that neither sees half of it."""
@@ -30,12 +29,11 @@ class Scratch:
         root.mkdir(parents=True, exist_ok=True)
         token = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self.folder = root / token
-        self._lock = FileLock(root / f"{token}.lock", thread_local=False)
         self._names = itertools.count(1)
         self._spare: dict[str, list[tuple[Path, frozenset[str]]]] = {}
         self._taken: dict[Path, str] = {}
-        with FileLock(root / GATE):
-            self._lock.acquire()
+        with locked(root / GATE):
+            self._lock = take(root / f"{token}.lock")
             self.folder.mkdir()
 
     def new_folder(self, name: str = "work") -> Path:
@@ -109,17 +107,18 @@ def sweep_dead(root: Path) -> list[Path]:
     if not root.is_dir():
         return []
     removed = []
-    with FileLock(root / GATE):
+    with locked(root / GATE):
         # An owner may have died when it had its lock and not yet, or no longer, its folder.
         locks = {path.stem for path in root.glob("*.lock") if path.name != GATE and path.is_file()}
         for token in sorted(locks | {path.name for path in root.iterdir() if path.is_dir()}):
             folder, lock_file = root / token, root / f"{token}.lock"
-            lock = FileLock(lock_file, blocking=False)
-            try:
-                with lock:
-                    remove_tree(folder)
-            except Timeout:
+            lock = take_now(lock_file)
+            if lock is None:
                 continue
+            try:
+                remove_tree(folder)
+            finally:
+                lock.release()
             with contextlib.suppress(OSError):
                 lock_file.unlink()
             removed.append(folder)

@@ -1,4 +1,4 @@
-"""How long something is waited for: told of after a moment, given up when nothing moves."""
+"""Waiting for others: told of after a moment, given up when nothing moves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 TELL_AFTER = 2.0
-"""A wait that is longer than this is told of."""
+"""Seconds; a longer wait is told of."""
 
 Told = Callable[[str], None]
 """Called with what is waited for."""
@@ -16,8 +16,8 @@ def untold(_text: str) -> None:
     """For a wait that nobody watches."""
 
 
-class Patience:
-    """Of one wait; asked at every look."""
+class Wait:
+    """One wait, which ends when what it waits for is there or nothing moves for too long."""
 
     def __init__(
         self,
@@ -25,18 +25,18 @@ class Patience:
         told: Told = untold,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limit = limit
+        self.limit = limit
         self._told: Told | None = told
         self._clock = clock
         self._began = self._moved = clock()
         self._signs: object = None
 
     def is_over(self, signs: object, what: str) -> bool:
-        """Whether `limit` seconds have passed since the signs of life were last others."""
+        """Whether the signs of life have been the same for `limit` seconds. Asked at every look."""
         now = self._clock()
         if signs != self._signs:
             self._signs, self._moved = signs, now
         if self._told is not None and now - self._began > TELL_AFTER:
             self._told(f"waits for {what}")
             self._told = None
-        return now - self._moved > self._limit
+        return now - self._moved > self.limit

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from machine.folders import remove_tree
-from workers.scratch import Scratch, sweep_dead
+from machine.scratch import Scratch, sweep_dead
 
 
 def test_borrowed_folders_are_gone_afterwards_even_after_a_failure(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""Locks on files, between threads and processes; the system frees the lock of a dead process.
+
+A process that was stopped keeps its locks, so no wait is without a limit unless it can be
+cancelled, and every wait is told of.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from machine.waits import Told, Wait, untold
+from matrix.errors import Exit, MillError
+
+LIMIT = 300.0
+"""Seconds; whoever holds a lock for moments and has it for so long will not let go."""
+
+
+class LockHeld(MillError):
+    """A lock was not to be had in time."""
+
+    exit_code = Exit.UNUSABLE
+
+
+class LockCancelled(MillError):
+    """The wait for a lock was cancelled."""
+
+    exit_code = Exit.INTERRUPTED
+
+
+@contextmanager
+def locked(
+    path: Path,
+    *,
+    limit: float = LIMIT,
+    cancel: threading.Event | None = None,
+    told: Told = untold,
+    what: str = "",
+    longest_sleep: float = 0.02,
+) -> Iterator[None]:
+    """Hold the lock; see `take`."""
+    lock = take(path, limit=limit, cancel=cancel, told=told, what=what, longest_sleep=longest_sleep)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def take(
+    path: Path,
+    *,
+    limit: float = LIMIT,
+    cancel: threading.Event | None = None,
+    told: Told = untold,
+    what: str = "",
+    longest_sleep: float = 0.02,
+) -> FileLock:
+    """The lock, to be released. Raises `LockHeld` after `limit` seconds, or `LockCancelled`.
+
+    `what` is waited for, in the words of the caller; `longest_sleep`: seconds between two tries.
+    """
+    wait, sleep = Wait(limit, told), 0.002
+    while (lock := take_now(path)) is None:
+        if wait.is_over(path, what or f"the process that holds {path}"):
+            raise LockHeld(
+                f"another process has held {path} for {limit:.0f} s",
+                hint="is a modelmill stopped or hung? end it and try again",
+            )
+        if cancel is None:
+            time.sleep(sleep)
+        elif cancel.wait(sleep):
+            raise LockCancelled(f"cancelled while waiting for {what or path}")
+        sleep = min(sleep * 2, longest_sleep)
+    return lock
+
+
+def take_now(path: Path) -> FileLock | None:
+    """The lock, to be released, if nobody holds it."""
+    lock = FileLock(path, blocking=False, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        return None
+    return lock
