@@ -19,7 +19,7 @@ from flows.cli.resolution import resolve
 from flows.observe.estimates import Estimates, estimate, makespan
 from flows.sweep.planning import plan_of
 from matrix.status import Status
-from tests.integration.sweeping import Mill, model
+from tests.sweeps.command import Mill, model
 
 SLOTS = 2
 TARGETS = "qnn_npu, mlas_cpu"

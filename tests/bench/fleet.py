@@ -30,8 +30,8 @@ import psycopg
 from flows.prefect.server import start_server
 from state.records import Event, Kind
 from tests.bench.command import LABELS, table, write_catalog
-from tests.integration.fleeting import Plant, plant, wait_for
-from tests.integration.sweeping import model
+from tests.fleets.machines import Plant, plant, wait_for
+from tests.sweeps.command import model
 
 SLOT = "a slot"
 ENGINES = ("--engines", "fake,nothing")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from matrix.digest import FileEntry
-from tests.integration.winml.line import (
+from tests.engines.winml import (
     FLAGS,
     PYTHON,
     ROOT,

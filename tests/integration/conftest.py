@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.prefect.server import start_server
-from tests.integration.sweeping import Mill
+from tests.sweeps.command import Mill
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from matrix.status import FailureClass
 from tests.fakes.azure.faults import Effect, Fault, When
 from tests.fakes.azure.server import AzureStandIn
 from tests.fakes.azure.toolkit import install
-from tests.integration.sweeping import Mill, files_below, model
-from tests.integration.test_sweep_damage import BIG, can_mount, remount, small_disk
+from tests.machine.disks import BIG, can_mount, remount, small_disk
+from tests.sweeps.command import Mill, files_below, model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
 

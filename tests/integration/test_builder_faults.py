@@ -12,21 +12,15 @@ from pathlib import Path
 import pytest
 
 from matrix.status import FailureClass
-from tests.fakes.cells import LABELS, make_cell, plan_model
-from tests.fakes.engine import fake_spec
-from workers.build.builder import Builder, BuildOptions
+from tests.engines.hosted import make_builder
+from tests.plans.cells import LABELS, make_cell, plan_model
+from workers.build.builder import Builder
 from workers.errors import BuildFailed, Cancelled
-from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
 from workers.store import Store
 
 REPOSITORY = Path(__file__).parents[2]
 KILLS = 15
-
-
-def make_builder(root: Path, limits: HostLimits | None = None) -> Builder:
-    host = EngineHost(fake_spec(), limits=limits, log_dir=root / "logs")
-    return Builder(Store(root / "store"), host, root / "work", BuildOptions(stamp="20260609"))
 
 
 @pytest.fixture
@@ -115,8 +109,8 @@ def test_a_plan_that_fails_is_a_failure_of_its_cell(builder: Builder) -> None:
 SWEEP = """
 import sys
 from pathlib import Path
-from tests.integration.test_builder_faults import make_builder
-from tests.fakes.cells import plan_model
+from tests.engines.hosted import make_builder
+from tests.plans.cells import plan_model
 
 builder = make_builder(Path(sys.argv[1]))
 print("ready", flush=True)

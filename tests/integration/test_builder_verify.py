@@ -12,8 +12,8 @@ import pytest
 
 from matrix.digest import tree_digest
 from matrix.status import FailureClass
-from tests.fakes.cells import LABELS, make_cell
 from tests.fakes.in_process import InProcessHost
+from tests.plans.cells import LABELS, make_cell
 from workers.build.builder import Builder
 from workers.build.built import Built
 from workers.engine import StageJob, StageReport

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.sweeping import Mill, eventually, model
+from tests.sweeps.command import Mill, eventually, model
 
 
 def test_a_local_sweep_is_cancelled_from_elsewhere_and_resumed(mill: Mill) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,37 +13,17 @@ import yaml
 
 from deploy import environment
 from deploy.service import read_environment
-from tests.integration.fleeting import PrefectServer, copied
-from tests.integration.postgres import PASSWORD, Server, postgres
-from tests.integration.sweeping import ROOT, Mill, eventually
-from tests.unit.deploy.reading import AZURE, DEPLOY, GITHUB, MANIFESTS, UNITS, manifests, scripts
+from tests.deployments.files import AZURE, DEPLOY, GITHUB, MANIFESTS, UNITS, manifests, scripts
+from tests.deployments.tools import needs, psql, run
+from tests.fleets.machines import PrefectServer, copied
+from tests.services.postgres import Server, postgres
+from tests.sweeps.command import Mill, eventually
 
 DEPLOYMENTS = {
     "modelmill-fleet/modelmill",
     "modelmill-slot/modelmill",
     "modelmill-fleet/modelmill-nightly",
 }
-
-
-def run(
-    *arguments: str | Path, env: Mapping[str, str] | None = None, text: str = ""
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(one) for one in arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env=env,
-        input=text,
-        cwd=ROOT,
-    )
-
-
-def needs(tool: str) -> str:
-    found = shutil.which(tool)
-    if found is None:
-        pytest.skip(f"{tool} is not on this machine")
-    return found
 
 
 # systemd
@@ -129,12 +106,6 @@ def references(value: Any) -> Iterator[dict[str, str]]:
 def database() -> Iterator[Server]:
     with postgres() as made:
         yield made
-
-
-def psql(server: Server, *arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    login = {"PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGUSER": "mill"}
-    login |= {"PGPASSWORD": PASSWORD, "PGDATABASE": "postgres", "PATH": os.environ["PATH"]}
-    return run(needs("psql"), "--no-psqlrc", *arguments, env={**login, **env})
 
 
 @pytest.mark.fleet

@@ -17,8 +17,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from matrix.errors import Exit
-from tests.integration.sweeping import Mill, Ran, model
-from tests.unit.deploy.reading import AZURE, GITHUB, scripts, step
+from tests.deployments.files import AZURE, GITHUB, scripts, step
+from tests.sweeps.command import Mill, Ran, model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the agents of the files are Linux")
 
@@ -39,7 +39,7 @@ class Agent:
         command = self.mill.folder / ".venv/bin/modelmill"
         command.parent.mkdir(parents=True)
         show = 'test -z "$AZURE_FEDERATED_TOKEN_FILE" || cp "$AZURE_FEDERATED_TOKEN_FILE" seen\n'
-        run = f'exec "{sys.executable}" -m tests.integration.plain_sweep "$@"\n'
+        run = f'exec "{sys.executable}" -m tests.sweeps.plain "$@"\n'
         command.write_text(f"#!/bin/sh\n{show}{run}", "utf-8")
         command.chmod(0o755)
         self.env |= {

@@ -17,10 +17,10 @@ import pytest
 
 from deploy import environment
 from deploy.service import read_environment
-from tests.integration.postgres import free_port, postgres
-from tests.integration.sweeping import Mill, eventually, model
-from tests.integration.test_deploy_files import psql
-from tests.unit.deploy.reading import DEPLOY, unit
+from tests.deployments.files import DEPLOY, unit
+from tests.deployments.tools import psql
+from tests.services.postgres import free_port, postgres
+from tests.sweeps.command import Mill, eventually, model
 
 pytestmark = [
     pytest.mark.fleet,

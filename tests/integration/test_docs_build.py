@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sweeping import ROOT, Mill, Ran, model
-from tests.unit.test_docs import DOCS, commands
+from tests.docs.pages import DOCS, commands
+from tests.sweeps.command import ROOT, Mill, Ran, model
 
 OUTSIDE = {
     "azure.md": "needs an organization; tests/integration/test_azure_*.py have a stand-in",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.optimum_line import plan_catalog
+from tests.engines.optimum import plan_catalog
 from workers.build.builder import Builder
 from workers.engine import StageJob, StageReport
 from workers.engines import find_engine

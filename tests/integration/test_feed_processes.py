@@ -19,7 +19,7 @@ from feed.directory import DirectoryFeed
 from feed.errors import NoSpace
 from feed.publisher import Publisher
 from tests.fakes.feed import tree_of, write_files
-from tests.integration.feed_child import PACKAGE, VERSIONS, contents, made
+from tests.feeds.child import PACKAGE, VERSIONS, contents, made
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 @contextmanager
 def children(mode: str, feed: Path, sources: list[Path]) -> Iterator[list[subprocess.Popen[str]]]:
     """Processes that are ready and wait for their first line; none is left at the end."""
-    command = [sys.executable, "-m", "tests.integration.feed_child", mode, str(feed)]
+    command = [sys.executable, "-m", "tests.feeds.child", mode, str(feed)]
     started = [
         subprocess.Popen(
             [*command, str(source)],

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.fleeting import PrefectServer, prefect_server
-from tests.integration.sweeping import NOBODY, Mill, model
+from tests.fleets.machines import PrefectServer, prefect_server
+from tests.sweeps.command import NOBODY, Mill, model
 
 pytestmark = pytest.mark.fleet
 

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from matrix.errors import Exit
-from tests.integration.fleeting import LIMIT, Plant, gone, named, plant, wait_for
-from tests.integration.sweeping import model
+from tests.fleets.machines import LIMIT, Plant, gone, named, plant, wait_for
+from tests.sweeps.command import model
 
 pytest.importorskip("psycopg")
 pytestmark = [

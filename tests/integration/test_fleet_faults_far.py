@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.fleeting import LIMIT, Plant, plant, wait_for
-from tests.integration.sweeping import model
+from tests.fleets.machines import LIMIT, Plant, plant, wait_for
+from tests.sweeps.command import model
 
 pytest.importorskip("psycopg")
 pytestmark = [

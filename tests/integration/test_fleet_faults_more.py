@@ -18,8 +18,8 @@ from flows.fleet.crew import SLOT_FLOW
 from flows.prefect.names import PARENT_FLOW
 from matrix.errors import Exit
 from matrix.status import FailureClass
-from tests.integration.fleeting import LIMIT, Plant, gone, named, plant, wait_for
-from tests.integration.sweeping import model
+from tests.fleets.machines import LIMIT, Plant, gone, named, plant, wait_for
+from tests.sweeps.command import model
 
 pytest.importorskip("psycopg")
 pytestmark = [

@@ -15,8 +15,8 @@ import pytest
 
 from matrix.errors import Exit
 from state.records import Holder
-from tests.integration.fleeting import LIMIT, Plant, named, plant
-from tests.integration.sweeping import Mill, Ran, Running, eventually, model
+from tests.fleets.machines import LIMIT, Plant, named, plant
+from tests.sweeps.command import Mill, Ran, Running, eventually, model
 
 pytest.importorskip("psycopg")
 pytestmark = [

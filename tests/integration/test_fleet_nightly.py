@@ -19,10 +19,10 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from flows.fleet.automations import end_limbo
 from flows.prefect.names import PARENT_FLOW
 from state.ledger import open_state
-from tests.integration.fleeting import POOL, FleetMill, fleet_mill, prefect_server
-from tests.integration.postgres import postgres
-from tests.integration.sweeping import Running, eventually, model
-from tests.integration.webhook import Told, webhook
+from tests.fleets.machines import POOL, FleetMill, fleet_mill, prefect_server
+from tests.services.postgres import postgres
+from tests.services.webhook import Told, webhook
+from tests.sweeps.command import Running, eventually, model
 
 pytest.importorskip("psycopg")
 pytestmark = [

@@ -13,9 +13,9 @@ import pytest
 from matrix.errors import Exit
 from state.ledger import open_state
 from state.records import Kind
-from tests.integration.fleeting import POOL, FleetMill, PrefectServer, copied, fleet_mill
-from tests.integration.postgres import Server, postgres
-from tests.integration.sweeping import Mill, model
+from tests.fleets.machines import POOL, FleetMill, PrefectServer, copied, fleet_mill
+from tests.services.postgres import Server, postgres
+from tests.sweeps.command import Mill, model
 
 pytestmark = [
     pytest.mark.fleet,

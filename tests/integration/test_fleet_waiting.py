@@ -10,8 +10,8 @@ import pytest
 
 from flows.fleet.crew import SLOT_FLOW
 from flows.observe.waiting import NOT_TAKEN_UP
-from tests.integration.fleeting import Plant, plant, wait_for
-from tests.integration.sweeping import Mill, model
+from tests.fleets.machines import Plant, plant, wait_for
+from tests.sweeps.command import Mill, model
 
 pytest.importorskip("psycopg")
 pytestmark = [

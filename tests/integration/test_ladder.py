@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from matrix.verification import rules_from
-from tests.integration.lab import (
+from tests.verification.packages import (
     MLAS,
     NPU,
     VITIS,

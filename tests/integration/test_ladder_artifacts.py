@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.integration.lab import entries, failed, not_run, told, warm
-from tests.integration.optimum_line import builder, plan_catalog
+from tests.engines.optimum import builder, plan_catalog
+from tests.verification.packages import entries, failed, not_run, told, warm
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.verdict import Demand
 from workers.verify.subject import Subject

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sweeping import Mill
-from tests.integration.test_ladder_minilm import OWN, TARGETS
+from tests.sweeps.command import Mill
+from tests.verification.expected import OWN, TARGETS
 from workers.runtimes.kinds import KINDS
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from matrix.model import Target
-from tests.integration.lab import Lab, claim, lab_in, made, model
-from tests.integration.vendor import Vendor
+from tests.verification.packages import Lab, claim, lab_in, made, model
+from tests.verification.vendor import Vendor
 from workers.host.client import Host
 from workers.runtimes.pool import Runtimes
 

@@ -8,19 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sweeping import Mill
+from tests.sweeps.command import Mill
+from tests.verification.expected import OWN, TARGETS
 from workers.runtimes.kinds import KINDS
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
-
-TARGETS = {
-    "qnn_npu", "qnn_gpu", "ov_cpu", "ov_npu", "ov_gpu", "mlas_cpu", "dml_gpu", "vitisai_npu",
-}  # fmt: skip
-OWN = {
-    "mlas_cpu": "CPUExecutionProvider cpu",
-    "ov_cpu": "OpenVINOExecutionProvider cpu",
-    "qnn_npu": "QNNExecutionProvider npu (emulated)",
-}
 
 
 def weights() -> Path:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from matrix.model import Target
-from tests.integration.lab import (
+from tests.sweeps.command import Mill
+from tests.sweeps.command import model as entry
+from tests.verification.packages import (
     NPU,
     WEIGHTS,
     Lab,
@@ -22,9 +24,7 @@ from tests.integration.lab import (
     qdq,
     told,
 )
-from tests.integration.sweeping import Mill
-from tests.integration.sweeping import model as entry
-from tests.integration.vendor import Vendor
+from tests.verification.vendor import Vendor
 from workers.host.watch import HostLimits
 from workers.runtimes.found import Missing, Runtime
 from workers.runtimes.kinds import KINDS, ORT, Kind

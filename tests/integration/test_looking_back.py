@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.integration.sweeping import Mill, Ran, model
+from tests.sweeps.command import Mill, Ran, model
 
 A, B = "20260609", "20260610"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from flows.prefect.server import _healthy
-from tests.integration.sweeping import ROOT, Mill, eventually, model
-from tests.integration.webhook import Told, webhook
+from tests.services.webhook import Told, webhook
+from tests.sweeps.command import ROOT, Mill, eventually, model
 
 SAMPLE = ROOT / "docs" / "samples" / "notify.py"
 LIMIT = 60.0

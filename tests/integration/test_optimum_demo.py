@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from matrix.model import Plan
-from tests.integration.optimum_line import builder, compare, export_of, inputs_of, plan_catalog
+from tests.engines.optimum import builder, compare, export_of, inputs_of, plan_catalog
 from workers.build.built import Built
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]

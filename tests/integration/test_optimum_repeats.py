@@ -23,7 +23,7 @@ def build(root: Path, seed: str, threads: str) -> dict[str, str]:
         place.mkdir(parents=True)
     kept = {key: value for key, value in os.environ.items() if key not in QUIET}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.optimum_direct", str(places["out"])],
+        [sys.executable, "-m", "tests.engines.stages", str(places["out"])],
         cwd=places["cwd"],
         env=kept
         | {

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from matrix.model import Cell
-from tests.integration.optimum_direct import digests, run_stages
-from tests.integration.optimum_line import compare, plan_catalog
+from tests.engines.optimum import compare, plan_catalog
+from tests.engines.stages import digests, run_stages
 from workers.build.request import request_for
 from workers.engine import Request, StageError, StageJob
 from workers.optimum_engine import OptimumEngine, samples

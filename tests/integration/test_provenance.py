@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sweeping import Mill, model
-from tests.unit.flows.packages.test_signing import write_keys
+from tests.signing.keys import write_keys
+from tests.sweeps.command import Mill, model
 
 STAMP = "20260609"
 PACKAGE = "modelmill-tiny-a"

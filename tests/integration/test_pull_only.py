@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.extras import EXTRAS
-from tests.integration.sweeping import ROOT, Mill, Ran, model
+from tests.sweeps.command import ROOT, Mill, Ran, model
 
 _BARE = """
 import sys

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sweeping import Mill, model
+from tests.sweeps.command import Mill, model
 
 A, B = "20260609", "20260610"
 

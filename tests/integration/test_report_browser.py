@@ -14,8 +14,8 @@ from flows.observe.report.page import write
 from matrix.status import FailureClass, Status
 from state.ledger import open_state
 from state.records import CellRow, Facts, ModelRow, StageRow
-from tests.integration.chromium import launched, opened
-from tests.unit.state.samples import ALIVE, TREE
+from tests.services.chromium import launched, opened
+from tests.states.samples import ALIVE, TREE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -18,9 +18,9 @@ from flows.observe.report.page import write
 from matrix.status import FailureClass, Status
 from state.ledger import State, open_state
 from state.records import Facts, StageRow, SweepInfo
-from tests.integration.chromium import launched, opened
-from tests.integration.sweeping import Mill, model
-from tests.unit.state.samples import ALIVE, begin, cell, rows, take
+from tests.services.chromium import launched, opened
+from tests.states.samples import ALIVE, begin, cell, rows, take
+from tests.sweeps.command import Mill, model
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -12,7 +12,7 @@ import pytest
 
 import modelmill
 from flows.prefect.children import command
-from tests.integration.sweeping import Mill, model
+from tests.sweeps.command import Mill, model
 
 _WHERE = "import json, sys; print(json.dumps([sys.modules[n].__file__ for n in sys.argv[1:]]))"
 

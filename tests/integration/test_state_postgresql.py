@@ -13,8 +13,9 @@ from matrix.status import Status
 from state.errors import StateError, StateUnavailable
 from state.ledger import State, open_state
 from state.records import Facts, Kind
-from tests.integration.postgres import PASSWORD, Server, free_port, postgres
-from tests.integration.test_state_processes import DRAIN, Child
+from tests.services.postgres import PASSWORD, Server, free_port, postgres
+from tests.states.child import DRAIN, Child
+from tests.states.samples import ALIVE, TREE, begin, cell, model, rows, sql, stage, status, take
 from tests.unit.state import (
     test_leases,
     test_queries,
@@ -23,7 +24,6 @@ from tests.unit.state import (
     test_seeding,
     test_sweeps,
 )
-from tests.unit.state.samples import ALIVE, TREE, begin, cell, model, rows, sql, stage, status, take
 
 
 @pytest.fixture(scope="session")

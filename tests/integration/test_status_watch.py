@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.integration.sweeping import Mill, eventually, model
+from tests.sweeps.command import Mill, eventually, model
 
 
 def test_a_sweep_is_followed_from_another_process_to_its_end(mill: Mill) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from matrix.status import FailureClass
-from tests.fakes.cells import make_cell
 from tests.fakes.engine import fake_spec
+from tests.plans.cells import make_cell
 from workers.build.builder import Builder
 from workers.build.disk_budget import DiskBudget
 from workers.errors import BuildFailed

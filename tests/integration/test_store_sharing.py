@@ -19,7 +19,7 @@ KEY = "a" * 64
 SWEEP = """
 import sys
 from pathlib import Path
-from tests.fakes.cells import plan_model
+from tests.plans.cells import plan_model
 from tests.fakes.engine import fake_spec
 from workers.build.builder import Builder
 from workers.host.client import EngineHost

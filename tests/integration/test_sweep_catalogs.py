@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.main import main
-from tests.integration.sweeping import Mill, files_below
+from tests.sweeps.command import Mill, files_below
 
 GOOD = '[[model]]\nid = "tiny/good"\ntask = "fill-mask"\nrandom = { architecture = "bert" }\n'
 

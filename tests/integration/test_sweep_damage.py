@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from matrix.status import FailureClass, Status
-from tests.integration.sweeping import Mill, Ran, model
+from tests.machine.disks import BIG, can_mount, remount, small_disk
+from tests.sweeps.command import Mill, Ran, model
 
 ONE_CELL = ("--target", "mlas_cpu")
-BIG = 3_000_000
-
-can_mount = pytest.mark.skipif(
-    sys.platform != "linux" or os.geteuid() != 0 or shutil.which("mount") is None,
-    reason="mounts a small file system: needs Linux and root",
-)
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of that size."""
-    folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder])
-    if made.returncode:
-        pytest.skip("this system lets nobody mount a tmpfs")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
-
-
-def remount(folder: Path, options: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
 
 
 def one_line(ran: Ran) -> str:

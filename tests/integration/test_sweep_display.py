@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.integration.fleeting import PrefectServer, named
-from tests.integration.sweeping import NOBODY, Mill, Ran, Running, eventually, model
+from tests.fleets.machines import PrefectServer, named
+from tests.sweeps.command import NOBODY, Mill, Ran, Running, eventually, model
 
 NOTE = "note: Prefect does not show all of this run: "
 

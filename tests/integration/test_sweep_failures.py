@@ -9,7 +9,7 @@ import pytest
 
 from feed.selection import resolve_index
 from matrix.status import FailureClass, Status
-from tests.integration.sweeping import Mill, model
+from tests.sweeps.command import Mill, model
 
 TARGETS = ("--target", "qnn_npu,mlas_cpu")
 BAD = "quantize@qnn_npu"

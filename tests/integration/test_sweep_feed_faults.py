@@ -11,7 +11,7 @@ import pytest
 from feed.directory import DirectoryFeed
 from matrix.status import FailureClass, Status
 from tests.fakes.feed import tree_of, write_files
-from tests.integration.sweeping import NOBODY, Mill, Ran, model
+from tests.sweeps.command import NOBODY, Mill, Ran, model
 
 TARGETS = ("--target", "qnn_npu,ov_cpu,mlas_cpu")
 CELLS = 6

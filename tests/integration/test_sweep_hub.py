@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from matrix.errors import Exit
-from tests.integration import hub
-from tests.integration.sweeping import Mill
-from tests.integration.test_ready_files import convolution
+from tests.engines.onnx_files import convolution
+from tests.services import hub
+from tests.sweeps.command import Mill
 
 READY = "org/ready/onnx/model.onnx"
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from state.records import Event, Kind
-from tests.integration.sweeping import Mill, Running, eventually, files_below, model
+from tests.sweeps.command import Mill, Running, eventually, files_below, model
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 

@@ -12,7 +12,7 @@ from feed.index import SweepIndex
 from feed.selection import resolve_index
 from matrix.digest import FileEntry, tree_digest
 from matrix.status import Status
-from tests.integration.sweeping import NOBODY, Mill, files_below, model
+from tests.sweeps.command import NOBODY, Mill, files_below, model
 
 CELLS = 8
 """Targets of a model."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flows.prefect.server import start_server
-from tests.integration.sweeping import Mill, Ran, model
+from tests.sweeps.command import Mill, Ran, model
 
 SECRETS = {
     "HF_TOKEN": "hf_verySecretHubToken",

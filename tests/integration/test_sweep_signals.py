@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from matrix.status import Status
-from tests.integration.sweeping import Mill, Ran, eventually, model
+from tests.sweeps.command import Mill, Ran, eventually, model
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 

@@ -9,7 +9,7 @@ import pytest
 from feed.selection import index_revisions
 from matrix.status import Status
 from state.records import Kind
-from tests.integration.sweeping import Mill, model
+from tests.sweeps.command import Mill, model
 
 MODELS = "abcdef"
 CELLS = 8 * len(MODELS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from state.records import Kind
-from tests.integration.sweeping import NOBODY, Mill, model
+from tests.sweeps.command import NOBODY, Mill, model
 
 ALL = ("--target", "mlas_cpu", "--target", "qnn_npu")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.integration.sweeping import Mill, model
+from tests.sweeps.command import Mill, model
 
 pytestmark = pytest.mark.engine
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from state.ledger import open_state
-from tests.integration.postgres import PASSWORD, Server, postgres
-from tests.integration.sweeping import CLI, LIMIT, Mill, eventually, model
+from tests.services.postgres import PASSWORD, Server, postgres
+from tests.sweeps.command import CLI, LIMIT, Mill, eventually, model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal is POSIX")
 

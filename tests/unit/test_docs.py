@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shlex
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -20,12 +19,10 @@ from matrix.digest import MANIFEST, RUN_RECORDS
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
 from matrix.targets import load_targets
+from tests.docs.pages import DOCS, ROOT, blocks, commands
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def generator() -> ModuleType:
@@ -35,17 +32,6 @@ def generator() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return [body for kind, body in FENCE.findall(page.read_text("utf-8")) if kind == language]
-
-
-def commands(page: Path) -> list[list[str]]:
-    """Every modelmill command in the sh blocks of a page, split as a shell does."""
-    lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
-    words = [shlex.split(line, comments=True) for line in lines]
-    return [line[1:] for line in words if line and line[0] == "modelmill"]
 
 
 def reference(name: str) -> str:

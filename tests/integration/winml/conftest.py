@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.winml.command_line import CommandLine, command_line
-from tests.integration.winml.line import SharedHost, builder, spec_of, winml_python
+from tests.engines.winml import SharedHost, builder, spec_of, winml_python
+from tests.engines.winml_command import CommandLine, command_line
 from workers.build.builder import Builder
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from matrix.model import Plan
 from matrix.status import FailureClass
-from tests.integration.winml.line import (
+from tests.engines.winml import (
     SharedHost,
     builder,
     cell,

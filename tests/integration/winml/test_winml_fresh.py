@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.winml import line
+from tests.engines import winml as line
 from workers.engine import StageJob, StageReport
 from workers.host.client import EngineHost
 

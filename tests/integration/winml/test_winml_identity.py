@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.winml.command_line import CommandLine
-from tests.integration.winml.line import (
+from tests.engines.winml import (
     FLAGS,
     arguments,
     cell,
@@ -20,6 +19,7 @@ from tests.integration.winml.line import (
     run,
     winml_python,
 )
+from tests.engines.winml_command import CommandLine
 from workers.build.builder import Builder
 from workers.engine import SOURCE
 

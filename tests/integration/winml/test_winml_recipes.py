@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.winml.command_line import CommandLine
-from tests.integration.winml.line import (
+from tests.engines.winml import (
     FLAGS,
     SharedHost,
     builder,
@@ -19,6 +18,7 @@ from tests.integration.winml.line import (
     model_folder,
     plan_of,
 )
+from tests.engines.winml_command import CommandLine
 from workers.build.builder import Builder
 from workers.build.built import Built
 from workers.errors import BuildFailed

@@ -8,8 +8,7 @@ import pytest
 
 from matrix.status import FailureClass, Status
 from state.records import Outcome
-from tests.integration.sweeping import Mill
-from tests.integration.winml.line import (
+from tests.engines.winml import (
     FLAGS,
     OFFLINE,
     PYTHON,
@@ -17,6 +16,7 @@ from tests.integration.winml.line import (
     model_folder,
     winml_python,
 )
+from tests.sweeps.command import Mill
 
 pytestmark = [pytest.mark.winml, pytest.mark.timeout(900)]
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.integration.winml.line import ROOT, run, winml_python
+from tests.engines.winml import ROOT, run, winml_python
 
 pytestmark = [pytest.mark.winml, pytest.mark.timeout(900)]
 

@@ -17,8 +17,8 @@ from flows.cli.quantity import parse_duration
 from flows.cli.settings import OPTIONS
 from flows.prefect.server import _BATCHES
 from matrix.errors import Exit, UsageError
-from tests.unit.deploy import reading
-from tests.unit.deploy.reading import (
+from tests.deployments import files as reading
+from tests.deployments.files import (
     AZURE,
     COMPOSE,
     DEPLOY,

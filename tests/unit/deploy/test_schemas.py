@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.deploy.reading import AZURE, COMPOSE, GITHUB, load, manifests
+from tests.deployments.files import AZURE, COMPOSE, GITHUB, load, manifests
 
 pytest.importorskip("check_jsonschema", reason="brings the schemas")
 

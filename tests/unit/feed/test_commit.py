@@ -21,14 +21,7 @@ from machine.claims import claim
 from machine.flush import Syncer
 from machine.links import create_exclusive
 from tests.fakes.feed import tree_of, write_files
-
-DEAD = 2**22 + 1
-"""Above the largest process id that Linux hands out."""
-
-
-def dead_name() -> str:
-    scope, _, _, random = claim().split("-")
-    return f"{scope}-{DEAD}-1-{random}"
+from tests.machine.dead import dead_name
 
 
 class Killed(BaseException):

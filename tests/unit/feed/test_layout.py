@@ -10,7 +10,7 @@ from feed.directory import DirectoryFeed
 from feed.errors import NotFound, Rejected
 from feed.layout import MARKER, Layout
 from machine.claims import MAX_AGE, claim
-from tests.unit.feed.test_commit import dead_name
+from tests.machine.dead import dead_name
 
 
 def test_a_folder_that_is_not_empty_is_not_taken(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from feed.reader import pull
 from matrix.digest import FileEntry
 from matrix.errors import UsageError
 from tests.fakes.feed import Fault, FlakyFeed, MemoryFeed, tree_of, write_files
-from tests.unit.feed.test_commit import dead_name
+from tests.machine.dead import dead_name
 
 FILES = {"model.onnx": b"graph", "text/model.onnx": b"tower", "build.json": b"{}"}
 

@@ -17,8 +17,8 @@ from feed.verify import Verdict, verify_folder, verify_published
 from matrix.digest import PROVENANCE, SBOM, SIGNATURE
 from matrix.errors import UsageError
 from tests.fakes.attested import Works, publish
-from tests.fakes.cells import make_cell
 from tests.fakes.feed import MemoryFeed
+from tests.plans.cells import make_cell
 from workers.attest.attester import Attester
 
 Change = Callable[[dict[str, Any]], object]

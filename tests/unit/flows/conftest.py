@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.flows.floor import Floor
+from tests.sweeps.in_memory import Floor
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from machine.claims import MAX_AGE, abandoned, claim, claim_in, owner_alive
-from tests.unit.machine.test_processes import NO_SUCH_PID
+from tests.machine.dead import NO_SUCH_PID
 
 
 def claimed_by(pid: int, started: str) -> str:

@@ -10,9 +10,7 @@ import pytest
 
 from machine import processes
 from machine.processes import Process, started, this_host
-
-NO_SUCH_PID = 2**22 + 1
-"""Above the largest process id that Linux hands out."""
+from tests.machine.dead import NO_SUCH_PID
 
 
 def test_this_process_lives() -> None:

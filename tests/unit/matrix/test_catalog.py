@@ -11,7 +11,7 @@ from matrix.errors import PlanError, UsageError
 from matrix.model import Overrides, SourceKind
 from matrix.policy import overrides_of
 from matrix.targets import load_targets
-from tests.unit.matrix.build import TARGETS, load, write
+from tests.plans.models import TARGETS, load, write
 
 ONE = '[[model]]\nid = "a/b"\ntask = "fill-mask"\n'
 

@@ -18,7 +18,7 @@ from matrix.plan import PlanOptions, make_plan
 from matrix.plan_json import plan_to_json
 from matrix.selector import Selection
 from matrix.targets import load_targets
-from tests.unit.matrix.build import EVERYTHING, OPTIONS, TARGETS
+from tests.plans.models import EVERYTHING, OPTIONS, TARGETS
 
 OUR_KEYS = [
     *("id", "task", "hub", "folder", "random", "priority", "precision", "opset", "shapes", "skip"),

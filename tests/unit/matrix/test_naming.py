@@ -23,7 +23,7 @@ from matrix.plan import PlanOptions
 from matrix.precision import PRECISIONS
 from matrix.selector import Selection
 from matrix.slugs import has_plain_name, names_of, slug
-from tests.unit.matrix.build import STAMP, TARGETS, a_model, plan_of
+from tests.plans.models import STAMP, TARGETS, a_model, plan_of
 
 LABELS = TARGETS.labels
 ALL = PlanOptions(STAMP, STRICTEST, package="fixed", precision=PRECISIONS)

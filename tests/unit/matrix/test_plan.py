@@ -15,7 +15,7 @@ from matrix.model import Model, Overrides
 from matrix.plan import PlanOptions, make_plan, name_problems
 from matrix.plan_json import plan_to_json
 from matrix.selector import Selection
-from tests.unit.matrix.build import EVERYTHING, OPTIONS, STAMP, TARGETS, a_model, load, plan_of
+from tests.plans.models import EVERYTHING, OPTIONS, STAMP, TARGETS, a_model, load, plan_of
 
 
 def numbered(count: int) -> list[Model]:

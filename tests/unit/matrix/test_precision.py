@@ -7,7 +7,7 @@ import pytest
 from matrix.model import COMMON_OPSET, Overrides
 from matrix.policy import Flags, opset_of, overrides_of, policies
 from matrix.precision import PRECISIONS, canonical, choices, choose, quantized
-from tests.unit.matrix.build import TARGETS, a_model
+from tests.plans.models import TARGETS, a_model
 
 QUANTIZED = [name for name in PRECISIONS if quantized(name)]
 

@@ -13,7 +13,7 @@ from matrix.catalog import load_catalog
 from matrix.errors import PlanError
 from matrix.model import Overrides, SourceKind
 from matrix.plan import PlanOptions, make_plan
-from tests.unit.matrix.build import EVERYTHING, STAMP, TARGETS, load, write
+from tests.plans.models import EVERYTHING, STAMP, TARGETS, load, write
 
 ENTRY = {
     "hf_id": "org/name",

@@ -13,7 +13,7 @@ from matrix.globs import compiled, expand
 from matrix.model import Model, Plan
 from matrix.plan import PlanOptions
 from matrix.selector import Selection
-from tests.unit.matrix.build import EVERYTHING, STAMP, a_model, plan_of
+from tests.plans.models import EVERYTHING, STAMP, a_model, plan_of
 
 
 def model(name: str, task: str, kind: str, group: str, priority: str) -> Model:

@@ -9,7 +9,7 @@ import pytest
 
 from matrix.errors import MillError, PlanError, UsageError
 from matrix.targets import Targets, load_targets
-from tests.unit.matrix.build import TARGETS, a_model, plan_of, write
+from tests.plans.models import TARGETS, a_model, plan_of, write
 
 CUDA = '[[target]]\nlabel = "cuda_gpu"\nep = "cuda"\ndevice = "gpu"\nauto = "fp16"\n'
 

@@ -13,7 +13,7 @@ from matrix.policy import overrides_of
 from matrix.reader import Entry
 from matrix.targets import load_targets
 from matrix.verification import Rules, Threshold, read_rules, rules_from
-from tests.fakes.cells import make_model
+from tests.plans.cells import make_model
 
 
 def read(folder: Path, **verify: Any) -> tuple[dict[str, Any] | None, list[str]]:

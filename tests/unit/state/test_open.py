@@ -15,7 +15,7 @@ from state.database import Database
 from state.errors import StateError
 from state.ledger import open_state
 from state.records import Kind
-from tests.unit.state.samples import begin, rows, sql
+from tests.states.samples import begin, rows, sql
 
 
 def refused(path: Path | str, match: str) -> StateError:

@@ -6,7 +6,7 @@ from matrix.status import FailureClass, Status
 from state import queries
 from state.ledger import State
 from state.records import Facts, Kind
-from tests.unit.state.samples import TREE, begin, cell, model, rows, stage, take
+from tests.states.samples import TREE, begin, cell, model, rows, stage, take
 
 
 class TestQueries:

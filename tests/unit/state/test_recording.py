@@ -9,7 +9,7 @@ from state.errors import BadTransition, LeaseLost, StateError
 from state.ledger import State
 from state.records import Facts, Kind
 from state.transitions import FINAL, RUNNING, SOURCES
-from tests.unit.state.samples import FOREIGN, TREE, begin, cell, sql, stage, status, take
+from tests.states.samples import FOREIGN, TREE, begin, cell, sql, stage, status, take
 
 _ROW = {
     "planned": "token = NULL, started_at = NULL, ended_at = NULL",

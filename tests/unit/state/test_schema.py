@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from state.ledger import State
 from state.migrate import _config
 from state.schema import HEAD, VERSION_TABLE, Base
-from tests.unit.state.samples import begin, cell, sql, take
+from tests.states.samples import begin, cell, sql, take
 
 
 class TestSchema:

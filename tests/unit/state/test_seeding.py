@@ -8,7 +8,7 @@ import pytest
 from matrix.status import FAILED, Status
 from state.ledger import State
 from state.records import Facts, Kind, Remaining, Seen
-from tests.unit.state.samples import (
+from tests.states.samples import (
     FOREIGN,
     TREE,
     begin,

@@ -10,7 +10,7 @@ from matrix.status import FailureClass, Status
 from state.errors import StateError
 from state.ledger import State
 from state.records import Facts, Kind, Remaining
-from tests.unit.state.samples import (
+from tests.states.samples import (
     ALIVE,
     DEAD,
     FOREIGN,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.workers.benches import Bench
+from tests.engines.builder import Bench
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from matrix.status import Status
 from state.errors import StateUnavailable
 from state.ledger import State, open_state
 from state.records import Kind
-from tests.unit.flows.fleet.test_ticket import begun
-from tests.unit.flows.floor import make_plan, small_model
-from tests.unit.state.samples import FOREIGN, begin, take
+from tests.fleets.tickets import begun
+from tests.states.samples import FOREIGN, begin, take
+from tests.sweeps.in_memory import make_plan, small_model
 
 
 @pytest.fixture

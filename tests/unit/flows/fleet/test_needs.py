@@ -21,7 +21,7 @@ from flows.fleet.needs import (
 from flows.fleet.slot import able
 from flows.fleet.worker import queue_name
 from state.records import StageCost
-from tests.unit.flows.floor import make_plan, small_model
+from tests.sweeps.in_memory import make_plan, small_model
 
 HERE: Words = frozenset({"engine:fake", "os:linux", "memory:16"})
 

@@ -15,7 +15,7 @@ from flows.fleet.worker import _clear_dead
 from flows.sweep.stop import Stop
 from state.errors import StateError, StateUnavailable
 from state.ledger import State
-from tests.unit.flows.fleet.test_ticket import begun
+from tests.fleets.tickets import begun
 
 LIMIT = 30.0
 

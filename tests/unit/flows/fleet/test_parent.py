@@ -19,7 +19,7 @@ from flows.sweep.stop import Stop
 from matrix.errors import Exit
 from state.ledger import State
 from state.records import Kind, Owner
-from tests.unit.flows.fleet.test_ticket import begun
+from tests.fleets.tickets import begun
 
 SERVED: dict[str, Words] = {"good": frozenset({"engine:fake"})}
 

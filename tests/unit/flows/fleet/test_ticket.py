@@ -6,25 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from feed.interface import Published
-from flows.fleet.ticket import NoTicket, Ticket, last_ticket, read_ticket, write_ticket
-from flows.sweep.lifecycle import cell_rows, model_rows
+from flows.fleet.ticket import NoTicket, last_ticket, read_ticket, write_ticket
 from flows.sweep.stop import Stop
-from state.ledger import State, open_state
 from state.records import Kind
-from tests.unit.flows.floor import make_plan, small_model
+from tests.fleets.tickets import begun
 
 STOPPED = Stop()
 STOPPED.ask()
-
-
-def begun(root: Path) -> tuple[State, Ticket]:
-    state = open_state(root / "state.db")
-    plan = make_plan(small_model("a"), small_model("b"))
-    info = state.begin("s", "dir:x", cell_rows(plan), model_rows(plan, state), {}, {})
-    values = {"engine": "fake", "precision": ["fp32"], "allow_remote_code": True, "tries": 2}
-    newest = {"a": Published("p", "0.0.0-1", "f" * 64, "text")}
-    return state, Ticket(info.id, plan, values, "dir:/feed", newest)
 
 
 def test_a_ticket_is_read_as_it_was_written(tmp_path: Path) -> None:

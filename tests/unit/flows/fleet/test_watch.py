@@ -13,7 +13,7 @@ from matrix.errors import Exit, MillError
 from state.errors import StateUnavailable
 from state.ledger import State, open_state
 from state.records import SweepInfo
-from tests.unit.state.samples import begin
+from tests.states.samples import begin
 
 
 class Denied(MillError):

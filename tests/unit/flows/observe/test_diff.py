@@ -13,7 +13,7 @@ from flows.observe.diff.text import lines
 from matrix.model import PlannedModel
 from matrix.status import Status
 from state.records import Outcome, SweepInfo
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 MODEL = "tiny/model:fill-mask"
 

@@ -21,8 +21,8 @@ from flows.observe.estimates import (
 from flows.sweep.lifecycle import model_rows
 from matrix.model import PlannedModel, Source, SourceKind
 from state.records import UnitCost
-from tests.fakes.cells import plan_model
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.plans.cells import plan_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 
 class Past:

@@ -17,7 +17,7 @@ from flows.observe.tally import Tally
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
 from state.records import Outcome
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 
 def failed(

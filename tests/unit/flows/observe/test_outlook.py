@@ -14,7 +14,7 @@ from flows.observe.tally import Tally
 from flows.sweep.recorded_plan import PLAN, foretold
 from matrix.status import Status
 from state.records import Event, Kind
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 TARGETS = ("qnn_npu", "mlas_cpu")
 

@@ -21,8 +21,8 @@ from flows.observe.summaries.told import tell
 from matrix.errors import UsageError
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow
-from tests.unit.flows.floor import Floor, make_plan, small_model
-from tests.unit.state.samples import FOREIGN, begin, cell, take
+from tests.states.samples import FOREIGN, begin, cell, take
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 BAD = "b/bad:fill-mask@vitisai_npu"
 

@@ -6,7 +6,7 @@ from flows.observe.report.collect import collect
 from flows.observe.report.document import CellView, Row
 from flows.observe.report.page import render
 from flows.observe.report.passed import level_of, pass_rates
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 
 def view(row: int, column: int, status: str, level: str | None = None) -> CellView:

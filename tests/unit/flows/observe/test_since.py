@@ -9,7 +9,7 @@ from flows.observe.summaries.markdown import markdown
 from flows.observe.summaries.told import previous, tell
 from state.ledger import State, open_state
 from state.records import SweepInfo
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 
 def test_a_summary_tells_what_is_news(floor: Floor) -> None:

@@ -18,7 +18,7 @@ from flows.observe.summaries.told import Told, tell
 from flows.observe.summary import summarize
 from matrix.errors import Exit, UsageError
 from matrix.status import Status
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 HOSTILE = (
     "broke </testcase>\x00\x1b[31m <script>alert(1)</script> | `x` ]]> https://u:p4ssw@h \ud800"

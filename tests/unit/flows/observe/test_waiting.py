@@ -9,7 +9,7 @@ from flows.observe.tally import Tally
 from flows.observe.waiting import NOT_TAKEN_UP, UNSERVED, waiting
 from flows.sweep.recorded_plan import note_plan
 from state.records import Kind
-from tests.unit.flows.fleet.test_ticket import begun
+from tests.fleets.tickets import begun
 
 GROUP = {
     "needs": ["engine:winml", "os:windows", "remote-code"],

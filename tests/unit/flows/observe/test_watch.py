@@ -12,8 +12,8 @@ from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import StateUnavailable
 from state.records import Event, Facts
-from tests.unit.flows.floor import Floor, make_plan, small_model
-from tests.unit.state.samples import ALIVE, FOREIGN, TREE, begin, cell, rows, sql, take
+from tests.states.samples import ALIVE, FOREIGN, TREE, begin, cell, rows, sql, take
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 
 class Seen:

@@ -15,7 +15,7 @@ from flows.cli.resolution import resolve
 from flows.packages.rebuild import Given, Original, Rebuilt, _cell
 from matrix.errors import UsageError
 from matrix.model import Cell, Source, SourceKind
-from tests.fakes.cells import make_cell
+from tests.plans.cells import make_cell
 from workers.attest.recipe import recipe_of
 
 ALLOW = {"remote_code": False, "pickle": False}

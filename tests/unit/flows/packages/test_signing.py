@@ -16,11 +16,6 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key a
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
-    Encoding,
-    KeySerializationEncryption,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
 )
 
 from flows.cli.resolution import resolve
@@ -28,26 +23,10 @@ from flows.cli.settings import Settings
 from flows.packages.signing import UNLOCK, SigningError, check_signature, public_key, signer_of
 from matrix.credentials import is_credential
 from matrix.errors import UsageError
+from tests.signing.keys import write_keys
 
 STATEMENT = b'{"_type": "statement"}\n'
 PASSWORD = b"a-pass-phrase-of-ours"
-
-
-def write_keys(
-    folder: Path,
-    name: str = "key",
-    key: object = None,
-    lock: KeySerializationEncryption | None = None,
-) -> Path:
-    """A key pair; answers the path of the private one."""
-    made = key or Ed25519PrivateKey.generate()
-    assert hasattr(made, "private_bytes")
-    path = folder / f"{name}.pem"
-    path.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock or NoEncryption()))
-    assert hasattr(made, "public_key")
-    public = made.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    path.with_suffix(".pub").write_bytes(public)
-    return path
 
 
 def settings(folder: Path, key: Path | None) -> Settings:

@@ -9,8 +9,8 @@ from flows.slot.hub_outage import OUTAGE, PAUSE, HubOutage, concerns
 from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
 from state.records import Kind
-from tests.fakes.cells import make_cell
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.plans.cells import make_cell
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 from workers.errors import BuildFailed
 
 

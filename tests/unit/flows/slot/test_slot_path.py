@@ -19,8 +19,8 @@ from feed.interface import Published
 from matrix.status import Status
 from tests.fakes.engine import fake_spec
 from tests.fakes.feed import MemoryFeed
-from tests.unit.flows import floor as floors
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps import in_memory as floors
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 from workers.engine import StageError
 from workers.host.client import EngineHost
 from workers.host.service import EngineService

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 from workers.store import Store
 
 

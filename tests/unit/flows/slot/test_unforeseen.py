@@ -19,7 +19,7 @@ from matrix.model import PlannedModel
 from matrix.status import FailureClass, Status
 from state.errors import StateUnavailable
 from tests.fakes.feed import MemoryFeed
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 from workers.build.builder import Builder
 from workers.errors import Cancelled
 

@@ -19,7 +19,7 @@ from flows.sweep.planning import plan_of
 from flows.sweep.recorded_settings import remember
 from tests.fakes.engine import install
 from tests.fakes.in_process import InProcessHost
-from tests.unit.flows.floor import Floor
+from tests.sweeps.in_memory import Floor
 
 CELL = "tiny/a:fill-mask@mlas_cpu"
 CATALOG = """

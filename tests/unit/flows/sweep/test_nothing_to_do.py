@@ -14,7 +14,7 @@ from flows.observe.summaries.told import tell
 from flows.sweep.rerun import nothing_to_retry
 from matrix.errors import Exit
 from state.records import SweepInfo
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 
 def swept(floor: Floor, **config: Any) -> SweepInfo:

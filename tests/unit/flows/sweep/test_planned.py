@@ -5,7 +5,7 @@ from dataclasses import replace
 from flows.sweep.recorded_plan import PlannedCells, note_plan, to_record
 from matrix.model import Source, SourceKind
 from state.records import Kind
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 
 def test_what_was_planned_is_known_without_the_catalog(floor: Floor) -> None:

@@ -13,7 +13,7 @@ from flows.cli.resolution import resolve
 from flows.sweep.planning import plan_of
 from matrix.errors import PlanError, UsageError
 from matrix.model import Plan
-from tests.unit.flows.floor import Floor, make_plan, small_model
+from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 TODAY = date(2026, 6, 9)
 BAD = """

@@ -7,7 +7,7 @@ import pytest
 from flows.cli.quantity import counted, show_moment
 from flows.sweep.sizes import MOST_NOTICES, print_notices, size_of
 from matrix.errors import MOST_PROBLEMS, PlanError, Problem
-from tests.unit.flows.floor import make_plan, small_model
+from tests.sweeps.in_memory import make_plan, small_model
 
 
 def test_one_is_not_written_as_many() -> None:

@@ -15,7 +15,7 @@ from matrix.model import PlannedModel
 from matrix.status import FailureClass, Status
 from state.errors import StateError
 from tests.fakes.feed import Fault, FlakyFeed, MemoryFeed
-from tests.unit.flows.floor import TEMPLATE, Floor, make_plan, small_model
+from tests.sweeps.in_memory import TEMPLATE, Floor, make_plan, small_model
 
 
 class Away(FlakyFeed):

@@ -18,7 +18,7 @@ from matrix.digest import PROVENANCE, SBOM, SIGNATURE, tree_digest
 from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
 from tests.fakes.attested import Works
-from tests.fakes.cells import make_cell, plan_model
+from tests.plans.cells import make_cell, plan_model
 from workers.attest.attester import Attester
 from workers.attest.recipe import cell_of, recipe_of
 from workers.attest.sbom import environment_of

@@ -9,8 +9,8 @@ import pytest
 
 from machine.files import hash_file
 from matrix.digest import FileEntry, tree_digest
-from tests.fakes.cells import LABELS, make_cell, make_model, plan_model
-from tests.unit.workers.benches import Bench
+from tests.engines.builder import Bench
+from tests.plans.cells import LABELS, make_cell, make_model, plan_model
 from workers.build.builder import Builder, Built
 from workers.build.explain import explain
 from workers.errors import StoreError

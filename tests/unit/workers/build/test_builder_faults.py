@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from matrix.status import FailureClass
-from tests.fakes.cells import make_cell, make_model
-from tests.unit.workers.benches import Bench
+from tests.engines.builder import Bench
+from tests.plans.cells import make_cell, make_model
 from workers.errors import BuildFailed
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from matrix.model import Cell
-from tests.fakes.cells import make_cell
-from tests.unit.workers.benches import Bench
+from tests.engines.builder import Bench
+from tests.plans.cells import make_cell
 from workers.build.builder import Builder, BuildOptions
 from workers.build.disk_budget import DiskBudget
 from workers.build.memory_budget import MemoryBudget

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.cells import make_cell
+from tests.plans.cells import make_cell
 from workers.build.request import request_for
 from workers.host import codec
 

@@ -12,7 +12,7 @@ import pytest
 
 import workers.optimum_engine
 from matrix.digest import value_digest
-from tests.unit.workers.optimum_engine.fixtures import make_request
+from tests.engines.sources import make_request
 from workers.engine import Request, StageError, StageSpec
 from workers.optimum_engine import OptimumEngine
 

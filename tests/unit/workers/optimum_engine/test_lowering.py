@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from tests.unit.workers.optimum_engine import graphs
+from tests.engines import graphs
 from workers.engine import StageError
 from workers.optimum_engine import calibrate, fp16, masks, shapes, weight_only
 from workers.sources import model_file

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tests.unit.workers.optimum_engine import graphs
+from tests.engines import graphs
 from workers.engine import StageError
 from workers.sources import model_file
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workers.optimum_engine.fixtures import (
+from tests.engines.sources import (
     RANDOM,
     folder_source,
     make_request,

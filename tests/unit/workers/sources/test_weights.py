@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.workers.optimum_engine.fixtures import write_model, write_safetensors
+from tests.engines.sources import write_model, write_safetensors
 from workers.engine import StageError
 from workers.sources.weights import check_complete, matching, patterns
 

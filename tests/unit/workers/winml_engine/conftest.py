@@ -6,11 +6,9 @@ import json
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from workers.engine import Request
 from workers.winml_engine import installed, network
 
 PROVIDERS = {
@@ -64,42 +62,3 @@ def winml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for cached in (installed.rule_data, installed.compatibility, installed._data):
         cached.cache_clear()
     return versions
-
-
-def make_request(
-    ep: str = "cpu",
-    device: str = "cpu",
-    provider: str = "CPUExecutionProvider",
-    precision: str = "fp32",
-    **more: Any,
-) -> Request:
-    """A request as the pipeline makes it."""
-    source: dict[str, Any] = {
-        "kind": "random",
-        "ref": "bert",
-        "revision": None,
-        "seed": 1,
-        "config": {},
-    }
-    return Request(
-        model={
-            "id": "owner/model",
-            "task": "fill-mask",
-            "model_type": "bert",
-            "source": more.pop("source", source),
-            "dataset": more.pop("dataset", None),
-            "allow": {"remote_code": False, "pickle": False},
-            **({"recipes": more.pop("recipes")} if "recipes" in more else {}),
-        },
-        target={"label": f"{ep}_{device}", "ep": ep, "device": device, "provider": provider},
-        policy={
-            "precision": precision,
-            "opset": more.pop("opset", 17),
-            "optimization": "basic",
-            "static_shapes": False,
-            "shapes": more.pop("shapes", {}),
-            "quantizer": None,
-            "blocked_passes": [],
-            "blocked_ops": [],
-        },
-    )

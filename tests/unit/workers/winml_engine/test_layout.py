@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workers.winml_engine.conftest import make_request
+from tests.engines.winml_requests import make_request
 from workers.engine import SOURCE, Request, StageError, StageSpec
 from workers.winml_engine import WinmlEngine
 from workers.winml_engine.layout import DISTRIBUTIONS

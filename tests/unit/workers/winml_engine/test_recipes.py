@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workers.winml_engine.conftest import make_request
+from tests.engines.winml_requests import make_request
 from workers.engine import StageError
 from workers.winml_engine import WinmlEngine, recipes
 

@@ -11,7 +11,7 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 
 import flows.sweep.run
-from tests.integration.plain_sweep import PlainRun
+from tests.sweeps.plain import PlainRun
 
 
 def main() -> None:

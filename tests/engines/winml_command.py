@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.integration.winml.line import (
+from tests.engines.winml import (
     FLAGS,
     arguments,
     clean_environment,

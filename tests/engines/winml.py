@@ -28,7 +28,7 @@ from workers.host.spec import EngineSpec
 from workers.store import Store
 from workers.winml_engine.install import install
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv-winml"
 PYTHON = "MODELMILL_WINML_PYTHON"
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}

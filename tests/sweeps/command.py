@@ -31,7 +31,7 @@ from tests.fakes.engine import SITE
 ROOT = Path(__file__).parents[2]
 MARK = "MODELMILL_TEST_MARK"
 CLI = ("-m", "flows.cli.main")
-PLAIN = ("-m", "tests.integration.plain_sweep")
+PLAIN = ("-m", "tests.sweeps.plain")
 """The same command, but the slots run without Prefect: a start costs a third."""
 NOBODY = "http://127.0.0.1:9/api"
 """A Prefect server that does not answer: whoever needs Prefect fails with it."""
@@ -173,7 +173,7 @@ class Mill:
     def session(self, commands: Sequence[Sequence[str]], **env: str) -> list[Ran]:
         """Run commands one after the other in one process; whole but for Prefect, and quick."""
         done = subprocess.run(
-            [sys.executable, "-m", "tests.integration.plain_session"],
+            [sys.executable, "-m", "tests.sweeps.session"],
             cwd=self.folder,
             env={**self.environment(), **env},
             input=json.dumps([list(words) for words in commands]),

@@ -2,7 +2,7 @@
 
 As a program it builds part of the demo catalog in every precision and prints what it made:
 
-    python -m tests.integration.optimum_direct FOLDER
+    python -m tests.engines.stages FOLDER
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from tests.integration.optimum_line import plan_catalog
+from tests.engines.optimum import plan_catalog
 from workers.build.request import request_for
 from workers.engine import Request, StageJob
 from workers.optimum_engine import OptimumEngine

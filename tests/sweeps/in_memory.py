@@ -24,9 +24,9 @@ from matrix.model import Plan, PlannedModel
 from matrix.status import Status
 from state.ledger import State, open_state
 from state.records import Outcome, Owner
-from tests.fakes.cells import plan_model
 from tests.fakes.feed import MemoryFeed
 from tests.fakes.in_process import InProcessHost
+from tests.plans.cells import plan_model
 from workers.attest.attester import Attester
 from workers.build.builder import Builder, BuildOptions, Built
 from workers.build.stages import Rung

@@ -12,7 +12,7 @@ import yaml
 
 from flows.cli.commands import COMMANDS
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "docker" / "compose.yaml"
 DOCKERFILE = DEPLOY / "docker" / "Dockerfile"

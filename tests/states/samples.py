@@ -10,10 +10,10 @@ from machine.processes import Process, this_host
 from matrix.status import Status
 from state.ledger import State
 from state.records import CellRow, Lease, ModelRow, Owner, StageRow, SweepInfo
+from tests.machine.dead import NO_SUCH_PID
 
 TARGETS = ("qnn_npu", "mlas_cpu")
 TREE = "a" * 64
-NO_SUCH_PID = 2**22 + 7
 ALIVE = Owner.here("slot-1")
 FOREIGN = Owner("slot-2", Process("elsewhere", 1, "1"))
 DEAD = Owner("slot-3", Process(this_host(), NO_SUCH_PID, "1"))

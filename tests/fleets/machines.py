@@ -23,8 +23,8 @@ from flows.fleet.parent import LEADS
 from flows.prefect.server import _ENVIRONMENT, _free_port, _healthy
 from state.ledger import State, open_state
 from state.records import Event, Holder, Kind
-from tests.integration.postgres import Server, postgres
-from tests.integration.sweeping import MARK, Mill, Ran, Running, eventually
+from tests.services.postgres import Server, postgres
+from tests.sweeps.command import MARK, Mill, Ran, Running, eventually
 
 POOL = "mill"
 

@@ -1,0 +1,1 @@
+"""The files of deploy/, read as their consumers read them."""

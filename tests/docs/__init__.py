@@ -1,0 +1,1 @@
+"""The pages of docs/ and what they show."""

@@ -1,0 +1,1 @@
+"""What tests of the engines and of the build share."""

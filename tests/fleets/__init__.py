@@ -1,0 +1,1 @@
+"""Fleets for tests: servers, machines, and ways to hurt them."""

@@ -1,0 +1,1 @@
+"""This computer, for tests: process ids that nobody has, small disks."""

@@ -1,0 +1,1 @@
+"""Models, catalogs and plans for tests."""

@@ -1,0 +1,1 @@
+"""Real local services that tests talk to."""

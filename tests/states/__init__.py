@@ -1,0 +1,1 @@
+"""State databases with something in them."""

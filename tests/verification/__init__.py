@@ -1,0 +1,1 @@
+"""Packages made by hand, to be verified."""
