@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import fnmatchcase
 
 from feed.errors import NotFound
 from feed.interface import Feed, Published
 from matrix.digest import FileEntry
+from matrix.globs import matches
 
-_WILD = re.compile(r"[*?\[]")
+_WILD = re.compile(r"[*?\[{]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class VersionDetails:
 def list_packages(feed: Feed, pattern: str = "*") -> Iterator[PackageSummary]:
     """Packages whose name matches."""
     for package in feed.packages():
-        if fnmatchcase(package, pattern):
+        if matches(package, [pattern]):
             versions = list(feed.versions(package))
             live = [version for version in versions if not version.deleted]
             times = [version.published_at for version in live if version.published_at]
@@ -55,7 +55,7 @@ def list_versions(
 ) -> Iterator[Published]:
     """Versions that match, of packages that match. A package that is not there is an error."""
     if _WILD.search(package):
-        names = [name for name in feed.packages() if fnmatchcase(name, package)]
+        names = [name for name in feed.packages() if matches(name, [package])]
     else:
         names = [package]
     prefix = _WILD.split(version, maxsplit=1)[0]
@@ -64,7 +64,7 @@ def list_versions(
         if not listed and name == package and next(feed.versions(name), None) is None:
             raise NotFound(f"no package {package} in {feed.name}", hint="see: modelmill feed ls")
         for found in listed:
-            if fnmatchcase(found.version, version) and (deleted or not found.deleted):
+            if matches(found.version, [version]) and (deleted or not found.deleted):
                 yield found
 
 

@@ -6,7 +6,6 @@ import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from feed.errors import Corrupt, FeedError, NotFound, UnsafePath
@@ -14,6 +13,7 @@ from feed.index import INDEX_FILE, IndexCell, SweepIndex
 from feed.interface import Feed, Progress, Published
 from feed.reader import Pulled, pull
 from matrix.errors import NothingSelected
+from matrix.globs import matches
 from matrix.naming import INDEX
 from matrix.slugs import slug
 
@@ -77,12 +77,8 @@ def select(
         cell
         for cell in index.cells
         if cell.available
-        and any(fnmatchcase(cell.target, glob) for glob in targets)
-        and any(
-            fnmatchcase(name, glob)
-            for glob in models
-            for name in (cell.model, f"{cell.model}:{cell.task}")
-        )
+        and matches(cell.target, targets)
+        and any(matches(name, models) for name in (cell.model, f"{cell.model}:{cell.task}"))
     ]
 
 

@@ -1,9 +1,10 @@
-"""Globs over cell ids: `*`, `?`, `[...]` as in fnmatch, case-sensitive, and `{a,b}`."""
+"""Globs over cell ids and names: `*`, `?`, `[...]` as in fnmatch, case-sensitive, and `{a,b}`."""
 
 from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from matrix.errors import UsageError
@@ -16,6 +17,11 @@ MAX_ALTERNATIVES = 256
 def compiled(pattern: str) -> re.Pattern[str]:
     """The pattern as a regular expression; to be used with `match`, which it fills."""
     return re.compile("|".join(fnmatch.translate(item) for item in expand(pattern)))
+
+
+def matches(text: str, patterns: Iterable[str]) -> bool:
+    """Whether any of the patterns matches all of the text."""
+    return any(compiled(pattern).match(text) for pattern in patterns)
 
 
 def expand(pattern: str) -> list[str]:

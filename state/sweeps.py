@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from fnmatch import fnmatchcase
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, case, exists, insert, null, or_, select, update
 
+from matrix.globs import matches
 from matrix.status import FAILED, FailureClass, Status
 from state import incoming
 from state.damage import sweep_columns
@@ -100,8 +100,7 @@ class Sweeps(Part):
             rows = [
                 {"cell": cell}
                 for cell in found
-                if (among is None or cell in among)
-                and (not patterns or any(fnmatchcase(cell, pattern) for pattern in patterns))
+                if (among is None or cell in among) and (not patterns or matches(cell, patterns))
             ]
             with incoming.loaded(connection, incoming.names, rows):
                 named = outcome.c.cell.in_(select(incoming.names.c.cell))

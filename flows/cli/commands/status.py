@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
@@ -18,6 +17,7 @@ from flows.sweep.exports import is_export
 from flows.sweep.lookup import find_sweep
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
+from matrix.globs import matches
 from matrix.status import Status
 from state.records import Outcome, SweepInfo
 
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         outcomes = [
             one
             for one in state.outcomes(info.id)
-            if not settings.only or any(fnmatchcase(one.cell, g) for g in settings.only)
+            if not settings.only or matches(one.cell, settings.only)
         ]
         summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
         if arguments.json:

@@ -101,6 +101,8 @@ def test_pull_a_stamp(mill: Mill, tmp_path: Path) -> None:
     assert [item.pulled.unchanged for item in again.pulled] == [True, True]
     one = pull_selection(mill.feed, package, STAMP, tmp_path / "2", models=["c/*"])
     assert [item.cell.id for item in one.pulled] == ["c/d:t@qnn_npu"]
+    both = pull_selection(mill.feed, package, STAMP, tmp_path / "3", targets=["{ov,qnn}_*"])
+    assert len(both.pulled) == 3
     with pytest.raises(NothingSelected):
         pull_selection(mill.feed, package, STAMP, out, models=["c/*"], targets=["ov_*"])
 
@@ -157,6 +159,7 @@ def test_listing(mill: Mill) -> None:
     assert len(list(list_versions(mill.feed, deleted=True))) == 3
     assert len(list(list_versions(mill.feed, "modelmill-a-b", "0.0.0-*-ov-*"))) == 1
     assert list(list_versions(mill.feed, "modelmill-a-b", "9*")) == []
+    assert len(list(list_versions(mill.feed, "modelmill-{a-b,c-d}", "0.0.0-*-{ov,qnn}-*"))) == 2
     with pytest.raises(NotFound, match="no package"):
         list(list_versions(mill.feed, "modelmill-x"))
 

@@ -185,6 +185,7 @@ class TestSweeps:
             ((), ("*model-0*", "*@mlas_cpu"), 2),
             ((FailureClass.AUTH,), (), 0),
             ((), ("nothing",), 0),
+            ((), ("*@{mlas,ov}_cpu",), 1),
         ],
     )
     def test_retry(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -96,6 +97,19 @@ def test_a_retry_that_builds_is_a_run_with_work(floor: Floor) -> None:
     again = swept(floor, act={"export": "fail:EXPORT"})
     found = duration_of(floor.state, again, floor.outcomes().values())
     assert (found.runs, found.idle) == (2, False)
+
+
+def test_status_narrows_by_globs_with_braces(
+    floor: Floor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    info = swept(floor)
+    cells = sorted(floor.statuses())
+    wanted = [cell for cell in cells if cell.endswith(("@qnn_npu", "@mlas_cpu"))]
+    only = ["--only", "a/*@{qnn_npu,mlas_cpu}", "--json"]
+    assert main(["status", info.stamp, "--home", str(floor.root), *only]) == Exit.OK
+    told = json.loads(capsys.readouterr().out)
+    assert wanted
+    assert [one["cell"] for one in told["outcomes"]] == wanted
 
 
 def test_the_last_run_is_told_with_what_it_built(floor: Floor) -> None:
