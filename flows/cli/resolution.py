@@ -18,7 +18,7 @@ _KNOWN = frozenset(
     {
         *(option.variable for option in OPTIONS.values()),
         *(f"{_PREFIX}{name}" for name in ("CONFIG", "SIGN_PASSWORD")),
-        *(f"{_PREFIX}WORKER_{name}" for name in ("ORDERS", "WORDS", "FOLDER")),
+        *(f"{_PREFIX}WORKER_{name}" for name in ("FOLDER", "WORDS", "CWD")),
     }
 )
 _NEAR = 0.85

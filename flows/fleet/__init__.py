@@ -1,13 +1,17 @@
 """The fleet: the loop of a local sweep in many processes on many machines.
 
-The state decides who builds what (leases); Prefect starts, shows, routes and cancels.
+The state decides who builds what (leases); Prefect starts, routes, shows and cancels.
 
-    sweep --fleet --> ticket in the state --> parent flow run --+--> slot flow runs that lease
-      (launch)          (ticket)               (parent)         |    from the state (slot)
-                                                                +--> crew: keeps some waiting
-    worker --> Prefect workers (worker_process) --> run the flow runs; folder of orders for draining
+    sweep --fleet ----> run in the state ----> parent flow run ----> slot flow runs
+       launch, resume      run                   parent                 slot: lease from the state
+                                                 slot_runs: keeps
+                                                 some waiting
 
-`parent` and `slot` are plain functions; `entrypoints` makes flows of them and is, with `crew`,
-`deployments` and `launch`, all that knows Prefect here. A slot run that dies frees its worker slot,
-which takes the next one that waits: nobody has to notice, and machines may join at any time.
+    worker: Prefect's worker (worker_process), and a folder by which its slots drain
+       (worker_folder)
+
+`parent` and `slot` are plain functions; `entrypoints` makes flows of them. Only `entrypoints`,
+`deployments`, `automations`, `parent_runs`, `slot_runs`, `parent_display`, `task_runs`,
+`failed_starts` and `connection` import Prefect. A slot run that dies frees its worker slot, which
+takes the next one that waits: nobody has to notice, and machines may join at any time.
 """

@@ -1,8 +1,7 @@
-"""Prefect's automations of a fleet: runs of lost machines are ended, failures are told.
+"""Prefect's automations of a fleet: mark the runs of lost machines as crashed, tell of failures.
 
-Those who are told are a block on the server: one that exists (Slack, Teams, mail, ...), named by
-its type and name, or a webhook whose address comes from the environment, so that it stands in no
-history.
+Messages go to a notification block on the server: one that exists (Slack, Teams, mail, ...), named
+by type and name, or a webhook whose address comes from the environment and so stands in no history.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from prefect.events.schemas.events import ResourceSpecification
 from prefect.exceptions import ObjectNotFound
 
-from flows.prefect.names import PARENT_FLOW
+from flows.fleet.parent_runs import PARENT_FLOW
 from matrix.errors import UsageError
 
 ADDRESS = "NOTIFY_URL"
@@ -30,22 +29,30 @@ WEBHOOK = "webhook"
 _ZOMBIE = "modelmill-zombie"
 _FAILED = "modelmill-failed"
 _STUCK = "modelmill-stuck"
-_SILENT = timedelta(seconds=90)
-_UNBEGUN = timedelta(seconds=300)
+_HEARTBEAT_LIMIT = timedelta(seconds=90)
+_PENDING_LIMIT = timedelta(seconds=300)
 
 
-def bury_the_dead(client: SyncPrefectClient) -> str:
-    """A run whose machine is gone says nothing; Prefect would show it running for ever."""
-    return _put(client, _crashes(_ZOMBIE, "heartbeat", _SILENT, "no heartbeat"))
+def crash_silent_runs(client: SyncPrefectClient) -> str:
+    """Mark runs whose heartbeats stopped as crashed.
+
+    Works around Prefect (test_the_server_never_ends_a_run_by_itself): it shows a run whose machine
+    is gone as running for ever.
+    """
+    return _put(client, _crashes(_ZOMBIE, "heartbeat", _HEARTBEAT_LIMIT, "no heartbeat"))
 
 
-def end_limbo(client: SyncPrefectClient) -> str:
-    """A run whose worker died before it began; who follows or leads the sweep is faster."""
-    return _put(client, _crashes(_STUCK, "Pending", _UNBEGUN, "its worker died before it began"))
+def crash_pending_runs(client: SyncPrefectClient) -> str:
+    """Mark runs as crashed whose worker died before it began, where no parent or command does it.
+
+    Works around Prefect (test_a_pending_run_is_never_given_to_another_worker).
+    """
+    message = "its worker died before it began"
+    return _put(client, _crashes(_STUCK, "Pending", _PENDING_LIMIT, message))
 
 
 def _crashes(name: str, after: str, within: timedelta, message: str) -> AutomationCore:
-    """A run of which nothing is heard for so long after an event is marked as crashed."""
+    """Mark a run as crashed when no event follows that one in time."""
     return AutomationCore(
         name=name,
         trigger=EventTrigger(
@@ -65,10 +72,10 @@ def _crashes(name: str, after: str, within: timedelta, message: str) -> Automati
     )
 
 
-def tell_failures(client: SyncPrefectClient, who: str, environ: Mapping[str, str]) -> str:
-    """Send a message whenever a sweep of a fleet fails; `who`: `webhook`, or TYPE/NAME of a block
+def notify_of_failures(client: SyncPrefectClient, block: str, environ: Mapping[str, str]) -> str:
+    """Send a message whenever a sweep of a fleet fails; `block`: `webhook`, or TYPE/NAME of a block
     that sends notifications."""
-    block = _webhook(environ) if who == WEBHOOK else _block(client, who)
+    document = _webhook(environ) if block == WEBHOOK else _block(client, block)
     wanted = AutomationCore(
         name=_FAILED,
         trigger=EventTrigger(
@@ -81,7 +88,7 @@ def tell_failures(client: SyncPrefectClient, who: str, environ: Mapping[str, str
         ),
         actions=[
             SendNotification(
-                block_document_id=block,
+                block_document_id=document,
                 subject="modelmill {{ flow_run.name }}: {{ flow_run.state.name }}",
                 body="{{ flow_run.state.message }}\n{{ flow_run|ui_url }}",
             )
@@ -91,7 +98,7 @@ def tell_failures(client: SyncPrefectClient, who: str, environ: Mapping[str, str
 
 
 def _put(client: SyncPrefectClient, wanted: AutomationCore) -> str:
-    """Make it, or bring it up to date."""
+    """Create or update it."""
     found = client.read_automations_by_name(wanted.name)
     if found:
         client.update_automation(found[0].id, wanted)
@@ -104,7 +111,8 @@ def _webhook(environ: Mapping[str, str]) -> UUID:
     address = environ.get(ADDRESS, "")
     if not address.startswith(("http://", "https://")):
         raise UsageError(
-            f"{ADDRESS} holds no address of a webhook", hint=f"export {ADDRESS}=https://..."
+            f"{ADDRESS} does not hold the address of a webhook",
+            hint=f"export {ADDRESS}=https://...",
         )
     block = CustomWebhookNotificationBlock(
         name="modelmill",
@@ -114,20 +122,20 @@ def _webhook(environ: Mapping[str, str]) -> UUID:
         cookies={},
         json_data={"title": "{{subject}}", "text": "{{body}}"},
     )
-    # A coroutine only in async code, which its type does not say.
+    # Its type says coroutine, which it returns in async code only.
     return UUID(str(cast("Any", block.save)(_FAILED, overwrite=True)))
 
 
-def _block(client: SyncPrefectClient, who: str) -> UUID:
-    kind, _, name = who.partition("/")
+def _block(client: SyncPrefectClient, block: str) -> UUID:
+    kind, _, name = block.partition("/")
     if not name:
         raise UsageError(
-            f"'{who}' names no block",
+            f"'{block}' is not the name of a block",
             hint=f"give TYPE/NAME, for example slack-webhook/team, or {WEBHOOK}",
         )
     try:
         return UUID(str(client.read_block_document_by_name(name, kind).id))
     except ObjectNotFound:
         raise UsageError(
-            f"the Prefect server has no block {who}", hint="see: prefect block ls"
+            f"the Prefect server has no block {block}", hint="see: prefect block ls"
         ) from None

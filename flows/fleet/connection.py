@@ -1,4 +1,4 @@
-"""What can go wrong between us and the Prefect server, in our words."""
+"""Errors of Prefect's client as one line with a next step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matrix.errors import Exit, MillError
 
 
 class NoServer(MillError):
-    """The Prefect server does not answer, or not us."""
+    """The Prefect server does not answer, or refuses us."""
 
     exit_code = Exit.UNUSABLE
 

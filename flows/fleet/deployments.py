@@ -1,4 +1,4 @@
-"""What Prefect has to know before a fleet can work: pools, deployments, automations, a schedule."""
+"""`modelmill deploy`: the pools, deployments, automations and schedule of a fleet on its server."""
 
 from __future__ import annotations
 
@@ -16,33 +16,32 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from pydantic import ValidationError
 
 from flows.fleet import entrypoints
-from flows.fleet.automations import bury_the_dead, end_limbo, tell_failures
+from flows.fleet.automations import crash_pending_runs, crash_silent_runs, notify_of_failures
 from flows.fleet.needs import Words, to_text
-from flows.fleet.night import NIGHTLY
+from flows.fleet.parent_runs import NIGHTLY, PARENT_FLOW
 from flows.fleet.worker import SWEEPS
-from flows.prefect.names import PARENT_FLOW
 from matrix.errors import UsageError
 
 
 def deploy(pool: str) -> list[str]:
-    """Make, or bring up to date, pools, deployments and the automation; returns their names."""
+    """Create or update pools, deployments and automations; returns the names of the latter two."""
     with get_client(sync_client=True) as client:
         for name in (pool, pool + SWEEPS):
             _pool(client, name)
         _deployment(client, entrypoints.slot, pool, pool)
         _deployment(client, entrypoints.parent, pool, pool + SWEEPS, parameters={"pool": pool})
-        automations = [bury_the_dead(client), end_limbo(client)]
+        automations = [crash_silent_runs(client), crash_pending_runs(client)]
     return [f"{PARENT_FLOW}/{pool}", f"{entrypoints.slot.name}/{pool}", *automations]
 
 
-def deploy_notice(who: str, environ: Mapping[str, str]) -> str:
-    """Have failures told; returns the name of the automation."""
+def deploy_notification(block: str, environ: Mapping[str, str]) -> str:
+    """Have messages sent about failed sweeps; returns the name of the automation."""
     with get_client(sync_client=True) as client:
-        return tell_failures(client, who, environ)
+        return notify_of_failures(client, block, environ)
 
 
 def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str, Any]) -> str:
-    """A scheduled sweep; a night is left out while the one before it still runs."""
+    """Schedule a sweep; a night is left out while the sweep of the one before still runs."""
     name = f"{pool}-nightly"
     try:
         schedule = CronSchedule(cron=cron, timezone=timezone)
@@ -66,7 +65,7 @@ def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str,
 
 
 def announce(pool: str, queue: str, words: Words) -> None:
-    """The queue of machines like this one, with what they have."""
+    """Create the queue of machines like this one, with what they announce."""
     with get_client(sync_client=True) as client:
         text = to_text(words)
         try:
@@ -83,11 +82,12 @@ def _pool(client: SyncPrefectClient, name: str) -> None:
 
 
 def _deployment(client: SyncPrefectClient, flow: Any, name: str, pool: str, **more: Any) -> None:
-    """By module: every machine has the package, none has the folder of who deploys."""
+    """Deploy a flow by its module: every machine has the package, none this working folder."""
     from prefect.utilities.callables import parameter_schema
 
     options = more.pop("concurrency_options", None)
-    # What no parameter is called is refused when it is submitted, not when it has started.
+    # Works around Prefect (test_the_form_of_a_flow_takes_unknown_parameters): a misspelt parameter
+    # would be refused when the run starts, not when it is submitted.
     form = {**parameter_schema(flow).model_dump_for_openapi(), "additionalProperties": False}
     client.create_deployment(
         flow_id=client.create_flow(flow),

@@ -1,4 +1,4 @@
-"""The flows that are deployed. Prefect's worker imports this module by name on any machine."""
+"""The flows that are deployed. Prefect's worker imports them by name on any machine."""
 
 from __future__ import annotations
 
@@ -6,36 +6,32 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-import httpx
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
-from prefect.exceptions import PrefectException
 from prefect.states import Cancelled, Completed, Failed
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from flows.cli.resolution import resolve
-from flows.fleet.board import Counting, entitle, show_report, tags_of
-from flows.fleet.crew import SLOT_FLOW, Crew
-from flows.fleet.night import last_night, night_tags
-from flows.fleet.orders import VARIABLE as ORDERS
-from flows.fleet.orders import Orders
-from flows.fleet.parameters import SweepSettings, flags_of
+from flows.cli.settings import FORM, OPTIONS
 from flows.fleet.parent import Ended, Parent
+from flows.fleet.parent_display import AWAY, ParentDisplay, SlotCounter, tags_of
+from flows.fleet.parent_runs import PARENT_FLOW, earlier_night, nightly_tags
 from flows.fleet.patience import PatientState, open_patiently
-from flows.fleet.shown import Board, quiet, shown_as_tasks
-from flows.fleet.slot import FOLDER, Slot, state_url
-from flows.fleet.ticket import Ticket, read_ticket, values_of
-from flows.fleet.watch import Watch
+from flows.fleet.run import FleetRun, read_run, state_url, values_of
+from flows.fleet.slot import FleetSlot
+from flows.fleet.slot_runs import SLOT_FLOW, SlotRuns
+from flows.fleet.task_runs import quiet_prefect, with_task_runs
+from flows.fleet.worker_folder import CWD, WorkerFolder
 from flows.observe.follower import Follower
 from flows.observe.summary import Summary
 from flows.observe.tally import Tally
-from flows.prefect.names import PARENT_FLOW
+from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.planning import catalog_reference, plan_of
 from flows.sweep.recorded_plan import foretold
 from flows.sweep.stop import Stop
@@ -43,19 +39,31 @@ from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError
 from state.records import Kind
 
-_FAREWELL = 20.0
-_OVERALL = (httpx.HTTPError, PrefectException)
+_STOP_LIMIT = 20.0
+
+
+def _field(name: str) -> Any:
+    option = OPTIONS[name]
+    return (option.type, Field(default=option.default, description=option.help))
+
+
+SweepSettings: type[BaseModel] = create_model(
+    "SweepSettings",
+    __config__=ConfigDict(extra="forbid"),
+    **{name: _field(name) for name in FORM},
+)
+"""The form of the parent flow in Prefect, made from the settings."""
 
 
 @flow(name=SLOT_FLOW, flow_run_name="{stamp}-slot", persist_result=False)
 def slot(stamp: str, sweep: int, run: int) -> State[Any]:
     """Build models of a sweep in this worker slot until nothing is left."""
-    quiet()
+    quiet_prefect()
     stop = Stop()
-    worker = Slot(sweep, run, os.environ, stop)
-    error = _beside(lambda: worker.work(shown_as_tasks(stop, stamp)), stop)
+    worker = FleetSlot(sweep, run, os.environ, stop)
+    error = _in_thread(lambda: worker.work(with_task_runs(stop, stamp)), stop)
     if error is not None:
-        return Failed(message=f"{type(error).__name__}: {error}"[:500])
+        return _failed(error)
     if stop:
         return Cancelled(message=str(stop.error or "handed back"))
     return Completed()
@@ -72,33 +80,33 @@ def parent(
 ) -> State[Any]:
     """Build, verify and publish a catalog on the fleet.
 
-    `sweep` and `run` name a plan that is recorded in the state already and then count alone.
+    `sweep` and `run` name a run that is recorded in the state; all but `pool` is read from there.
     """
-    quiet()
+    quiet_prefect()
     stop = Stop()
     made: list[Summary] = []
-    night = night_tags()
-    if night and not run:
+    nightly = nightly_tags()
+    if nightly and not run:
         with get_client(sync_client=True) as client:
-            still = last_night(client, night)
+            still = earlier_night(client, nightly)
         if still:
             return Cancelled(message=f"left out: {still} of an earlier night is not over")
 
     def work() -> None:
-        cwd = Path(os.environ.get(FOLDER, ".")).absolute()
+        cwd = Path(os.environ.get(CWD, ".")).absolute()
         with open_patiently(state_url(resolve({}, os.environ, cwd)), stop) as state:
             if run:
-                ticket = read_ticket(state, sweep, run, stop)
+                recorded = read_run(state, sweep, run, stop)
                 if state.events(sweep, run, 1, kind=Kind.INTERRUPTED):
                     stop.ask()  # cancelled before it began: to begin would plan it again
                     return
             else:
-                ticket = _planned(catalog, stamp, settings, cwd)
-            made.extend(filter(None, [_sweep(state, ticket, cwd, pool, stop, night)]))
+                recorded = _planned(catalog, stamp, settings, cwd)
+            made.extend(filter(None, [_sweep(state, recorded, cwd, pool, stop, nightly)]))
 
-    error = _beside(work, stop)
+    error = _in_thread(work, stop)
     if error is not None:
-        return Failed(message=f"{type(error).__name__}: {error}"[:500])
+        return _failed(error)
     if not made and stop:
         return Cancelled(message="cancelled before it began")
     if not made:
@@ -110,53 +118,57 @@ def parent(
     return Cancelled(message=text) if code is Exit.INTERRUPTED else Failed(message=text)
 
 
-def _planned(catalog: str, stamp: str, form: BaseModel, cwd: Path) -> Ticket:
-    flags = flags_of(form)
+def _failed(error: MillError) -> State[Any]:
+    return Failed(message=f"{type(error).__name__}: {error}"[:500])
+
+
+def _planned(catalog: str, stamp: str, form: BaseModel, cwd: Path) -> FleetRun:
+    flags = form.model_dump(exclude_unset=True)
     if stamp != "today":
         flags["stamp"] = stamp
     settings = resolve(flags, os.environ, cwd)
     plan = plan_of(settings, catalog, date.today())  # noqa: DTZ011 - the date of this place
     values = values_of(settings, catalog_reference(settings, catalog))
-    return Ticket(0, plan, values, Workspace(settings).open_feed().name)
+    return FleetRun(0, plan, values, Workspace(settings).open_feed().name)
 
 
 def _sweep(
-    state: PatientState, ticket: Ticket, cwd: Path, pool: str, stop: Stop, night: list[str]
+    state: PatientState, recorded: FleetRun, cwd: Path, pool: str, stop: Stop, nightly: list[str]
 ) -> Summary | None:
-    """None: somebody else leads the sweep to its end."""
-    folder = os.environ.get(ORDERS)
-    orders = Orders(Path(folder)) if folder else None
-    with orders.busy() if orders else nullcontext():
-        settings = ticket.settings(os.environ, cwd)
-        lead = Parent(state, ticket, settings, stop, _OVERALL, orders)
-        begun, ticket = lead.begin()
-        stamp = ticket.plan.stamp
-        parameters = {"stamp": stamp, "sweep": ticket.sweep, "run": ticket.run}
-        tags = tags_of(ticket.plan, ticket.sweep) + night
-        known = foretold(state, ticket.sweep)
-        tally = Tally(state.statuses(ticket.sweep), publish=begun.info.publish, known=known)
-        board = Board(stamp, tally)
-        # Cancelled between the order and now counts too, so it looks from the first ticket on.
-        first = lead.ticket.run or ticket.run
+    """None: another parent finishes the sweep."""
+    worker = WorkerFolder.of(os.environ)
+    with worker.busy() if worker else nullcontext():
+        settings = recorded.settings(os.environ, cwd)
+        lead = Parent(state, recorded, settings, stop, AWAY, worker)
+        begun, run = lead.begin()
+        parameters = {"stamp": run.plan.stamp, "sweep": run.sweep, "run": run.id}
+        tags = tags_of(run.plan, run.sweep) + nightly
+        known = foretold(state, run.sweep)
+        tally = Tally(state.statuses(run.sweep), publish=begun.info.publish, known=known)
+        # What was cancelled between the order and now counts too.
+        first = recorded.id or run.id
         with (
             get_client(sync_client=True) as client,
-            Watch(state.at_once, ticket.sweep, first, stop),
-            Follower(state, ticket.sweep, Counting(state, ticket.sweep), tally, ticket.run),
-            board.kept(),
+            CancellationWatch(state.at_once, run.sweep, first, stop),
+            Follower(state, run.sweep, SlotCounter(state, run.sweep), tally, run.id),
         ):
-            with suppress(*_OVERALL):  # for those who look; the work does not need it
-                entitle(client, stamp, tags)
-            if lead.lead(ticket, Crew(client, pool, parameters, tags)) is not Ended.OVER:
-                return None
-        summary, index = lead.finish(begun, ticket)
-        with suppress(*_OVERALL):
-            board.outcomes(state.outcomes(ticket.sweep, brief=True))
-            show_report(state, begun.info, settings, ticket.plan, index)
+            display = ParentDisplay(client, run.plan.stamp, tally)
+            with display.progress():
+                display.name_and_tag(tags)
+                slots = SlotRuns(client, pool, parameters, tags)
+                if lead.lead(run, slots) is not Ended.OVER:
+                    return None
+        summary, index = lead.finish(begun, run)
+        display.result(state, begun.info, settings, run.plan, index)
         return summary
 
 
-def _beside(work: Callable[[], None], stop: Stop) -> MillError | None:
-    """Work in a thread; Prefect raises a cancellation in the main one, which asks for the stop."""
+def _in_thread(work: Callable[[], None], stop: Stop) -> MillError | None:
+    """Work in a thread, and ask it to stop when Prefect cancels the run.
+
+    Works around Prefect (test_a_cancelled_run_is_interrupted_in_its_main_thread): it raises the
+    cancellation in the main thread, in the middle of whatever that is at.
+    """
     failures: list[BaseException] = []
 
     def run() -> None:
@@ -172,7 +184,7 @@ def _beside(work: Callable[[], None], stop: Stop) -> MillError | None:
             thread.join(0.2)
     except BaseException:
         stop.ask()
-        thread.join(_FAREWELL)
+        thread.join(_STOP_LIMIT)
         raise
     if not failures:
         return None

@@ -1,4 +1,4 @@
-"""`sweep --fleet`: hand a plan to the fleet and follow it through the state."""
+"""`sweep --fleet`: record a run, start its parent and follow it through the state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -15,9 +15,7 @@ from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.fleet.connection import reached
 from flows.fleet.patience import PatientState
-from flows.fleet.slot import state_url
-from flows.fleet.ticket import Ticket, write_ticket
-from flows.fleet.watch import end_for_all
+from flows.fleet.run import FleetRun, record_run, state_url
 from flows.observe.durations import LastRun
 from flows.observe.estimates import estimate
 from flows.observe.follower import Follower
@@ -25,7 +23,7 @@ from flows.observe.summaries import clear_summaries, write_summaries
 from flows.observe.summary import summarize
 from flows.observe.tally import Tally
 from flows.observe.views import choose_view
-from flows.prefect.names import PARENT_FLOW
+from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.earlier_failures import take_up
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import cell_rows, model_rows
@@ -41,10 +39,7 @@ from state.records import Kind, SweepInfo
 
 _LOOK = 0.5
 _ASK_PREFECT = 10
-"""Every so many looks; it is only asked whether the parent died."""
-
-RELEASED = 20.0
-"""Seconds in which the slots of a cancelled sweep hand back what they hold."""
+"""Every so many looks, whether the parent died."""
 
 
 class ParentLost(MillError):
@@ -66,33 +61,39 @@ class Launch:
     """As in `flows.sweep.run.Run`."""
 
     def go(self) -> Exit:
-        """Order, follow, say how it ended."""
+        """Record and start the run, follow it, say how it ended."""
         self.check()
         if self.settings.summary:
             clear_summaries(self.settings.path(self.settings.summary))
         stop = Stop()
         with open_state(state_url(self.settings)) as opened, stopped_by_signals(stop, RELEASED + 5):
             state = PatientState(opened, stop)
-            ticket = self._order(state)
-            with reached():
-                flow_run = submit(self.pool, ticket)
-            self._follow(state, ticket, flow_run, stop)
+            run = self._record(state)
+            self._follow(state, run, self._submit(run), stop)
             if stop:
-                cancel_sweep(opened, ticket.sweep)
+                cancel_sweep(opened, run.sweep)
             if self.settings.summary:
-                info = sweep_of(opened, ticket.sweep)
+                info = _info(opened, run.sweep)
                 write_summaries(self.settings.path(self.settings.summary), opened, info)
-            return self._say_ended(opened, ticket, stop)
+            return self._say_ended(opened, run, stop)
 
     def check(self) -> None:
-        """Before anything is recorded: does the server answer, and does it know this fleet?"""
+        """Refuse, before anything is recorded, a server that is away or does not know the fleet."""
         waiting_for("asking the Prefect server")
         if not os.environ.get("PREFECT_API_URL"):
             raise UsageError("--fleet needs a Prefect server", hint="set PREFECT_API_URL")
+        from flows.fleet.parent_runs import check_deployed
+
         with reached():
             check_deployed(self.pool)
 
-    def _order(self, state: State) -> Ticket:
+    def _submit(self, run: FleetRun) -> UUID:
+        from flows.fleet.parent_runs import submit
+
+        with reached():
+            return submit(self.pool, run)
+
+    def _record(self, state: State) -> FleetRun:
         work = Workspace(self.settings)
         feed = work.open_feed()
         info = state.begin(
@@ -106,42 +107,42 @@ class Launch:
         )
         wanted = {row.cell for row in cell_rows(self.plan)}
         earlier = take_up(state, info, wanted, again=self.again)
-        ticket = Ticket(info.id, self.plan, self.values, feed.name)
-        run = write_ticket(state, ticket)
+        run = FleetRun(info.id, self.plan, self.values, feed.name)
+        run = replace(run, id=record_run(state, run))
         if not self.as_json:
             print(f"sweep {self.plan.stamp}: {size_of(self.plan)}")
             print(f"on the fleet {self.pool} -> {feed.name}", flush=True)
             for line in earlier.lines(self.plan.stamp, " --fleet"):
                 print(line, flush=True)
-        return Ticket(info.id, self.plan, self.values, feed.name, run=run)
+        return run
 
-    def _follow(self, state: State, ticket: Ticket, flow_run: UUID, stop: Stop) -> None:
-        from flows.fleet.ordered import Ordered
+    def _follow(self, state: State, run: FleetRun, parent: UUID, stop: Stop) -> None:
+        from flows.fleet.parent_runs import ParentRuns
 
         publish = not self.settings.no_publish
-        known = estimate(ticket.plan, state)
-        tally = Tally(state.statuses(ticket.sweep), publish=publish, known=known)
-        looks, parent = 0, Ordered(flow_run, ticket.sweep)
-        with Follower(state, ticket.sweep, choose_view(as_json=self.as_json), tally, ticket.run):
+        known = estimate(run.plan, state)
+        tally = Tally(state.statuses(run.sweep), publish=publish, known=known)
+        looks, parents = 0, ParentRuns(parent, run.sweep)
+        with Follower(state, run.sweep, choose_view(as_json=self.as_json), tally, run.id):
             while not stop.wait(_LOOK):
-                if sweep_of(state, ticket.sweep).ended_at is not None:
+                if _info(state, run.sweep).ended_at is not None:
                     return
                 looks += 1
-                count_slots(state, ticket.sweep, tally)
-                if looks % _ASK_PREFECT == 0 and parent.gone():
-                    if sweep_of(state, ticket.sweep).ended_at is not None:
+                count_slots(state, run.sweep, tally)
+                if looks % _ASK_PREFECT == 0 and parents.ended():
+                    if _info(state, run.sweep).ended_at is not None:
                         return
                     raise ParentLost(
                         f"the parent of sweep {self.plan.stamp} is gone; its slots go on",
                         hint=f"modelmill resume {self.plan.stamp} --fleet",
                     )
 
-    def _say_ended(self, state: State, ticket: Ticket, stop: Stop) -> Exit:
-        info = sweep_of(state, ticket.sweep)
+    def _say_ended(self, state: State, run: FleetRun, stop: Stop) -> Exit:
+        info = _info(state, run.sweep)
         outcomes = state.outcomes(info.id, brief=True)
         summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
         code = Exit.INTERRUPTED if stop else Exit(info.exit_code or 0)
-        index = [one.data for one in state.events(info.id, ticket.run, kind=Kind.INDEX)]
+        index = [one.data for one in state.events(info.id, run.id, kind=Kind.INDEX)]
         found = index[-1] if index else None
         took = LastRun.of(state, info)
         if self.as_json:
@@ -161,66 +162,12 @@ class Launch:
         return code
 
 
-def check_deployed(pool: str) -> None:
-    """Whether a fleet of this name was set up."""
-    from prefect.client.orchestration import get_client
-    from prefect.exceptions import ObjectNotFound
-
-    try:
-        with get_client(sync_client=True) as client:
-            client.read_deployment_by_name(f"{PARENT_FLOW}/{pool}")
-    except ObjectNotFound:
-        raise UsageError(
-            f"the Prefect server knows no fleet '{pool}'", hint=f"modelmill deploy --pool {pool}"
-        ) from None
-
-
-def submit(pool: str, ticket: Ticket) -> UUID:
-    """Start the parent of a ticket."""
-    from prefect.client.orchestration import get_client
-    from prefect.deployments import run_deployment
-
-    from flows.fleet.night import handed_on
-
-    stamp = ticket.plan.stamp
-    with get_client(sync_client=True) as client:
-        night = handed_on(client, ticket.sweep)
-    parameters = {"stamp": stamp, "sweep": ticket.sweep, "run": ticket.run, "pool": pool}
-    made: Any = run_deployment(
-        f"{PARENT_FLOW}/{pool}",
-        parameters=parameters,
-        timeout=0,
-        tags=[f"stamp:{stamp}", f"sweep:{ticket.sweep}", *night],
-        idempotency_key=f"{pool}-{ticket.sweep}-{ticket.run}",
-    )
-    return UUID(str(made.id))
-
-
 def count_slots(state: State, sweep: int, tally: Tally) -> None:
-    """As many slots as hold a lease now: the time left depends on it. They come and go."""
-    with suppress(StateUnavailable):  # a restart of the database; the number stays for now
-        at_work = {one.owner for one in state.leases(sweep) if not one.expired}
-        tally.slots = max(1, len(at_work))
+    """Count the slots that hold a lease; the estimate of the time left depends on it."""
+    with suppress(StateUnavailable):  # the database restarts; the number stays for now
+        working = {one.owner for one in state.leases(sweep) if not one.expired}
+        tally.slots = max(1, len(working))
 
 
-def sweep_of(state: State, sweep: int) -> SweepInfo:
-    """As it stands."""
+def _info(state: State, sweep: int) -> SweepInfo:
     return next(one for one in state.sweeps() if one.id == sweep)
-
-
-def cancel_sweep(state: State, sweep: int) -> int:
-    """Stop everybody who works on a sweep; returns how many cells that left open.
-
-    Its slots see it within a second or two, hand back and end; a resume plans everything again.
-    """
-    import time
-
-    waiting_for("telling those who work on the sweep")
-    end_for_all(state, sweep, None)
-    deadline = time.monotonic() + RELEASED
-    while time.monotonic() < deadline and any(not one.expired for one in state.leases(sweep)):
-        time.sleep(0.2)
-    cancelled = state.cancel_open(sweep)
-    if sweep_of(state, sweep).ended_at is None:
-        state.end(sweep, Exit.INTERRUPTED)
-    return len(cancelled)

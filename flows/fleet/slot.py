@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from feed.errors import Outage
@@ -11,36 +14,52 @@ from feed.publisher import Publisher
 from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.fleet.needs import Words, from_text, groups_of, serves, words_here
-from flows.fleet.orders import VARIABLE as ORDERS
-from flows.fleet.orders import Orders
 from flows.fleet.patience import PatientState, open_patiently, patiently
-from flows.fleet.ticket import Ticket, read_ticket
-from flows.fleet.watch import StoppedElsewhere, Watch, end_for_all
+from flows.fleet.run import FleetRun, read_run, state_url
+from flows.fleet.worker_folder import CWD, WORDS, WorkerFolder
 from flows.slot.loop import RunModel, run_slots
+from flows.sweep.cancellation import CancellationWatch, StoppedElsewhere, stop_for_all
 from flows.sweep.lifecycle import Begun
 from flows.sweep.local import open_slots
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
-from matrix.errors import Exit, UsageError
+from matrix.errors import Exit
 
-WORDS = "MODELMILL_WORKER_WORDS"
-FOLDER = "MODELMILL_WORKER_FOLDER"
-"""Relative settings start there: Prefect's worker runs everything in a throw-away folder."""
+TURN = 600.0
+"""Seconds after which a slot makes room, if another sweep waits."""
 
 
-def state_url(settings: Settings) -> str:
-    """Where a fleet's state is."""
-    where = str(settings.state or "")
-    if "://" not in where:
-        raise UsageError(
-            "a fleet needs its state in PostgreSQL", hint="set --state or MODELMILL_STATE"
+@dataclass
+class SlotWatch(CancellationWatch):
+    """Also notices that the worker drains, and that another sweep waits for this slot."""
+
+    worker: WorkerFolder | None = None
+    closing: threading.Event = field(default_factory=threading.Event)
+    """Set: lease no other model."""
+    turn: float = TURN
+    _began: float = field(default_factory=time.monotonic)
+
+    def check(self) -> None:
+        """Look once; the worker first, for the database may be away."""
+        if self.worker is not None:
+            if self.worker.stopping:
+                self.stop.ask()
+            elif self.worker.draining:
+                self.closing.set()
+        super().check()
+        if time.monotonic() - self._began > self.turn and self._others_wait():
+            self.closing.set()
+
+    def _others_wait(self) -> bool:
+        return any(
+            one.ended_at is None and one.id != self.sweep and self.state.remaining(one.id).todo
+            for one in self.state.sweeps()
         )
-    return where
 
 
 @dataclass(slots=True)
-class Slot:
-    """One slot run: from the ids of a sweep and its run to nothing left to do."""
+class FleetSlot:
+    """One slot run: leases and builds until nothing is left that this machine can build."""
 
     sweep: int
     run: int
@@ -48,45 +67,41 @@ class Slot:
     stop: Stop
 
     def work(self, run_model: RunModel) -> None:
-        """Lease and build until nothing is left that this machine may build."""
-        cwd = Path(self.environ.get(FOLDER, ".")).absolute()
+        """From the ids of the sweep and its run to the end."""
+        cwd = Path(self.environ.get(CWD, ".")).absolute()
         with open_patiently(state_url(resolve({}, self.environ, cwd)), self.stop) as state:
-            ticket = read_ticket(state, self.sweep, self.run, self.stop)
-            settings = ticket.settings(self.environ, cwd)
-            folder = self.environ.get(ORDERS)
-            orders = Orders(Path(folder)) if folder else None
-            watch = Watch(state.at_once, self.sweep, self.run, self.stop, orders)
+            run = read_run(state, self.sweep, self.run, self.stop)
+            settings = run.settings(self.environ, cwd)
+            worker = WorkerFolder.of(self.environ)
+            watch = SlotWatch(state.at_once, self.sweep, self.run, self.stop, worker=worker)
             # A cancelled sweep or a draining worker does not even begin.
-            patiently(watch.look, self.stop)
+            patiently(watch.check, self.stop)
             if self.stop or watch.closing.is_set():
                 return
-            with watch:
-                if orders is None:
-                    self._run(state, ticket, settings, run_model, watch)
-                else:
-                    with orders.busy():
-                        self._run(state, ticket, settings, run_model, watch)
+            with watch, worker.busy() if worker else nullcontext():
+                self._build(state, run, settings, run_model, watch)
             if self._cannot_publish():
-                end_for_all(state, self.sweep, self.stop.error)
+                stop_for_all(state, self.sweep, self.stop.error)
 
-    def _run(
+    def _build(
         self,
         state: PatientState,
-        ticket: Ticket,
+        run: FleetRun,
         settings: Settings,
         run_model: RunModel,
-        watch: Watch,
+        watch: SlotWatch,
     ) -> None:
         work = Workspace(settings)
         work.prepare()
         feed = work.open_feed()
-        info = next(one for one in state.sweeps() if one.id == ticket.sweep)
+        info = next(one for one in state.sweeps() if one.id == run.sweep)
         publisher = Publisher(feed, tries=settings.tries) if info.publish else None
-        begun = Begun(info, ticket.newest, 0)
-        with open_slots(
-            ticket.plan, begun, state, settings, publisher, self.stop, slots_here=1
-        ) as (sweep, slots):
-            groups = groups_of(ticket.plan, ticket.values, state.history())
+        begun = Begun(info, run.newest, 0)
+        with open_slots(run.plan, begun, state, settings, publisher, self.stop, slots_here=1) as (
+            sweep,
+            slots,
+        ):
+            groups = groups_of(run.plan, run.values, state.history())
             sweep.among = able(groups, self._words(settings))
             sweep.closing = watch.closing
             run_slots(sweep, slots, run_model)

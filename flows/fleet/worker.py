@@ -1,4 +1,4 @@
-"""`modelmill worker`: Prefect's workers with a preflight before and a drain behind them."""
+"""`modelmill worker`: check this machine, run Prefect's workers, drain them at the end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from pathlib import Path
 import psutil
 
 from flows.cli.settings import Settings
+from flows.fleet.cleanup import Cleanup
 from flows.fleet.needs import Words, to_text, words_here
-from flows.fleet.orders import VARIABLE as ORDERS
-from flows.fleet.orders import Orders
-from flows.fleet.slot import FOLDER, WORDS, state_url
-from flows.fleet.upkeep import Upkeep
+from flows.fleet.run import state_url
+from flows.fleet.worker_folder import CWD, FOLDER, WORDS, WorkerFolder
 from flows.prefect.children import command
 from flows.sweep.engines import slot_count
 from flows.sweep.stop import Stop
@@ -34,18 +33,20 @@ from workers.host.watch import HostLimits
 _START_LIMIT = 120.0
 _DEFAULTS = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",
-    # Prefect asks for what is due by this machine's clock, which may be behind the server's.
+    # Works around Prefect (test_a_worker_asks_for_what_is_due_by_its_own_clock): this machine's
+    # may be behind the server's.
     "PREFECT_WORKER_PREFETCH_SECONDS": "120",
+    # Works around Prefect (test_runs_have_no_heartbeat_unless_asked): crash_silent_runs goes by it.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "DO_NOT_TRACK": "1",
 }
 SWEEPS = "-sweeps"
-"""What the name of the pool of parents has behind that of the slots."""
+"""The pool of parents is named as that of the slots, with this at the end."""
 
 
 class WorkerFailed(MillError):
-    """This machine cannot take part, or not any more."""
+    """This machine cannot take part, or no longer."""
 
     exit_code = Exit.UNUSABLE
 
@@ -64,7 +65,7 @@ class Worker:
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def preflight(self, environ: Mapping[str, str]) -> Words:
-        """Home, state, engines; returns what to announce."""
+        """Check home, state and engines; returns what to announce."""
         if not environ.get("PREFECT_API_URL"):
             raise UsageError("a worker needs a Prefect server", hint="set PREFECT_API_URL")
         work = Workspace(self.settings)
@@ -96,9 +97,9 @@ class Worker:
     def serve(self, words: Words, queue: str, environ: Mapping[str, str], stop: Stop) -> None:
         """Take flow runs until the stop, then drain."""
         folders = Workspace(self.settings).home.absolute() / "fleet"
-        _clear_dead(folders)
-        folder = folders / uuid.uuid4().hex
-        orders = Orders.make(folder)
+        _remove_abandoned(folders)
+        shared = WorkerFolder.make(folders / uuid.uuid4().hex)
+        folder = shared.path
         try:
             env = self._environment(words, folder, environ)
             name = f"{platform.node()}-{os.getpid()}"
@@ -107,13 +108,13 @@ class Worker:
             if self.sweeps:
                 self._start(folder, env, self.pool + SWEEPS, "", f"{name}-sweeps", self.sweeps)
             print(f"worker {name}: {slots} slots in {self.pool}/{queue}", flush=True)
-            upkeep = Upkeep(self.settings)
+            cleanup = Cleanup(self.settings)
             while not stop.wait(0.5):
                 self._check(folder)
-                if cleared := upkeep.if_due():
-                    print(cleared, flush=True)
+                if removed := cleanup.if_due():
+                    print(removed, flush=True)
         finally:
-            self._drain(orders)
+            self._drain(shared)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _environment(
@@ -124,10 +125,11 @@ class Worker:
             **_DEFAULTS,
             **environ,
             **self.settings.variables(),
-            ORDERS: str(folder),
+            FOLDER: str(folder),
             WORDS: to_text(words),
-            FOLDER: str(self.settings.cwd.absolute()),
-            "TMPDIR": str(folder / "tmp"),  # Prefect leaves a folder there for every killed run
+            CWD: str(self.settings.cwd.absolute()),
+            # Works around Prefect (test_a_killed_run_leaves_its_temporary_folder).
+            "TMPDIR": str(folder / "tmp"),
         }
 
     def _start(
@@ -152,41 +154,41 @@ class Worker:
                 logs = [log.read_text("utf-8", "replace") for log in sorted(folder.glob("*.log"))]
                 last = "; ".join(text.strip().splitlines()[-1] for text in logs if text.strip())
                 raise WorkerFailed(
-                    f"Prefect's worker ended: {last or 'without a word'}",
-                    hint="see whether the server runs and the pool exists (modelmill deploy)",
+                    f"Prefect's worker ended: {last or 'it wrote no reason'}",
+                    hint="check that the server runs and the pool exists (modelmill deploy)",
                 )
 
-    def _drain(self, orders: Orders) -> None:
-        """No new flow runs, no new models; what is at hand may finish, within limits."""
-        orders.drain()
+    def _drain(self, shared: WorkerFolder) -> None:
+        """Take no flow runs and no models; let those at hand finish within the limit."""
+        shared.drain()
         for process in self._processes:
             assert process.stdin
             process.stdin.close()
         for process in self._processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(5.0)
-        working = orders.working()
+        working = shared.working()
         if working:
-            print(f"draining: {len(working)} processes finish what they are at", flush=True)
-        if not orders.wait_until_idle(self.drain_limit):
-            orders.stop()
-            orders.wait_until_idle(10.0)
-        for pid in orders.working():
+            print(f"draining: {len(working)} processes finish what they are doing", flush=True)
+        if not shared.wait_until_idle(self.drain_limit):
+            shared.stop()
+            shared.wait_until_idle(10.0)
+        for pid in shared.working():
             with suppress(psutil.NoSuchProcess):
                 process_ = psutil.Process(pid)
                 for one in [*process_.children(recursive=True), process_]:
                     one.kill()
 
 
-def _clear_dead(folders: Path) -> None:
-    """What workers of this home left that were killed, unless their slots still finish."""
-    for folder in folders.glob("*"):
-        orders = Orders(folder)
-        if not folder.suffix and orders.orphaned and not orders.working():
-            shutil.rmtree(folder, ignore_errors=True)
+def _remove_abandoned(folders: Path) -> None:
+    """Remove the folders of killed workers of this home, unless their slots still finish."""
+    for path in folders.glob("*"):
+        folder = WorkerFolder(path)
+        if not path.suffix and folder.orphaned and not folder.working():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def queue_name(words: Words) -> str:
-    """One queue for all machines that are alike."""
+    """The queue of all machines that announce the same."""
     digest = hashlib.sha256(to_text(words).encode()).hexdigest()[:8]
     return f"{platform.system().lower()}-{digest}"

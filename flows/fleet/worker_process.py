@@ -1,9 +1,10 @@
 """Prefect's worker as a process that lives exactly as long as its standard input.
 
-Started by `flows.fleet.worker` with the arguments POOL QUEUE NAME LIMIT.
-When the other end closes, on purpose or because its owner was killed, this process is gone at
-once, without Prefect's farewell: that kills the running flows, while a process that is simply gone
-leaves them alone, to finish their model and end.
+Started by `flows.fleet.worker` with the arguments POOL QUEUE NAME LIMIT. When the other end closes,
+on purpose or because its owner was killed, this process exits at once.
+
+Works around Prefect (test_a_worker_that_is_told_to_stop_kills_its_runs): a worker that shuts down
+as Prefect means it to kills its runs, one that just disappears lets them finish.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import threading
 def main(pool: str, queue: str, name: str, limit: str) -> None:
     """Serve a queue until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_watch, daemon=True).start()
+    threading.Thread(target=_exit_with_input, daemon=True).start()
     from prefect.cli import app
 
     options = ["--type", "process", "--pool", pool, "--name", name, "--limit", limit]
@@ -28,7 +29,7 @@ def main(pool: str, queue: str, name: str, limit: str) -> None:
     os._exit(1)
 
 
-def _watch() -> None:
+def _exit_with_input() -> None:
     sys.stdin.buffer.read()
     os._exit(0)
 

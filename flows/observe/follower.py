@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 from typing import Self
 
-from flows.fleet.ticket import FLEET
+from flows.fleet.run import FLEET
 from flows.observe.tally import Tally
 from flows.observe.views import View
 from flows.sweep.recorded_plan import PLAN

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flows.fleet.ticket import FLEET
+from flows.fleet.run import FLEET
 from flows.sweep.recorded_plan import PLAN
 from state.damage import Tolerated
 from state.records import Event, Kind

@@ -1,8 +1,9 @@
-"""What Prefect's artifacts say of a sweep: a bar while it goes on, a table when it is over."""
+"""What Prefect's artifacts show of a sweep: progress while it runs, then a table of outcomes."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 
 from flows.observe.tally import Tally
@@ -11,19 +12,25 @@ from state.records import Outcome
 MOST_ROWS = 2000
 
 
+def artifact_key(stamp: str, kind: str) -> str:
+    """The key of an artifact; Prefect allows lower case, digits and dashes only."""
+    slug = re.sub(r"[^0-9a-z]+", "-", stamp.lower()).strip("-")
+    return f"modelmill-{slug}-{kind}"
+
+
 def percent_done(tally: Tally) -> float:
-    """How much of the sweep is through."""
+    """How much of the sweep has ended."""
     return 100.0 * tally.ended / tally.total if tally.total else 100.0
 
 
 def progress_text(tally: Tally) -> str:
-    """The line beside the bar."""
+    """The text beside the progress bar."""
     counts = f"{tally.ended} of {tally.total} cells, {tally.failed} failed"
     return "; ".join(filter(None, (counts, *tally.outlook(), tally.told)))
 
 
 def outcome_rows(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
-    """The table; failures come first and say why."""
+    """The rows of the table, failures and their messages first."""
     ranked = sorted(outcomes, key=lambda one: (not one.status.failed, one.cell))
     return [
         {

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from flows.fleet.watch import StoppedElsewhere
 from flows.observe.tally import UNSHOWN, Tally
 from flows.prefect.server import Server, ServerFailed, start_server
+from flows.sweep.cancellation import StoppedElsewhere
 from flows.sweep.exports import is_export
 from flows.sweep.stop import Stop
 from matrix.model import Plan

@@ -31,8 +31,7 @@ from prefect.settings import (
 from prefect.states import Cancelled, Completed, Crashed, Failed, Running, to_state_create
 
 from flows.observe.tally import Tally
-from flows.prefect.artifacts import outcome_table, percent_done, progress_text
-from flows.prefect.names import artifact_key
+from flows.prefect.artifacts import artifact_key, outcome_table, percent_done, progress_text
 from machine.processes import started
 from matrix.model import PlannedModel
 from matrix.status import Status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,6 @@ from feed.interface import Feed
 from feed.publisher import Publisher
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
-from flows.fleet.watch import Watch
 from flows.observe.durations import LastRun
 from flows.observe.follower import Follower
 from flows.observe.summaries import clear_summaries, write_summaries
@@ -26,6 +24,7 @@ from flows.packages.signing import signer_of
 from flows.prefect.display import Display, Where
 from flows.prefect.server import prefect_home_of
 from flows.slot.loop import run_slots
+from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.engines import engine_spec, slot_count
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Begun, begin, finish, has_work
@@ -92,7 +91,7 @@ class Run:
         publisher = Publisher(feed, tries=self.settings.tries) if begun.info.publish else None
         self._say_begun(begun)
         after = state.events(begun.info.id, kind=Kind.BEGUN)[-1].id
-        with Watch(state, begun.info.id, after, stop, turn=math.inf):  # for modelmill cancel
+        with CancellationWatch(state, begun.info.id, after, stop):
             if not stop and has_work(state, begun.info):
                 self._build(work, state, begun, publisher, stop)
         template = self.settings.package

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.fleet.crew import SLOT_FLOW
-from flows.prefect.names import PARENT_FLOW
+from flows.fleet.parent_runs import PARENT_FLOW
+from flows.fleet.slot_runs import SLOT_FLOW
 from matrix.errors import Exit
 from matrix.status import FailureClass
 from tests.fleets.machines import LIMIT, Plant, gone, named, plant, wait_for

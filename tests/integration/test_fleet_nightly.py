@@ -16,8 +16,8 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.fleet.automations import end_limbo
-from flows.prefect.names import PARENT_FLOW
+from flows.fleet.automations import crash_pending_runs
+from flows.fleet.parent_runs import PARENT_FLOW
 from state.ledger import open_state
 from tests.fleets.machines import POOL, FleetMill, fleet_mill, prefect_server
 from tests.services.postgres import postgres
@@ -141,12 +141,12 @@ def test_a_schedule_comes_due(prefect_template: Path, tmp_path: Path) -> None:
 def test_a_run_that_no_worker_begins_is_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flows.fleet.automations._UNBEGUN", timedelta(seconds=10))
+    monkeypatch.setattr("flows.fleet.automations._PENDING_LIMIT", timedelta(seconds=10))
     with (
         temporary_settings({PREFECT_API_URL: str(world.api.base_url).rstrip("/")}),
         get_client(sync_client=True) as client,
     ):
-        end_limbo(client)
+        crash_pending_runs(client)
     run = world.start(stamp="n9")
     pending = {"state": {"type": "PENDING", "name": "Pending"}}
     assert world.api.post(f"/flow_runs/{run}/set_state", json=pending).status_code == 201

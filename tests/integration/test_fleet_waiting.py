@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.fleet.crew import SLOT_FLOW
+from flows.fleet.slot_runs import SLOT_FLOW
 from flows.observe.waiting import NOT_TAKEN_UP
 from tests.fleets.machines import Plant, plant, wait_for
 from tests.sweeps.command import Mill, model

@@ -31,8 +31,8 @@ def _finished(state: State, info: SweepInfo) -> bool:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Tell everybody through the state, and wait until they have let go."""
-    from flows.fleet.launch import cancel_sweep
     from flows.observe.summary import open_text, summary_of
+    from flows.sweep.cancellation import cancel_sweep
     from flows.sweep.lookup import find_sweep
     from flows.sweep.workspace import Workspace
 

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise UsageError("there is no Prefect server to deploy to", hint="set PREFECT_API_URL")
     waiting_for("asking the Prefect server")
     from flows.fleet.connection import reached
-    from flows.fleet.deployments import deploy, deploy_nightly, deploy_notice
+    from flows.fleet.deployments import deploy, deploy_nightly, deploy_notification
 
     with reached():
         names = deploy(arguments.pool)
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> Exit:
                 deploy_nightly(arguments.pool, arguments.nightly, arguments.timezone, parameters)
             )
         if arguments.notify:
-            names.append(deploy_notice(arguments.notify, os.environ))
+            names.append(deploy_notification(arguments.notify, os.environ))
     for name in names:
         print(f"deployed {name}")
     return Exit.OK

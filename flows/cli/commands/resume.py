@@ -24,10 +24,10 @@ def add(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Find the sweep in the state, then run it with its own settings."""
     if arguments.fleet:
-        from flows.fleet.again import again_on_fleet
+        from flows.fleet.resume import resume_on_fleet
 
         settings = settings_of(arguments)
-        return again_on_fleet(settings, arguments.batch, arguments.pool, as_json=arguments.json)
+        return resume_on_fleet(settings, arguments.batch, arguments.pool, as_json=arguments.json)
     from flows.sweep.rerun import go_again
 
     return go_again(settings_of(arguments), arguments.batch, as_json=arguments.json)

@@ -36,10 +36,10 @@ def run(arguments: argparse.Namespace) -> Exit:
     classes = tuple(FailureClass(name) for name in arguments.classes)
     settings = settings_of(arguments)
     if arguments.fleet:
-        from flows.fleet.again import again_on_fleet
+        from flows.fleet.resume import resume_on_fleet
 
         pool, as_json = arguments.pool, arguments.json
-        return again_on_fleet(settings, arguments.batch, pool, retry=classes, as_json=as_json)
+        return resume_on_fleet(settings, arguments.batch, pool, retry=classes, as_json=as_json)
     from flows.sweep.rerun import go_again
 
     return go_again(settings, arguments.batch, retry=classes, as_json=arguments.json)

@@ -158,9 +158,9 @@ def _idle(state: State, info: SweepInfo, summary: Summary) -> list[str]:
     lines = [] if busy else [f"{open_text(summary)}, nobody at work"]
     lines += why.lines() if info.exit_code is None else []
     if why.fleet and info.exit_code is None and lines:
-        from flows.fleet.lookout import reports
+        from flows.fleet.parent_runs import status_lines
 
-        return lines + reports(info.id, info.stamp)
+        return lines + status_lines(info.id, info.stamp)
     if not busy:
         lines[0] += f": modelmill resume {info.stamp}{' --fleet' if why.fleet else ''}"
     return lines

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         return rehearse(plan, settings, as_json=arguments.json)
     if arguments.fleet:
         from flows.fleet.launch import Launch
-        from flows.fleet.ticket import values_of
+        from flows.fleet.run import values_of
 
         values = values_of(settings, catalog_reference(settings, arguments.catalog))
         return Launch(plan, settings, values, arguments.pool, arguments.json).go()

@@ -143,7 +143,7 @@ def test_a_misspelt_variable_is_told_with_the_nearest_name(name: str, meant: str
         "MODELMILL_WINML_PYTHON",
         "MODELMILL_AZURE_TOOL",
         "MODELMILL_SIGN_PASSWORD",
-        "MODELMILL_WORKER_ORDERS",
+        "MODELMILL_WORKER_CWD",
         "MODELMILL_SOMETHING_ELSE_ENTIRELY",
         "JBOS",
     ],

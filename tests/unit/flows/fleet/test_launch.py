@@ -7,17 +7,15 @@ from pathlib import Path
 import pytest
 
 from flows.cli.resolution import resolve
-from flows.fleet.again import _launch, again_on_fleet
-from flows.fleet.board import tags_of
-from flows.fleet.launch import Launch, cancel_sweep, count_slots
-from flows.fleet.ticket import write_ticket
+from flows.fleet.launch import Launch, count_slots
+from flows.fleet.parent_display import tags_of
+from flows.fleet.resume import _launch, resume_on_fleet
+from flows.fleet.run import record_run
 from flows.observe.tally import Tally
-from matrix.errors import Exit, UsageError
-from matrix.status import Status
+from matrix.errors import UsageError
 from state.errors import StateUnavailable
 from state.ledger import State, open_state
-from state.records import Kind
-from tests.fleets.tickets import begun
+from tests.fleets.runs import begun
 from tests.states.samples import FOREIGN, begin, take
 from tests.sweeps.in_memory import make_plan, small_model
 
@@ -39,14 +37,14 @@ def test_without_a_server_nothing_is_ordered(
 
 def test_a_fleet_does_not_go_on_with_a_state_that_is_a_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="PostgreSQL"):
-        again_on_fleet(resolve({}, {}, tmp_path), None, "pool", retry=(), as_json=False)
+        resume_on_fleet(resolve({}, {}, tmp_path), None, "pool", retry=(), as_json=False)
 
 
 def launch_again(tmp_path: Path, **flags: object) -> Launch:
-    state, ticket = begun(tmp_path)
+    state, run = begun(tmp_path)
     settings = resolve(flags, {}, tmp_path)
     with state:
-        write_ticket(state, ticket)
+        record_run(state, run)
         info = state.find_sweep("s")
         assert info is not None
         return _launch(state, info, settings, "pool", (), as_json=False)
@@ -83,33 +81,6 @@ def test_a_sweep_begun_on_one_machine_goes_on_with_a_fleet(state: State, tmp_pat
     (model,) = launch.plan.models
     assert [cell.target.label for cell in model.cells] == ["mlas_cpu"]
     assert (launch.values["catalog"], launch.values["verify"]) == ("demo", "loads")
-
-
-def test_cancelling_leaves_a_sweep_that_can_be_resumed(state: State) -> None:
-    with state:
-        info = begin(state)
-        cells = cancel_sweep(state, info.id)
-        after = state.find_sweep(info.stamp)
-        assert after is not None
-        assert after.exit_code == Exit.INTERRUPTED
-        outcomes = list(state.outcomes(info.id))
-        assert cells == len(outcomes)
-        assert {one.status for one in outcomes} == {Status.CANCELLED}
-        assert len(state.events(info.id, kind=Kind.INTERRUPTED)) == 1
-        begin(state)
-        assert {one.status for one in state.outcomes(info.id)} == {Status.PLANNED}
-
-
-def test_cancelling_takes_nothing_out_of_hands_that_hold_on(
-    state: State, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("flows.fleet.launch.RELEASED", 0.0)
-    with state:
-        info = begin(state)
-        held = take(state, info, FOREIGN)
-        cancel_sweep(state, info.id)
-        left = {one.status for one in state.outcomes(info.id, model=held.model)}
-        assert left == {Status.PLANNED}
 
 
 def test_slots_are_counted_by_their_leases(state: State, monkeypatch: pytest.MonkeyPatch) -> None:

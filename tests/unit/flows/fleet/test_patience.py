@@ -16,7 +16,7 @@ from matrix.status import Status
 from state.errors import BadTransition, LeaseLost, StateError, StateUnavailable
 from state.ledger import State, open_state
 from state.records import Facts, Kind, Owner, Seen
-from tests.fleets.tickets import begun
+from tests.fleets.runs import begun
 
 AWAY = StateUnavailable("the database is away")
 

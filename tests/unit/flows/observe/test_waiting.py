@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.fleet.ticket import write_ticket
+from flows.fleet.run import record_run
 from flows.observe.tally import Tally
 from flows.observe.waiting import NOT_TAKEN_UP, UNSERVED, waiting
 from flows.sweep.recorded_plan import note_plan
 from state.records import Kind
-from tests.fleets.tickets import begun
+from tests.fleets.runs import begun
 
 GROUP = {
     "needs": ["engine:winml", "os:windows", "remote-code"],
@@ -24,7 +24,7 @@ def test_an_order_that_no_parent_has_taken_up(tmp_path: Path) -> None:
     state, ticket = begun(tmp_path)
     with state:
         assert waiting(state, ticket.sweep).lines() == []  # a local run, about to start
-        write_ticket(state, ticket)
+        record_run(state, ticket)
         found = waiting(state, ticket.sweep)
         assert found.fleet
         assert found.lines() == [NOT_TAKEN_UP]
@@ -35,7 +35,7 @@ def test_an_order_that_no_parent_has_taken_up(tmp_path: Path) -> None:
 def test_what_nobody_alive_can_build_is_told_with_the_next_step(tmp_path: Path) -> None:
     state, ticket = begun(tmp_path)
     with state:
-        write_ticket(state, ticket)
+        record_run(state, ticket)
         note_plan(state, ticket.sweep, ticket.plan)
         state.note(ticket.sweep, Kind.NOTICE, {UNSERVED: [GROUP]})
         assert waiting(state, ticket.sweep).lines() == [
@@ -53,7 +53,7 @@ def test_no_machine_at_all_and_a_single_model(tmp_path: Path) -> None:
     state, ticket = begun(tmp_path)
     alone = {**GROUP, "machines": 0, "models": ["a"], "count": 1}
     with state:
-        write_ticket(state, ticket)
+        record_run(state, ticket)
         note_plan(state, ticket.sweep, ticket.plan)
         state.note(ticket.sweep, Kind.NOTICE, {UNSERVED: [alone]})
         assert waiting(state, ticket.sweep).lines()[0] == "1 model waits: no worker is alive (a)"
@@ -62,7 +62,7 @@ def test_no_machine_at_all_and_a_single_model(tmp_path: Path) -> None:
 def test_a_new_run_forgets_what_an_older_one_waited_for(tmp_path: Path) -> None:
     state, ticket = begun(tmp_path)
     with state:
-        write_ticket(state, ticket)
+        record_run(state, ticket)
         note_plan(state, ticket.sweep, ticket.plan)
         state.note(ticket.sweep, Kind.NOTICE, {UNSERVED: [GROUP]})
         state.begin("s", "dir:x", [], [], {}, {})

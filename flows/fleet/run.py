@@ -1,7 +1,7 @@
-"""What a slot anywhere needs to know of a run: plan and settings, kept as an event of the state.
+"""A run of a sweep on a fleet: plan and settings, recorded as an event of the state.
 
-The id of that event names the run. Catalogs are files of one machine, and Prefect takes 512 KB of
-parameters; the state is where everybody looks anyway. Secrets are not part of it.
+The id of that event names the run. Slots read it from the state because the catalog is a file of
+one machine and Prefect takes no more than 512 KB of parameters. It holds no secrets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flows.cli.resolution import resolve
 from flows.cli.settings import OPTIONS, ORDERED, Settings
 from flows.sweep.recorded_settings import remember
 from flows.sweep.stop import Stop
-from matrix.errors import Exit, MillError
+from matrix.errors import Exit, MillError, UsageError
 from matrix.model import Plan
 from matrix.plan_record import plan_from_record, plan_to_record
 from state.damage import Tolerated
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 FLEET = "fleet"
 """Key of the event that holds a run of a fleet."""
-_ALLOWED = ("allow_remote_code", "allow_pickle")
-_PATIENCE = 90
-"""Seconds: on PostgreSQL an event shows only when older transactions have ended."""
+_NEED_CONSENT = ("allow_remote_code", "allow_pickle")
+_VISIBLE_WITHIN = 90
+"""Seconds: PostgreSQL shows an event only when older transactions have ended."""
 
 
-class NoTicket(MillError):
-    """The sweep was not started for a fleet."""
+class NoFleetRun(MillError):
+    """The state has no such run of a fleet."""
 
     exit_code = Exit.USAGE
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class FleetRun:
     """A run of a sweep on a fleet."""
 
     sweep: int
@@ -50,70 +50,82 @@ class Ticket:
     feed: str
     """As `--feed` takes it, from any folder."""
     newest: Mapping[str, Published] = field(default_factory=dict)
-    run: int = 0
-    """The event that holds it."""
+    """What the feed has, by cell."""
+    id: int = 0
+    """The event that holds it; 0: not recorded yet."""
 
     def settings(self, environ: Mapping[str, str], cwd: Path) -> Settings:
-        """The sweep's settings on this machine. Code of strangers needs the consent of both."""
+        """The sweep's settings on this machine, which has to consent to code of others."""
         here = resolve({}, environ, cwd)
         flags = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in self.values.items()
             if name in OPTIONS
         }
-        for name in _ALLOWED:
+        for name in _NEED_CONSENT:
             flags[name] = bool(flags.get(name)) and bool(getattr(here, name))
         return resolve({**flags, "feed": self.feed, "stamp": self.plan.stamp}, environ, cwd)
 
 
+def state_url(settings: Settings) -> str:
+    """The address of a fleet's state."""
+    where = str(settings.state or "")
+    if "://" not in where:
+        raise UsageError(
+            "a fleet needs its state in PostgreSQL", hint="set --state or MODELMILL_STATE"
+        )
+    return where
+
+
 def values_of(settings: Settings, catalog: str) -> dict[str, Any]:
-    """What of the settings goes with the sweep."""
+    """The settings that go with a run."""
     return {**settings.chosen(ORDERED), **remember(settings, catalog)}
 
 
-def write_ticket(state: State, ticket: Ticket) -> int:
-    """Keep it; returns the id of the run."""
+def record_run(state: State, run: FleetRun) -> int:
+    """Record it; returns its id."""
     newest = {
         cell: [one.package, one.version, one.tree, one.description]
-        for cell, one in ticket.newest.items()
+        for cell, one in run.newest.items()
     }
     document = {
-        "plan": plan_to_record(ticket.plan),
-        "values": dict(ticket.values),
-        "feed": ticket.feed,
+        "plan": plan_to_record(run.plan),
+        "values": dict(run.values),
+        "feed": run.feed,
         "newest": newest,
     }
-    return state.note(ticket.sweep, Kind.STARTED, {"pid": os.getpid(), FLEET: document})
+    return state.note(run.sweep, Kind.STARTED, {"pid": os.getpid(), FLEET: document})
 
 
-def read_ticket(state: State, sweep: int, run: int, stop: Stop) -> Ticket:
-    """The ticket of a run; waits until it can be seen."""
-    for _second in range(_PATIENCE):
+def read_run(state: State, sweep: int, run: int, stop: Stop) -> FleetRun:
+    """Read a run by its id; waits until it can be seen."""
+    for _second in range(_VISIBLE_WITHIN):
         page = state.events(sweep, run - 1, 1, kind=Kind.STARTED)
         if page and page[0].id == run:
-            return _ticket(page[0])
+            return _from_event(page[0])
         if stop.wait(1.0):
             break
-    raise NoTicket(f"sweep {sweep} has no run {run} in the state {state.label}")
+    raise NoFleetRun(f"sweep {sweep} has no run {run} in the state {state.label}")
 
 
-def last_ticket(state: State, sweep: int, stamp: str) -> Ticket:
+def last_run(state: State, sweep: int, stamp: str) -> FleetRun:
     """The newest run of a sweep."""
     found = [one for one in state.events(sweep, kind=Kind.STARTED) if FLEET in (one.data or {})]
     if not found:
-        raise NoTicket(
-            f"sweep {stamp} was not started on a fleet", hint="leave --fleet away, or sweep --fleet"
+        raise NoFleetRun(
+            f"sweep {stamp} was not started on a fleet",
+            hint="leave out --fleet, or start it with modelmill sweep CATALOG --fleet",
         )
-    return _ticket(found[-1])
+    return _from_event(found[-1])
 
 
-def _ticket(event: Event) -> Ticket:
+def _from_event(event: Event) -> FleetRun:
     document = (event.data or {}).get(FLEET)
     if document is None:
-        raise NoTicket(f"run {event.id} of sweep {event.sweep_id} is not one of a fleet")
+        raise NoFleetRun(f"run {event.id} of sweep {event.sweep_id} is not one of a fleet")
     with Tolerated(f"event {event.id}: {FLEET}"):
         newest = {cell: Published(*columns) for cell, columns in document["newest"].items()}
-        return Ticket(
+        return FleetRun(
             event.sweep_id,
             plan_from_record(document["plan"]),
             dict(document["values"]),
@@ -121,7 +133,7 @@ def _ticket(event: Event) -> Ticket:
             newest,
             event.id,
         )
-    raise NoTicket(
+    raise NoFleetRun(
         f"run {event.id} of sweep {event.sweep_id} is damaged in the state",
-        hint="order it again with modelmill sweep CATALOG --fleet",
+        hint="start it again with modelmill sweep CATALOG --fleet",
     )

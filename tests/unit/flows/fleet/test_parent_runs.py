@@ -11,15 +11,15 @@ import httpx
 import pytest
 from prefect.states import Completed, Crashed, Pending, Running, Scheduled
 
-from flows.fleet import ordered as module
-from flows.fleet.limbo import STUCK
-from flows.fleet.ordered import Ordered
+from flows.fleet import parent_runs as module
+from flows.fleet.failed_starts import PENDING_LIMIT
+from flows.fleet.parent_runs import ParentRuns
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
 
 class Server:
-    """The parents of a sweep; the first is the one that was ordered."""
+    """The parents of a sweep; the first is the one that was submitted."""
 
     def __init__(self, *states: Any) -> None:
         self.runs = [
@@ -48,9 +48,9 @@ class Server:
         self.read_flow_run(run).state = state
 
 
-def ordered(monkeypatch: pytest.MonkeyPatch, server: Server) -> Ordered:
+def submitted(monkeypatch: pytest.MonkeyPatch, server: Server) -> ParentRuns:
     monkeypatch.setattr(module, "get_client", server)
-    return Ordered(server.runs[0].id, 7)
+    return ParentRuns(server.runs[0].id, 7)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def ordered(monkeypatch: pytest.MonkeyPatch, server: Server) -> Ordered:
 def test_a_sweep_is_led_while_any_parent_is_or_is_to_come(
     states: list[Any], gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ordered(monkeypatch, Server(*states)).gone() is gone
+    assert submitted(monkeypatch, Server(*states)).ended() is gone
 
 
 def test_a_parent_that_nobody_will_begin_is_given_to_another_worker(
@@ -75,19 +75,19 @@ def test_a_parent_that_nobody_will_begin_is_given_to_another_worker(
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     server = Server(Completed(), Pending())
-    watched = ordered(monkeypatch, server)
-    assert not watched.gone()
-    now += STUCK + 1
-    assert not watched.gone()
+    watched = submitted(monkeypatch, server)
+    assert not watched.ended()
+    now += PENDING_LIMIT + 1
+    assert not watched.ended()
     state = server.runs[1].state
     assert state.is_scheduled()
     assert state.state_details.scheduled_time == NOON
     server.runs[1].state = Pending()  # taken again: it gets as long as the first time
-    assert not watched.gone()
+    assert not watched.ended()
     assert server.runs[1].state.is_pending()
 
 
 def test_a_server_that_is_away_says_nothing_of_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(Completed())
     server.away = True
-    assert not ordered(monkeypatch, server).gone()
+    assert not submitted(monkeypatch, server).ended()

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from flows.cli.resolution import resolve
 from flows.cli.settings import FORM, OPTIONS
-from flows.fleet.parameters import SweepSettings, flags_of
+from flows.fleet.entrypoints import SweepSettings
 
 
 def test_the_form_says_what_the_flags_say() -> None:
@@ -26,7 +26,7 @@ def test_what_belongs_to_a_machine_is_not_in_it() -> None:
 
 def test_only_what_was_filled_in_becomes_a_flag(tmp_path: Path) -> None:
     form = SweepSettings.model_validate({"target": ["mlas_cpu"], "if_changed": True, "opset": 17})
-    flags = flags_of(form)
+    flags = form.model_dump(exclude_unset=True)
     assert flags == {"target": ("mlas_cpu",), "if_changed": True, "opset": 17}
     settings = resolve(flags, {}, tmp_path)
     assert settings.target == ("mlas_cpu",)

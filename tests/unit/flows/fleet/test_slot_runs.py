@@ -14,10 +14,10 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.states import Cancelled, Completed, Failed, Pending, Running, Scheduled
 
-from flows.fleet import crew as module
-from flows.fleet.crew import SILENT, Crew
-from flows.fleet.limbo import STUCK
+from flows.fleet import slot_runs as module
+from flows.fleet.failed_starts import PENDING_LIMIT
 from flows.fleet.needs import to_text
+from flows.fleet.slot_runs import SILENT, SlotRuns
 
 WORDS = frozenset({"engine:fake"})
 DATE = "Wed, 18 Nov 2026 15:00:00 GMT"
@@ -26,7 +26,7 @@ OURS = {"stamp": "s1", "sweep": 7, "run": 3}
 
 @dataclass
 class Server:
-    """As much of one as a crew asks for."""
+    """As much of one as slot runs ask for."""
 
     runs: list[Any] = field(default_factory=list)
     queues: list[Any] = field(default_factory=list)
@@ -85,8 +85,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 @pytest.fixture
-def crew(server: Server) -> Crew:
-    return Crew(cast("SyncPrefectClient", server), "mill", OURS, ["stamp:s1", "sweep:7"])
+def slots(server: Server) -> SlotRuns:
+    return SlotRuns(cast("SyncPrefectClient", server), "mill", OURS, ["stamp:s1", "sweep:7"])
 
 
 def waiting(server: Server, queue: str = "q") -> int:
@@ -95,32 +95,32 @@ def waiting(server: Server, queue: str = "q") -> int:
 
 @pytest.mark.parametrize(("demand", "submitted"), [(0, 0), (1, 1), (2, 2), (50, 2)])
 def test_a_few_wait_but_no_more_than_there_is_work_for(
-    demand: int, submitted: int, crew: Crew, server: Server
+    demand: int, submitted: int, slots: SlotRuns, server: Server
 ) -> None:
     for _round in range(3):
-        crew.look()
-        crew.fill("q", demand)
+        slots.refresh()
+        slots.fill("q", demand)
     assert waiting(server) == submitted
 
 
-def test_as_many_wait_as_run_for_any_of_them_may_die(crew: Crew, server: Server) -> None:
+def test_as_many_wait_as_run_for_any_of_them_may_die(slots: SlotRuns, server: Server) -> None:
     for _slot in range(5):
         server.add("q", Running())
     server.add("other", Running())
     server.add("q", Pending())
-    crew.look()
-    crew.fill("q", 100)
-    crew.fill("other", 100)
+    slots.refresh()
+    slots.fill("q", 100)
+    slots.fill("other", 100)
     assert (waiting(server), waiting(server, "other")) == (4, 2)
 
 
-def test_a_slot_that_ended_is_replaced(crew: Crew, server: Server) -> None:
-    crew.look()
-    crew.fill("q", 9)
+def test_a_slot_that_ended_is_replaced(slots: SlotRuns, server: Server) -> None:
+    slots.refresh()
+    slots.fill("q", 9)
     for run in server.runs:
         run.state = Completed()
-    crew.look()
-    crew.fill("q", 9)
+    slots.refresh()
+    slots.fill("q", 9)
     assert len(server.runs) == 4
 
 
@@ -132,117 +132,119 @@ def fail(server: Server, message: str) -> None:
             run.start_time = run.end_time = parsedate_to_datetime(DATE)
 
 
-def test_slots_that_fail_at_once_are_not_begun_again_for_ever(crew: Crew, server: Server) -> None:
+def test_slots_that_fail_at_once_are_tried_with_pauses(slots: SlotRuns, server: Server) -> None:
     for _round in range(20):
-        crew.look()
-        crew.fill("q", 9)
-        crew.fill("other", 1)
+        slots.refresh()
+        slots.fill("q", 9)
+        slots.fill("other", 1)
         fail(server, "no module named onnx")
     assert len([one for one in server.runs if one.work_queue_name == "q"]) == 3
-    assert crew.stumbling() == {"other": "no module named onnx", "q": "no module named onnx"}
+    assert slots.failing() == {"other": "no module named onnx", "q": "no module named onnx"}
 
 
 def test_one_broken_machine_does_not_hold_up_the_others_of_its_queue(
-    crew: Crew, server: Server
+    slots: SlotRuns, server: Server
 ) -> None:
     for _slot in range(12):
         run = server.add("q", Failed(message="away"))
         run.start_time = run.end_time = parsedate_to_datetime(DATE) - timedelta(seconds=31)
-    crew.look()
-    crew.fill("q", 9)
+    slots.refresh()
+    slots.fill("q", 9)
     assert waiting(server) == 0
     server.add("q", Running()).estimated_run_time = timedelta(hours=2)
-    crew.look()
-    crew.fill("q", 9)
+    slots.refresh()
+    slots.fill("q", 9)
     assert waiting(server) == 1
-    assert crew.stumbling() == {"q": "away"}
+    assert slots.failing() == {"q": "away"}
     for run in server.runs[12:]:
         run.state = Pending() if run.state.is_scheduled() else Running()
         run.estimated_run_time = timedelta()
         run.work_queue_name = "elsewhere"
-    crew.look()
-    crew.fill("q", 9)
+    slots.refresh()
+    slots.fill("q", 9)
     assert waiting(server) == 0
-    crew.fill("q", 9, busy=True)
+    slots.fill("q", 9, busy=True)
     assert waiting(server) == 1
 
 
 def test_a_slot_that_nobody_will_begin_makes_room_for_another(
-    crew: Crew, server: Server, monkeypatch: pytest.MonkeyPatch
+    slots: SlotRuns, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     taken = [server.add("q", Pending()) for _slot in range(2)]
-    crew.look()
-    now += STUCK
+    slots.refresh()
+    now += PENDING_LIMIT
     taken[1].state = Running()
-    crew.look()
-    crew.fill("q", 9)
+    slots.refresh()
+    slots.fill("q", 9)
     assert waiting(server) == 1
     now += 1
-    crew.look()
+    slots.refresh()
     assert taken[0].state.is_crashed()
     assert taken[1].state.is_running()
-    crew.fill("q", 9)
+    slots.fill("q", 9)
     assert waiting(server) == 2
 
 
-def test_a_queue_that_recovers_is_filled_as_before(crew: Crew, server: Server) -> None:
+def test_a_queue_that_recovers_is_filled_as_before(slots: SlotRuns, server: Server) -> None:
     for _slot in range(3):
         run = server.add("q", Failed(message="away"))
         run.start_time = run.end_time = parsedate_to_datetime(DATE) - timedelta(seconds=60)
-    crew.look()
-    crew.fill("q", 9)
-    assert (waiting(server), crew.stumbling()) == (1, {"q": "away"})
+    slots.refresh()
+    slots.fill("q", 9)
+    assert (waiting(server), slots.failing()) == (1, {"q": "away"})
     (run,) = [one for one in server.runs if one.state.is_scheduled()]
     run.state, run.end_time = Completed(), parsedate_to_datetime(DATE)
-    crew.look()
-    crew.fill("q", 9)
-    assert (waiting(server), crew.stumbling()) == (2, {})
+    slots.refresh()
+    slots.fill("q", 9)
+    assert (waiting(server), slots.failing()) == (2, {})
 
 
-def test_a_new_parent_finds_the_slots_of_the_one_before(crew: Crew, server: Server) -> None:
+def test_a_new_parent_finds_the_slots_of_the_one_before(slots: SlotRuns, server: Server) -> None:
     server.add("q", Scheduled())
     server.add("q", Scheduled())
     server.add("q", Running())
-    crew.look()
-    crew.fill("q", 9)
+    slots.refresh()
+    slots.fill("q", 9)
     assert server.submitted == []
 
 
-def test_slots_of_an_older_run_are_not_counted_but_sent_away(crew: Crew, server: Server) -> None:
+def test_slots_of_an_older_run_are_not_counted_but_cancelled(
+    slots: SlotRuns, server: Server
+) -> None:
     """They would see the end of that run and go."""
     old = server.add("q", Scheduled(), {**OURS, "run": 1})
     foreign = server.add("q", Scheduled(), {**OURS, "sweep": 8})
-    crew.look()
-    crew.fill("q", 9)
+    slots.refresh()
+    slots.fill("q", 9)
     assert len(server.submitted) == 2
     busy = server.add("q", Running())
-    crew.dismiss()
+    slots.cancel_waiting()
     assert old.state.type == Cancelled().type
     assert foreign.state.is_scheduled()
     assert busy.state.is_running()
     assert waiting(server) == 1
 
 
-def test_hundreds_of_slots_are_read_page_by_page(crew: Crew, server: Server) -> None:
+def test_hundreds_of_slots_are_read_page_by_page(slots: SlotRuns, server: Server) -> None:
     for _slot in range(module._PAGE + 5):
         server.add("q", Scheduled())
-    crew.dismiss()
+    slots.cancel_waiting()
     assert waiting(server) == 0
 
 
-def test_what_is_submitted_is_due_by_the_clock_of_the_server(crew: Crew, server: Server) -> None:
-    crew.look()
-    crew.fill("q", 1)
+def test_slots_are_due_by_the_clock_of_the_server(slots: SlotRuns, server: Server) -> None:
+    slots.refresh()
+    slots.fill("q", 1)
     (slot,) = server.submitted
     assert slot["scheduled_time"].isoformat() == "2026-11-18T15:00:00+00:00"
     assert (slot["name"], slot["work_queue_name"]) == ("modelmill-slot/mill", "q")
     assert slot["as_subflow"]
 
 
-def test_another_parent_is_not_the_child_of_this_one(crew: Crew, server: Server) -> None:
-    crew.hand_over()
+def test_another_parent_is_not_the_child_of_this_one(slots: SlotRuns, server: Server) -> None:
+    slots.start_another_parent()
     (parent,) = server.submitted
     assert parent["name"] == "modelmill-fleet/mill"
     assert parent["parameters"] == {**OURS, "pool": "mill"}
@@ -254,17 +256,17 @@ def queue(name: str, polled: object, words: str | None = to_text(WORDS)) -> Any:
 
 
 def test_a_queue_is_served_while_its_polls_go_on(
-    crew: Crew, server: Server, monkeypatch: pytest.MonkeyPatch
+    slots: SlotRuns, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told by the change of the time, not by the time: whose clock is right does not matter."""
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     server.queues = [queue("alive", 1), queue("dead", 1), queue("never", None), queue("x", 1, "?")]
-    assert crew.queues() == {"alive": WORDS, "dead": WORDS}
+    assert slots.served_queues() == {"alive": WORDS, "dead": WORDS}
     now += SILENT - 1
     server.queues[0] = queue("alive", 2)
-    assert crew.queues() == {"alive": WORDS, "dead": WORDS}
+    assert slots.served_queues() == {"alive": WORDS, "dead": WORDS}
     now += 2
-    assert crew.queues() == {"alive": WORDS}
+    assert slots.served_queues() == {"alive": WORDS}
     server.queues[1] = queue("dead", 2)
-    assert crew.queues() == {"alive": WORDS, "dead": WORDS}
+    assert slots.served_queues() == {"alive": WORDS, "dead": WORDS}

@@ -1,7 +1,7 @@
-"""What a worker clears away by itself: old stage results, old logs, what killed runs left.
+"""What a worker removes by itself: old stage results, old logs, what killed runs left.
 
 A machine of a fleet builds for months and nobody looks at its disk. What running builds use stays,
-as do packages that were kept for somebody to look at (conflicts, failed verification).
+and so do packages that were kept for inspection (conflicts, failed verification).
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ PERIOD = 6 * 3600.0
 
 
 @dataclass(slots=True)
-class Upkeep:
-    """Of one home folder; `if_due` may be called as often as one likes."""
+class Cleanup:
+    """Cleans one home folder up, every few hours."""
 
     settings: Settings
     _next: float = field(default_factory=time.monotonic)
 
     def if_due(self) -> str | None:
-        """Clear away, now and then; says what went, if anything."""
+        """Clean up if the time has come; returns what was removed, if anything."""
         if time.monotonic() < self._next:
             return None
         self._next = time.monotonic() + PERIOD
-        return self.clear(time.time() - self.settings.retention)
+        return self.clean(time.time() - self.settings.retention)
 
-    def clear(self, since: float) -> str | None:
-        """Remove what was not used since then, and what is over the disk budget."""
+    def clean(self, since: float) -> str | None:
+        """Remove what was not used since then, and what exceeds the disk budget."""
         work = Workspace(self.settings)
         work.tidy()
-        told = [*_results(work, self.settings.disk_budget, since), *_logs(work.logs, since)]
-        return f"cleared away {' and '.join(told)}" if told else None
+        removed = [*_results(work, self.settings.disk_budget, since), *_logs(work.logs, since)]
+        return f"removed {' and '.join(removed)}" if removed else None
 
 
 def _results(work: Workspace, budget: int | None, since: float) -> Iterator[str]:

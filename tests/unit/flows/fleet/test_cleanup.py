@@ -1,4 +1,4 @@
-"""What a worker clears away by itself."""
+"""What a worker removes by itself."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from flows.cli.resolution import resolve
-from flows.fleet.upkeep import PERIOD, Upkeep
+from flows.fleet.cleanup import PERIOD, Cleanup
 from workers.store import Action, Store
 
 DAY = 86400.0
 
 
-def upkeep(root: Path, **flags: object) -> Upkeep:
-    return Upkeep(resolve({"home": str(root), **flags}, {}, root))
+def cleanup(root: Path, **flags: object) -> Cleanup:
+    return Cleanup(resolve({"home": str(root), **flags}, {}, root))
 
 
 def old(path: Path, days: float) -> Path:
@@ -46,8 +46,8 @@ def test_what_is_older_than_the_retention_goes(tmp_path: Path) -> None:
     gone = old(tmp_path / "logs" / "s1" / "cell.log", 31)
     fresh = old(tmp_path / "logs" / "s2" / "cell.log", 29)
     kept = old(tmp_path / "kept" / "s1" / "conflict.log", 400)
-    said = upkeep(tmp_path).if_due()
-    assert said == "cleared away 1 stage results (1 B) and 1 logs"
+    said = cleanup(tmp_path).if_due()
+    assert said == "removed 1 stage results (1 B) and 1 logs"
     assert keys(tmp_path) == {"b"}
     assert not gone.exists()
     assert fresh.exists()
@@ -57,22 +57,22 @@ def test_what_is_older_than_the_retention_goes(tmp_path: Path) -> None:
 def test_the_disk_budget_holds_too(tmp_path: Path) -> None:
     for key, days in (("a", 2), ("b", 1)):
         stored(tmp_path, key, days)
-    upkeep(tmp_path, disk_budget=1).if_due()
+    cleanup(tmp_path, disk_budget=1).if_due()
     assert keys(tmp_path) == {"b"}
 
 
 def test_it_is_done_once_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = upkeep(tmp_path, retention=DAY)
+    work = cleanup(tmp_path, retention=DAY)
     assert work.if_due() is None  # a home that is empty
     stored(tmp_path, "a", 2)
     assert work.if_due() is None
     assert keys(tmp_path) == {"a"}
     later = time.monotonic() + PERIOD
-    monkeypatch.setattr("flows.fleet.upkeep.time.monotonic", lambda: later)
-    assert work.if_due() == "cleared away 1 stage results (1 B)"
+    monkeypatch.setattr("flows.fleet.cleanup.time.monotonic", lambda: later)
+    assert work.if_due() == "removed 1 stage results (1 B)"
 
 
 def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path) -> None:
     mine = old(tmp_path / "store" / "actions" / "aa" / ("a" * 64 + ".json"), 99)
-    assert upkeep(tmp_path).if_due() is None
+    assert cleanup(tmp_path).if_due() is None
     assert mine.exists()

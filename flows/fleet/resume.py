@@ -1,6 +1,6 @@
-"""Going on with a sweep of a fleet: its plan is in the state, no catalog is needed.
+"""`resume --fleet` and `retry --fleet`: go on with a sweep whose plan is in the state.
 
-A sweep that was never on a fleet has no such plan; it is planned again from its catalog.
+A sweep that never ran on a fleet has no plan there; it is planned again from its catalog.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 
 from flows.cli.settings import CHANGEABLE, OPTIONS, Settings
 from flows.fleet.launch import Launch
-from flows.fleet.slot import state_url
-from flows.fleet.ticket import NoTicket, last_ticket, values_of
+from flows.fleet.run import NoFleetRun, last_run, state_url, values_of
 from flows.sweep.lookup import find_sweep
 from flows.sweep.planning import plan_of
 from flows.sweep.recorded_settings import recall
@@ -24,11 +23,11 @@ from matrix.status import FailureClass
 from state.ledger import State, open_state
 from state.records import SweepInfo
 
-_HERE = ("state", "summary")
-"""Settings of this command; all others are the sweep's or its workers'."""
+_OF_COMMAND = ("state", "summary")
+"""Settings of this command; all others belong to the sweep or to its workers."""
 
 
-def again_on_fleet(
+def resume_on_fleet(
     settings: Settings,
     stamp: str | None,
     pool: str,
@@ -36,8 +35,8 @@ def again_on_fleet(
     retry: tuple[FailureClass, ...] | None = None,
     as_json: bool,
 ) -> Exit:
-    """Order the last run of a sweep once more; with `retry`, first plan its failed cells of these
-    classes again (no classes: all of them; `--only` narrows it)."""
+    """Run a sweep again as it ran last; with `retry`, first plan its failed cells of these classes
+    again (no classes: all of them; `--only` narrows it)."""
     with open_state(state_url(settings)) as state:
         info = find_sweep(state, stamp)
         narrowing = () if retry is None else ("only",)
@@ -58,25 +57,25 @@ def _launch(
     as_json: bool,
 ) -> Launch:
     try:
-        ticket = last_ticket(state, info.id, info.stamp)
-    except NoTicket:
+        run = last_run(state, info.id, info.stamp)
+    except NoFleetRun:
         recalled, catalog = recall(settings, info.stamp, info.settings)
         plan = plan_of(recalled, catalog, date.today())  # noqa: DTZ011 - the user's date
         return Launch(plan, recalled, values_of(recalled, catalog), pool, as_json)
-    ticket = replace(ticket, values={**ticket.values, **_changes(settings, info, narrowing)})
-    known = ticket.settings({**os.environ, **settings.variables(_HERE)}, settings.cwd)
-    return Launch(ticket.plan, known, ticket.values, pool, as_json)
+    run = replace(run, values={**run.values, **_changes(settings, info, narrowing)})
+    known = run.settings({**os.environ, **settings.variables(_OF_COMMAND)}, settings.cwd)
+    return Launch(run.plan, known, run.values, pool, as_json)
 
 
 def _changes(settings: Settings, info: SweepInfo, narrowing: Sequence[str]) -> dict[str, Any]:
-    """What flags say otherwise than the order; one that would change nothing is refused."""
+    """What flags change; one that would change nothing is refused."""
     given = [name for name, value in settings.items() if value.origin.startswith("flag")]
-    taken = {*CHANGEABLE, *narrowing, *_HERE}
+    taken = {*CHANGEABLE, *narrowing, *_OF_COMMAND}
     lost = [OPTIONS[name].flag for name in given if name not in taken]
     if lost:
         flags = ", ".join(OPTIONS[name].flag for name in CHANGEABLE)
         raise UsageError(
             f"sweep {info.stamp} of a fleet keeps its plan: {', '.join(lost)} changes nothing",
-            hint=f"what can change: {flags}; else give it to the workers or begin a new sweep",
+            hint=f"what can change: {flags}; give others to the workers or begin a new sweep",
         )
     return settings.chosen(name for name in given if name in CHANGEABLE)

@@ -1,13 +1,14 @@
-"""Prefect's side of the parent: which queues are served, and the slot runs that wait in them.
+"""The slot flow runs of a sweep, as its parent submits and counts them on the Prefect server.
 
-Every queue that a worker polls gets slot runs while there is work that its workers may do; a few
-always wait there, so that a slot that becomes free, or a machine that joins, finds one. They are
-known by the tag of their sweep: a parent that takes over finds those of the one before.
+Every queue that a worker polls gets slot runs while there is work that its workers can do. A few
+always wait there, so that a slot that becomes free, or a machine that joins, finds one. They carry
+the tag of their sweep: a parent that takes over finds those of the parent before it.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,19 +22,18 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.deployments import run_deployment
 from prefect.states import Cancelled, Crashed
 
-from flows.fleet.limbo import Limbo
+from flows.fleet.failed_starts import AT_ONCE, FailedStarts, PendingRuns, failed_starts
 from flows.fleet.needs import Words, from_text
-from flows.fleet.stumbles import AT_ONCE, Stumble, stumbles
-from flows.prefect.names import PARENT_FLOW
+from flows.fleet.parent_runs import PARENT_FLOW
 
 SLOT_FLOW = "modelmill-slot"
 SILENT = 60.0
-"""Seconds without a poll after which nobody serves a queue."""
+"""Seconds without a poll after which a queue counts as unserved."""
 
 _FEWEST = 2
 _PAGE = 200
 _LAST = 50
-_UNENDED = [
+_UNFINISHED = [
     kind.value
     for kind in (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
 ]
@@ -41,89 +41,86 @@ _ENDED = ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]
 
 
 @dataclass(slots=True)
-class _Seen:
-    polled: object
-    at: float
-
-
-@dataclass(slots=True)
-class Crew:
+class SlotRuns:
     """The slot runs of one sweep in one pool."""
 
     client: SyncPrefectClient
     pool: str
     parameters: Mapping[str, Any]
     tags: list[str]
-    _running: dict[str, int] = field(default_factory=dict)
-    _waiting: dict[str, int] = field(default_factory=dict)
+    _running: Counter[str] = field(default_factory=Counter)
+    """By queue, like the next three."""
+    _waiting: Counter[str] = field(default_factory=Counter)
+    _polls: dict[str, tuple[object, float]] = field(default_factory=dict)
+    """The time of the last poll by the server's clock, and when we first saw it by ours."""
+    _failed: dict[str, FailedStarts] = field(default_factory=dict)
     _steady: set[str] = field(default_factory=set)
     """Queues with a slot that has been at work for a while."""
-    _polls: dict[str, _Seen] = field(default_factory=dict)
-    _stumbles: dict[str, Stumble] = field(default_factory=dict)
-    _limbo: Limbo = field(default_factory=Limbo)
+    _pending: PendingRuns = field(default_factory=PendingRuns)
 
-    def queues(self) -> dict[str, Words]:
+    def served_queues(self) -> dict[str, Words]:
         """The queues that are polled, with what their workers announce.
 
-        Told by the change of the time of the last poll: the server's clock may not be ours.
+        A queue is served while the time of its last poll changes; the time itself says nothing,
+        because the server's clock may differ from ours.
         """
         found = {}
         now = time.monotonic()
         for queue in self.client.read_work_queues(work_pool_name=self.pool):
             if queue.last_polled is None or not (words := from_text(queue.description)):
                 continue
-            seen = self._polls.get(queue.name)
-            if seen is None or seen.polled != queue.last_polled:
-                seen = self._polls[queue.name] = _Seen(queue.last_polled, now)
-            if now - seen.at < SILENT:
+            polled, since = self._polls.get(queue.name, (None, now))
+            if polled != queue.last_polled:
+                since = now
+                self._polls[queue.name] = (queue.last_polled, now)
+            if now - since < SILENT:
                 found[queue.name] = words
         return found
 
-    def look(self) -> None:
-        """Count what waits and what runs; slot runs of an older run see that it is over."""
-        self._running, self._waiting, self._steady = {}, {}, set()
-        self._stumbles = stumbles(filter(self._of_this_run, self._ended()))
-        for run in filter(self._of_this_run, list(self._read())):
-            if self._limbo.holds(run):
+    def refresh(self) -> None:
+        """Count what waits and what runs. Slot runs of an older run see that it is over."""
+        self._running, self._waiting, self._steady = Counter(), Counter(), set()
+        self._failed = failed_starts(filter(self._of_this_run, self._ended()))
+        for run in filter(self._of_this_run, list(self._unfinished())):
+            if self._pending.overdue(run):
                 lost: State[Any] = Crashed(message="its worker died before it began")
                 self.client.set_flow_run_state(run.id, lost, force=True)
                 continue
             queue = str(run.work_queue_name)
-            counts = self._waiting if _waits(run) else self._running
+            (self._waiting if _waits(run) else self._running)[queue] += 1
             if run.estimated_run_time > AT_ONCE:
                 self._steady.add(queue)
-            counts[queue] = counts.get(queue, 0) + 1
 
     def fill(self, queue: str, demand: int, *, busy: bool = False) -> None:
         """Let as many wait as run, a few at least, but no more than there is work for.
 
-        Where slots fail at once one waits, after a pause; a short one if the sweep is `busy`.
+        Where slots fail at once, one waits, after a pause; a short one if the sweep is `busy`.
         """
-        stumble = self._stumbles.get(queue)
-        few = _FEWEST if stumble is None else 1
-        wanted = min(demand, max(few, self._running.get(queue, 0)))
-        missing = wanted - self._waiting.get(queue, 0)
+        failed = self._failed.get(queue)
+        fewest = _FEWEST if failed is None else 1
+        wanted = min(demand, max(fewest, self._running[queue]))
+        missing = wanted - self._waiting[queue]
         if missing <= 0:
             return
         now = self._now()
-        if stumble is not None and stumble.pauses(now, others_work=busy or queue in self._steady):
+        if failed is not None and failed.pausing(now, busy=busy or queue in self._steady):
             return
-        for _more in range(missing):
+        for _slot in range(missing):
             self._submit(f"{SLOT_FLOW}/{self.pool}", self.parameters, now, queue)
 
-    def stumbling(self) -> dict[str, str]:
-        """Queues whose slots fail as soon as they begin, with what the last one said."""
-        return {queue: one.message for queue, one in self._stumbles.items() if one.lasting}
+    def failing(self) -> dict[str, str]:
+        """Queues whose slots fail as soon as they begin, with the message of the last one."""
+        return {queue: one.message for queue, one in self._failed.items() if one.lasting}
 
-    def dismiss(self) -> None:
+    def cancel_waiting(self) -> None:
         """Cancel what waits; what runs sees by itself that nothing is left."""
-        for run in list(self._read()):
+        for run in list(self._unfinished()):
             if _waits(run):
                 gone: State[Any] = Cancelled(message="nothing is left to do")
                 self.client.set_flow_run_state(run.id, gone, force=True)
 
-    def hand_over(self) -> None:
-        """Start another parent; not as a child of ours, whose end would be its own."""
+    def start_another_parent(self) -> None:
+        """Not as a child of this one, with which it would end."""
         parameters = {**self.parameters, "pool": self.pool}
         self._submit(f"{PARENT_FLOW}/{self.pool}", parameters, self._now(), child=False)
 
@@ -147,28 +144,31 @@ class Crew:
         )
 
     def _now(self) -> datetime:
-        """The server's clock: were ours ahead, what we submit would wait until it is as late."""
+        """The server's time.
+
+        Works around Prefect (test_a_run_is_due_by_the_clock_of_whoever_submits_it): by default a
+        run is due by our clock, and where that is ahead the run waits for the server's.
+        """
         told = self.client.hello().headers.get("Date")
         return parsedate_to_datetime(told) if told else datetime.now(UTC)
 
     def _of_this_run(self, run: FlowRun) -> bool:
         return run.parameters == dict(self.parameters)
 
-    def _read(self) -> Iterator[FlowRun]:
-        """The slot runs of this sweep that have not ended."""
+    def _unfinished(self) -> Iterator[FlowRun]:
         start = 0
         while True:
-            page = self._slots(_UNENDED, limit=_PAGE, offset=start)
+            page = self._read(_UNFINISHED, limit=_PAGE, offset=start)
             yield from page
             start += len(page)
             if len(page) < _PAGE:
                 return
 
     def _ended(self) -> list[FlowRun]:
-        """The last ones that have, the last one first."""
-        return self._slots(_ENDED, limit=_LAST, sort=FlowRunSort.END_TIME_DESC)
+        """The last ones, newest first."""
+        return self._read(_ENDED, limit=_LAST, sort=FlowRunSort.END_TIME_DESC)
 
-    def _slots(self, states: list[str], **page: Any) -> list[FlowRun]:
+    def _read(self, states: list[str], **page: Any) -> list[FlowRun]:
         wanted = {
             "tags": {"all_": [f"sweep:{self.parameters['sweep']}"]},
             "state": {"type": {"any_": states}},

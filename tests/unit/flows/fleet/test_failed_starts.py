@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
-from flows.fleet.stumbles import FIRST_PAUSE, LONGEST_PAUSE, Stumble, stumbles
+from flows.fleet.failed_starts import FIRST_PAUSE, LONGEST_PAUSE, FailedStarts, failed_starts
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
@@ -36,29 +36,29 @@ def test_failures_count_back_to_the_last_run_that_did_better() -> None:
         ended(Failed(message="long ago"), 4),
         ended(Failed(), 5, queue="other"),
     ]
-    found = stumbles(runs)
-    assert found["q"] == Stumble(2, NOON, "the last")
+    found = failed_starts(runs)
+    assert found["q"] == FailedStarts(2, NOON, "the last")
     assert found["other"].count == 1
 
 
 @pytest.mark.parametrize(
     "run", [ended(Completed()), ended(Failed(), took=60), ended(Cancelled()), ended(Completed(), 9)]
 )
-def test_a_run_that_worked_or_failed_late_is_no_stumble(run: Any) -> None:
-    assert stumbles([run, ended(Failed(), 10)]) == {}
+def test_a_run_that_worked_or_failed_late_is_no_failed_start(run: Any) -> None:
+    assert failed_starts([run, ended(Failed(), 10)]) == {}
 
 
 def test_a_run_that_never_counted_its_time_failed_at_once() -> None:
-    assert stumbles([ended(Crashed(message="no such module"), took=None)])["q"].count == 1
+    assert failed_starts([ended(Crashed(message="no such module"), took=None)])["q"].count == 1
 
 
 @pytest.mark.parametrize(
     ("count", "pause"), [(1, 0.0), (2, 0.0), (3, FIRST_PAUSE), (5, FIRST_PAUSE * 4), (40, 300.0)]
 )
 def test_pauses_grow_to_a_limit(count: int, pause: float) -> None:
-    stumble = Stumble(count, NOON, "")
+    failed = FailedStarts(count, NOON, "")
     assert pause <= LONGEST_PAUSE
-    assert stumble.lasting == (pause > 0)
-    assert not stumble.pauses(NOON + timedelta(seconds=pause))
+    assert failed.lasting == (pause > 0)
+    assert not failed.pausing(NOON + timedelta(seconds=pause))
     if pause:
-        assert stumble.pauses(NOON + timedelta(seconds=pause - 1))
+        assert failed.pausing(NOON + timedelta(seconds=pause - 1))

@@ -1,0 +1,98 @@
+"""Flow runs that fail to start: those that stay pending, and slots that fail as soon as they begin.
+
+A run stays pending when its worker dies between taking it and starting its process; Prefect never
+gives it to another worker. A slot fails at once on a machine that cannot reach the feed or lacks a
+library; it is tried again with growing pauses, or the machine would get one run after the other for
+as long as the sweep lasts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from prefect.client.schemas.objects import FlowRun
+
+PENDING_LIMIT = 90.0
+"""Seconds in which a worker starts a process, even on a busy machine."""
+AT_ONCE = timedelta(seconds=30)
+"""A slot that leased a model would hardly have failed by then."""
+ACCIDENTS = 2
+"""Failures in a row that are tried again without a pause."""
+FIRST_PAUSE = 5.0
+LONGEST_PAUSE = 300.0
+LONGEST_PAUSE_WHILE_BUSY = 30.0
+"""While other slots work: the failed ones may have been killed, and machines may join."""
+
+
+@dataclass(slots=True)
+class PendingRuns:
+    """How long runs have been pending, by our own clock: the server's may differ.
+
+    Works around Prefect (test_a_pending_run_is_never_given_to_another_worker): a run whose worker
+    died before it started the process stays pending for ever.
+    """
+
+    _since: dict[UUID, float] = field(default_factory=dict)
+
+    def overdue(self, run: FlowRun) -> bool:
+        """Whether the run has been pending for too long; call it at every poll."""
+        if run.state is None or not run.state.is_pending():
+            return False
+        now = time.monotonic()
+        # Keyed by the state: a run that is pending for the second time gets the full limit again.
+        return now - self._since.setdefault(run.state.id, now) > PENDING_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class FailedStarts:
+    """The slot runs of a queue that failed at once since the last one that did not."""
+
+    count: int
+    ended: datetime
+    """When the last one ended."""
+    message: str
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it looks like more than an accident."""
+        return self.count > ACCIDENTS
+
+    def pausing(self, now: datetime, *, busy: bool = False) -> bool:
+        """Whether it is too early for another try; `busy`: other slots of the sweep work."""
+        if not self.lasting:
+            return False
+        limit = LONGEST_PAUSE_WHILE_BUSY if busy else LONGEST_PAUSE
+        pause = min(FIRST_PAUSE * 2 ** (self.count - ACCIDENTS - 1), limit)
+        return now < self.ended + timedelta(seconds=pause)
+
+
+def failed_starts(ended: Iterable[FlowRun]) -> dict[str, FailedStarts]:
+    """By queue; `ended`: slot runs that ended, the last one first."""
+    found: dict[str, FailedStarts] = {}
+    settled: set[str] = set()
+    for run in ended:
+        queue = str(run.work_queue_name)
+        if run.state is None or run.end_time is None or queue in settled:
+            continue
+        if run.state.is_cancelled() and run.start_time is None:
+            continue  # never began
+        if not _failed_at_once(run):
+            settled.add(queue)
+            continue
+        last = found.get(queue)
+        found[queue] = FailedStarts(
+            count=last.count + 1 if last else 1,
+            ended=last.ended if last else run.end_time,
+            message=last.message if last else str(run.state.message or run.state.name),
+        )
+    return found
+
+
+def _failed_at_once(run: FlowRun) -> bool:
+    if run.state is None or not (run.state.is_failed() or run.state.is_crashed()):
+        return False
+    return (run.total_run_time or timedelta()) < AT_ONCE

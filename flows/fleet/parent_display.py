@@ -1,0 +1,187 @@
+"""What the page of a sweep's parent shows in Prefect: name, tags, progress, outcomes, report.
+
+A server that is away misses some of it; the work does not wait for it.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import httpx
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.context import FlowRunContext
+from prefect.exceptions import PrefectException
+
+from flows.cli.settings import Settings
+from flows.fleet.launch import count_slots
+from flows.observe.links import package_page
+from flows.observe.masking import masked
+from flows.observe.report.collect import collect
+from flows.observe.report.page import write as write_page
+from flows.observe.summaries import REPORT_NAME, write_summaries
+from flows.observe.summaries.markdown import markdown
+from flows.observe.summaries.told import Told, tell
+from flows.observe.tally import Tally
+from flows.prefect.artifacts import (
+    MOST_ROWS,
+    artifact_key,
+    outcome_rows,
+    percent_done,
+    progress_text,
+)
+from matrix.model import Plan
+from state.ledger import State
+from state.records import Event, SweepInfo
+
+AWAY = (httpx.HTTPError, PrefectException)
+"""What Prefect's client raises while the server is away."""
+_INTERVAL = 5.0
+_MOST_TAGS = 30
+_TICKS = 25
+"""Ticks for one look at the leases."""
+
+
+def tags_of(plan: Plan, sweep: int) -> list[str]:
+    """By which the runs of a sweep are found: stamp, targets, and models unless they are many."""
+    targets = sorted({cell.target.label for model in plan.models for cell in model.cells})
+    models = [model.name for model in plan.models]
+    few = models if len(models) <= _MOST_TAGS else []
+    return [
+        f"stamp:{plan.stamp}",
+        f"sweep:{sweep}",
+        *(f"target:{label}" for label in targets[:_MOST_TAGS]),
+        *(f"model:{name}" for name in few),
+    ]
+
+
+@dataclass(slots=True)
+class SlotCounter:
+    """A view that prints nothing: it keeps the tally's number of slots up to date."""
+
+    state: State
+    sweep: int
+    _ticks: int = 0
+
+    def event(self, event: Event, tally: Tally) -> None:
+        """Print nothing."""
+
+    def tick(self, tally: Tally) -> None:
+        """Count the slots now and then."""
+        self._ticks += 1
+        if self._ticks % _TICKS == 0:
+            count_slots(self.state, self.sweep, tally)
+
+    def close(self) -> None:
+        """Hold nothing open."""
+
+
+@dataclass(slots=True)
+class ParentDisplay:
+    """The page of the flow run around us."""
+
+    client: SyncPrefectClient
+    stamp: str
+    tally: Tally
+    _progress: UUID | None = field(default=None)
+
+    def name_and_tag(self, tags: Iterable[str]) -> None:
+        """A run that a schedule started does not know its stamp when it begins."""
+        context = FlowRunContext.get()
+        if context and context.flow_run:
+            with suppress(*AWAY):
+                name = f"sweep-{self.stamp}"
+                self.client.update_flow_run(context.flow_run.id, name=name, tags=list(tags))
+
+    @contextmanager
+    def progress(self) -> Iterator[None]:
+        """Keep the progress bar up to date, from a thread, while the block runs."""
+        over = threading.Event()
+
+        def update() -> None:
+            while not over.wait(_INTERVAL):
+                self._update()
+
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(update,))
+        self._update()
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            self._update()
+
+    def _update(self) -> None:
+        percent, text = percent_done(self.tally), progress_text(self.tally)
+        with suppress(*AWAY):
+            if self._progress is None:
+                made: Any = create_progress_artifact(
+                    progress=percent, key=artifact_key(self.stamp, "progress"), description=text
+                )
+                self._progress = made
+            else:
+                update_progress_artifact(self._progress, progress=percent, description=text)
+
+    def result(
+        self, state: State, info: SweepInfo, settings: Settings, plan: Plan, index: str | None
+    ) -> None:
+        """The table of outcomes and the report, with links to its files and the index package."""
+        with suppress(*AWAY):
+            self._table(state, info)
+        with suppress(*AWAY):
+            self._report(state, info, settings, plan, index)
+
+    def _table(self, state: State, info: SweepInfo) -> None:
+        rows = outcome_rows(state.outcomes(info.id, brief=True))
+        create_table_artifact(
+            table=rows[:MOST_ROWS],
+            key=artifact_key(self.stamp, "outcomes"),
+            description=f"{len(rows)} cells and exports of sweep {self.stamp}",
+        )
+
+    def _report(
+        self, state: State, info: SweepInfo, settings: Settings, plan: Plan, index: str | None
+    ) -> None:
+        told = tell(state, info)
+        files = _write_files(state, told, settings)
+        page = package_page(info.feed, plan.index_package, index) if index else None
+        text = masked(markdown(told))
+        if index:
+            name = f"{plan.index_package} {index}"
+            text += f"\nIndex of this sweep: {f'[{name}]({page})' if page else f'`{name}`'}\n"
+        if files:
+            text += f"\nThe whole report: [{files}]({files})\n"
+        create_markdown_artifact(
+            text, key=artifact_key(self.stamp, "report"), description=f"how sweep {self.stamp} went"
+        )
+        if page:
+            create_link_artifact(page, "the index of this sweep", artifact_key(self.stamp, "index"))
+        if files:
+            create_link_artifact(
+                files, "the report of this sweep", artifact_key(self.stamp, "page")
+            )
+
+
+def _write_files(state: State, told: Told, settings: Settings) -> str | None:
+    """Write the summary files where this machine keeps them; returns the report's address."""
+    if not settings.summary:
+        return None
+    stamp = told.summary.stamp
+    folder = settings.path(settings.summary) / stamp
+    write_summaries(folder, state, told.info)
+    write_page(collect(state, told.info, told.since), folder / REPORT_NAME)
+    base = settings.summary_url
+    return f"{str(base).rstrip('/')}/{stamp}/{REPORT_NAME}" if base else None

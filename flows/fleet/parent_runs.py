@@ -1,0 +1,177 @@
+"""The parent flow runs of a sweep, as the Prefect server sees them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import FlowFilter, FlowRunFilter, WorkerFilter
+from prefect.client.schemas.objects import FlowRun, State, WorkerStatus
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.context import FlowRunContext
+from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound, PrefectException
+from prefect.states import Scheduled
+
+from flows.fleet.failed_starts import PendingRuns
+from flows.fleet.run import FleetRun
+from matrix.errors import UsageError
+
+PARENT_FLOW = "modelmill-fleet"
+NIGHTLY = "nightly"
+"""Tag of the nightly deployment, and so of its runs."""
+_DEPLOYMENT_TAG = "night:"
+_FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+def check_deployed(pool: str) -> None:
+    """Refuse a pool for which `modelmill deploy` has not been run."""
+    try:
+        with get_client(sync_client=True) as client:
+            client.read_deployment_by_name(f"{PARENT_FLOW}/{pool}")
+    except ObjectNotFound:
+        raise UsageError(
+            f"the Prefect server knows no fleet '{pool}'", hint=f"modelmill deploy --pool {pool}"
+        ) from None
+
+
+def submit(pool: str, run: FleetRun) -> UUID:
+    """Start a parent for a recorded run; returns its flow run."""
+    stamp = run.plan.stamp
+    with get_client(sync_client=True) as client:
+        last = _last(client, run.sweep)
+    made: Any = run_deployment(
+        f"{PARENT_FLOW}/{pool}",
+        parameters={"stamp": stamp, "sweep": run.sweep, "run": run.id, "pool": pool},
+        timeout=0,
+        tags=[f"stamp:{stamp}", f"sweep:{run.sweep}", *_nightly_tags_of(last)],
+        idempotency_key=f"{pool}-{run.sweep}-{run.id}",
+    )
+    return UUID(str(made.id))
+
+
+@dataclass(slots=True)
+class ParentRuns:
+    """The parents of a sweep: the one that was submitted, and any that replaces it."""
+
+    submitted: UUID
+    sweep: int
+    _pending: PendingRuns = field(default_factory=PendingRuns)
+
+    def ended(self) -> bool:
+        """Whether the submitted parent ended and no other one leads or waits.
+
+        A parent whose worker died before it began is scheduled again, for another worker.
+        """
+        try:
+            with get_client(sync_client=True) as client:
+                unfinished = _read(client, self.sweep, {"state": {"type": {"not_any_": _FINAL}}})
+                for run in unfinished:
+                    if self._pending.overdue(run):
+                        again: State[Any] = Scheduled(scheduled_time=run.expected_start_time)
+                        client.set_flow_run_state(run.id, again, force=True)
+                state = client.read_flow_run(self.submitted).state
+                return not unfinished and state is not None and state.is_final()
+        except httpx.HTTPError:
+            return False  # the server is away; the sweep is not
+
+
+def status_lines(sweep: int, stamp: str) -> list[str]:
+    """What Prefect knows of a sweep's last parent and of the workers alive, for `status`."""
+    if not os.environ.get("PREFECT_API_URL"):
+        return []
+    try:
+        with get_client(sync_client=True) as client:
+            return list(_status_lines(client, sweep, stamp))
+    except (httpx.HTTPError, PrefectException, RuntimeError) as error:
+        return [f"the Prefect server does not answer: {type(error).__name__}"]
+
+
+def _status_lines(client: SyncPrefectClient, sweep: int, stamp: str) -> Iterator[str]:
+    run = _last(client, sweep)
+    if run is None or run.state is None:
+        yield "Prefect knows no parent of this sweep"
+        return
+    if run.state.is_final():
+        yield f"its parent ended ({run.state.name}): modelmill resume {stamp} --fleet"
+    elif not run.state.is_running():
+        yield f"its parent is {run.state.name}; {_alive(client, str(run.work_pool_name))}"
+    yield _alive(client, str(run.parameters.get("pool", "")))
+
+
+def _alive(client: SyncPrefectClient, pool: str) -> str:
+    try:
+        online = {"status": {"any_": [WorkerStatus.ONLINE.value]}}
+        workers = client.read_workers_for_work_pool(
+            pool, worker_filter=WorkerFilter.model_validate(online)
+        )
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code != httpx.codes.NOT_FOUND:
+            raise
+        return f"there is no pool {pool}: modelmill deploy"
+    names = ", ".join(sorted(worker.name for worker in workers))
+    return f"workers alive in {pool}: {names or 'none, start modelmill worker'}"
+
+
+def nightly_tags() -> list[str]:
+    """The tags by which later parents of this nightly sweep are known; empty: not a nightly one.
+
+    Works around Prefect (test_a_concurrency_limit_counts_the_runs_of_one_deployment): its limit
+    counts the runs of the nightly deployment, but a parent that has to leave its worker asks for
+    another one, which is a run of another deployment. These tags are handed on to it.
+    """
+    run = _this_run()
+    if run is None or NIGHTLY not in run.tags:
+        return []
+    return _nightly_tags_of(run, f"{_DEPLOYMENT_TAG}{run.deployment_id}")
+
+
+def earlier_night(client: SyncPrefectClient, tags: list[str]) -> str | None:
+    """The name of a parent that still leads the sweep of an earlier night."""
+    run = _this_run()
+    if not tags or run is None:
+        return None
+    wanted = {
+        "tags": {"all_": tags},
+        "state": {"type": {"not_any_": _FINAL}},
+        "id": {"not_any_": [str(run.id)]},
+    }
+    found = client.read_flow_runs(
+        flow_filter=_PARENTS, flow_run_filter=FlowRunFilter.model_validate(wanted), limit=1
+    )
+    return found[0].name if found else None
+
+
+_PARENTS = FlowFilter.model_validate({"name": {"any_": [PARENT_FLOW]}})
+
+
+def _nightly_tags_of(run: FlowRun | None, default: str | None = None) -> list[str]:
+    if run is None or NIGHTLY not in run.tags:
+        return []
+    known = [tag for tag in run.tags if tag.startswith(_DEPLOYMENT_TAG)]
+    return [NIGHTLY, *(known or filter(None, [default]))]
+
+
+def _this_run() -> FlowRun | None:
+    context = FlowRunContext.get()
+    return context.flow_run if context else None
+
+
+def _last(client: SyncPrefectClient, sweep: int) -> FlowRun | None:
+    """The parent that led the sweep last, or is to lead it."""
+    found = _read(client, sweep, {}, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=1)
+    return found[0] if found else None
+
+
+def _read(
+    client: SyncPrefectClient, sweep: int, wanted: dict[str, Any], **page: Any
+) -> list[FlowRun]:
+    tagged = {"tags": {"all_": [f"sweep:{sweep}"]}, **wanted}
+    return client.read_flow_runs(
+        flow_filter=_PARENTS, flow_run_filter=FlowRunFilter.model_validate(tagged), **page
+    )

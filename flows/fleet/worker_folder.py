@@ -1,0 +1,117 @@
+"""What `modelmill worker` tells the slots and parents on its machine: a folder and variables.
+
+Works around Prefect (test_a_worker_that_is_told_to_stop_kills_its_runs): a Prefect worker has no
+way to ask its runs to finish, it only kills them. So they read from files whether to drain, and
+leave files by which `modelmill worker` knows what still runs. The folder goes when the worker goes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from machine.processes import started
+
+FOLDER = "MODELMILL_WORKER_FOLDER"
+WORDS = "MODELMILL_WORKER_WORDS"
+"""What the machine announces."""
+CWD = "MODELMILL_WORKER_CWD"
+"""Relative settings start there: Prefect's worker runs everything in a temporary folder."""
+
+_DRAIN, _STOP, _OWNER, _BUSY = "drain", "stop", "owner", "busy-"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFolder:
+    """The folder, seen from both sides."""
+
+    path: Path
+
+    @classmethod
+    def make(cls, path: Path) -> WorkerFolder:
+        """Make the folder of a worker that runs in this process."""
+        new = path.with_suffix(".new")
+        new.mkdir(parents=True)
+        (new / _OWNER).write_text(_this_process(), encoding="ascii")
+        new.rename(path)  # so that it never exists without its owner
+        return cls(path)
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> WorkerFolder | None:
+        """The folder of the worker that started this process, if one did."""
+        path = environ.get(FOLDER)
+        return cls(Path(path)) if path else None
+
+    def drain(self) -> None:
+        """Have slots finish the model at hand and take no other."""
+        (self.path / _DRAIN).touch()
+
+    def stop(self) -> None:
+        """Have slots hand their model back."""
+        (self.path / _STOP).touch()
+
+    @property
+    def draining(self) -> bool:
+        """Whether no other model is to be taken; also when the worker was killed."""
+        return (self.path / _DRAIN).exists() or self.orphaned
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the model is to be handed back at once."""
+        return (self.path / _STOP).exists()
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether the worker is gone."""
+        try:
+            owner = (self.path / _OWNER).read_text(encoding="ascii")
+        except OSError:
+            return True
+        return not _alive(owner)
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """While the block runs, the worker waits for this process."""
+        mark = self.path / f"{_BUSY}{os.getpid()}"
+        try:
+            mark.write_text(_this_process(), encoding="ascii")
+        except OSError:
+            mark = self.path / "gone"
+        try:
+            yield
+        finally:
+            mark.unlink(missing_ok=True)
+
+    def working(self) -> list[int]:
+        """The pids of slots and parents that run."""
+        pids = []
+        for mark in self.path.glob(f"{_BUSY}*"):
+            try:
+                process = mark.read_text(encoding="ascii")
+            except OSError:
+                continue
+            if _alive(process):
+                pids.append(int(process.partition(" ")[0]))
+        return pids
+
+    def wait_until_idle(self, seconds: float) -> bool:
+        """Whether all of them end within that time."""
+        deadline = time.monotonic() + seconds
+        while self.working():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.2)
+        return True
+
+
+def _this_process() -> str:
+    return f"{os.getpid()} {started(os.getpid())}"
+
+
+def _alive(process: str) -> bool:
+    pid, _, when = process.partition(" ")
+    return pid.isdigit() and started(int(pid)) in {when, ""}

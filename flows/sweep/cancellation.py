@@ -1,0 +1,90 @@
+"""Cancelling a sweep through the state, for everybody who works on it, and noticing that."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from flows.cli.activity import waiting_for
+from flows.sweep.stop import Stop
+from matrix.errors import Exit, MillError
+from state.errors import StateUnavailable
+from state.ledger import State
+from state.records import Kind
+
+INTERVAL = 1.0
+RELEASED = 20.0
+"""Seconds in which the slots of a cancelled sweep hand back what they hold."""
+
+
+class StoppedElsewhere(MillError):
+    """Somebody stopped the sweep for all who work on it."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        super().__init__(str(data.get("why", "cancelled")))
+        code = data.get("exit_code")
+        self.exit_code = Exit(code) if code in set(Exit) else Exit.INTERRUPTED
+
+
+def stop_for_all(state: State, sweep: int, error: MillError | None) -> None:
+    """Make everybody who works on the sweep stop."""
+    code = error.exit_code if error else Exit.INTERRUPTED
+    data = {"why": str(error or "cancelled"), "exit_code": int(code)}
+    state.note(sweep, Kind.INTERRUPTED, data)
+
+
+def cancel_sweep(state: State, sweep: int) -> int:
+    """Stop everybody who works on a sweep; returns how many cells that left open.
+
+    Its slots see it within a second or two, hand back and end; a resume plans everything again.
+    """
+    waiting_for("telling those who work on the sweep")
+    stop_for_all(state, sweep, None)
+    deadline = time.monotonic() + RELEASED
+    while time.monotonic() < deadline and any(not one.expired for one in state.leases(sweep)):
+        time.sleep(0.2)
+    cancelled = state.cancel_open(sweep)
+    info = next(one for one in state.sweeps() if one.id == sweep)
+    if info.ended_at is None:
+        state.end(sweep, Exit.INTERRUPTED)
+    return len(cancelled)
+
+
+@dataclass
+class CancellationWatch:
+    """Sets `stop` when somebody cancels the sweep while the block runs."""
+
+    state: State
+    """One whose calls do not wait for the database."""
+    sweep: int
+    after: int
+    """The event that begins the run; what was cancelled before it does not count."""
+    stop: Stop
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._watch, name="cancellation", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(INTERVAL) and not self.stop:
+            try:
+                self.check()
+            except StateUnavailable:
+                continue  # whoever works waits for the database; a stop must not wait with it
+            except MillError as error:  # the database was changed under us
+                if not self._over.is_set():
+                    self.stop.ask(error)
+
+    def check(self) -> None:
+        """Look once."""
+        ended = self.state.events(self.sweep, self.after, 1, kind=Kind.INTERRUPTED)
+        if ended:
+            self.stop.ask(StoppedElsewhere(dict(ended[0].data or {})))

@@ -1,0 +1,60 @@
+"""The folder between a worker and its slots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows.fleet.worker import _remove_abandoned
+from flows.fleet.worker_folder import WorkerFolder
+
+
+def test_a_fresh_worker_lets_its_slots_work(tmp_path: Path) -> None:
+    folder = WorkerFolder.make(tmp_path / "orders")
+    assert not folder.draining
+    assert not folder.stopping
+
+
+def test_orders_are_seen_from_another_process(tmp_path: Path) -> None:
+    folder, slot = WorkerFolder.make(tmp_path / "orders"), WorkerFolder(tmp_path / "orders")
+    folder.drain()
+    assert slot.draining
+    assert not slot.stopping
+    folder.stop()
+    assert slot.stopping
+
+
+def test_a_busy_slot_holds_the_worker_until_it_ends(tmp_path: Path) -> None:
+    folder = WorkerFolder.make(tmp_path / "orders")
+    with WorkerFolder(tmp_path / "orders").busy():
+        assert len(folder.working()) == 1
+        assert not folder.wait_until_idle(0.0)
+    assert folder.wait_until_idle(0.0)
+
+
+def test_a_slot_that_was_killed_holds_nobody(tmp_path: Path) -> None:
+    folder = WorkerFolder.make(tmp_path / "orders")
+    (folder.path / "busy-1").write_text("1 another-start")
+    (folder.path / "busy-2").write_text("rubbish")
+    assert folder.working() == []
+
+
+def test_slots_of_a_worker_that_was_killed_drain(tmp_path: Path) -> None:
+    folder = WorkerFolder.make(tmp_path / "orders")
+    (folder.path / "owner").write_text("1 another-start")
+    assert folder.draining
+    (folder.path / "owner").unlink()
+    assert folder.draining
+
+
+def test_folders_of_killed_workers_go_when_nobody_finishes_there(tmp_path: Path) -> None:
+    folders = tmp_path / "fleet"
+    for name in ("alive", "dead", "busy"):
+        folder = WorkerFolder.make(folders / name)
+        if name != "alive":
+            (folder.path / "owner").write_text("1 another-start")
+    (folders / "half.new").mkdir()
+    with WorkerFolder(folders / "busy").busy():
+        _remove_abandoned(folders)
+    assert sorted(one.name for one in folders.iterdir()) == ["alive", "busy", "half.new"]
+    _remove_abandoned(folders)
+    assert sorted(one.name for one in folders.iterdir()) == ["alive", "half.new"]
