@@ -21,64 +21,64 @@ GROUP = {
 
 
 def test_an_order_that_no_parent_has_taken_up(tmp_path: Path) -> None:
-    state, ticket = begun(tmp_path)
+    state, run = begun(tmp_path)
     with state:
-        assert waiting(state, ticket.sweep).lines() == []  # a local run, about to start
-        record_run(state, ticket)
-        found = waiting(state, ticket.sweep)
+        assert waiting(state, run.sweep).lines() == []  # a local run, about to start
+        record_run(state, run)
+        found = waiting(state, run.sweep)
         assert found.fleet
         assert found.lines() == [NOT_TAKEN_UP]
-        note_plan(state, ticket.sweep, ticket.plan)
-        assert waiting(state, ticket.sweep).lines() == []
+        note_plan(state, run.sweep, run.plan)
+        assert waiting(state, run.sweep).lines() == []
 
 
 def test_what_nobody_alive_can_build_is_told_with_the_next_step(tmp_path: Path) -> None:
-    state, ticket = begun(tmp_path)
+    state, run = begun(tmp_path)
     with state:
-        record_run(state, ticket)
-        note_plan(state, ticket.sweep, ticket.plan)
-        state.note(ticket.sweep, Kind.NOTICE, {UNSERVED: [GROUP]})
-        assert waiting(state, ticket.sweep).lines() == [
+        record_run(state, run)
+        note_plan(state, run.sweep, run.plan)
+        state.note(run.sweep, Kind.NOTICE, {UNSERVED: [GROUP]})
+        assert waiting(state, run.sweep).lines() == [
             "7 models wait: no worker alive has os:windows and remote-code (a, b, c, ...)",
             (
                 "  next: start modelmill worker --allow-remote-code on a machine with"
                 " engine:winml os:windows"
             ),
         ]
-        state.note(ticket.sweep, Kind.NOTICE, {UNSERVED: []})
-        assert waiting(state, ticket.sweep).lines() == []
+        state.note(run.sweep, Kind.NOTICE, {UNSERVED: []})
+        assert waiting(state, run.sweep).lines() == []
 
 
 def test_no_machine_at_all_and_a_single_model(tmp_path: Path) -> None:
-    state, ticket = begun(tmp_path)
+    state, run = begun(tmp_path)
     alone = {**GROUP, "machines": 0, "models": ["a"], "count": 1}
     with state:
-        record_run(state, ticket)
-        note_plan(state, ticket.sweep, ticket.plan)
-        state.note(ticket.sweep, Kind.NOTICE, {UNSERVED: [alone]})
-        assert waiting(state, ticket.sweep).lines()[0] == "1 model waits: no worker is alive (a)"
+        record_run(state, run)
+        note_plan(state, run.sweep, run.plan)
+        state.note(run.sweep, Kind.NOTICE, {UNSERVED: [alone]})
+        assert waiting(state, run.sweep).lines()[0] == "1 model waits: no worker is alive (a)"
 
 
 def test_a_new_run_forgets_what_an_older_one_waited_for(tmp_path: Path) -> None:
-    state, ticket = begun(tmp_path)
+    state, run = begun(tmp_path)
     with state:
-        record_run(state, ticket)
-        note_plan(state, ticket.sweep, ticket.plan)
-        state.note(ticket.sweep, Kind.NOTICE, {UNSERVED: [GROUP]})
+        record_run(state, run)
+        note_plan(state, run.sweep, run.plan)
+        state.note(run.sweep, Kind.NOTICE, {UNSERVED: [GROUP]})
         state.begin("s", "dir:x", [], [], {}, {})
-        note_plan(state, ticket.sweep, ticket.plan)
-        assert waiting(state, ticket.sweep).lines() == []
-        state.note(ticket.sweep, Kind.STARTED, {"pid": 1})
-        assert not waiting(state, ticket.sweep).fleet
+        note_plan(state, run.sweep, run.plan)
+        assert waiting(state, run.sweep).lines() == []
+        state.note(run.sweep, Kind.STARTED, {"pid": 1})
+        assert not waiting(state, run.sweep).fleet
 
 
 def test_who_follows_the_events_is_told_too(tmp_path: Path) -> None:
-    state, ticket = begun(tmp_path)
+    state, run = begun(tmp_path)
     with state:
         tally = Tally({})
         for unserved, told in (([GROUP], "7 models wait"), ([], "")):
-            state.note(ticket.sweep, Kind.NOTICE, {UNSERVED: unserved})
-            tally.apply(state.events(ticket.sweep, kind=Kind.NOTICE)[-1])
+            state.note(run.sweep, Kind.NOTICE, {UNSERVED: unserved})
+            tally.apply(state.events(run.sweep, kind=Kind.NOTICE)[-1])
             assert tally.told.startswith(told)
         tally.notice = "nobody is at work"
         assert tally.told == "nobody is at work"
