@@ -12,7 +12,7 @@ from matrix.model import SourceKind
 from workers import composition
 from workers.engine import StageError, StageJob
 from workers.optimum_engine import components
-from workers.sources import load, model_file, source
+from workers.sources import load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, one_line
 from workers.sources.scratch import seed_everything
@@ -44,8 +44,8 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         raw = temp / "raw"
         _export_graph(module, config, raw / model_file.MODEL, opset)
         graph = model_file.load(raw / model_file.MODEL)
-        facts[name or "."] = model_file.facts(graph)
-        ports[name] = model_file.ports(graph)
+        facts[name or "."] = onnx_graph.facts(graph)
+        ports[name] = onnx_graph.ports(graph)
         shutil.rmtree(raw)
         model_file.save(graph, job.out / name)
     if len(parts) > 1:

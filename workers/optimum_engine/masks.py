@@ -16,10 +16,10 @@ ENDLESS = 1e30
 
 def make_shallow(model: Any, depth: float) -> int:
     """Replace endless values in the constants of a graph; how many tensors had some."""
-    from workers.sources import model_file
+    from workers.sources import onnx_graph
 
     changed = 0
-    for graph in model_file.graphs(model):
+    for graph in onnx_graph.graphs(model):
         for tensor in graph.initializer:
             changed += _shallow(tensor, depth)
         for node in graph.node:

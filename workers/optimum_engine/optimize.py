@@ -8,7 +8,7 @@ from typing import Any
 
 from workers.engine import StageJob
 from workers.optimum_engine import runtime, samples, shapes
-from workers.sources import model_file
+from workers.sources import model_file, onnx_graph
 from workers.sources.errors import optimize_error
 from workers.sources.scratch import link_or_copy
 
@@ -29,26 +29,26 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     target = temp / "optimized" / model_file.MODEL
     target.parent.mkdir()
     head = onnx.load(str(source / model_file.MODEL), load_external_data=False)
-    blocked = {*job.params.get("blocked_passes", ()), *_misnaming(model_file.opset(head))}
+    blocked = {*job.params.get("blocked_passes", ()), *_misnaming(onnx_graph.opset(head))}
     runtime.optimize(file, target, level, sorted(blocked))
     if sets:
         facts["static"] = _settle_outputs(target, sets)
     model = model_file.load(target)
-    model_file.set_apart(model, model_file.tensor_names(head))
+    model_file.set_apart(model, onnx_graph.tensor_names(head))
     if list(runtime.signature(target)) != list(before):
         raise optimize_error("the optimized graph has other inputs than the export")
     _check_operators(model, head, level)
     model_file.save(model, job.out)
     model_file.copy_side_files(source, job.out)
-    return facts | model_file.facts(model)
+    return facts | onnx_graph.facts(model)
 
 
 def _check_operators(model: Any, before: Any, level: str) -> None:
-    strange = model_file.unknown(model)
+    strange = onnx_graph.unknown(model)
     if level == "basic":
-        strange += sorted(model_file.contrib(model))
+        strange += sorted(onnx_graph.contrib(model))
     # A ready ONNX file may have come with such operators.
-    strange = [name for name in strange if name not in model_file.operators(before)]
+    strange = [name for name in strange if name not in onnx_graph.operators(before)]
     if strange:
         raise optimize_error(
             f"the {level} level put {strange[0]} into the graph, which other runtimes do not know",

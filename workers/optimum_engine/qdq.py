@@ -15,7 +15,7 @@ from typing import Any
 
 from workers.engine import StageJob
 from workers.optimum_engine import calibrate, masks, runtime, samples, weight_only
-from workers.sources import model_file
+from workers.sources import model_file, onnx_graph
 from workers.sources.errors import one_line, quantize_error
 
 _PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")
@@ -53,7 +53,7 @@ def _prepare(source: Path, temp: Path, precision: str) -> Path:
     masks.make_shallow(model, masks.DEPTH[precision])
     wrapped = ONNXModel(model)
     fusions = [FusionGelu, FusionLpNormalization]
-    if model_file.opset(model) >= 17:
+    if onnx_graph.opset(model) >= 17:
         fusions.append(FusionLayerNormalization)
     for fusion in fusions:
         fusion(wrapped).apply()
@@ -138,7 +138,7 @@ class _NoReader:
 def _facts(model: Any, count: int) -> dict[str, Any]:
     import onnx
 
-    counts = model_file.operators(model)
+    counts = onnx_graph.operators(model)
     pairs = {key: n for key, n in counts.items() if key.split(":")[-1] == "QuantizeLinear"}
     if not sum(pairs.values()):
         raise quantize_error("nothing in this graph could be quantized")

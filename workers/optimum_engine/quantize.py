@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.optimum_engine import fp16, order, qdq, weight_only
-from workers.sources import model_file
-from workers.sources.errors import quantize_error
-
-
-def _check_floats(source: Path, precision: str) -> None:
-    """A ready ONNX file may be quantized already; doing it again would ruin it."""
-    import onnx
-
-    if model_file.quantized(onnx.load(str(source / model_file.MODEL), load_external_data=False)):
-        raise quantize_error(
-            f"the ONNX file is quantized already and cannot be made {precision}",
-            'set precision = "fp32" for this model in the catalog to build it as it is',
-        )
+from workers.optimum_engine import qdq, runtime, weight_only
+from workers.sources import model_file, onnx_graph
+from workers.sources.errors import one_line, quantize_error
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
@@ -30,12 +21,56 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     precision, blocked = job.params["precision"], tuple(job.params.get("blocked_ops", ()))
     _check_floats(source, precision)
     if precision == "fp16":
-        model, told = fp16.convert(source, temp, blocked)
+        model, told = to_fp16(source, temp, blocked)
     elif precision == "w8":
         model, told = weight_only.convert(source, blocked)
     else:
         model, told = qdq.convert(job, source, temp, precision, blocked)
-    order.sort(model.graph)
+    onnx_graph.sort(model.graph)
     model_file.save(model, job.out)
     model_file.copy_side_files(source, job.out)
-    return {"precision": precision, **told, **model_file.facts(model)}
+    return {"precision": precision, **told, **onnx_graph.facts(model)}
+
+
+def _check_floats(source: Path, precision: str) -> None:
+    """A ready ONNX file may be quantized already; doing it again would ruin it."""
+    import onnx
+
+    if onnx_graph.quantized(onnx.load(str(source / model_file.MODEL), load_external_data=False)):
+        raise quantize_error(
+            f"the ONNX file is quantized already and cannot be made {precision}",
+            'set precision = "fp32" for this model in the catalog to build it as it is',
+        )
+
+
+def to_fp16(source: Path, temp: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """The graph in half precision, and what to tell of it."""
+    import onnx
+    from onnxruntime.transformers.float16 import (
+        DEFAULT_OP_BLOCK_LIST,
+        convert_float_to_float16,
+    )
+
+    typed = temp / "typed"
+    typed.mkdir()
+    model_file.link(source, typed, shutil.copyfile)
+    runtime.add_types(typed, temp / "types")
+    model = model_file.load(typed / model_file.MODEL)
+    with warnings.catch_warnings(record=True) as truncated:
+        warnings.simplefilter("always")
+        try:
+            model = convert_float_to_float16(
+                model,
+                keep_io_types=True,
+                disable_shape_infer=True,
+                op_block_list=[*DEFAULT_OP_BLOCK_LIST, *blocked],
+            )
+        except (ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
+            raise quantize_error(f"fp16 conversion failed: {one_line(error)}") from error
+    halves = sum(t.data_type == onnx.TensorProto.FLOAT16 for t in model.graph.initializer)
+    floats = sum(t.data_type == onnx.TensorProto.FLOAT for t in model.graph.initializer)
+    del model.graph.value_info[:]
+    return model, {
+        "types": {"float16": halves, "float": floats},
+        "truncated_weights": len(truncated),
+    }

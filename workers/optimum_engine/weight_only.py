@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.sources import model_file
+from workers.sources import model_file, onnx_graph
 from workers.sources.errors import quantize_error
 
 _WEIGHTS = {"MatMul": 1, "Gemm": 1, "Conv": 1, "ConvTranspose": 1, "Gather": 0}
@@ -21,7 +21,7 @@ _MIN_ELEMENTS = 1024
 def convert(source: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
     """The graph with int8 weights, and what to tell of it."""
     model = model_file.load(source / model_file.MODEL)
-    if model_file.opset(model) < 13:
+    if onnx_graph.opset(model) < 13:
         raise quantize_error(
             "int8 weights per channel need opset 13 or newer", "raise the opset of the cell"
         )

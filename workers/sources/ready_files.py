@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.sources import model_file
+from workers.sources import model_file, onnx_graph
 from workers.sources.errors import export_error, one_line
 from workers.sources.weights import SIDE_FILES, matching
 
@@ -22,7 +22,7 @@ def take(job: StageJob, folder: Path) -> Mapping[str, Any]:
     job.progress(f"reading {name}")
     _read(folder / name)
     model = model_file.load(folder / name)
-    found = model_file.opset(model)
+    found = onnx_graph.opset(model)
     if found < OLDEST:
         model = _converted(model, int(job.params["opset"]), name)
     _lower_ir(model)
@@ -31,7 +31,7 @@ def take(job: StageJob, folder: Path) -> Mapping[str, Any]:
         (job.out / side).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / side, job.out / side)
     facts = {"file": name, "file_opset": found, "precision": _precision(model)}
-    return {**facts, "components": [], "graphs": {".": model_file.facts(model)}}
+    return {**facts, "components": [], "graphs": {".": onnx_graph.facts(model)}}
 
 
 def parts_of(folder: Path, name: str) -> list[str]:
@@ -76,7 +76,7 @@ def _external(model: Any, name: str) -> Iterator[str]:
     """Where weights are that are outside the file; only names beside it are followed."""
     import onnx
 
-    for tensor in model_file.tensors(model):
+    for tensor in onnx_graph.tensors(model):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
         places = {item.key: item.value for item in tensor.external_data}
@@ -93,7 +93,7 @@ def _converted(model: Any, opset: int, name: str) -> Any:
         return version_converter.convert_version(model, opset)
     except Exception as error:  # its binding derives straight from Exception
         raise export_error(
-            f"{name} has opset {model_file.opset(model)} and cannot be converted to {opset}: "
+            f"{name} has opset {onnx_graph.opset(model)} and cannot be converted to {opset}: "
             f"{one_line(error, 160)}",
             f"export it again with opset {OLDEST} or later",
         ) from error
@@ -111,7 +111,7 @@ def _precision(model: Any) -> str:
     """What the file holds; a file that is quantized already is not quantized again."""
     import onnx
 
-    if model_file.quantized(model):
+    if onnx_graph.quantized(model):
         return "quantized"
     half = onnx.TensorProto.FLOAT16
     return "fp16" if any(t.data_type == half for t in model.graph.initializer) else "fp32"

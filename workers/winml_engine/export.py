@@ -8,7 +8,7 @@ from typing import Any
 from matrix.status import FailureClass
 from workers import composition
 from workers.engine import StageJob, StageReport
-from workers.sources import model_file
+from workers.sources import onnx_graph
 from workers.sources.scratch import scratch, seed_everything
 from workers.winml_engine import config as configs
 from workers.winml_engine.failures import told
@@ -37,7 +37,7 @@ def _ports(out: Path, names: list[str]) -> dict[str, composition.Ports]:
     import onnx
 
     return {
-        name: model_file.ports(onnx.load(str(out / name / MODEL), load_external_data=False))
+        name: onnx_graph.ports(onnx.load(str(out / name / MODEL), load_external_data=False))
         for name in names
     }
 

@@ -17,8 +17,8 @@ from onnx import helper
 
 from tests.engines import graphs
 from workers.engine import StageError
-from workers.optimum_engine import calibrate, fp16, masks, shapes, weight_only
-from workers.sources import model_file
+from workers.optimum_engine import calibrate, masks, quantize, shapes, weight_only
+from workers.sources import model_file, onnx_graph
 
 X = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
 
@@ -86,7 +86,7 @@ def test_int8_weights_are_plain_onnx_and_close(tmp_path: Path, kind: str) -> Non
     made, told = weight_only.convert(tmp_path, ())
     onnx.checker.check_model(made, full_check=True)
     assert told == {"weights": 1, "types": {"int8": 1}}
-    assert not model_file.contrib(made)
+    assert not onnx_graph.contrib(made)
     expected, found = outputs(model), outputs(made)
     half_steps = np.abs(weight).max(axis=0) / 127 / 2
     bound = np.abs(X).sum(axis=1, keepdims=True) * half_steps
@@ -122,11 +122,11 @@ def test_int8_weights_need_opset_13(tmp_path: Path) -> None:
 def test_fp16_keeps_the_types_of_the_ports(tmp_path: Path) -> None:
     model = graphs.matmul()
     model_file.save(model, tmp_path / "model")
-    made, told = fp16.convert(tmp_path / "model", tmp_path, ())
+    made, told = quantize.to_fp16(tmp_path / "model", tmp_path, ())
     assert told["types"] == {"float16": 1, "float": 0}
     assert {value.type.tensor_type.elem_type for value in made.graph.input} == {1}
     assert np.abs(outputs(made) - outputs(model)).max() < 0.05
-    kept, told = fp16.convert(tmp_path / "model", _empty(tmp_path / "other"), ("MatMul",))
+    kept, told = quantize.to_fp16(tmp_path / "model", _empty(tmp_path / "other"), ("MatMul",))
     assert told["types"] == {"float16": 0, "float": 1}
     assert np.abs(outputs(kept) - outputs(model)).max() < 0.05
 

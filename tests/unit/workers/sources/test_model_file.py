@@ -12,7 +12,7 @@ from onnx import helper
 
 from tests.engines import graphs
 from workers.engine import StageError
-from workers.sources import model_file
+from workers.sources import model_file, onnx_graph
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_domains_in_use_are_kept(tmp_path: Path) -> None:
     model_file.save(graphs.model([node], {}), tmp_path)
     made = model_file.load(tmp_path / "model.onnx")
     assert {item.domain for item in made.opset_import} == {"", "com.microsoft"}
-    assert model_file.facts(made) == {"opset": 17, "ir": 8, "nodes": 1, "contrib_nodes": 1}
+    assert onnx_graph.facts(made) == {"opset": 17, "ir": 8, "nodes": 1, "contrib_nodes": 1}
 
 
 def test_external_data_is_one_file_and_comes_back(tmp_path: Path, small: None) -> None:
@@ -108,9 +108,9 @@ def test_a_component_is_found_in_either_layout(tmp_path: Path) -> None:
 def test_operators_outside_the_standard_are_found() -> None:
     node = helper.make_node("LayerNormalization", ["x", "w"], ["y"])
     weights = {"w": np.ones(8, np.float32)}
-    assert model_file.unknown(graphs.model([node], weights)) == []
-    assert model_file.unknown(graphs.model([node], weights, opset=16)) == ["LayerNormalization"]
+    assert onnx_graph.unknown(graphs.model([node], weights)) == []
+    assert onnx_graph.unknown(graphs.model([node], weights, opset=16)) == ["LayerNormalization"]
     node.op_type = "SimplifiedLayerNormalization"
-    assert model_file.unknown(graphs.model([node], weights)) == ["SimplifiedLayerNormalization"]
+    assert onnx_graph.unknown(graphs.model([node], weights)) == ["SimplifiedLayerNormalization"]
     node.domain = "com.microsoft"
-    assert model_file.unknown(graphs.model([node], weights)) == []
+    assert onnx_graph.unknown(graphs.model([node], weights)) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from workers.engine import StageError
-from workers.optimum_engine import order
+from workers.sources import onnx_graph
 
 
 def node(name: str, *inputs: str, inner: Any = None) -> Any:
@@ -23,7 +23,7 @@ def names(graph: Any) -> list[str]:
 
 def test_a_sorted_graph_is_left_alone() -> None:
     graph = SimpleNamespace(node=[node("b", "x"), node("a", "b"), node("c", "a", "")])
-    order.sort(graph)
+    onnx_graph.sort(graph)
     assert names(graph) == ["b", "a", "c"]
 
 
@@ -31,18 +31,18 @@ def test_every_shuffle_is_sorted_again() -> None:
     chain = [node(str(number), str(number - 1)) for number in range(20)]
     for seed in range(10):
         graph = SimpleNamespace(node=random.Random(seed).sample(chain, len(chain)))
-        order.sort(graph)
+        onnx_graph.sort(graph)
         assert names(graph) == [str(number) for number in range(20)]
 
 
 def test_what_a_subgraph_takes_from_outside_comes_first() -> None:
     inner = SimpleNamespace(node=[node("deep", "made")])
     graph = SimpleNamespace(node=[node("if", "x", inner=inner), node("made", "x")])
-    order.sort(graph)
+    onnx_graph.sort(graph)
     assert names(graph) == ["made", "if"]
 
 
 def test_a_cycle_is_refused() -> None:
     graph = SimpleNamespace(node=[node("a", "b"), node("b", "a")])
     with pytest.raises(StageError, match="cycle"):
-        order.sort(graph)
+        onnx_graph.sort(graph)

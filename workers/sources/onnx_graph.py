@@ -1,0 +1,181 @@
+"""An ONNX graph in memory, inner graphs included: what it holds, and the order of its nodes."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from workers.composition import Ports
+from workers.sources.errors import quantize_error
+
+STANDARD = {"", "ai.onnx"}
+"""The names of the standard operator set."""
+_QUANTIZED = (
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "DynamicQuantize",
+    "QLinear",
+    "QGemm",
+    "QAttention",
+)
+_CONTRIB = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental")
+
+
+def graphs(model: Any) -> Iterator[Any]:
+    """The main graph and every graph inside its nodes (If, Loop, Scan)."""
+    pending = [model.graph]
+    while pending:
+        graph = pending.pop()
+        yield graph
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    pending.append(attribute.g)
+                pending.extend(attribute.graphs)
+
+
+def tensors(model: Any) -> Iterator[Any]:
+    """Every weight and constant of a model."""
+    for graph in graphs(model):
+        yield from graph.initializer
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                yield from attribute.tensors
+
+
+def ports(model: Any) -> Ports:
+    """What goes in and out of a graph; weights that are listed as inputs do not count."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return Ports(
+        tuple(value.name for value in model.graph.input if value.name not in weights),
+        tuple(value.name for value in model.graph.output),
+    )
+
+
+def tensor_names(model: Any) -> set[str]:
+    """Every name of a tensor in a graph."""
+    names = {tensor.name for graph in graphs(model) for tensor in graph.initializer}
+    return names | {name for graph in graphs(model) for node in graph.node for name in node.output}
+
+
+def weight_bytes(model: Any) -> int:
+    """Bytes of all initializers and constants, roughly what the file will take."""
+    return sum(map(tensor_bytes, tensors(model)))
+
+
+def tensor_bytes(tensor: Any) -> int:
+    """The bytes that a tensor's values take."""
+    # Not ByteSize(): protobuf refuses to measure what is beyond its 2 GiB.
+    from onnx import helper
+
+    itemsize = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return int(math.prod(tensor.dims) * itemsize)
+
+
+def opset(model: Any) -> int:
+    """The version of the standard operator set."""
+    return next(int(item.version) for item in model.opset_import if item.domain in STANDARD)
+
+
+def operators(model: Any) -> Counter[str]:
+    """How many nodes of each type; those of other domains with the domain before the name."""
+    counts: Counter[str] = Counter()
+    for graph in graphs(model):
+        for node in graph.node:
+            standard = node.domain in STANDARD
+            counts[node.op_type if standard else f"{node.domain}:{node.op_type}"] += 1
+    return counts
+
+
+def contrib(model: Any) -> Counter[str]:
+    """The operators that only ONNX Runtime knows."""
+    return Counter(
+        {name: n for name, n in operators(model).items() if name.split(":")[0] in _CONTRIB}
+    )
+
+
+def quantized(model: Any) -> bool:
+    """Whether a graph computes with integers in place of floats."""
+    return any(
+        name.startswith(_QUANTIZED) or name.endswith("Integer")
+        for name in (full.rpartition(":")[2] for full in operators(model))
+    )
+
+
+def unknown(model: Any) -> list[str]:
+    """Operators under the standard's name that the standard does not have at this opset.
+
+    ONNX Runtime keeps a few of its own there; no other runtime, and no checker, knows them.
+    """
+    from onnx import defs
+
+    version = opset(model)
+    names = {
+        node.op_type for graph in graphs(model) for node in graph.node if node.domain in STANDARD
+    }
+    return sorted(name for name in names if not _in_standard(defs, name, version))
+
+
+def _in_standard(defs: Any, name: str, version: int) -> bool:
+    try:
+        return not defs.get_schema(name, max_inclusive_version=version, domain="").deprecated
+    except defs.SchemaError:
+        return False
+
+
+def facts(model: Any) -> dict[str, Any]:
+    """What every stage tells of the graph it made."""
+    counts = operators(model)
+    return {
+        "opset": opset(model),
+        "ir": int(model.ir_version),
+        "nodes": counts.total(),
+        "contrib_nodes": contrib(model).total(),
+    }
+
+
+def sort(graph: Any) -> None:
+    """Put every node after those that make its inputs, which ONNX demands.
+
+    ONNX Runtime's tools append what they add at the end; its own loader accepts that, others do
+    not. Nodes that are in order keep their places.
+    """
+    nodes = list(graph.node)
+    maker = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    users: defaultdict[int, list[int]] = defaultdict(list)
+    waits = []
+    for index, node in enumerate(nodes):
+        before = {maker[name] for name in _inputs_of(node) if name in maker}
+        waits.append(len(before))
+        for other in before:
+            users[other].append(index)
+    ready = [index for index, count in enumerate(waits) if not count]
+    order = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(index)
+        for user in users[index]:
+            waits[user] -= 1
+            if not waits[user]:
+                heapq.heappush(ready, user)
+    if len(order) < len(nodes):
+        raise quantize_error("the quantized graph has a cycle")
+    if order != sorted(order):
+        sorted_nodes = [nodes[index] for index in order]
+        del graph.node[:]
+        graph.node.extend(sorted_nodes)
+
+
+def _inputs_of(node: Any) -> Iterator[str]:
+    """What a node takes, its subgraphs' view of the outer graph included."""
+    yield from (name for name in node.input if name)
+    for attribute in node.attribute:
+        inner = [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
+        for graph in inner:
+            for part in graph.node:
+                yield from _inputs_of(part)
