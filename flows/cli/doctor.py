@@ -32,7 +32,7 @@ from workers.engines import find_engine, installed_engines
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
-from workers.runtimes.found import Missing
+from workers.runtimes.runtime import Missing
 
 _BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors")
 _RUNTIME = "onnxruntime-windowsml" if sys.platform == "win32" else "onnxruntime"
@@ -135,7 +135,7 @@ def _environment(settings: Settings, name: str, installer: Installer) -> Finding
         mend = unset(name, installer, settings.cwd)
         return Finding(what, Health.BAD if needed else Health.NOTE, "no environment is set", mend)
     found = installer.check(settings.cwd / python)
-    return Finding(what, Health.GOOD if found.ok else Health.BAD, found.detail, found.mend)
+    return Finding(what, Health.GOOD if found.ok else Health.BAD, found.detail, found.hint)
 
 
 def _engine(settings: Settings, name: str, logs: Path) -> str:
@@ -158,7 +158,7 @@ def _runtimes(settings: Settings, logs: Path) -> Iterator[Finding]:
         for one in pool.all():
             what = f"runtime {one.provider} {one.device}".rstrip()
             if isinstance(one, Missing):
-                yield Finding(what, Health.NOTE, f"missing: {one.why}", one.mend)
+                yield Finding(what, Health.NOTE, f"missing: {one.why}", one.hint)
             else:
                 how = f"emulated ({one.detail})" if one.emulated else one.detail or "native"
                 yield Finding(what, Health.GOOD, f"{one.version}, {how}")

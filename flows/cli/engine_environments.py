@@ -28,7 +28,7 @@ class Diagnosis(Protocol):
         """What was found."""
 
     @property
-    def mend(self) -> str:
+    def hint(self) -> str:
         """What to do about it."""
 
 

@@ -29,8 +29,8 @@ from tests.verification.packages import (
     warm,
 )
 from workers.host.client import Host
-from workers.runtimes.found import Runtime
 from workers.runtimes.pool import Runtimes
+from workers.runtimes.runtime import Runtime
 from workers.verify.ladder.claim import Claim
 from workers.verify.verifier import Climbed, Verifier
 
@@ -75,11 +75,11 @@ def test_inputs_of_the_catalog_are_run_too_and_count(lab: Lab) -> None:
     rules = rules_from({"inputs": given(lab, "more.npz", x=values(3, sets=2))})
     plain = lab.verifier.climb(lab.subject(lab.place(damaged()), claim(), inputs=seeded()))
     assert not plain.failed
-    assert plain.seen.runs[0].models["model.onnx"]["sets"] == 3
+    assert plain.observed.runs[0].models["model.onnx"]["sets"] == 3
     held = claim(rules=rules)
     sound = lab.verifier.climb(lab.subject(lab.place(model()), held, inputs=seeded()))
     assert not sound.failed
-    assert sound.seen.runs[0].models["model.onnx"]["sets"] == 5
+    assert sound.observed.runs[0].models["model.onnx"]["sets"] == 5
     found = lab.verifier.climb(lab.subject(lab.place(damaged()), held, inputs=seeded()))
     assert failed(found) == ["parity"]
 
@@ -89,7 +89,7 @@ def test_inputs_of_the_catalog_may_be_lines_of_json(lab: Lab) -> None:
     path.write_text('{"x": [[1,2,3,4,5,6,7,8],[1,1,1,1,1,1,1,1]]}\n', "utf-8")
     climbed = lab.climb(model(), claim(rules=rules_from({"inputs": str(path)})))
     assert not climbed.failed
-    assert climbed.seen.runs[0].models["model.onnx"]["sets"] == 4
+    assert climbed.observed.runs[0].models["model.onnx"]["sets"] == 4
 
 
 def test_inputs_that_do_not_fit_are_told_and_blamed_on_nobody(lab: Lab) -> None:

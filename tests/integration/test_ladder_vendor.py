@@ -26,9 +26,9 @@ from tests.verification.packages import (
 )
 from tests.verification.vendor import Vendor
 from workers.host.watch import HostLimits
-from workers.runtimes.found import Missing, Runtime
 from workers.runtimes.kinds import KINDS, ORT, Kind
 from workers.runtimes.pool import Runtimes, Watching
+from workers.runtimes.runtime import Missing, Runtime
 from workers.verify.ladder.verdict import Demand
 
 pytestmark = pytest.mark.engine
@@ -143,7 +143,7 @@ def test_an_interpreter_without_the_package_is_told_with_the_way_to_mend_it(tmp_
     found.close()
     assert isinstance(missing, Missing)
     assert "No module named 'openvino'" in missing.why
-    assert str(python) in missing.mend
+    assert str(python) in missing.hint
 
 
 FAKE = Kind("qnn", "", ("QNNExecutionProvider",), ("no-such-distribution",), "qnn")

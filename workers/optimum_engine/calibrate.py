@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from workers.optimum_engine import runtime
 from workers.optimum_engine.masks import ENDLESS
 from workers.sources import model_file
 from workers.sources.errors import quantize_error
-from workers.sources.scratch import link_or_copy
 
 _CHUNK_BYTES = 1024**3
 """Activations fetched in one run; more are fetched in more runs."""
@@ -19,7 +18,11 @@ _MANTISSA_BITS = 12
 
 
 def ranges(
-    source: Path, sets: Sequence[Mapping[str, Any]], temp: Path, depth: float
+    source: Path,
+    sets: Sequence[Mapping[str, Any]],
+    temp: Path,
+    depth: float,
+    progress: Callable[[str], None] = lambda _text: None,
 ) -> dict[str, tuple[float, float]]:
     """Minimum and maximum of every float tensor, slightly widened.
 
@@ -27,22 +30,17 @@ def ranges(
     the bytes of the artifact; rounding outwards to few bits hides that, at no cost in accuracy.
     Endless values (masks that the graph computes) count as `depth`.
     """
-    import onnx
-
-    model = onnx.load(str(source / model_file.MODEL), load_external_data=False)
+    model = model_file.load_graph(source)
     tensors = _float_tensors(model)
     inputs = {value.name for value in model.graph.input}
     present = {value.name for value in model.graph.output}
     model.graph.output.extend(
         value for name, value in tensors.items() if name not in present | inputs
     )
-    temp.mkdir()
-    onnx.save(model, str(temp / model_file.MODEL))
-    if (source / model_file.EXTERNAL).is_file():
-        link_or_copy(source / model_file.EXTERNAL, temp / model_file.EXTERNAL)
-    ready = runtime.session(temp / model_file.MODEL)
+    ready = runtime.session(model_file.save_graph(model, source, temp))
     found: dict[str, tuple[float, float]] = {}
-    for sample in sets:
+    for number, sample in enumerate(sets, 1):
+        progress(f"calibrating {number}/{len(sets)}")
         _widen(
             found, {name: sample[name] for name in inputs & tensors.keys() if name in sample}, depth
         )

@@ -9,7 +9,7 @@ from importlib import metadata
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport
 from workers.optimum_engine import layout
 from workers.sources import source
-from workers.sources.scratch import scratch
+from workers.sources.temporary import temporary_folder
 
 REVISION = "3"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
@@ -65,7 +65,7 @@ class OptimumEngine:
         if step is None:
             raise StageError(f"the optimum engine has no stage '{job.stage}'")
         started = time.monotonic()
-        with scratch(job.out) as temp:
+        with temporary_folder(job.out) as temp:
             facts = step(job, temp)
         return StageReport(facts=facts, info={"seconds": round(time.monotonic() - started, 3)})
 

@@ -15,7 +15,6 @@ from workers.optimum_engine import components
 from workers.sources import load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, one_line
-from workers.sources.scratch import seed_everything
 from workers.sources.tasks import exporter_task
 
 MAX_OPSET = 20
@@ -32,6 +31,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
             f"the exporter writes opsets up to {MAX_OPSET}, not {opset}", "lower the opset"
         )
     task = exporter_task(job.params["task"])
+    job.progress("getting the model's files")
     folder = _folder(job, temp)
     job.progress("loading the model")
     model = load.load(job.request, folder, task)
@@ -85,7 +85,7 @@ def _side_files(model: Any, folder: Path | None, out: Path) -> None:
 def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
     from optimum.exporters.onnx.convert import export
 
-    seed_everything(0)  # the example inputs of the trace are random
+    load.seed_everything(0)  # the example inputs of the trace are random
     file.parent.mkdir()
     with warnings.catch_warnings():
         # Tracers warn about every Python branch of every model: by design of tracing.

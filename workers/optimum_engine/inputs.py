@@ -14,7 +14,6 @@ from workers.optimum_engine import components, plain_inputs, runtime, samples, s
 from workers.optimum_engine.layout import READY, SHAPES
 from workers.sources import load, model_file
 from workers.sources.errors import listed, one_line, quantize_error
-from workers.sources.scratch import seed_everything
 from workers.sources.tasks import exporter_task
 
 _ONES = ("attention_mask", "pixel_mask")
@@ -33,7 +32,6 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     makers, sizes = _for_ready_file(job, exported) if ready else _for_export(job, exported, record)
     found: dict[str, list[Sample]] = {}
     for name in record.components:
-        job.progress(f"making inputs for {name}" if name else "making inputs")
         wanted = runtime.signature(model_file.find(exported, name) / model_file.MODEL)
         found[name] = _samples(job, name, makers[name], wanted, sizes)
         _link(found, name, exported, record)
@@ -90,8 +88,10 @@ def _samples(
         count = len(given)
         sizes = {**sizes, **_sizes_of(given[0], wanted)}
     made = []
+    what = f"making inputs for {component}" if component else "making inputs"
     for index in range(count):
-        seed_everything(int(job.params["seed"]) + index)
+        job.progress(f"{what} {index + 1}/{count}")
+        load.seed_everything(int(job.params["seed"]) + index)
         sample = make(wanted, sizes)
         if given:
             sample |= _fitting(given[index], wanted)

@@ -10,13 +10,10 @@ from workers.engine import StageJob
 from workers.optimum_engine import runtime, samples, shapes
 from workers.sources import model_file, onnx_graph
 from workers.sources.errors import optimize_error
-from workers.sources.scratch import link_or_copy
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """Optimize one component."""
-    import onnx
-
     source = model_file.find(job.inputs["export"], job.component)
     level = job.params["level"]
     facts: dict[str, Any] = {"precision": "fp32", "level": level}
@@ -25,13 +22,15 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     sets = []
     if job.params["static_shapes"]:
         sets = samples.load(job.inputs["inputs"], job.component)
-        file = _fixed(source, temp / "fixed", sets[0])
+        file = _with_shapes(source, temp / "fixed", sets[0])
     target = temp / "optimized" / model_file.MODEL
     target.parent.mkdir()
-    head = onnx.load(str(source / model_file.MODEL), load_external_data=False)
+    head = model_file.load_graph(source)
     blocked = {*job.params.get("blocked_passes", ()), *_misnaming(onnx_graph.opset(head))}
+    job.progress(f"optimizing ({level})")
     runtime.optimize(file, target, level, sorted(blocked))
     if sets:
+        job.progress("fixing the shapes of outputs")
         facts["static"] = _settle_outputs(target, sets)
     model = model_file.load(target)
     model_file.set_apart(model, onnx_graph.tensor_names(head))
@@ -63,17 +62,11 @@ def _misnaming(opset: int) -> Iterator[str]:
         yield from ("LayerNormFusion", "LayerNormFusionL1", "LayerNormFusionL2")
 
 
-def _fixed(source: Path, folder: Path, sample: Mapping[str, Any]) -> Path:
+def _with_shapes(source: Path, folder: Path, sample: Mapping[str, Any]) -> Path:
     """The graph with its inputs' shapes fixed, its weights linked beside it."""
-    import onnx
-
-    folder.mkdir()
-    model = onnx.load(str(source / model_file.MODEL), load_external_data=False)
+    model = model_file.load_graph(source)
     shapes.fix(model, sample)
-    onnx.save(model, str(folder / model_file.MODEL))
-    if (source / model_file.EXTERNAL).is_file():
-        link_or_copy(source / model_file.EXTERNAL, folder / model_file.EXTERNAL)
-    return folder / model_file.MODEL
+    return model_file.save_graph(model, source, folder)
 
 
 def _settle_outputs(file: Path, sets: list[dict[str, Any]]) -> bool:

@@ -27,11 +27,11 @@ def convert(
 ) -> tuple[Any, dict[str, Any]]:
     """The quantized graph of one component, and what to tell of it."""
     sets = samples.load(job.inputs["inputs"], job.component)
-    job.progress("preparing")
+    job.progress("preparing the graph")
     ready = _prepare(source, temp, precision)
-    job.progress(f"calibrating on {len(sets)} samples")
-    found = calibrate.ranges(ready, sets, temp / "calibrate", masks.DEPTH[precision])
-    job.progress("quantizing")
+    depth = masks.DEPTH[precision]
+    found = calibrate.ranges(ready, sets, temp / "calibrate", depth, job.progress)
+    job.progress(f"quantizing to {precision}")
     try:
         model = _quantize(ready, found, precision, blocked)
     except (ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,8 +20,10 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     precision, blocked = job.params["precision"], tuple(job.params.get("blocked_ops", ()))
     _check_floats(source, precision)
     if precision == "fp16":
+        job.progress("converting to fp16")
         model, told = to_fp16(source, temp, blocked)
     elif precision == "w8":
+        job.progress("quantizing the weights")
         model, told = weight_only.convert(source, blocked)
     else:
         model, told = qdq.convert(job, source, temp, precision, blocked)
@@ -34,9 +35,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
 
 def _check_floats(source: Path, precision: str) -> None:
     """A ready ONNX file may be quantized already; doing it again would ruin it."""
-    import onnx
-
-    if onnx_graph.quantized(onnx.load(str(source / model_file.MODEL), load_external_data=False)):
+    if onnx_graph.quantized(model_file.load_graph(source)):
         raise quantize_error(
             f"the ONNX file is quantized already and cannot be made {precision}",
             'set precision = "fp32" for this model in the catalog to build it as it is',
@@ -52,8 +51,7 @@ def to_fp16(source: Path, temp: Path, blocked: Sequence[str]) -> tuple[Any, dict
     )
 
     typed = temp / "typed"
-    typed.mkdir()
-    model_file.link(source, typed, shutil.copyfile)
+    model_file.save_graph(model_file.load_graph(source), source, typed)
     runtime.add_types(typed, temp / "types")
     model = model_file.load(typed / model_file.MODEL)
     with warnings.catch_warnings(record=True) as truncated:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workers.sources import model_file
 from workers.sources.errors import one_line, optimize_error
 
 CPU = "CPUExecutionProvider"
@@ -64,8 +65,6 @@ def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) 
     """
     import onnxruntime
 
-    from workers.sources import model_file
-
     options = options_for(level)
     options.optimized_model_filepath = str(target)
     size = sum(item.stat().st_size for item in file.parent.glob(f"{file.name}*"))
@@ -112,9 +111,7 @@ def add_types(folder: Path, temp: Path) -> None:
     """
     import onnx
 
-    from workers.sources import model_file
-
-    model = onnx.load(str(folder / model_file.MODEL), load_external_data=False)
+    model = model_file.load_graph(folder)
     outputs = [value.name for value in model.graph.output]
     inner = [name for node in model.graph.node for name in node.output if name]
     known = {value.name for value in (*model.graph.input, *model.graph.output)}
@@ -129,18 +126,10 @@ def add_types(folder: Path, temp: Path) -> None:
 
 
 def _inferred(model: Any, folder: Path, temp: Path) -> dict[str, Any]:
-    import onnx
     from onnx import helper
 
-    from workers.sources import model_file
-    from workers.sources.scratch import link_or_copy
-
-    temp.mkdir()
-    onnx.save(model, str(temp / model_file.MODEL))
-    if (folder / model_file.EXTERNAL).is_file():
-        link_or_copy(folder / model_file.EXTERNAL, temp / model_file.EXTERNAL)
     values = {}
-    for item in session(temp / model_file.MODEL).get_outputs():
+    for item in session(model_file.save_graph(model, folder, temp)).get_outputs():
         if kind := _KINDS.get(item.type):
             # A session says [] both of a scalar and of a tensor whose rank it does not know.
             shape = item.shape or None

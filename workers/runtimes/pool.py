@@ -13,8 +13,8 @@ from matrix.status import FailureClass
 from workers.errors import BuildFailed
 from workers.host.client import EngineSpec, Host
 from workers.host.watch import HostLimits
-from workers.runtimes.found import Missing, Runtime
 from workers.runtimes.kinds import CPU, KINDS, ORT, Kind, kind_for
+from workers.runtimes.runtime import Missing, Runtime
 
 STAGE = "verify"
 _GONE = {FailureClass.CRASH, FailureClass.TIMEOUT, FailureClass.MEMORY}
@@ -52,7 +52,7 @@ class Runtimes:
         """ONNX Runtime's CPU, on which everything is run. Raises `BuildFailed` without it."""
         found = self.of_kind(ORT)
         if isinstance(found, Missing):
-            raise BuildFailed(FailureClass.UNSUPPORTED, STAGE, found.why, hint=found.mend)
+            raise BuildFailed(FailureClass.UNSUPPORTED, STAGE, found.why, hint=found.hint)
         return next(one for one in found if one.provider == CPU)
 
     def for_target(self, target: Target) -> Runtime | Missing:
@@ -60,7 +60,7 @@ class Runtimes:
         kind = kind_for(target.provider)
         found = self.of_kind(kind)
         if isinstance(found, Missing):
-            return Missing(target.provider, target.device, found.why, found.mend)
+            return Missing(target.provider, target.device, found.why, found.hint)
         for one in found:
             if (one.provider, one.device) == (target.provider, target.device):
                 return one

@@ -30,7 +30,8 @@ class RuntimeService:
         if op == "discover":
             return self._opener.discover()
         if op == "measure":
-            progress(f"{args['runtime']['provider']} {args['file']}")
+            what = args.get("component") or "the model"
+            progress(f"running {what} on {args['runtime']['provider']}")
             try:
                 return self._measure(args)
             finally:

@@ -45,7 +45,7 @@ class Opener(Protocol):
     """A kind of runtime in the child: finds what is here and opens sessions on it."""
 
     def discover(self) -> list[dict[str, Any]]:
-        """Every runtime of this kind, as `found.Runtime` JSON."""
+        """Every runtime of this kind, as `runtime.Runtime` JSON."""
 
     def open(self, file: str, runtime: Mapping[str, Any]) -> Session:
         """Open a model. May raise anything, and may take the process along."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 from matrix.model import SourceKind
 from workers.engine import Request
 from workers.sources.errors import export_error, one_line
-from workers.sources.scratch import seed_everything
 from workers.sources.source import allowed
 from workers.sources.tasks import check_supported, tasks_manager
 
@@ -157,3 +157,13 @@ def _pad_token(folder: Path | None, config: Any) -> int:
             return int(found)
     end = getattr(config, "eos_token_id", None)
     return int(end) if isinstance(end, int) else 0
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every generator that Optimum's and Transformers' code draws from."""
+    import numpy as np
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # the generators of Optimum use the global one
+    torch.manual_seed(seed)

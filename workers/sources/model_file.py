@@ -7,6 +7,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
+from machine import links
 from workers.sources.errors import export_error
 from workers.sources.onnx_graph import graphs, tensor_bytes, tensor_names, tensors, weight_bytes
 from workers.sources.weights import SIDE_FILES, matching
@@ -26,6 +27,13 @@ def find(folder: Path, component: str) -> Path:
         if (candidate / MODEL).is_file():
             return candidate
     raise export_error(f"no {MODEL} for component '{component or '.'}' among the stage's inputs")
+
+
+def load_graph(folder: Path) -> Any:
+    """The model in a folder without the weights that lie beside it."""
+    import onnx
+
+    return onnx.load(str(folder / MODEL), load_external_data=False)
 
 
 def load(file: Path) -> Any:
@@ -77,11 +85,17 @@ def save(model: Any, folder: Path) -> None:
     )
 
 
-def link(source: Path, folder: Path, put: Any) -> Path:
-    """Make a model and its external data appear in another folder, through `put(from, to)`."""
-    for name in (MODEL, EXTERNAL):
-        if (source / name).is_file():
-            put(source / name, folder / name)
+def save_graph(model: Any, source: Path, folder: Path) -> Path:
+    """Write a graph that was loaded without its weights; link the weights of `source` beside it.
+
+    For graphs that are only run or inspected: `save` is how a stage hands on a model.
+    """
+    import onnx
+
+    folder.mkdir()
+    onnx.save(model, str(folder / MODEL))
+    if (source / EXTERNAL).is_file():
+        links.place(source / EXTERNAL, folder / EXTERNAL)
     return folder / MODEL
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from machine.files import hash_file
 from machine.folders import remove_tree
 from matrix.digest import value_digest
-from workers.runtimes.found import Missing, Runtime
 from workers.runtimes.pool import STAGE, Runtimes, Watching
-from workers.verify.ladder.seen import Ran, Seen
+from workers.runtimes.runtime import Missing, Runtime
+from workers.verify.ladder.observed import Observed, RuntimeRun
 from workers.verify.subject import Subject
 
 MEASURED = "measured"
@@ -47,27 +47,29 @@ class Measuring:
     runtimes: Runtimes
     reference: Reference = field(default_factory=Reference)
 
-    def into(self, seen: Seen, subject: Subject, watching: Watching, *, task: bool) -> Notes:
+    def measure(
+        self, observed: Observed, subject: Subject, watching: Watching, *, task: bool
+    ) -> Notes:
         """Fill in what the runtimes tell; returns what is new."""
         fresh: Notes = {}
         cpu = self.runtimes.cpu()
         job = _Job(self, subject, watching, cpu, task, fresh)
         if subject.export is None:
-            seen.no_reference = "the export is not at hand (give it with --export)"
+            observed.no_reference = "the export is not at hand (give it with --export)"
         else:
-            seen.reference = job.reference()
-            missing = [name for name in subject.models if name not in seen.reference]
-            broken = [one["error"] for one in seen.reference.values() if one.get("error")]
+            observed.reference = job.reference()
+            missing = [name for name in subject.models if name not in observed.reference]
+            broken = [one["error"] for one in observed.reference.values() if one.get("error")]
             if missing or broken:
-                seen.no_reference = (
+                observed.no_reference = (
                     f"the export has no {missing[0]}" if missing else f"the export: {broken[0]}"
                 )
         own = self.runtimes.for_target(subject.claim.target)
-        seen.runs.append(job.ran(cpu, own=own == cpu, alone=bool(seen.no_reference)))
+        observed.runs.append(job.ran(cpu, own=own == cpu, alone=bool(observed.no_reference)))
         if isinstance(own, Missing):
-            seen.missing.append(own)
+            observed.missing.append(own)
         elif own != cpu:
-            seen.runs.append(job.ran(own, own=True, alone=bool(seen.no_reference)))
+            observed.runs.append(job.ran(own, own=True, alone=bool(observed.no_reference)))
         job.close()
         return fresh
 
@@ -132,7 +134,7 @@ class _Job:
             self._fresh[key] = kept.answers
         return kept.answers
 
-    def ran(self, runtime: Runtime, *, own: bool, alone: bool) -> Ran:
+    def ran(self, runtime: Runtime, *, own: bool, alone: bool) -> RuntimeRun:
         """The package on one runtime; `alone`: with nothing to compare it with."""
         subject = self._subject
         key = value_digest(
@@ -140,8 +142,8 @@ class _Job:
         )
         note = subject.store.notes.read(MEASURED, key)
         if note:
-            return Ran(runtime, own, dict(note["models"]), note["joined"])
-        found = Ran(runtime, own)
+            return RuntimeRun(runtime, own, dict(note["models"]), note["joined"])
+        found = RuntimeRun(runtime, own)
         reference = None if alone else self._outputs()
         with subject.scratch.borrow("outputs") as folder:
             for name in subject.models:

@@ -1,7 +1,7 @@
 """The gate between building and publishing: the ladder climbed, its evidence written down.
 
 subject --> inspect (checker's process) --------+
-        --> measure (a process per runtime) ----+--> seen --> rungs --> evidence, verdict
+        --> measure (a process per runtime) ----+--> observed --> rungs --> evidence, verdict
                      ^
      notes of the store: equal bytes are not looked at twice on the same runtime
 """
@@ -22,9 +22,8 @@ from workers.build.stages import Rung
 from workers.errors import BuildFailed, CorruptBlob
 from workers.runtimes.pool import STAGE, Runtimes, Watching
 from workers.verify.ladder.claim import Claim
-from workers.verify.ladder.premise import MISFIT, RAN_WRONG, ran_well
+from workers.verify.ladder.observed import Observed
 from workers.verify.ladder.rungs import climb, damaged
-from workers.verify.ladder.seen import Ran, Seen
 from workers.verify.ladder.verdict import DEFAULT_LEVEL, failing, up_to
 from workers.verify.measuring import Measuring, Notes
 from workers.verify.subject import Subject
@@ -61,7 +60,7 @@ class Climbed:
     claim: Claim
     level: str
     rungs: tuple[Rung, ...]
-    seen: Seen
+    observed: Observed
     versions: Mapping[str, str]
 
     @property
@@ -76,8 +75,8 @@ class Climbed:
             "verdict": {"level": self.level, "reached": not self.failed},
             "rules": self.claim.rules_json(),
             "runtimes": [
-                *(_record_of(ran) for ran in self.seen.runs),
-                *({**one.to_json(), "own": True} for one in self.seen.missing),
+                *(run.to_json() for run in self.observed.runs),
+                *({**one.to_json(), "own": True} for one in self.observed.missing),
             ],
             "verifier": dict(self.versions),
         }
@@ -111,20 +110,20 @@ class Verifier:
         """All rungs up to the level, each judged by itself."""
         watching = watching or Watching()
         wanted = up_to(self.level)
-        seen = Seen(files=subject.file_problems(), passes=subject.blocked_passes())
+        observed = Observed(files=subject.file_problems(), passes=subject.blocked_passes())
         fresh: dict[str, Notes] = {INSPECTED: {}, "measured": {}}
         try:
-            self._inspect(seen, subject, watching, fresh[INSPECTED])
-            seen.stopped = damaged(subject.claim, seen)
-            if set(wanted) - STATIC and seen.models and not seen.stopped:
-                fresh["measured"] = self._measuring.into(
-                    seen, subject, watching, task="task" in wanted
+            self._inspect(observed, subject, watching, fresh[INSPECTED])
+            observed.stopped = damaged(subject.claim, observed)
+            if set(wanted) - STATIC and observed.models and not observed.stopped:
+                fresh["measured"] = self._measuring.measure(
+                    observed, subject, watching, task="task" in wanted
                 )
         except (CorruptBlob, OSError) as error:
             text = f"what it is compared with cannot be had: {error}"
             raise BuildFailed(FailureClass.DISK, STAGE, text) from error
-        rungs = tuple(climb(name, subject.claim, seen) for name in wanted)
-        climbed = Climbed(subject.claim, self.level, rungs, seen, self.versions())
+        rungs = tuple(climb(name, subject.claim, observed) for name in wanted)
+        climbed = Climbed(subject.claim, self.level, rungs, observed, self.versions())
         if all(rung.passed is not False for rung in rungs):
             # A failure may be this machine's, or of damaged files: it is looked at again.
             for kind, notes in fresh.items():
@@ -143,7 +142,9 @@ class Verifier:
         self._measuring.reference.drop()
         self._runtimes.close()
 
-    def _inspect(self, seen: Seen, subject: Subject, watching: Watching, fresh: Notes) -> None:
+    def _inspect(
+        self, observed: Observed, subject: Subject, watching: Watching, fresh: Notes
+    ) -> None:
         models = subject.models
         if not models:
             return
@@ -151,11 +152,11 @@ class Verifier:
             {"content": subject.content, "tools": self.versions(), "version": VERSION}
         )
         note = subject.store.notes.read(INSPECTED, key)
-        seen.models = note or self._look(subject.folder, models, watching)
+        observed.models = note or self._look(subject.folder, models, watching)
         if note is None:
-            fresh[key] = seen.models
+            fresh[key] = observed.models
         if subject.claim.blocked_ops and subject.export is not None:
-            seen.exported = self._look_at_export(subject, models, watching, fresh)
+            observed.exported = self._look_at_export(subject, models, watching, fresh)
 
     def _look_at_export(
         self, subject: Subject, models: list[str], watching: Watching, fresh: Notes
@@ -184,16 +185,6 @@ class Verifier:
             log=watching.log,
         )
         return dict(reply.result)
-
-
-def _record_of(ran: Ran) -> dict[str, Any]:
-    taken, every = ran.taken()
-    did = ran_well(ran) and (taken > 0 or not every)
-    told = {**ran.to_json(), "ran": did, "taken": [taken, every]}
-    if not did:
-        broken = ran.problem(*RAN_WRONG, MISFIT)
-        told["why"] = broken[0] if broken else "it took no node of the graph"
-    return told
 
 
 def with_evidence(built: Built, climbed: Climbed) -> Built:

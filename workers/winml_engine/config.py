@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from matrix.status import FailureClass
-from workers.engine import StageJob, StageReport
-from workers.sources.scratch import scratch
+from workers.engine import SOURCE, StageJob, StageReport
+from workers.sources import source
+from workers.sources.temporary import temporary_folder
 from workers.winml_engine.failures import told, unsupported
-from workers.winml_engine.folder import model_folder, remote_code
 
 FILE = "winml_build_config.json"
 STAND_IN: Mapping[str, Any] = {"device": "npu", "precision": "w8a16", "ep": "qnn"}
@@ -25,7 +25,8 @@ STAND_IN: Mapping[str, Any] = {"device": "npu", "precision": "w8a16", "ep": "qnn
 
 def run(job: StageJob) -> StageReport:
     """Write one configuration, or one for each component of a composite."""
-    with scratch(job.out) as temporary:
+    job.progress("resolving the configuration")
+    with temporary_folder(job.out) as temporary:
         folder = model_folder(job, temporary)
         with told(
             FailureClass.EXPORT,
@@ -52,6 +53,21 @@ def read(folder: Path) -> dict[str, Any]:
 def components(folder: Path) -> list[str]:
     """The components in the output of this stage; none for a single model."""
     return sorted(file.parent.name for file in folder.glob(f"*/{FILE}"))
+
+
+def model_folder(job: StageJob, scratch: Path) -> Path:
+    """A folder as `winml build -m FOLDER` takes it."""
+    if "weights" in job.inputs:
+        return job.inputs["weights"]
+    if SOURCE in job.inputs:
+        source.folder_of(job.request, None, scratch)  # refuses weights that are not whole
+        return job.inputs[SOURCE]
+    return source.folder_of(job.request, job.params.get("commit"), scratch)
+
+
+def remote_code(job: StageJob) -> bool:
+    """Whether catalog and flag both let the model's own code run."""
+    return source.allowed(job.request)["remote_code"]
 
 
 def _generated(job: StageJob, folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from matrix.credentials import without_credentials
 from workers.host.environment import OTHER_INTERPRETER, SETTINGS
 from workers.winml_engine.installed import PYTHON
-from workers.winml_engine.warm import VERSION
+from workers.winml_engine.patches import VERSION
 
 INSTALL = "modelmill engine install winml"
 LIMIT = 180.0
@@ -40,7 +40,7 @@ class Diagnosis:
 
     ok: bool
     detail: str
-    mend: str = ""
+    hint: str = ""
     versions: dict[str, str] = field(default_factory=dict)
 
 
@@ -49,8 +49,8 @@ def check(python: Path | None) -> Diagnosis:
     if python is None:
         return _bad("no interpreter is set", f"{INSTALL}, then set engine.winml.python to its path")
     if not python.exists():
-        mend = f"correct engine.winml.python, or {INSTALL}"
-        return _bad(f"there is no interpreter {python}", mend)
+        hint = f"correct engine.winml.python, or {INSTALL}"
+        return _bad(f"there is no interpreter {python}", hint)
     try:
         found = _probe(python)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
@@ -101,5 +101,5 @@ def _probe(python: Path) -> dict[str, Any]:
     return found
 
 
-def _bad(detail: str, mend: str) -> Diagnosis:
-    return Diagnosis(False, detail, mend)
+def _bad(detail: str, hint: str) -> Diagnosis:
+    return Diagnosis(False, detail, hint)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport
 from workers.sources import source
-from workers.winml_engine import installed, layout, network, warm
+from workers.winml_engine import installed, layout, network, patches
 from workers.winml_engine.failures import unsupported
 
 REVISION = "2"
@@ -66,7 +66,7 @@ def _prepare() -> None:
     for name in OTHER_RULES:
         os.environ.pop(name, None)
     network.calibration()
-    warm.install(installed.version("winml-cli"))
+    patches.install(installed.version("winml-cli"))
     import onnxruntime
 
     onnxruntime.disable_telemetry_events()  # on Windows no variable does

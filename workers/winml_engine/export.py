@@ -9,10 +9,10 @@ from matrix.status import FailureClass
 from workers import composition
 from workers.engine import StageJob, StageReport
 from workers.sources import onnx_graph
-from workers.sources.scratch import scratch, seed_everything
+from workers.sources.load import seed_everything
+from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
 from workers.winml_engine.failures import told
-from workers.winml_engine.folder import model_folder, remote_code
 
 MODEL = "model.onnx"
 
@@ -20,8 +20,8 @@ MODEL = "model.onnx"
 def run(job: StageJob) -> StageReport:
     """Export every component."""
     names = configs.components(job.inputs["config"])
-    with scratch(job.out) as temporary:
-        folder = model_folder(job, temporary)
+    with temporary_folder(job.out) as temporary:
+        folder = configs.model_folder(job, temporary)
         for number, name in enumerate(names or [""], 1):
             job.progress(f"exporting {name} {number}/{len(names)}" if name else "exporting")
             found = configs.read(job.inputs["config"] / name)
@@ -49,7 +49,7 @@ def _export(job: StageJob, folder: Path, found: dict[str, Any], target: Path) ->
 
     found["export"]["compatibility"] = dict(job.params["compatibility"])
     config = WinMLBuildConfig.from_dict(found)
-    config.loader.trust_remote_code = remote_code(job)
+    config.loader.trust_remote_code = configs.remote_code(job)
     config.quant = None  # not of this stage
     config.validate()
     target.parent.mkdir(exist_ok=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from machine.disk import is_full
 from matrix.status import FailureClass
 from workers.engine import StageError
+from workers.sources.errors import one_line
 
 
 @contextlib.contextmanager
@@ -41,12 +42,6 @@ def told(failure: FailureClass, what: str, hint: str = "") -> Iterator[None]:
         raise StageError(
             f"{what}: {kind}: {one_line(error)}", failure=failure, hint=hint
         ) from error
-
-
-def one_line(error: BaseException, limit: int = 300) -> str:
-    """What an exception says, short enough for a message."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def unsupported(message: str, hint: str = "") -> StageError:

@@ -19,7 +19,7 @@ from pathlib import Path
 from matrix.errors import Exit, MillError
 from workers.winml_engine.diagnosis import LIMIT, WANTED, Diagnosis, check, foreign_environment
 from workers.winml_engine.installed import PYTHON
-from workers.winml_engine.warm import VERSION
+from workers.winml_engine.patches import VERSION
 
 TORCH, TORCHVISION = "2.13.0", "0.28.0"
 PINS = (
@@ -70,7 +70,7 @@ def install(
     _run([*pip, "-c", str(pins), *wanted_here], "winml-cli cannot be installed")
     found = check(target)
     if not found.ok:
-        raise InstallFailed(found.detail, hint=found.mend)
+        raise InstallFailed(found.detail, hint=found.hint)
     return target
 
 

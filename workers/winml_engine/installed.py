@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.winml_engine.failures import unsupported
-from workers.winml_engine.warm import VERSION
+from workers.winml_engine.patches import VERSION
 
 PYTHON = (3, 11)
 """winml-cli 0.4.0 says `>=3.11,<3.12`."""

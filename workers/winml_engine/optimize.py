@@ -1,9 +1,9 @@
-"""The loop of optimizer and analyzer for a target, with every step remembered for the next one.
+"""The loop of optimizer and analyzer for a target, with every step cached for the next target.
 
 `winml build` optimizes, lets the static analyzer look for fusions that the target's rule data
-favours, applies those, and looks again, up to three times. The loop here makes the same calls in
-the same order; what it does not do is make one twice: targets start from the same graph, mostly
-arrive at the same flags, and the last look is often at a graph that has just been looked at.
+favours, applies those, and analyzes again, up to three times. This loop makes the same calls in
+the same order, but none of them twice: targets start from the same graph, mostly arrive at the
+same flags, and the last analysis is often of a graph that has just been analyzed.
 """
 
 from __future__ import annotations
@@ -15,47 +15,49 @@ from typing import Any
 
 from matrix.status import FailureClass
 from workers.engine import StageError, StageJob, StageReport
-from workers.sources.scratch import scratch
+from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
-from workers.winml_engine import warm
+from workers.winml_engine import patches
+from workers.winml_engine.cache import Analysis, Cache, ExportCache
 from workers.winml_engine.export import MODEL
 from workers.winml_engine.failures import told
-from workers.winml_engine.recall import Looked, Memory, Recall
 
 ITERATIONS = 3
-_recall = Recall(Path(tempfile.gettempdir()))
+_cache = Cache(Path(tempfile.gettempdir()))
 
 
 def run(job: StageJob) -> StageReport:
     """Optimize one component for the rule data of a target."""
     settings = _settings(job)
     start = job.inputs["export"] / MODEL
-    with scratch(job.out), told(FailureClass.OPTIMIZE, "the optimization failed"):
+    job.progress("optimizing")
+    with temporary_folder(job.out), told(FailureClass.OPTIMIZE, "the optimization failed"):
         from winml.modelkit.onnx import copy_onnx_model
 
-        memory = _recall.of(start)
-        model = memory.first(start, None if settings["skip"] else settings["flags"])
-        looks: list[Looked] = []
+        cached = _cache.of(start)
+        model = cached.first(start, None if settings["skip"] else settings["flags"])
+        analyses: list[Analysis] = []
         if settings["auto"] and not settings["skip"]:
-            model, looks = _loop(job, memory, model)
+            model, analyses = _loop(job, cached, model)
         copy_onnx_model(model, job.out / MODEL)
-        warm.settle()
-    _check(looks, job)
-    return StageReport(_facts(settings, looks), {"remembered": memory.hits})
+        patches.settle()
+    _check(analyses, job)
+    return StageReport(_facts(settings, analyses), {"cached": cached.hits})
 
 
-def _loop(job: StageJob, memory: Memory, model: Path) -> tuple[Path, list[Looked]]:
+def _loop(job: StageJob, cached: ExportCache, model: Path) -> tuple[Path, list[Analysis]]:
     rules = job.params["rules"]
-    looks = []
+    analyses = []
     for number in range(1, ITERATIONS + 1):
-        job.progress(f"analyzing, round {number}")
-        looked = memory.look(model, rules)
-        looks.append(looked)
-        if not looked.flags:
+        job.progress(f"analyzing {number}/{ITERATIONS}")
+        found = cached.analysis(model, rules)
+        analyses.append(found)
+        if not found.flags:
             break
-        model = memory.apply(model, looked.flags)
-    looks.append(memory.look(model, rules))
-    return model, looks
+        job.progress(f"optimizing {number}/{ITERATIONS}")
+        model = cached.apply(model, found.flags)
+    analyses.append(cached.analysis(model, rules))
+    return model, analyses
 
 
 def _settings(job: StageJob) -> dict[str, Any]:
@@ -70,8 +72,8 @@ def _settings(job: StageJob) -> dict[str, Any]:
     }
 
 
-def _check(looks: list[Looked], job: StageJob) -> None:
-    unsupported = looks[-1].unsupported if looks else ()
+def _check(analyses: list[Analysis], job: StageJob) -> None:
+    unsupported = analyses[-1].unsupported if analyses else ()
     if unsupported:
         raise StageError(
             f"the rule data {job.params['rules']} says that the target cannot run "
@@ -81,15 +83,15 @@ def _check(looks: list[Looked], job: StageJob) -> None:
         )
 
 
-def _facts(settings: Mapping[str, Any], looks: list[Looked]) -> dict[str, Any]:
+def _facts(settings: Mapping[str, Any], analyses: list[Analysis]) -> dict[str, Any]:
     discovered: dict[str, Any] = {}
-    for looked in looks[:-1]:
-        discovered.update(looked.flags)
-    last = looks[-1] if looks else None
+    for one in analyses[:-1]:
+        discovered.update(one.flags)
+    last = analyses[-1] if analyses else None
     return {
         "optim": {**settings["flags"], **discovered},
         "autoconf": discovered,
         "analysis": None if last is None else last.as_json(),
-        "iterations": max(len(looks) - 1, 0),
+        "iterations": max(len(analyses) - 1, 0),
         "converged": last is None or not last.flags,
     }

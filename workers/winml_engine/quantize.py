@@ -7,27 +7,29 @@ from typing import Any
 
 from matrix.status import FailureClass
 from workers.engine import StageError, StageJob, StageReport
-from workers.sources.scratch import scratch
+from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
 from workers.winml_engine import network
 from workers.winml_engine.config import STAND_IN
 from workers.winml_engine.export import MODEL
 from workers.winml_engine.failures import told
-from workers.winml_engine.folder import model_folder
 
 
 def run(job: StageJob) -> StageReport:
     """Quantize one component."""
-    with scratch(job.out) as temporary:
+    with temporary_folder(job.out) as temporary:
         calibrated = "calibration" in job.params
-        folder = model_folder(job, temporary) if calibrated else None
+        folder = configs.model_folder(job, temporary) if calibrated else None
         with told(FailureClass.QUANTIZE, "the quantization failed"):
             from winml.modelkit.onnx import copy_onnx_model
 
             settings = _settings(job, folder)
             source = job.inputs["optimize"] / MODEL
+            if calibrated:
+                job.progress("making calibration data")
             data = _calibrate(job, settings, source) if calibrated else None
             made = temporary / "quantized.onnx"
+            job.progress(f"quantizing to {job.params['precision']}")
             result = _quantize(settings, source, made)
             copy_onnx_model(made, job.out / MODEL)
     facts = {"applied": _applied(settings), "nodes": result.nodes_quantized, "calibration": data}

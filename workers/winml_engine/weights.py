@@ -11,6 +11,7 @@ from workers.winml_engine.failures import told
 
 def run(job: StageJob) -> StageReport:
     """Write `config.json` and `model.safetensors`."""
+    job.progress("making the random weights")
     with told(FailureClass.EXPORT, "the random model cannot be made"):
         model = load.load(job.request, None, exporter_task(job.params["task"]))
         model.config.architectures = [type(model).__name__]

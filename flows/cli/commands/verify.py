@@ -81,14 +81,14 @@ def _climb_cell(settings: Settings, what: str, batch: str | None) -> tuple[Climb
 def _lines(climbed: Climbed, tree: str) -> list[str]:
     lines = [f"{climbed.claim.cell}  {climbed.claim.precision}  tree {tree[:16]}"]
     lines += [f"  {_MARK[one.passed]:<4}  {one.name}: {one.detail}" for one in climbed.rungs]
-    for ran in climbed.seen.runs:
+    for ran in climbed.observed.runs:
         taken, every = ran.taken()
         own = ", the target's own" if ran.own else ""
         lines.append(
             f"  ran on {ran.runtime.name}{own}: {ran.runtime.version}, {taken} of {every} nodes"
         )
     lines += [
-        f"  not run on {one.provider} {one.device}: {one.why}" for one in climbed.seen.missing
+        f"  not run on {one.provider} {one.device}: {one.why}" for one in climbed.observed.missing
     ]
     reached = "reached" if not climbed.failed else "not reached"
     return [*lines, f"level {climbed.level}: {reached}"]

@@ -140,7 +140,7 @@ def test_a_broken_winml_says_so(models: Path, tmp_path: Path) -> None:
     found = check(broken)
     assert not found.ok
     assert "broken" in found.detail
-    assert found.mend == "modelmill engine install winml"
+    assert found.hint == "modelmill engine install winml"
 
 
 def test_another_version_of_winml_says_so(models: Path, tmp_path: Path) -> None:

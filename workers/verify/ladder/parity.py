@@ -8,18 +8,23 @@ from typing import Any
 
 from matrix.verification import EP, Threshold
 from workers.verify.ladder.claim import Claim
-from workers.verify.ladder.premise import Json, Verdict, not_run, over
-from workers.verify.ladder.seen import Ran, Seen
+from workers.verify.ladder.observed import (
+    Json,
+    Judgement,
+    Observed,
+    RuntimeRun,
+    not_run,
+)
 
 _MOST_DIGITS = 17
 
 
-def judge(claim: Claim, seen: Seen) -> Verdict:
+def judge(claim: Claim, observed: Observed) -> Judgement:
     """On every runtime, every output, component by component and end to end."""
-    if why := seen.stopped or seen.no_reference:
+    if why := observed.stopped or observed.no_reference:
         return not_run(why)
     limit = claim.rules.threshold(claim.precision)
-    evidence: dict[str, Any] = {ran.runtime.name: _rows(ran) for ran in seen.runs}
+    evidence: dict[str, Any] = {run.runtime.name: _rows(run) for run in observed.runs}
     problems, unseen = [], []
     for runtime, rows in evidence.items():
         for where, one in rows.items():
@@ -33,19 +38,19 @@ def judge(claim: Claim, seen: Seen) -> Verdict:
             "calibration data, or a threshold with its reason (verify.parity) in the catalog"
         )
     evidence["limits"] = _limits(limit)
-    passed, told, evidence = over(seen, problems, evidence, unseen)
+    passed, told, evidence = observed.judged(problems, evidence, unseen)
     if passed:
-        told = [*_summary(evidence, limit), *told, *_elsewhere(claim, seen)]
+        told = [*_summary(evidence, limit), *told, *_elsewhere(claim, observed)]
     return passed, told, evidence
 
 
-def _rows(ran: Ran) -> dict[str, Json]:
+def _rows(run: RuntimeRun) -> dict[str, Json]:
     rows: dict[str, Json] = {}
-    for model, found in ran.models.items():
+    for model, found in run.models.items():
         rows |= {f"{model} {name}": one for name, one in dict(found.get("parity", {})).items()}
         ends = dict(found.get("end_to_end", {}))
         rows |= {f"{model} end to end {name}".rstrip(): one for name, one in ends.items()}
-    return rows | {f"end to end {name}": one for name, one in ran.joined.items()}
+    return rows | {f"end to end {name}": one for name, one in run.joined.items()}
 
 
 def _too_far(one: Json, limit: Threshold) -> str:
@@ -100,9 +105,9 @@ def _vectors(rows: Json) -> list[Json]:
     return [one for one in rows.values() if isinstance(one, dict) and "cosine" in one]
 
 
-def _elsewhere(claim: Claim, seen: Seen) -> Iterator[str]:
+def _elsewhere(claim: Claim, observed: Observed) -> Iterator[str]:
     """The waiver `ep` is of no rung: it shows where what it waives would have."""
     reason = claim.rules.waive.get(EP)
-    if reason and seen.missing:
-        one = seen.missing[0]
+    if reason and observed.missing:
+        one = observed.missing[0]
         yield f"not run on {one.provider} {one.device}: because {one.why} (waived: {reason})"

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from workers.verify.ladder.claim import Claim
-from workers.verify.ladder.premise import Json, Verdict, not_run
-from workers.verify.ladder.seen import Seen
+from workers.verify.ladder.observed import (
+    Json,
+    Judgement,
+    Observed,
+    not_run,
+)
 
 _Q = {"QuantizeLinear", "DequantizeLinear"}
 _INTEGER = (
@@ -24,20 +28,20 @@ _MOST = 0.5
 _NEARLY_ALL = 0.9
 
 
-def judge(claim: Claim, seen: Seen) -> Verdict:
+def judge(claim: Claim, observed: Observed) -> Judgement:
     """Content against label, for every model of the package."""
     problems, evidence = [], {}
-    for model, found in seen.models.items():
+    for model, found in observed.models.items():
         if found["problems"]:
             continue  # integrity has said it
         said = [
             *_label(claim, found),
             *_target(claim, found),
-            *_blocked(claim, found, seen.exported.get(model)),
+            *_blocked(claim, found, observed.exported.get(model)),
         ]
         problems += [f"{model}: {text}" for text in said]
         evidence[model] = {key: found[key] for key in ("activations", "weights", "bytes")}
-    if seen.passes is not None and (lost := set(claim.blocked_passes) - set(seen.passes)):
+    if observed.passes is not None and (lost := set(claim.blocked_passes) - set(observed.passes)):
         problems.append(
             f"the pass {min(lost)} is blocked for {claim.target.label}, "
             "but the build did not leave it out"
@@ -45,7 +49,7 @@ def judge(claim: Claim, seen: Seen) -> Verdict:
     found = {"models": evidence, "precision": claim.precision}
     if problems:
         problems.append(ADVICE)
-    elif len(evidence) < max(len(seen.models), 1):
+    elif len(evidence) < max(len(observed.models), 1):
         return not_run("integrity failed: there is a model that cannot be read", found)
     return not problems, problems, found
 

@@ -1,4 +1,4 @@
-"""The rungs: each judges what was seen by itself and says what a user can do about it."""
+"""The rungs: each is judged by itself and says what a user can do."""
 
 from __future__ import annotations
 
@@ -8,57 +8,64 @@ from typing import Any
 from workers.build.stages import Rung
 from workers.verify.ladder import parity, policy, task
 from workers.verify.ladder.claim import Claim
-from workers.verify.ladder.premise import MISFIT, RAN_WRONG, Json, Verdict, not_run, over
-from workers.verify.ladder.seen import Ran, Seen
+from workers.verify.ladder.observed import (
+    MISFIT,
+    RAN_WRONG,
+    Json,
+    Judgement,
+    Observed,
+    RuntimeRun,
+    not_run,
+)
 
 OPTIONAL = "task"
 DAMAGED = "integrity failed"
 
 
-def climb(name: str, claim: Claim, seen: Seen) -> Rung:
+def climb(name: str, claim: Claim, observed: Observed) -> Rung:
     """One rung of one package."""
-    passed, told, evidence = RUNGS[name](claim, seen)
+    passed, told, evidence = RUNGS[name](claim, observed)
     asked = passed is False or (passed is None and name != OPTIONAL)
     waived = claim.rules.waive.get(name, "") if asked else ""
-    count = len(seen.models)
+    count = len(observed.models)
     detail = "; ".join(told) or f"{count} model file{'s' * (count != 1)}"
     if waived:
         detail = f"{detail} (waived: {waived})"
     return Rung(name, passed, detail, evidence, waived)
 
 
-def integrity(claim: Claim, seen: Seen) -> Verdict:
+def integrity(claim: Claim, observed: Observed) -> Judgement:
     """Every file is there, every model is valid ONNX that the target can read, every weight is
     a number."""
-    problems = [*_damage(seen), *_out_of_range(claim, seen)]
+    problems = [*_damage(observed), *_out_of_range(claim, observed)]
     kept = ("ir", "opsets", "external")
     evidence = {
         model: {key: found[key] for key in kept if key in found}
-        for model, found in seen.models.items()
+        for model, found in observed.models.items()
     }
     return not problems, problems, {"models": evidence}
 
 
-def damaged(claim: Claim, seen: Seen) -> str:
+def damaged(claim: Claim, observed: Observed) -> str:
     """Why a package is not worth running: what it holds is not what was built, or no numbers.
 
     A model of an opset that the target does not take can still be looked at.
     """
-    return DAMAGED if _damage(seen) and "integrity" not in claim.rules.waive else ""
+    return DAMAGED if _damage(observed) and "integrity" not in claim.rules.waive else ""
 
 
-def _damage(seen: Seen) -> list[str]:
-    problems = list(seen.files)
+def _damage(observed: Observed) -> list[str]:
+    problems = list(observed.files)
     problems += [
-        f"{model}: {text}" for model, one in seen.models.items() for text in one["problems"]
+        f"{model}: {text}" for model, one in observed.models.items() for text in one["problems"]
     ]
-    if not seen.models:
+    if not observed.models:
         problems.append("the package has no .onnx file")
     if problems:
         problems.append(
             "fetch it or build it again; if it stays so, try another opset or another engine"
         )
-    for model, found in seen.models.items():
+    for model, found in observed.models.items():
         problems += [
             f"{model}: weight {name} holds NaN; is the source damaged, or did fp16 overflow?"
             for name in found.get("nan", ())
@@ -70,10 +77,10 @@ def _damage(seen: Seen) -> list[str]:
     return problems
 
 
-def _out_of_range(claim: Claim, seen: Seen) -> list[str]:
+def _out_of_range(claim: Claim, observed: Observed) -> list[str]:
     problems = []
     low, high = claim.target.opset
-    for model, found in seen.models.items():
+    for model, found in observed.models.items():
         if found["problems"]:
             continue
         opset = found["opsets"].get("ai.onnx", 0)
@@ -90,62 +97,62 @@ def _out_of_range(claim: Claim, seen: Seen) -> list[str]:
     return problems
 
 
-def loads(_claim: Claim, seen: Seen) -> Verdict:
+def loads(_claim: Claim, observed: Observed) -> Judgement:
     """A session opens and runs on every runtime there is for it."""
-    if seen.stopped:
-        return not_run(seen.stopped)
-    problems = [text for ran in seen.runs for text in ran.problem(*RAN_WRONG)]
+    if observed.stopped:
+        return not_run(observed.stopped)
+    problems = [text for run in observed.runs for text in run.problems(*RAN_WRONG)]
     if problems:
         problems.append(
             "another opset or precision in the catalog may suit the runtime; `modelmill doctor` "
             "tells its version"
         )
-    if seen.no_reference:
-        problems += [text for ran in seen.runs for text in _no_numbers(ran)]
+    if observed.no_reference:
+        problems += [text for run in observed.runs for text in _no_numbers(run)]
     evidence: dict[str, Any] = {
-        ran.runtime.name: {
+        run.runtime.name: {
             model: {"sets": found.get("sets", 0), "nodes": dict(found.get("nodes", {}))}
-            for model, found in ran.models.items()
+            for model, found in run.models.items()
         }
-        for ran in seen.runs
+        for run in observed.runs
     }
-    misfits = [text for ran in seen.runs for text in ran.problem(MISFIT)]
+    misfits = [text for run in observed.runs for text in run.problems(MISFIT)]
     if misfits and not problems:
         return not_run(f"no input values fit: {misfits[0]}", evidence)
     return not problems, problems, evidence
 
 
-def _no_numbers(ran: Ran) -> list[str]:
+def _no_numbers(run: RuntimeRun) -> list[str]:
     """Where there is an export to compare with, parity sees that."""
     return [
-        f"{model} on {ran.runtime.name}: output {name} holds NaN or infinity"
-        for model, found in ran.models.items()
+        f"{model} on {run.runtime.name}: output {name} holds NaN or infinity"
+        for model, found in run.models.items()
         for name, one in dict(found.get("seen", {})).items()
         if not one["finite"]
     ]
 
 
-def shapes(claim: Claim, seen: Seen) -> Verdict:
+def shapes(claim: Claim, observed: Observed) -> Judgement:
     """Inputs and outputs are the export's: declared, and as they come out of every run."""
-    if why := seen.stopped or seen.no_reference:
+    if why := observed.stopped or observed.no_reference:
         return not_run(why)
     problems = []
-    for ran in seen.runs:
-        for model, found in ran.models.items():
-            want = seen.reference[model]
-            if ran.runtime.kind == seen.runs[0].runtime.kind and "inputs" in found:
+    for run in observed.runs:
+        for model, found in run.models.items():
+            want = observed.reference[model]
+            if run.runtime.kind == observed.runs[0].runtime.kind and "inputs" in found:
                 for side in ("inputs", "outputs"):
                     problems += [
-                        f"{model} on {ran.runtime.name}: {text}"
+                        f"{model} on {run.runtime.name}: {text}"
                         for text in _ports(side[:-1], found[side], want[side], claim)
                     ]
             problems += [
-                f"{model} on {ran.runtime.name}: {text}"
+                f"{model} on {run.runtime.name}: {text}"
                 for text in _came_out(dict(found.get("seen", {})), dict(want.get("seen", {})))
             ]
     evidence = {
         model: {side: found.get(side) for side in ("inputs", "outputs")}
-        for model, found in (seen.runs[0].models if seen.runs else {}).items()
+        for model, found in (observed.runs[0].models if observed.runs else {}).items()
     }
     problems = list(dict.fromkeys(problems))
     if problems:
@@ -153,7 +160,7 @@ def shapes(claim: Claim, seen: Seen) -> Verdict:
             "the optimization or quantization changed it: try another opset or precision in the "
             "catalog, or waive shapes with a reason"
         )
-    return over(seen, problems, {"models": evidence})
+    return observed.judged(problems, {"models": evidence})
 
 
 def _ports(side: str, found: list[Any], wanted: list[Any], claim: Claim) -> list[str]:
@@ -195,7 +202,7 @@ def _came_out(found: Json, wanted: Json) -> list[str]:
     return problems
 
 
-RUNGS: dict[str, Callable[[Claim, Seen], Verdict]] = {
+RUNGS: dict[str, Callable[[Claim, Observed], Judgement]] = {
     "integrity": integrity,
     "policy": policy.judge,
     "loads": loads,

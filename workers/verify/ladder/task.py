@@ -6,24 +6,28 @@ from dataclasses import replace
 
 from matrix.verification import Task
 from workers.verify.ladder.claim import Claim
-from workers.verify.ladder.premise import Json, Verdict, not_run, over
-from workers.verify.ladder.seen import Seen
+from workers.verify.ladder.observed import (
+    Json,
+    Judgement,
+    Observed,
+    not_run,
+)
 
 ADVICE = "try another precision, better calibration data, or a larger `within` in the catalog"
 
 
-def judge(claim: Claim, seen: Seen) -> Verdict:
+def judge(claim: Claim, observed: Observed) -> Judgement:
     """On ONNX Runtime's CPU, for every model that the dataset has values for."""
     wanted = claim.rules.task
     if wanted is None:
         return not_run("the catalog gives no dataset and metric")
-    if why := seen.stopped or seen.no_reference:
+    if why := observed.stopped or observed.no_reference:
         return not_run(why)
     problems: list[str] = []
     evidence = {}
-    on_cpu = replace(seen, runs=seen.runs[:1])
-    for model, found in seen.runs[0].models.items() if seen.runs else ():
-        ours, theirs = found.get("task"), seen.reference[model].get("task")
+    on_cpu = replace(observed, runs=observed.runs[:1])
+    for model, found in observed.runs[0].models.items() if observed.runs else ():
+        ours, theirs = found.get("task"), observed.reference[model].get("task")
         if not ours or not theirs:
             continue
         text, row = _compared(wanted, ours, theirs)
@@ -32,7 +36,7 @@ def judge(claim: Claim, seen: Seen) -> Verdict:
     scored = any(evidence.values())
     if problems and scored:
         problems.append(ADVICE)
-    passed, told, _ = over(on_cpu, problems, {})
+    passed, told, _ = on_cpu.judged(problems, {})
     if passed and not evidence:
         return False, [f"the dataset {wanted.dataset} has values for no model of the package"], {}
     if passed:

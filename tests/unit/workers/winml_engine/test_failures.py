@@ -8,7 +8,8 @@ import pytest
 
 from matrix.status import FailureClass
 from workers.engine import StageError
-from workers.winml_engine.failures import one_line, told
+from workers.sources.errors import one_line
+from workers.winml_engine.failures import told
 
 
 def raised(error: BaseException) -> StageError:

@@ -81,7 +81,7 @@ def test_one_that_does_not(children: Any, python: Path, change: dict[str, Any], 
     found = probed(children, python, **change)
     assert not found.ok
     assert line in found.detail
-    assert found.mend == "modelmill engine install winml"
+    assert found.hint == "modelmill engine install winml"
 
 
 @pytest.mark.parametrize("out", ["", "not json", "[]", "{}"])

@@ -19,14 +19,14 @@ for name in ("matrix", "machine", "workers"):
         submodule_search_locations=[f"{ROOT.as_posix()}/{{name}}"])
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-from workers.winml_engine import warm
+from workers.winml_engine import patches
 from winml.modelkit.analyze.core import pattern_extractor, runtime_checker_query as query
 random.seed(7)
 """
 
 TREES = """
 original = query._build_condition_tree
-warm.install("0.4.0")
+patches.install("0.4.0")
 rules = Path(query.__file__).parents[1] / "rules" / "runtime_check_rules"
 files = random.sample(sorted(rules.rglob("*.parquet")), 30)
 rows = different = 0
@@ -55,7 +55,7 @@ print(json.dumps([len(files), rows, different]))
 HASHABLE = """
 import numpy as np
 original = query.make_hashable
-warm.install("0.4.0")
+patches.install("0.4.0")
 fast = query.make_hashable
 assert fast is pattern_extractor.make_hashable is not original
 kinds = ["f2", "f4", "f8", "i1", "i4", "i8", "u1", "u2", "bool", "U3", "O", "c8"]
@@ -81,7 +81,7 @@ def test_another_version_is_not_touched() -> None:
     code = """
 before = query._build_condition_tree
 try:
-    warm.install("0.4.1")
+    patches.install("0.4.1")
 except RuntimeError as error:
     print(json.dumps([str(error), query._build_condition_tree is before]))
 """

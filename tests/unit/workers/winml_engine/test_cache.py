@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from workers.winml_engine import recall
-from workers.winml_engine.recall import KEPT, Looked, Recall, model_digest
+from workers.winml_engine import cache
+from workers.winml_engine.cache import KEPT, Analysis, Cache, model_digest
 
 
 class Tools:
@@ -25,23 +25,23 @@ class Tools:
         done = graph.read_text().partition("|")
         target.write_text(f"{done[0]}|{names or done[2]}")
 
-    def analyze(self, graph: Path, rules: str | None) -> Looked:
+    def analyze(self, graph: Path, rules: str | None) -> Analysis:
         self.analyzed.append((graph.read_text(), rules))
-        return Looked({}, (), (), 0)
+        return Analysis({}, (), (), 0)
 
 
 @pytest.fixture
 def tools(monkeypatch: pytest.MonkeyPatch) -> Tools:
     found = Tools()
-    monkeypatch.setattr(recall, "transform", found.transform)
-    monkeypatch.setattr(recall, "analyze", found.analyze)
+    monkeypatch.setattr(cache, "transform", found.transform)
+    monkeypatch.setattr(cache, "analyze", found.analyze)
     return found
 
 
 @pytest.fixture
-def memory_of(tmp_path: Path) -> Recall:
+def caches(tmp_path: Path) -> Cache:
     (tmp_path / "home").mkdir()
-    return Recall(tmp_path / "home")
+    return Cache(tmp_path / "home")
 
 
 def export(tmp_path: Path, text: str) -> Path:
@@ -50,69 +50,65 @@ def export(tmp_path: Path, text: str) -> Path:
     return file
 
 
-def test_equal_work_is_done_once(tools: Tools, memory_of: Recall, tmp_path: Path) -> None:
+def test_equal_work_is_done_once(tools: Tools, caches: Cache, tmp_path: Path) -> None:
     file = export(tmp_path, "a")
     for _target in range(3):
-        memory = memory_of.of(file)
-        graph = memory.apply(memory.first(file, {"clamp": True}), {"gelu": True})
-        memory.look(graph, "QNN_NPU")
+        cached = caches.of(file)
+        graph = cached.apply(cached.first(file, {"clamp": True}), {"gelu": True})
+        cached.analysis(graph, "QNN_NPU")
     assert tools.transformed == [{"clamp": True}, {"gelu": True}]
     assert tools.analyzed == [("a|gelu", "QNN_NPU")]
-    assert memory.hits == 3
+    assert cached.hits == 3
 
 
 def test_other_flags_rules_or_bytes_are_other_work(
-    tools: Tools, memory_of: Recall, tmp_path: Path
+    tools: Tools, caches: Cache, tmp_path: Path
 ) -> None:
-    memory = memory_of.of(export(tmp_path, "a"))
-    start = memory.first(tmp_path / "model.onnx", {})
-    assert memory.apply(start, {"gelu": True}) != memory.apply(start, {"layer": True})
-    memory.look(start, "QNN_NPU")
-    memory.look(start, None)
+    cached = caches.of(export(tmp_path, "a"))
+    start = cached.first(tmp_path / "model.onnx", {})
+    assert cached.apply(start, {"gelu": True}) != cached.apply(start, {"layer": True})
+    cached.analysis(start, "QNN_NPU")
+    cached.analysis(start, None)
     assert len(tools.analyzed) == 2
-    other = memory_of.of(export(tmp_path, "b"))
+    other = caches.of(export(tmp_path, "b"))
     assert other.first(tmp_path / "model.onnx", {}).read_text().startswith("b|")
 
 
 def test_the_same_bytes_are_one_graph_whatever_made_them(
-    tools: Tools, memory_of: Recall, tmp_path: Path
+    tools: Tools, caches: Cache, tmp_path: Path
 ) -> None:
-    memory = memory_of.of(export(tmp_path, "a"))
-    start = memory.first(tmp_path / "model.onnx", None)
-    same = memory.apply(start, {})
+    cached = caches.of(export(tmp_path, "a"))
+    start = cached.first(tmp_path / "model.onnx", None)
+    same = cached.apply(start, {})
     assert start.read_text() == same.read_text()
-    memory.look(start, None)
-    memory.look(same, None)
+    cached.analysis(start, None)
+    cached.analysis(same, None)
     assert len(tools.analyzed) == 1
     assert tools.transformed == [None, {}]
 
 
-def test_components_do_not_push_each_other_out(
-    tools: Tools, memory_of: Recall, tmp_path: Path
-) -> None:
+def test_components_do_not_push_each_other_out(tools: Tools, caches: Cache, tmp_path: Path) -> None:
     for _target in range(2):
         for component in ("decoder", "encoder"):
-            memory_of.of(export(tmp_path, component)).first(tmp_path / "model.onnx", {})
+            caches.of(export(tmp_path, component)).first(tmp_path / "model.onnx", {})
     assert len(tools.transformed) == 2
 
 
-def test_old_models_are_removed_from_the_disk(
-    tools: Tools, memory_of: Recall, tmp_path: Path
-) -> None:
+def test_old_models_are_removed_from_the_disk(tools: Tools, caches: Cache, tmp_path: Path) -> None:
     for number in range(KEPT + 3):
-        memory_of.of(export(tmp_path, str(number))).first(tmp_path / "model.onnx", {})
+        caches.of(export(tmp_path, str(number))).first(tmp_path / "model.onnx", {})
         assert len(list((tmp_path / "home").iterdir())) <= KEPT
     assert len(tools.transformed) == KEPT + 3
 
 
 def test_a_folder_that_somebody_cleaned_is_made_anew(
-    tools: Tools, memory_of: Recall, tmp_path: Path
+    tools: Tools, caches: Cache, tmp_path: Path
 ) -> None:
     file = export(tmp_path, "a")
-    first = memory_of.of(file)
+    first = caches.of(file)
     first.first(file, {})
-    first.root.rename(tmp_path / "gone")
-    assert memory_of.of(file).first(file, {}).is_file()
+    first.folder.rename(tmp_path / "gone")
+    assert caches.of(file).first(file, {}).is_file()
     assert len(tools.transformed) == 2
 
 
@@ -123,16 +119,16 @@ def test_weights_beside_the_graph_are_part_of_it(tmp_path: Path) -> None:
     assert model_digest(file) != alone
 
 
-def test_a_failed_optimization_is_not_remembered(
-    tools: Tools, memory_of: Recall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_failed_optimization_is_not_cached(
+    tools: Tools, caches: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_args: object) -> None:
         raise RuntimeError("no")
 
-    memory = memory_of.of(export(tmp_path, "a"))
+    cached = caches.of(export(tmp_path, "a"))
     with monkeypatch.context() as patch:
-        patch.setattr(recall, "transform", fail)
+        patch.setattr(cache, "transform", fail)
         with pytest.raises(RuntimeError):
-            memory.first(tmp_path / "model.onnx", {})
-    assert memory.first(tmp_path / "model.onnx", {}).is_file()
+            cached.first(tmp_path / "model.onnx", {})
+    assert cached.first(tmp_path / "model.onnx", {}).is_file()
     assert tools.transformed == [{}]

@@ -1,11 +1,10 @@
-"""A private folder for temporary files of a stage, and fixed seeds: no litter, no chance."""
+"""A private folder for the temporary files of a stage."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import os
-import random
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,11 +14,11 @@ FOLDER = ".scratch"
 
 
 @contextlib.contextmanager
-def scratch(out: Path) -> Iterator[Path]:
-    """A folder below a stage's output, gone at the end, that the tools use as temp folder.
+def temporary_folder(out: Path) -> Iterator[Path]:
+    """A folder inside a stage's output that its tools use for temporary files; removed at the end.
 
-    It is inside the output because that disk was reserved for the stage, and because whoever
-    throws away a killed stage's output then throws this away too.
+    There the disk is reserved for the stage, and removing the output of a killed stage removes
+    this folder too.
     """
     folder = out / FOLDER
     folder.mkdir(parents=True)
@@ -29,14 +28,14 @@ def scratch(out: Path) -> Iterator[Path]:
             yield folder
     finally:
         tempfile.tempdir = before
-        gc.collect()  # Windows cannot remove a file that a forgotten session has mapped
+        gc.collect()  # Windows cannot remove a file that a session still maps
         shutil.rmtree(folder)
 
 
 def _settings(folder: Path) -> dict[str, str]:
     return {
         **{name: str(folder) for name in ("TMPDIR", "TMP", "TEMP", "TORCHINDUCTOR_CACHE_DIR")},
-        "ORT_DISABLE_TELEMETRY": "1",  # it keeps a database in the home folder
+        "ORT_DISABLE_TELEMETRY": "1",  # telemetry keeps a database in the home folder
         "TOKENIZERS_PARALLELISM": "false",
     }
 
@@ -53,21 +52,3 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def seed_everything(seed: int) -> None:
-    """Seed every generator that Optimum's and Transformers' code draws from."""
-    import numpy as np
-    import torch
-
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # the generators of Optimum use the global one
-    torch.manual_seed(seed)
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """A second name for a read-only file; a copy where links cannot be had."""
-    try:
-        os.link(source.resolve(), target)
-    except OSError:
-        shutil.copyfile(source, target)

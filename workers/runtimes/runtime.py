@@ -47,7 +47,7 @@ class Missing:
     provider: str
     device: str
     why: str
-    mend: str = ""
+    hint: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """For the record."""

@@ -1,8 +1,8 @@
-"""What optimize stages have already worked out, kept while their models are being built.
+"""Graphs and analyses of optimize stages, kept while their models are being built.
 
 Keyed by the bytes of the graph, the flags and the rule data, which is all that winml-cli's
-optimizer and analyzer depend on. Files are kept in the temporary folder of the host process,
-those of the last few exports only (a composite has several); a cell gets copies of them.
+optimizer and analyzer depend on. Files are kept in the temporary folder of the host process, for
+the last few exports only (a composite has several); a cell gets copies of them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.winml_engine import warm
+from workers.winml_engine import patches
 
 GRAPH = "iter.onnx"
 KEPT = 4
-"""Exports whose graphs are kept: about the components of the model at hand."""
+"""Exports whose graphs are kept: about the components of one model."""
 NO_RULES = ("CPUExecutionProvider", "cpu")
-"""A target of which winml-cli has no rule data; the analysis of all of those is the same."""
+"""A target for which winml-cli has no rule data; the analysis of all such targets is the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What the analyzer says of a graph."""
+class Analysis:
+    """What the analyzer says about a graph."""
 
     flags: Mapping[str, Any]
     unsupported: tuple[str, ...]
@@ -46,39 +46,40 @@ class Looked:
 
 
 @dataclass(slots=True)
-class Memory:
-    """Of one export: graphs made from it, and what the analyzer said of them."""
+class ExportCache:
+    """The graphs made from one export, and their analyses."""
 
-    root: Path
-    start: str
+    folder: Path
+    digest: str
+    """Of the export."""
     hits: int = 0
     _graphs: dict[tuple[str, str], Path] = field(default_factory=dict)
     _digests: dict[Path, str] = field(default_factory=dict)
-    _looks: dict[tuple[str, str | None], Looked] = field(default_factory=dict)
+    _analyses: dict[tuple[str, str | None], Analysis] = field(default_factory=dict)
 
     def first(self, export: Path, flags: Mapping[str, Any] | None) -> Path:
         """The export optimized with the model's own flags (None: as it is)."""
-        return self._made(self.start, export, flags)
+        return self._optimized(self.digest, export, flags)
 
     def apply(self, graph: Path, flags: Mapping[str, Any]) -> Path:
-        """A graph from here optimized with the flags that the analyzer found, and only those."""
-        return self._made(self._digests[graph], graph, flags)
+        """A graph of this cache optimized with the flags of its analysis, and only those."""
+        return self._optimized(self._digests[graph], graph, flags)
 
-    def look(self, graph: Path, rules: str | None) -> Looked:
-        """The analyzer's view of a graph from here."""
+    def analysis(self, graph: Path, rules: str | None) -> Analysis:
+        """The analysis of a graph of this cache."""
         key = (self._digests[graph], rules)
-        if key in self._looks:
+        if key in self._analyses:
             self.hits += 1
         else:
-            self._looks[key] = analyze(graph, rules)
-        return self._looks[key]
+            self._analyses[key] = analyze(graph, rules)
+        return self._analyses[key]
 
-    def _made(self, digest: str, graph: Path, flags: Mapping[str, Any] | None) -> Path:
+    def _optimized(self, digest: str, graph: Path, flags: Mapping[str, Any] | None) -> Path:
         key = (digest, json.dumps(None if flags is None else dict(flags), sort_keys=True))
         if key in self._graphs:
             self.hits += 1
             return self._graphs[key]
-        target = Path(tempfile.mkdtemp(dir=self.root)) / GRAPH
+        target = Path(tempfile.mkdtemp(dir=self.folder)) / GRAPH
         transform(graph, target, flags)
         self._digests[target] = model_digest(target)
         self._graphs[key] = target
@@ -86,28 +87,28 @@ class Memory:
 
 
 @dataclass(slots=True)
-class Recall:
-    """The memories of the last few exports."""
+class Cache:
+    """The caches of the last few exports."""
 
     home: Path
-    _memories: OrderedDict[str, Memory] = field(default_factory=OrderedDict)
+    _exports: OrderedDict[str, ExportCache] = field(default_factory=OrderedDict)
 
-    def of(self, export: Path) -> Memory:
-        """The memory of an export; an empty one if it has not been seen lately."""
+    def of(self, export: Path) -> ExportCache:
+        """The cache of an export; an empty one for an export that was not used lately."""
         digest = model_digest(export)
-        memory = self._memories.pop(digest, None)
-        if memory is None or not memory.root.is_dir():
-            self._forget()
-            memory = Memory(Path(tempfile.mkdtemp(prefix="winml-", dir=self.home)), digest)
-        self._memories[digest] = memory
-        memory.hits = 0
-        return memory
+        found = self._exports.pop(digest, None)
+        if found is None or not found.folder.is_dir():
+            self._evict()
+            found = ExportCache(Path(tempfile.mkdtemp(prefix="winml-", dir=self.home)), digest)
+        self._exports[digest] = found
+        found.hits = 0
+        return found
 
-    def _forget(self) -> None:
-        warm.forget_models()
-        while len(self._memories) >= KEPT:
-            _digest, memory = self._memories.popitem(last=False)
-            shutil.rmtree(memory.root, ignore_errors=True)
+    def _evict(self) -> None:
+        patches.forget_models()
+        while len(self._exports) >= KEPT:
+            _digest, oldest = self._exports.popitem(last=False)
+            shutil.rmtree(oldest.folder, ignore_errors=True)
 
 
 def transform(graph: Path, target: Path, flags: Mapping[str, Any] | None) -> None:
@@ -122,7 +123,7 @@ def transform(graph: Path, target: Path, flags: Mapping[str, Any] | None) -> Non
         optimize_onnx(model=graph, output=target, use_external_data=True, **flags)
 
 
-def analyze(graph: Path, rules: str | None) -> Looked:
+def analyze(graph: Path, rules: str | None) -> Analysis:
     """One run of winml-cli's static analyzer."""
     from winml.modelkit.analyze import analyze_onnx
 
@@ -135,7 +136,7 @@ def analyze(graph: Path, rules: str | None) -> Looked:
         on_node_result=lambda _result: None,  # or it draws a bar of its own
     )
     flags = found.optimization_config.to_dict() if found.optimization_config else {}
-    return Looked(
+    return Analysis(
         flags=flags,
         unsupported=tuple(found.lint.error_patterns),
         partial=tuple(found.lint.warning_patterns),

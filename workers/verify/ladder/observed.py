@@ -1,0 +1,124 @@
+"""What inspection and the runtimes have observed of a package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workers.runtimes.runtime import Missing, Runtime
+
+Json = Mapping[str, Any]
+Judgement = tuple[bool | None, list[str], dict[str, Any]]
+"""Passed (None: not judged), what is wrong or noteworthy, evidence."""
+RAN_WRONG = ("open", "run", "crash")
+"""Where a runtime or a model is at fault."""
+MISFIT = "feed"
+"""Where the input values do not fit the model: its ports differ from the export's."""
+
+
+@dataclass(slots=True)
+class RuntimeRun:
+    """A package on one runtime."""
+
+    runtime: Runtime
+    own: bool
+    """Whether it is the target's own execution provider and device."""
+    models: dict[str, Json] = field(default_factory=dict)
+    """Model file -> the answer of `measure`."""
+    joined: Json = field(default_factory=dict)
+    """Joined outputs of a composite -> their distance from the export's."""
+
+    @property
+    def well(self) -> bool:
+        """Whether every model of the package ran."""
+        return bool(self.models) and not self.problems(*RAN_WRONG, MISFIT)
+
+    def problems(self, *points: str) -> list[str]:
+        """What went wrong at these points (open, feed, run, crash), a line for each model."""
+        return [
+            f"{model} on {self.runtime.name}: {answer['error']}"
+            for model, answer in self.models.items()
+            if answer.get("at") in points
+        ]
+
+    def taken(self) -> tuple[int, int]:
+        """The nodes that the provider itself took, and all nodes."""
+        mine = every = 0
+        for answer in self.models.values():
+            for provider, count in dict(answer.get("nodes", {})).items():
+                every += count
+                mine += 0 if self._fell_back(provider) else count
+        return mine, every
+
+    def _fell_back(self, provider: str) -> bool:
+        return provider == "CPUExecutionProvider" and self.runtime.provider != provider
+
+    def to_json(self) -> dict[str, Any]:
+        """For the build record."""
+        taken, every = self.taken()
+        did = self.well and (taken > 0 or not every)
+        record = {
+            **self.runtime.to_json(),
+            "name": self.runtime.name,
+            "own": self.own,
+            "nodes": {model: dict(one.get("nodes", {})) for model, one in self.models.items()},
+            "seconds": {
+                model: {"open": one.get("open_seconds"), "run": one.get("run_seconds")}
+                for model, one in self.models.items()
+            },
+            "ran": did,
+            "taken": [taken, every],
+        }
+        if not did:
+            broken = self.problems(*RAN_WRONG, MISFIT)
+            record["why"] = broken[0] if broken else "it took no node of the graph"
+        return record
+
+
+@dataclass(slots=True)
+class Observed:
+    """Everything that the rungs judge."""
+
+    files: list[str] = field(default_factory=list)
+    """What is wrong with the package's files."""
+    models: dict[str, Json] = field(default_factory=dict)
+    """Model file -> the answer of `inspect`."""
+    exported: dict[str, Json] = field(default_factory=dict)
+    """The same for the export, where a rung needs it."""
+    passes: tuple[str, ...] | None = None
+    """The passes that the manifest lists as blocked; None: it does not say."""
+    reference: dict[str, Json] = field(default_factory=dict)
+    """Model file -> the export on ONNX Runtime's CPU."""
+    no_reference: str = ""
+    """Why there is nothing to compare with."""
+    stopped: str = ""
+    """Why nothing was run at all."""
+    runs: list[RuntimeRun] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    """Why the target's own provider could not be used."""
+
+    def judged(
+        self, problems: list[str], evidence: dict[str, Any], unseen: Sequence[str] = ()
+    ) -> Judgement:
+        """A rung over all runs: problems decide, then whether everything could be compared.
+
+        `unseen`: why something could not be compared although the model ran.
+        """
+        if problems:
+            return False, problems, evidence
+        broken = [run for run in self.runs if not run.well]
+        if len(broken) == len(self.runs):
+            misfits = [text for run in broken for text in run.problems(MISFIT)]
+            wrong = [text for run in broken for text in run.problems(*RAN_WRONG)]
+            why = f"no input values fit: {misfits[0]}" if misfits and not wrong else "loads failed"
+            return not_run(why, evidence)
+        if unseen:
+            return not_run(unseen[0], evidence)
+        notes = [f"not run on {run.runtime.name}: because loads failed there" for run in broken]
+        return True, notes, evidence
+
+
+def not_run(why: str, evidence: dict[str, Any] | None = None) -> Judgement:
+    """A rung that a lower one, or something missing, keeps from being judged: it has not failed."""
+    return None, [f"not run: because {why}"], evidence or {}
