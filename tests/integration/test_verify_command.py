@@ -40,7 +40,7 @@ def test_what_is_published_is_verified_again(mill: Mill) -> None:
     (mill.folder / "pulled" / "model.onnx").write_bytes(data)
     ran = mill.run("verify", "pulled")
     assert ran.code == 1
-    assert "model.onnx is not what its digest in modelmill.json says" in ran.out
+    assert "model.onnx differs from its digest in modelmill.json" in ran.out
 
 
 def test_a_view_asks_for_the_targets_own_provider(mill: Mill) -> None:

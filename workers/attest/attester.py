@@ -1,7 +1,7 @@
-"""Putting SBOM and provenance beside a verified package, and a signature if one is wanted.
+"""Adds SBOM and provenance to a verified package, and a signature if a key is set.
 
 package + build record --> sbom.cdx.json --> provenance.json --> provenance.intoto.jsonl
-                           (names files)     (names both)        (the same bytes, signed)
+                           (lists files)     (lists both)        (the same bytes, signed)
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from workers.host.client import EngineHost
 STAGE = "provenance"
 
 Sign = Callable[[bytes], bytes]
-"""A statement in, its signed envelope out."""
+"""Takes a statement, returns its signed envelope."""
 
 
 @cache
 def modelmill_version() -> str:
-    """Of the program that is running."""
+    """The version of the running program."""
     return metadata.version("modelmill")
 
 
@@ -54,9 +54,9 @@ class Attester:
         self._environment: list[Component] | None = None
 
     def attest(self, built: Built, cell: Cell) -> Built:
-        """The same package with its attestations; `cell` with the version it is published under.
+        """The same package with its attestations; `cell` has the version that is published.
 
-        Last of all: what is stated of a file must be true when the file is published.
+        The last step before publishing: a statement about a file must hold when it is published.
         """
         try:
             return self._attest(built, cell)
@@ -76,7 +76,7 @@ class Attester:
             tree=built.tree,
             modelmill=modelmill_version(),
         )
-        # Hundreds of components, the same in every package: written for machines.
+        # Hundreds of components, the same in every package: compact, for machines.
         named.append(write_record(built.folder, SBOM, orjson.dumps(document)))
         stated = compact_bytes(
             statement(
@@ -95,7 +95,7 @@ class Attester:
         return replace(built, files=tuple(named))
 
     def _allowed(self, cell: Cell) -> dict[str, bool]:
-        """What was really permitted: catalog entry and flag together."""
+        """Permitted is what both the catalog entry and the flag allow."""
         return {
             "remote_code": cell.model.remote_code and self._allow["remote_code"],
             "pickle": cell.model.pickle and self._allow["pickle"],
@@ -109,5 +109,5 @@ class Attester:
 
 
 def _ours(file: PackageFile) -> bool:
-    """Attestations of an earlier attempt, which are written anew."""
+    """Whether a file is an attestation of an earlier attempt, which is written again."""
     return file.entry.path in RUN_RECORDS - {BUILD_RECORD}

@@ -1,10 +1,10 @@
 """The provenance of a package: an in-toto statement with a SLSA predicate. Pure.
 
-subject                what the package holds, by digest
-externalParameters     its recipe: what was decided by catalog, target and flags
+subject                the contents of the package, by digest
+externalParameters     its recipe: what catalog, target and flags decide
 internalParameters     what this run added: stamp, attempt, each stage with its key
-resolvedDependencies   what went in, by digest or version: source, export, tools
-runDetails             which builder, when, and what else it wrote
+resolvedDependencies   the inputs, by digest or version: source, export, tools
+runDetails             the builder, the times, and the other files it wrote
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def statement(
     modelmill: str,
     finished: datetime,
 ) -> dict[str, Any]:
-    """What is stated of a package. `record`: its build record; `files`: all but this one."""
+    """The statement about a package. `record`: its build record; `files`: all but this one."""
     entries = sorted(files)
     engine = manifest["engine"]
     return {
@@ -74,13 +74,13 @@ def statement(
 
 
 def source_uri(source: Json, recipe: Json) -> str:
-    """What the model was made from, as a URI."""
-    told = recipe["model"]["source"]
-    if told["kind"] == "hub":
-        commit = source.get("commit") or told["revision"]
+    """The source of the model, as a URI."""
+    origin = recipe["model"]["source"]
+    if origin["kind"] == "hub":
+        commit = source.get("commit") or origin["revision"]
         at = f"@{str(commit).lower()}" if commit else ""
-        return f"pkg:huggingface/{quote(told['ref'])}{at}"
-    return f"urn:modelmill:{told['kind']}:{quote(told['ref'], safe='')}"
+        return f"pkg:huggingface/{quote(origin['ref'])}{at}"
+    return f"urn:modelmill:{origin['kind']}:{quote(origin['ref'], safe='')}"
 
 
 def _resource(entry: FileEntry) -> dict[str, Any]:

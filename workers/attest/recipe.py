@@ -1,6 +1,6 @@
-"""The recipe of a package: all that a planner decided for it, so that it can be built again.
+"""The recipe of a package: everything that the plan decided for it, so it can be built again.
 
-It stands in the provenance. What a machine decides (folders, budgets, times) is no part of it.
+The provenance holds it. What a machine decides (folders, budgets, times) is not part of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TARGET = ("label", "ep", "device", "provider")
 
 
 def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
-    """What is to be told of a cell; of local folders only their names, digests tell the rest."""
+    """The recipe of a cell. Local folders appear by name only; digests identify their content."""
     model, source = cell.model, cell.model.source
     ref = PurePath(source.ref).name if source.kind is SourceKind.FOLDER else source.ref
     authored = {"recipes": PurePath(model.recipes).name} if model.recipes else {}
@@ -50,7 +50,7 @@ def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
 def cell_of(
     recipe: Json, *, timeout: float, folder: str | None = None, recipes: str | None = None
 ) -> Cell:
-    """The cell of a recipe. Raises `KeyError`, `TypeError` or `ValueError` if it is none.
+    """The cell of a recipe. Raises `KeyError`, `TypeError` or `ValueError` if it is not valid.
 
     `folder`: where the source of a folder model is on this machine; `recipes`: its recipes.
     """

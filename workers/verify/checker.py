@@ -1,23 +1,23 @@
-"""Looking into a package's models without running them, in a host process of its own.
+"""Inspects the models of a package without running them, in a host process of its own.
 
-A service for `workers.host.child`: `inspect` tells what a model file is (validity, external data,
-operators, types of weights, QDQ), and judges nothing. The same process also serves ONNX Runtime's
-own runtimes, so that one warm child does for most cells. onnx is imported here and nowhere in the
-owner.
+A service for `workers.host.child`: `inspect` describes a model file (validity, external data,
+operators, types of weights, QDQ) and judges nothing. The same process serves ONNX Runtime's own
+runtimes, so one warm process is enough for most cells. The owner's process never imports onnx.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from workers.runtimes.ort import OrtOpener
 from workers.runtimes.service import RuntimeService
 from workers.runtimes.session import give_back
-from workers.verify.soundness import OWN_OPS, STANDARD, check, graphs_of
+from workers.sources.onnx_graph import STANDARD, graphs, tensors
+from workers.verify.soundness import OWN_OPS, check
 
 TOOLS = ("onnx", "onnxruntime", "onnxruntime-windowsml", "numpy")
 Answer = dict[str, Any]
@@ -45,7 +45,7 @@ class Checker(RuntimeService):
 
 
 def versions() -> dict[str, str]:
-    """What inspection depends on; no heavy import."""
+    """Versions of the inspecting tools; no heavy import."""
     found = {}
     for name in TOOLS:
         try:
@@ -56,38 +56,38 @@ def versions() -> dict[str, str]:
 
 
 def inspect(folder: Path, path: Path) -> Answer:
-    """What a model file holds; `problems` are what makes it no sound model."""
+    """The contents of a model file; `problems` are the reasons why it is not a valid model."""
     import onnx
 
     answer: Answer = {"problems": [], "external": []}
     try:
         model = onnx.load(path, load_external_data=False)
-        tensors = list(_tensors(model))
-        files = {_external(folder, path, tensor) for tensor in tensors} - {""}
+        weights = list(tensors(model))
+        files = {_external(folder, path, tensor) for tensor in weights} - {""}
         answer["external"] = sorted(files)
-        unreadable = _read(model, path, tensors, answer)
+        unreadable = _read(model, path, weights, answer)
         check(model, path, files, folder)
-        if unreadable is not None:  # the checker would have told more
+        if unreadable is not None:  # the checker would have explained more
             raise unreadable
-    # The checked libraries raise anything at all; whatever it is, the model is not sound.
+    # The libraries raise anything at all; whatever it is, the model is not valid.
     except Exception as error:  # noqa: BLE001
         answer["problems"].append(" ".join(str(error).split())[:600] or type(error).__name__)
     return answer
 
 
-def _read(model: Any, path: Path, tensors: list[Any], answer: Answer) -> Exception | None:
+def _read(model: Any, path: Path, weights: list[Any], answer: Answer) -> Exception | None:
     try:
-        answer |= _look(model)
-        answer |= _weights(path, tensors)
-    # Returned, and raised unless the checker has a word for it.
+        answer |= _graph(model)
+        answer |= _weights(path, weights)
+    # Returned, and raised only if the checker has nothing to say about it.
     except Exception as error:  # noqa: BLE001
         return error
     return None
 
 
-def _look(model: Any) -> Answer:
-    nodes = [node for graph in graphs_of(model) for node in graph.node]
-    weights = {item.name for graph in graphs_of(model) for item in graph.initializer}
+def _graph(model: Any) -> Answer:
+    nodes = [node for graph in graphs(model) for node in graph.node]
+    weights = {item.name for graph in graphs(model) for item in graph.initializer}
     open_inputs = [
         value.name
         for value in model.graph.input
@@ -110,9 +110,9 @@ def _op(node: Any) -> str:
 
 
 def _qdq(model: Any, nodes: list[Any]) -> Answer:
-    """The types of quantized activations and weights, and what operators work on them."""
+    """The types of quantized activations and weights, and the operators that use them."""
     types = {
-        item.name: _kind(item.data_type) for graph in graphs_of(model) for item in graph.initializer
+        item.name: _kind(item.data_type) for graph in graphs(model) for item in graph.initializer
     }
     types |= _constants(nodes)
     activations: Counter[str] = Counter()
@@ -161,14 +161,16 @@ def _kind(number: int) -> str:
     return str(onnx.TensorProto.DataType.Name(number)).lower()
 
 
-def _weights(path: Path, tensors: list[Any]) -> Answer:
-    """Bytes by type, and the float tensors that hold what is no number. One pass, one tensor
-    in memory at a time."""
+def _weights(path: Path, weights: list[Any]) -> Answer:
+    """Bytes by type, and the float tensors with NaN or infinity.
+
+    One pass, one tensor in memory at a time.
+    """
     import numpy as np
 
     sizes: Counter[str] = Counter()
     nan, infinite = [], []
-    for tensor in tensors:
+    for tensor in weights:
         array = _array(path, tensor)
         sizes[_kind(tensor.data_type)] += int(array.nbytes)
         if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
@@ -180,14 +182,14 @@ def _weights(path: Path, tensors: list[Any]) -> Answer:
             continue
         if np.isnan(array).any():
             nan.append(tensor.name)
-        # Nothing but zero and infinity is a mask, and a single infinity fills one.
+        # Zeros and infinities alone are a mask; a single infinity fills one.
         elif array.size > 1 and np.any(array[finite]):
             infinite.append(tensor.name)
     return {"bytes": dict(sizes), "nan": nan[:5], "infinite": infinite[:5]}
 
 
 def _array(path: Path, tensor: Any) -> Any:
-    """A tensor's values; those outside are mapped, not read into a copy."""
+    """A tensor's values; external ones are mapped, not copied."""
     import numpy as np
     import onnx
 
@@ -199,21 +201,13 @@ def _array(path: Path, tensor: Any) -> Any:
         return np.empty(tuple(tensor.dims), dtype)
     offset = int(where.get("offset", 0))
     file = path.parent / where["location"]
-    if tensor.data_type in {21, 22, 23}:  # two values in a byte: nothing to look for in there
+    if tensor.data_type in {21, 22, 23}:  # two values per byte, no NaN or infinity
         return np.empty(0, np.uint8)
     return np.memmap(file, dtype, "r", offset, tuple(tensor.dims) or (1,))
 
 
-def _tensors(model: Any) -> Iterator[Any]:
-    """Every tensor with data: initializers and constants, subgraphs included."""
-    for graph in graphs_of(model):
-        yield from graph.initializer
-        for node in graph.node:
-            yield from (item.t for item in node.attribute if item.HasField("t"))
-
-
 def _external(folder: Path, model: Path, tensor: Any) -> str:
-    """Check where a tensor's bytes are; the name of that file, or nothing."""
+    """Check where a tensor's bytes are; the name of their file, empty if they are in the model."""
     if tensor.data_location != 1:
         return ""
     where = {item.key: item.value for item in tensor.external_data}

@@ -1,4 +1,4 @@
-"""Running a package on runtimes, next to its export: once for equal bytes, one model at a time."""
+"""Runs a package and its export on runtimes: once for equal bytes, one model at a time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from workers.verify.subject import Subject
 MEASURED = "measured"
 """The kind of note that keeps measurements."""
 VERSION = 3
-"""Of the measuring itself: raise it when it looks closer than before."""
+"""Raised when measuring changes, so that older notes no longer count."""
 SETS = 3
 
 Json = dict[str, Any]
 Notes = dict[str, Any]
-"""Measurements by key, to be kept if the package passes."""
+"""Measurements by key; they are kept if the package passes."""
 
 
 @dataclass(slots=True)
 class Reference:
-    """The export's answers and outputs, kept until another export is asked for."""
+    """The answers and outputs of the export measured last."""
 
     key: str = ""
     folder: Path | None = None
@@ -42,7 +42,7 @@ class Reference:
 
 @dataclass(slots=True)
 class Measuring:
-    """One package after the other, on all runtimes that count for it."""
+    """Measures one package after another, on all runtimes that apply to it."""
 
     runtimes: Runtimes
     reference: Reference = field(default_factory=Reference)
@@ -50,12 +50,12 @@ class Measuring:
     def measure(
         self, observed: Observed, subject: Subject, watching: Watching, *, task: bool
     ) -> Notes:
-        """Fill in what the runtimes tell; returns what is new."""
+        """Add what the runtimes answer to `observed`; returns the new measurements."""
         fresh: Notes = {}
         cpu = self.runtimes.cpu()
         job = _Job(self, subject, watching, cpu, task, fresh)
         if subject.export is None:
-            observed.no_reference = "the export is not at hand (give it with --export)"
+            observed.no_reference = "the export is not available (give it with --export)"
         else:
             observed.reference = job.reference()
             missing = [name for name in subject.models if name not in observed.reference]
@@ -109,7 +109,7 @@ class _Job:
         }
 
     def reference(self) -> Json:
-        """What the export answers on ONNX Runtime's CPU; its outputs only if something must run."""
+        """The export's answers on ONNX Runtime's CPU, without its outputs if they are noted."""
         key = value_digest({**self._basis, "models": self._subject.models})
         if self._owner.reference.key == key:
             return self._owner.reference.answers
@@ -135,7 +135,7 @@ class _Job:
         return kept.answers
 
     def ran(self, runtime: Runtime, *, own: bool, alone: bool) -> RuntimeRun:
-        """The package on one runtime; `alone`: with nothing to compare it with."""
+        """The package on one runtime; `alone`: without a reference to compare it with."""
         subject = self._subject
         key = value_digest(
             {**self._basis, "content": subject.content, "on": runtime.to_json(), "alone": alone}
@@ -170,7 +170,7 @@ class _Job:
         self, runtime: Runtime, file: Path, name: str, save: Path, reference: Path | None
     ) -> Json:
         component = self._names.get(name, "")
-        # What comes out is needed as a reference, or by another component.
+        # Outputs are needed as a reference, or by another component.
         wanted = (reference is None and save == self._owner.reference.folder) or bool(component)
         outputs = self._owner.reference.answers.get(name, {}).get("outputs", ())
         args: Json = {
@@ -189,7 +189,7 @@ class _Job:
         return self._owner.runtimes.measure(runtime, args, self._watching)
 
     def _linked(self, component: str, save: Path, reference: Path | None) -> Json | None:
-        """Where a component finds its inputs in what earlier ones have given, end to end."""
+        """Where the outputs are that feed a component, end to end; None: nothing feeds it."""
         inputs = {}
         for link in self._record.into(component):
             giver = link.output.component
@@ -206,7 +206,7 @@ class _Job:
         }
 
     def _input_files(self, component: str) -> list[str]:
-        """The engine's values for a component, or the only ones there are."""
+        """The engine's input values for a component."""
         if self._subject.inputs is None:
             return []
         if self._inputs is None:
@@ -216,7 +216,7 @@ class _Job:
         return [str(path)] if path.is_file() else []
 
     def _joined(self, found: Path, wanted: Path) -> Json:
-        """What the components' outputs come to where they are joined."""
+        """How far joined outputs are from the export's."""
         answers: Json = {}
         for join in self._record.joins:
             args: Json = {"name": join.name, "scale": join.scale, "bias": join.bias}
@@ -237,11 +237,11 @@ class _Job:
         return dict(reply.result)
 
     def close(self) -> None:
-        """The input values are no longer needed."""
+        """Remove the input values."""
         if self._inputs is not None:
             remove_tree(self._inputs)
 
 
 def _saved(component: str, *, end: bool = False) -> str:
-    """The file of a component's outputs: on its own input values, or end to end."""
+    """The file for a component's outputs: on its own input values, or end to end."""
     return f"{component}.end.npz" if end else f"{component}.npz"

@@ -1,24 +1,24 @@
-"""The ONNX checker on a model that may be as large as memory; runs in the checker's process."""
+"""Runs the ONNX checker on models of any size, in the checker's process."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from workers.sources.onnx_graph import STANDARD, graphs
+
 LARGE = 1 << 20
-"""Bytes from which on a weight is put aside."""
-STANDARD = {"", "ai.onnx"}
+"""Weights of at least this many bytes are replaced before the check."""
 OWN_OPS = {"SimplifiedLayerNormalization"}
-"""Operators of ONNX Runtime's own that it writes into the standard domain."""
+"""ONNX Runtime's own operators that it writes into the standard domain."""
 
 
 def check(model: Any, path: Path, external: set[str], folder: Path) -> None:
-    """The ONNX checker on the model, beside empty files of the right sizes for its weights.
+    """Check the model with empty files of the right sizes in the place of its weights.
 
-    It looks at nothing but whether those are there, refuses hard links (which a package folder is
-    made of), and copies twice what is inside the model: large weights are put aside from it.
+    The checker only tests whether those files exist, refuses hard links (of which a package folder
+    consists), and copies twice what is inside the model. Large weights are therefore removed first.
     """
     import onnx
 
@@ -27,22 +27,22 @@ def check(model: Any, path: Path, external: set[str], folder: Path) -> None:
         beside.parent.mkdir(parents=True, exist_ok=True)
         for name in external:
             _stand_in(Path(scratch) / name, (folder / name).stat().st_size)
-        aside = _put_aside(model, beside)
+        removed = _remove_weights(model, beside)
         plain = _without_own_operators(model)
-        if external or aside:
+        if external or removed:
             onnx.save(plain, beside)
             onnx.checker.check_model(beside)
         else:
             onnx.checker.check_model(plain)
 
 
-def _put_aside(model: Any, beside: Path) -> bool:
-    """Empty the large weights of a model that nobody reads any more; whether there were any."""
+def _remove_weights(model: Any, beside: Path) -> bool:
+    """Replace the large weights of a model by empty files; whether it had any."""
     import onnx
 
     large = [
         tensor
-        for graph in graphs_of(model)
+        for graph in graphs(model)
         for tensor in graph.initializer
         if len(tensor.raw_data) >= LARGE
     ]
@@ -55,14 +55,14 @@ def _put_aside(model: Any, beside: Path) -> bool:
 
 
 def _stand_in(file: Path, size: int) -> None:
-    """A file of holes."""
+    """A sparse file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("wb") as stream:
         stream.truncate(size)
 
 
 def _without_own_operators(model: Any) -> Any:
-    """The same graph with ONNX Runtime's operators in a domain that the checker leaves alone."""
+    """The same graph with ONNX Runtime's operators in a domain that the checker ignores."""
     import onnx
 
     if not any(node.op_type in OWN_OPS and node.domain in STANDARD for node in model.graph.node):
@@ -75,14 +75,3 @@ def _without_own_operators(model: Any) -> Any:
     if not any(item.domain == "com.microsoft" for item in changed.opset_import):
         changed.opset_import.add(domain="com.microsoft", version=1)
     return changed
-
-
-def graphs_of(model: Any) -> Iterator[Any]:
-    """The main graph and every graph inside its nodes."""
-    pending = [model.graph]
-    while pending:
-        graph = pending.pop()
-        yield graph
-        for node in graph.node:
-            for attribute in node.attribute:
-                pending += [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]

@@ -1,4 +1,4 @@
-"""What is verified: a package folder with its claim, its export and its input values."""
+"""The subject of a verification: a package folder, its claim, its export and its input values."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Place = Callable[[Path], None]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The export, or the input values: named by digest, placed when something has to run."""
+    """The export or the input values: identified by digest, placed only if something has to run."""
 
     tree: str
     place: Place
 
     @classmethod
     def stored(cls, store: Store, files: Sequence[FileEntry]) -> Part | None:
-        """A part whose files are in the store."""
+        """A part from files of the store."""
         if not files:
             return None
         return cls(files_digest(files), lambda dest: store.materialize(files, dest))
@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A package as the ladder takes it."""
+    """A package to verify."""
 
     claim: Claim
     folder: Path
@@ -50,13 +50,13 @@ class Subject:
     export: Part | None = None
     inputs: Part | None = None
     afresh: bool = False
-    """Hash the files of the folder: nobody else has."""
+    """Hash the files of the folder, because nothing else has."""
 
     @classmethod
     def of(cls, built: Built) -> Subject:
-        """What was just built."""
+        """A package that was just built."""
         if built.claim is None:
-            text = f"{built.cell_id} is no cell: it claims nothing"
+            text = f"{built.cell_id} is an export: only cells are verified"
             raise BuildFailed(FailureClass.VERIFY, "verify", text)
         return cls(
             claim=built.claim,
@@ -70,7 +70,7 @@ class Subject:
 
     @property
     def content(self) -> str:
-        """The digest of what is checked: equal artifacts of different targets have the same."""
+        """The digest of the checked files: equal for equal artifacts of different targets."""
         records = {MANIFEST, BUILD_RECORD}
         return tree_digest(file for file in self.files if file.path not in records)
 
@@ -95,7 +95,7 @@ class Subject:
         return self.store.scratch
 
     def file_problems(self) -> list[str]:
-        """What is missing or has another size; digests are compared where files move."""
+        """Missing files and wrong sizes; digests are compared wherever files are copied."""
         problems = []
         for file in self.files:
             if file.path == BUILD_RECORD:
@@ -107,7 +107,7 @@ class Subject:
                 size = path.stat().st_size
                 problems.append(f"{file.path} has {size} bytes instead of {file.size}")
             elif self.afresh and hash_file(path)[0] != file.sha256:
-                problems.append(f"{file.path} is not what its digest in {MANIFEST} says")
+                problems.append(f"{file.path} differs from its digest in {MANIFEST}")
         return [*problems, *self._record_problems()]
 
     def _record(self) -> Composition | None:
@@ -136,7 +136,7 @@ class Subject:
         )
 
     def blocked_passes(self) -> tuple[str, ...] | None:
-        """The passes that the manifest says were left out of the optimization."""
+        """The passes that the manifest lists as blocked; None: it has no such stage."""
         params = [
             one.get("params", {})
             for one in self.manifest.get("stages", ())
@@ -147,12 +147,12 @@ class Subject:
         return tuple(name for one in params for name in one.get("blocked_passes", ()))
 
     def shapes(self) -> dict[str, dict[str, list[int]]]:
-        """The shapes of the input values by component, as the manifest tells them."""
+        """The shapes of the input values by component, from the manifest."""
         for one in self.manifest.get("stages", ()):
             if one.get("stage") == "inputs":
-                told = one.get("facts", {}).get("inputs", {})
+                inputs = one.get("facts", {}).get("inputs", {})
                 return {
                     "" if name == "." else name: {key: one["shape"] for key, one in ports.items()}
-                    for name, ports in told.items()
+                    for name, ports in inputs.items()
                 }
         return {}

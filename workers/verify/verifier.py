@@ -1,9 +1,9 @@
-"""The gate between building and publishing: the ladder climbed, its evidence written down.
+"""The gate between building and publishing: judges a package and records the evidence.
 
 subject --> inspect (checker's process) --------+
         --> measure (a process per runtime) ----+--> observed --> rungs --> evidence, verdict
                      ^
-     notes of the store: equal bytes are not looked at twice on the same runtime
+     notes in the store: equal bytes are examined once per runtime
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from workers.verify.subject import Subject
 INSPECTED = "inspected"
 """The kind of note that keeps what inspection found."""
 VERSION = 1
-"""Of the inspection: raise it when it looks closer than before."""
+"""Raised when the inspection changes, so that older notes no longer count."""
 STATIC = {"integrity", "policy"}
-"""Rungs that need nothing to run."""
+"""Rungs for which no model has to run."""
 
 
 class VerifyFailed(BuildFailed):
-    """A rung that must hold does not; the package is not to be published."""
+    """A required rung does not hold, so the package must not be published."""
 
     def __init__(self, built: Built, failed: Sequence[Rung]) -> None:
         self.built = built
-        """With all the evidence; its folder is still there."""
-        # A rung that could not be run is there because of another one, which tells more.
+        """With all the evidence; its folder still exists."""
+        # A rung that could not be run follows from a failed one, which explains more.
         first = next((rung for rung in failed if rung.passed is False), failed[0])
-        said = "failed" if first.passed is False else "cannot be told"
+        said = "failed" if first.passed is False else "could not be judged"
         super().__init__(
             FailureClass.VERIFY,
             STAGE,
@@ -55,7 +55,7 @@ class VerifyFailed(BuildFailed):
 
 @dataclass(frozen=True, slots=True)
 class Climbed:
-    """What came of a package."""
+    """The result for a package."""
 
     claim: Claim
     level: str
@@ -83,7 +83,7 @@ class Climbed:
 
 
 class Verifier:
-    """Climbs the ladder up to a level; results are shared through the store."""
+    """Verifies packages up to a level; results are shared through the store."""
 
     def __init__(self, runtimes: Runtimes, level: str = DEFAULT_LEVEL) -> None:
         self.level = level
@@ -120,19 +120,19 @@ class Verifier:
                     observed, subject, watching, task="task" in wanted
                 )
         except (CorruptBlob, OSError) as error:
-            text = f"what it is compared with cannot be had: {error}"
+            text = f"the export or the input values cannot be read: {error}"
             raise BuildFailed(FailureClass.DISK, STAGE, text) from error
         rungs = tuple(climb(name, subject.claim, observed) for name in wanted)
         climbed = Climbed(subject.claim, self.level, rungs, observed, self.versions())
         if all(rung.passed is not False for rung in rungs):
-            # A failure may be this machine's, or of damaged files: it is looked at again.
+            # The machine or damaged files may have caused a failure: it is examined again.
             for kind, notes in fresh.items():
                 for key, value in notes.items():
                     subject.store.notes.write(kind, key, value)
         return climbed
 
     def versions(self) -> dict[str, str]:
-        """Versions of what inspects."""
+        """Versions of the tools that inspect."""
         if self._versions is None:
             self._versions = dict(self._runtimes.checker.call("versions", {}, stage=STAGE).result)
         return self._versions
@@ -152,13 +152,13 @@ class Verifier:
             {"content": subject.content, "tools": self.versions(), "version": VERSION}
         )
         note = subject.store.notes.read(INSPECTED, key)
-        observed.models = note or self._look(subject.folder, models, watching)
+        observed.models = note or self._inspect_models(subject.folder, models, watching)
         if note is None:
             fresh[key] = observed.models
         if subject.claim.blocked_ops and subject.export is not None:
-            observed.exported = self._look_at_export(subject, models, watching, fresh)
+            observed.exported = self._inspect_export(subject, models, watching, fresh)
 
-    def _look_at_export(
+    def _inspect_export(
         self, subject: Subject, models: list[str], watching: Watching, fresh: Notes
     ) -> dict[str, Any]:
         if subject.export is None:
@@ -172,10 +172,12 @@ class Verifier:
         with subject.scratch.borrow("export") as folder:
             subject.export.place(folder)
             there = [name for name in models if (folder / name).is_file()]
-            fresh[key] = self._look(folder, there, watching)
+            fresh[key] = self._inspect_models(folder, there, watching)
         return dict(fresh[key])
 
-    def _look(self, folder: Path, models: list[str], watching: Watching) -> dict[str, Any]:
+    def _inspect_models(
+        self, folder: Path, models: list[str], watching: Watching
+    ) -> dict[str, Any]:
         reply = self._runtimes.checker.call(
             "inspect",
             {"folder": str(folder.absolute()), "models": models},
@@ -188,7 +190,7 @@ class Verifier:
 
 
 def with_evidence(built: Built, climbed: Climbed) -> Built:
-    """Write the evidence into the build record, which is no part of the package's identity."""
+    """Write the evidence into the build record, which does not count for the package's identity."""
     record = {**built.build_record, **climbed.to_json()}
     written = write_record(built.folder, BUILD_RECORD, compact_bytes(record))
     others = tuple(file for file in built.files if file.entry.path != BUILD_RECORD)

@@ -1,0 +1,31 @@
+"""An engine host that starts anew before every stage, as after a resume with everything cached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from workers.engine import StageJob, StageReport
+from workers.host.client import EngineHost
+
+
+class FreshHost(EngineHost):
+    """Every stage is the first thing that its process does; `said` has what each reported."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.said: dict[str, list[str]] = {}
+
+    def run(self, job: StageJob, **how: Any) -> StageReport:
+        self.close()
+        said = self.said.setdefault(" ".join(filter(None, (job.stage, job.component))), [])
+        return super().run(replace(job, progress=_both(said.append, job.progress)), **how)
+
+
+def _both(first: Callable[[str], None], second: Callable[[str], None]) -> Callable[[str], None]:
+    def call(text: str) -> None:
+        first(text)
+        second(text)
+
+    return call
