@@ -44,6 +44,8 @@ def show_size(size: float) -> str:
 
 def show_duration(seconds: float) -> str:
     """Seconds for people."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f}ms" if seconds else "0s"
     if seconds < 10:
         return f"{seconds:.1f}s"
     if seconds < 90:

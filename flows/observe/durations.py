@@ -47,10 +47,11 @@ class LastRun:
 
     @classmethod
     def of(cls, state: State, info: SweepInfo) -> LastRun:
-        """Of a run that is over or about to end."""
+        """Of a run that is over."""
+        info = state.find_sweep(info.stamp, info.feed) or info
         built, reused = state.stage_counts(info.id, info.begun_at)
-        ended = info.ended_at or state.now()
-        return cls(info.stamp, round(max(0.0, ended - info.begun_at), 3), built, reused)
+        seconds = (info.ended_at or state.now()) - info.begun_at
+        return cls(info.stamp, round(max(0.0, seconds), 3), built, reused)
 
     def __str__(self) -> str:
         work = "nothing built"

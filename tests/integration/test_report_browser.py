@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from flows.cli.quantity import show_duration
 from flows.observe.report.collect import collect
 from flows.observe.report.page import write
 from matrix.status import FailureClass, Status
@@ -142,7 +144,7 @@ def test_the_panel_tells_all_of_a_cell(page: Page) -> None:
     page.fill("#text", "model-001 ov_cpu")
     page.click("#grid .gcell:not(.miss)")
     text = page.inner_text("#panel")
-    for part in ("optimize", "1.5 s", "passed", TREE, "published", "feed pull"):
+    for part in ("optimize", "1.5s", "passed", TREE, "published", "feed pull"):
         assert part in text
     assert "optimize key\nkov_cpu" in text
     page.click("#panel details summary")
@@ -292,3 +294,12 @@ def test_nothing_foreign_runs_in_the_page(browser: Browser, report: Path) -> Non
     )
     assert page.evaluate("window.owned === undefined")
     page.close()
+
+
+def test_durations_read_as_they_do_on_a_terminal(page: Page) -> None:
+    source = (files("flows.observe.report") / "assets" / "model.js").read_text("utf-8")
+    function = re.search(r"^function duration\(.*?^}", source, re.MULTILINE | re.DOTALL)
+    assert function is not None
+    times = [0, 0.04, 1.26, 9.94, 12.4, 89.6, 157.6, 3600, 5400, 86399, 50 * 3600, 30 * 86400]
+    shown = page.evaluate(f"(times) => {{ {function[0]}; return times.map(duration); }}", times)
+    assert shown == [show_duration(one) for one in times]

@@ -9,6 +9,7 @@ from flows.cli.quantity import brief
 from flows.observe.masking import masked
 from flows.observe.report.document import Bar, Step, Timeline, Worker
 from flows.observe.report.places import Places
+from flows.sweep.exports import is_export
 from matrix.status import Status
 from state.records import Event, Kind
 
@@ -72,10 +73,11 @@ class History:
 
     def timeline(self) -> Timeline:
         """Workers in the order in which they first did something."""
+        exports = {place for name, place in self.cells.items() if is_export(name)}
         workers = [
             Worker(
                 owner=owner,
-                cells=len({bar.cell for bar in bars if bar.lane == BUILD_LANE}),
+                cells=len({bar.cell for bar in bars if bar.lane == BUILD_LANE} - exports),
                 busy=round(sum(bar.end - bar.start for bar in bars if bar.lane == BUILD_LANE), 3),
                 bars=tuple(sorted(bars, key=lambda bar: (bar.start, bar.lane))),
             )

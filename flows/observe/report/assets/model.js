@@ -33,15 +33,18 @@ function size(bytes) {
   return `${value.toFixed(1)} TB`;
 }
 
+// As `show_duration` in flows/cli/quantity.py writes it; a test compares the two.
 function duration(seconds) {
   if (seconds === undefined) return "";
-  if (seconds === 0) return "0 s";
-  if (seconds < 0.0995) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
-  if (seconds < 90) return `${Math.round(seconds)} s`;
-  const minutes = Math.round(seconds / 60);
-  if (minutes < 90) return `${Math.floor(seconds / 60)} m ${String(Math.floor(seconds % 60)).padStart(2, "0")} s`;
-  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} m`;
+  if (seconds === 0) return "0s";
+  if (seconds < 0.0995) return `${Math.round(seconds * 1000)}ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)}s`;
+  if (seconds < 90) return `${Math.round(seconds)}s`;
+  const two = (number) => String(number).padStart(2, "0");
+  const whole = Math.round(seconds), minutes = Math.floor(whole / 60), hours = Math.floor(minutes / 60);
+  if (minutes < 90) return `${minutes}m${two(whole % 60)}s`;
+  if (hours < 48) return `${hours}h${two(minutes % 60)}m`;
+  return `${Math.floor(hours / 24)}d${hours % 24 ? `${two(hours % 24)}h` : ""}`;
 }
 
 function moment(seconds) {

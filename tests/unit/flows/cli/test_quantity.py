@@ -49,8 +49,9 @@ def test_quantities_are_shown_for_people() -> None:
         "12.3 MB",
         "4.0 TB",
     ]
-    assert [show_duration(n) for n in (0.04, 9.94, 61, 125, 5400)] == [
-        "0.0s",
+    assert [show_duration(n) for n in (0, 0.04, 9.94, 61, 125, 5400)] == [
+        "0s",
+        "40ms",
         "9.9s",
         "61s",
         "2m05s",

@@ -18,6 +18,7 @@ from flows.observe.report.page import render, write
 from flows.observe.report.timeline import stretches
 from flows.observe.summaries.markdown import markdown
 from flows.observe.summaries.told import tell
+from flows.sweep.exports import is_export
 from matrix.errors import UsageError
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow
@@ -126,6 +127,8 @@ def test_the_time_line_holds_every_build_of_every_worker(floor: Floor) -> None:
         if any(step.what == "building" for step in one.steps)
     }
     assert built == begun
+    cells = [place for place in built if not is_export(made.cells[place].id)]
+    assert sum(worker.cells for worker in made.timeline.workers) == len(cells) < len(built)
     for worker in made.timeline.workers:
         assert all(bar.start <= bar.end for bar in worker.bars)
 
