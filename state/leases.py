@@ -13,6 +13,7 @@ from state.database import Database, Raced, now
 from state.moves import Part, add_event, hand_back, publishes, shift
 from state.records import Holder, Kind, Lease, Owner, Remaining
 from state.schema import lease, outcome, work
+from state.text import clean
 from state.transitions import WAITING, unfinished
 
 MAX_LOST = 3
@@ -45,6 +46,15 @@ class Leases(Part):
                 .values(renewed_at=now(), expires_at=now() + ttl, ttl=ttl)
             )
         return renewed.rowcount == 1
+
+    def set_activity(self, held: Lease, cell: str | None, text: str | None) -> None:
+        """Say what the holder is doing; None: nothing that needs telling."""
+        with self._db.write() as connection:
+            connection.execute(
+                update(lease)
+                .where(lease.c.model == held.model, lease.c.token == held.token)
+                .values(cell=cell, activity=clean(text))
+            )
 
     def release(self, held: Lease, *, done: bool) -> bool:
         """Give a model back: done with it, or to be taken by somebody else.

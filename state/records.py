@@ -128,6 +128,10 @@ class Holder:
     taken_at: float
     renewed_at: float
     expires_at: float
+    cell: str | None
+    """The cell that `activity` is about."""
+    activity: str | None
+    """What the holder is doing now, in the engine's words."""
     expired: bool
 
 

@@ -28,7 +28,7 @@ from matrix.status import FAILED, FailureClass, Status
 from state.records import Kind
 from state.transitions import RUNNING
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration; opening a database at this revision needs no Alembic."""
 
 VERSION_TABLE = "modelmill_schema"
@@ -208,6 +208,8 @@ class LeaseTable(Base, table=True):
     renewed_at: float
     expires_at: float
     ttl: float
+    cell: str | None = None
+    activity: str | None = Field(default=None, sa_type=Text)
 
 
 class StageKeyTable(Base, table=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from typing import Self
 
@@ -14,6 +15,8 @@ from state.ledger import State
 from state.records import Event
 
 INTERVAL = 0.2
+_LOOK_AROUND = 1.0
+"""Seconds between two looks at what the slots are doing; the events are read more often."""
 _PAGE = 1000
 _WIDE = {PLAN, FLEET}
 """Keys of events that are as long as the sweep is wide."""
@@ -37,6 +40,7 @@ class Follower:
         self.tally = tally
         self.seen = after
         """The last event that was shown."""
+        self._looked = 0.0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
 
@@ -65,4 +69,7 @@ class Follower:
                 self.tally.apply(event)
                 self._view.event(trimmed(event), self.tally)
             more = len(page) == _PAGE
+        if time.monotonic() - self._looked >= _LOOK_AROUND:
+            self._looked = time.monotonic()
+            self.tally.look_at(self._state.leases(self._sweep_id))
         self._view.tick(self.tally)

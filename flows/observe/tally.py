@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from flows.observe.estimates import Estimates
 from flows.observe.remaining import OUTLOOK, Outlook, from_record
@@ -16,7 +16,7 @@ from flows.slot.hub_outage import OUTAGE
 from flows.sweep.exports import is_export
 from matrix.status import Status
 from state.damage import Tolerated
-from state.records import Event, Kind
+from state.records import Event, Holder, Kind
 
 UNSHOWN = "unshown"
 """Key of a notice: why Prefect does not show the run; empty: it does again."""
@@ -24,6 +24,8 @@ UNSHOWN = "unshown"
 BUSY = frozenset(
     {Status.BUILDING, Status.BUILT, Status.VERIFYING, Status.VERIFIED, Status.PUBLISHING}
 )
+_BESIDE = frozenset({Status.VERIFIED, Status.PUBLISHING})
+"""What goes on beside the next build."""
 
 
 def unshown_line(problem: str) -> str:
@@ -46,6 +48,8 @@ class Tally:
         self.slots = max(slots, 1)
         self.busy: dict[str, tuple[str, Status, float]] = {}
         """By owner: the cell at hand, its status, since when."""
+        self.activities: dict[str, tuple[str, str]] = {}
+        """By owner: the cell that its engine works on, and what the engine says it is doing."""
         self.notice = ""
         """What the one who looks should know besides; empty: nothing."""
         self.outage = ""
@@ -88,13 +92,33 @@ class Tally:
             return
         self._move(cell, status)
         if event.owner is not None and status in BUSY:
-            self.busy[event.owner] = (cell, status, event.at)
+            if not (status in _BESIDE and self._builds_another(event.owner, cell)):
+                self.busy[event.owner] = (cell, status, event.at)
         elif event.owner in self.busy and self.busy[event.owner][0] == cell:
             del self.busy[event.owner]
         if status is Status.BUILDING:
             self._started[cell] = event.at
         elif not self._waits(status) and cell in self._started:
             self._outlook.took(cell, max(0.0, event.at - self._started.pop(cell)))
+
+    def look_at(self, holders: Iterable[Holder]) -> None:
+        """Take in what those who hold models say they are doing."""
+        self.activities = {
+            one.owner: (one.cell, one.activity)
+            for one in holders
+            if one.cell and one.activity and not one.expired
+        }
+
+    def doing(self, owner: str) -> str:
+        """What an owner is doing with the cell at hand: in the engine's words, else its status."""
+        cell, status, _since = self.busy[owner]
+        about, text = self.activities.get(owner, ("", ""))
+        return text if about == cell and status is Status.BUILDING else str(status)
+
+    def _builds_another(self, owner: str, cell: str) -> bool:
+        """Whether a slot already builds its next cell while this one is being published."""
+        at_hand, status, _since = self.busy.get(owner, (cell, Status.BUILDING, 0.0))
+        return at_hand != cell and status not in _BESIDE
 
     def _move(self, cell: str, status: Status) -> None:
         before = self._statuses.get(cell)
@@ -110,8 +134,7 @@ class Tally:
 
     def _waits(self, status: Status) -> bool:
         """Whether a slot has still to do something; publishing goes on beside the next build."""
-        through = {Status.VERIFIED, Status.PUBLISHING}
-        return not self.final(status) and status not in through
+        return not self.final(status) and status not in _BESIDE
 
     def final(self, status: Status) -> bool:
         """Whether nothing more happens to a cell of this status in this sweep."""

@@ -60,6 +60,10 @@ def _style(event: Event) -> str:
     return "dim" if is_export(event.cell or "") else ""
 
 
+_LONG = 60.0
+"""Seconds after which plain lines tell of a cell that is still being built, and how often."""
+_DOING = 40
+"""Characters of what an engine says it is doing."""
 _FEWEST = 20
 """Cells between two looks ahead in plain lines."""
 
@@ -73,6 +77,8 @@ class PlainView:
         self._noticed = ""
         self._looked_ahead: int | None = None
         """Cells that had ended when it was last said how long the rest may take."""
+        self._spoke: dict[str, tuple[float, str]] = {}
+        """By owner: when its activity was last said, and what was said."""
 
     def event(self, event: Event, tally: Tally) -> None:
         """A line, if there is something to say."""
@@ -88,6 +94,7 @@ class PlainView:
                 print(tally.told, file=self._out, flush=True)
         if self._detail is Detail.QUIET:
             return
+        self._say_activities(tally)
         last, pause = self._looked_ahead, max(_FEWEST, tally.total // 10)
         if last is None or tally.ended >= last + pause:
             self._looked_ahead = tally.ended
@@ -95,22 +102,39 @@ class PlainView:
             if ahead:
                 print(f"{tally.ended}/{tally.total}: {ahead}", file=self._out, flush=True)
 
+    def _say_activities(self, tally: Tally) -> None:
+        """A line now and then about a cell that takes long, so that a log does not fall silent."""
+        for owner, (cell, status, since) in tally.busy.items():
+            spent, doing = time.time() - since, tally.doing(owner)
+            said_at, said = self._spoke.get(owner, (since, ""))
+            if spent < _LONG or time.time() - said_at < _LONG or doing in {said, str(status)}:
+                continue
+            self._spoke[owner] = (time.time(), doing)
+            line = f"at work: {doing}  {cell}  {show_duration(spent)}"
+            print(paint(line, "dim", self._out), file=self._out, flush=True)
+
     def close(self) -> None:
         """Nothing to tidy."""
 
 
 class JsonView:
-    """Every event as a JSON line."""
+    """Every event as a JSON line, and what engines say they are doing when it changes."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._activities: dict[str, tuple[str, str]] = {}
 
     def event(self, event: Event, tally: Tally) -> None:  # noqa: ARG002 - the view's interface
         """As it is in the state."""
         print(json.dumps({"type": "event", **asdict(event)}), file=self._out, flush=True)
 
     def tick(self, tally: Tally) -> None:
-        """Nothing between events."""
+        """What is being done now is no event: nothing is kept of it."""
+        for owner, (cell, activity) in tally.activities.items():
+            if self._activities.get(owner) != (cell, activity):
+                told = {"owner": owner, "cell": cell, "activity": activity}
+                print(json.dumps({"type": "activity", **told}), file=self._out, flush=True)
+        self._activities = dict(tally.activities)
 
     def close(self) -> None:
         """Nothing to tidy."""
@@ -158,9 +182,10 @@ class LiveView:
             text.append(f"\n  {line}", style="dim")
         busy = sorted(tally.busy.items())
         room = max(1, self._console.height - 3 - len(ahead) - bool(tally.told))
-        for owner, (cell, status, since) in busy[:room]:
+        for owner, (cell, _status, since) in busy[:room]:
             spent = show_clock(max(0.0, time.time() - since))
-            line = f"\n  {_short(owner, tally.busy)}: {status} {spent}  "
+            doing = shortened(tally.doing(owner), _DOING)
+            line = f"\n  {_short(owner, tally.busy)}: {doing} {spent}  "
             text.append(line, style="dim")
             text.append(shortened(cell, self._console.width - len(line)))
         if len(busy) > room:

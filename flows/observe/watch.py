@@ -94,6 +94,7 @@ class Watch:
         """Who holds what, and with what at hand: the events only tell of what was begun since."""
         self._looked = time.monotonic()
         holders = [one for one in self._state.leases(self._info.id) if not one.expired]
+        self.tally.look_at(holders)
         self.tally.slots = max(1, len({one.owner for one in holders}))
         at_work = {one.owner for one in holders}
         self.tally.busy = {owner: at for owner, at in self.tally.busy.items() if owner in at_work}

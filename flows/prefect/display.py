@@ -187,6 +187,7 @@ class Display:
             if over:
                 return
             run.progress(client, self.tally)
+            run.show_activities(client, self.where.state.leases(self.where.sweep))
             self._works()
             if not self.stop and run.cancelled(client):
                 self.stop.ask(StoppedElsewhere({"why": "cancelled in Prefect"}))

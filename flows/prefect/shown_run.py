@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,7 +35,7 @@ from flows.prefect.artifacts import artifact_key, outcome_table, percent_done, p
 from machine.processes import started
 from matrix.model import PlannedModel
 from matrix.status import Status
-from state.records import Event, Kind, Outcome
+from state.records import Event, Holder, Kind, Outcome
 
 FLOW_NAME = "modelmill-sweep"
 _TASK_KEY = "build-model"
@@ -65,6 +65,10 @@ class _Attempt:
     model: str
     failed: set[str] = field(default_factory=set)
     """Its cells that failed under this lease."""
+    activity: str = ""
+    """What its engine was last shown to be doing, when that was, and by which artifact."""
+    shown_at: float = 0.0
+    artifact: str | None = None
 
 
 @dataclass(slots=True)
@@ -121,6 +125,25 @@ class ShownRun:
         else:
             client.request("PATCH", f"/artifacts/{self._progress}", json=shown)  # type: ignore[arg-type]
         self._moved_at = time.monotonic()
+
+    def show_activities(self, client: SyncPrefectClient, holders: Iterable[Holder]) -> None:
+        """Show at each model's task run what its engine is doing, every few seconds."""
+        for holder in holders:
+            attempt = self._attempts.get(holder.token)
+            if attempt is None or not holder.activity:
+                continue
+            text = f"{holder.activity}: `{holder.cell}`"
+            moved = time.monotonic() >= attempt.shown_at + _PROGRESS_INTERVAL
+            if text == attempt.activity or not moved:
+                continue
+            if attempt.artifact is None:
+                ids = {"flow_run_id": str(self._id), "task_run_id": str(attempt.id)}
+                wanted = {"type": "markdown", "data": text, **ids}
+                made = client.request("POST", "/artifacts/", json=wanted)
+                attempt.artifact = str(made.json()["id"])
+            else:
+                client.request("PATCH", f"/artifacts/{attempt.artifact}", json={"data": text})  # type: ignore[arg-type]
+            attempt.activity, attempt.shown_at = text, time.monotonic()
 
     def cancelled(self, client: SyncPrefectClient) -> bool:
         """Whether somebody cancelled the run in Prefect."""

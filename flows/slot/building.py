@@ -52,6 +52,7 @@ def _build_and_verify(work: CellWork) -> Built | None:
                     planned.cell,
                     export_version=planned.version if planned.is_export else None,
                     offline=offline,
+                    report=work.report,
                     attempt=work.lease.lease.attempt,
                     cancel=work.lease.gone,
                     log=work.log,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.slot.context import Slot, SweepContext
-from flows.slot.leases import RenewedLease
+from flows.slot.leases import Activity, RenewedLease
 from flows.sweep.planned_packages import PlannedPackage
 from matrix.errors import MillError
 from matrix.status import FailureClass, Status
@@ -20,6 +20,8 @@ from state.records import Facts, StageRow
 from workers.build.stage_runner import os_failure
 from workers.errors import BuildFailed, StoreError
 
+MOST_ACTIVITY = 200
+"""Characters of what an engine says it is doing."""
 TRACEBACK_LINES = 20
 """How much of a traceback the state keeps; the log has all of it."""
 
@@ -60,9 +62,15 @@ class CellWork:
         self, status: Status, facts: Facts | None = None, stages: Sequence[StageRow] = ()
     ) -> None:
         """One transaction; raises `LeaseLost` when the model is no longer ours."""
+        if self.lease.activity is not None and self.lease.activity.cell == self.id:
+            self.lease.activity = None
         self.sweep.state.record(
             self.lease.lease, self.sweep.sweep_id, self.id, status, facts or Facts(), stages=stages
         )
+
+    def report(self, text: str) -> None:
+        """Let those who watch see what is being done: `exporting`, `calibrating 40/128`."""
+        self.lease.activity = Activity(self.id, text[:MOST_ACTIVITY])
 
     def fail(self, error: Exception, stage: str, evidence: dict[str, Any] | None = None) -> None:
         """Record that the cell could not be built or did not pass verification."""

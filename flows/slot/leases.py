@@ -1,15 +1,19 @@
-"""Renews the leases of this process and notices the ones that are lost.
+"""Renews the leases of this process, notices the ones that are lost, and tells what they are at.
 
-One thread renews them all. A lease that cannot be renewed belongs to somebody else: its `gone`
+One thread does it for all. A lease that cannot be renewed belongs to somebody else: its `gone`
 event is set, which cancels the work under way, and nothing of that work can be recorded any more.
+
+What a slot is doing changes often and matters only now, so it stands in the lease's row: no event
+is written for it, the row is updated at most every two seconds, and it goes with the lease.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -21,6 +25,16 @@ from state.records import Lease
 _log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
+ACTIVITY_SECONDS = 2.0
+"""How often a change of activity is written at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a slot is doing now."""
+
+    cell: str
+    text: str
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +43,9 @@ class RenewedLease:
 
     lease: Lease
     gone: threading.Event = field(default_factory=threading.Event)
+    activity: Activity | None = None
+    """What the slot is doing; any thread may set it, this module writes it."""
+    _written: Activity | None = None
 
 
 class LeaseRenewer:
@@ -65,12 +82,28 @@ class LeaseRenewer:
                     self._renewed.discard(renewed)
 
     def _renew(self) -> None:
-        while not self._closed.wait(self.ttl / 4):
+        pause = self.ttl / 4
+        renewed_at = time.monotonic()
+        while not self._closed.wait(min(pause, ACTIVITY_SECONDS)):
             with self._lock:
                 current = tuple(self._renewed)
             for one in current:
+                self._write_activity(one)
+            if time.monotonic() - renewed_at < pause:
+                continue
+            renewed_at = time.monotonic()
+            for one in current:
                 if not self._is_ours(one.lease):
                     one.gone.set()
+
+    def _write_activity(self, one: RenewedLease) -> None:
+        activity = one.activity
+        if activity == one._written:
+            return
+        with suppress(StateError):  # a picture of the work is not worth the work
+            cell, text = (activity.cell, activity.text) if activity else (None, None)
+            self._state.set_activity(one.lease, cell, text)
+            one._written = activity
 
     def _is_ours(self, lease: Lease) -> bool:
         try:

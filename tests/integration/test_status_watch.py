@@ -13,12 +13,18 @@ from tests.sweeps.command import Mill, eventually, model
 def test_a_sweep_is_followed_from_another_process_to_its_end(mill: Mill) -> None:
     gate = mill.folder / "gate"
     mill.catalog(model(act={"export": f"wait:{gate}"}))
-    with mill.start("sweep", "catalog.toml", "--stamp", "seen", plain=True) as sweep:
-        assert eventually(gate.exists, 60)
+    with mill.start("sweep", "catalog.toml", "--stamp", "seen", "--json", plain=True) as sweep:
+        sweep.until('"export begins"')  # what the engine says comes through while it is at it
         with Mill(mill.folder).start("status", "seen", "--watch", "--json") as watch:
+            watch.until('"export begins"')
             gate.with_name("gate.go").touch()
             lines = watch.end().lines()
         assert sweep.end().code == 0
+    activity = next(one for one in lines if one["type"] == "activity")
+    assert activity["cell"] == "tiny/a:fill-mask@export"
+    with mill.state() as state:
+        told = [one for one in state.events(mill.sweep("seen").id) if "begins" in str(one.data)]
+    assert told == [], "no event is written for it"
     assert lines[-1]["type"] == "summary"
     assert lines[-1]["exit_code"] == 0
     assert lines[-1]["counts"] == {"published": 8}

@@ -8,14 +8,14 @@ import shutil
 import threading
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flows.prefect.server import start_server
-from tests.sweeps.command import Mill, Ran, model
+from tests.sweeps.command import Mill, Ran, eventually, model
 
 SECRETS = {
     "HF_TOKEN": "hf_verySecretHubToken",
@@ -59,12 +59,19 @@ def shown(tmp_path_factory: pytest.TempPathFactory, prefect_template: Path) -> I
         mill = Mill(folder / "mill", env={**SECRETS, "PREFECT_API_URL": server.url})
         mill.folder.mkdir()
         leaking = {"quantize@qnn_npu": "leak:HF_TOKEN", "quantize@ov_npu": "leak:OTHER_URL"}
+        gate = mill.folder / "gate"
         catalog = mill.catalog(
             model("tiny/a"),
-            model("tiny/b", act={"optimize": "print:AZURE_DEVOPS_EXT_PAT"}),
+            model(
+                "tiny/b", act={"optimize": "print:AZURE_DEVOPS_EXT_PAT", "export": f"wait:{gate}"}
+            ),
             model("tiny/leak", act=leaking),
         )
-        yield Shown(mill, server.url, mill.run("sweep", catalog, "--stamp", "S 1", plain=False))
+        with mill.start("sweep", catalog, "--stamp", "S 1") as running:
+            shown = Shown(mill, server.url, Ran(0, "", ""))
+            eventually(lambda: any(one["task_run_id"] for one in shown.ask("artifacts")), 60)
+            gate.with_name("gate.go").touch()
+            yield replace(shown, ran=running.end())
     finally:
         server.stop()
 
@@ -81,13 +88,21 @@ def test_the_run_is_on_the_server_with_names_tags_and_artifacts(shown: Shown) ->
         "tiny/b:fill-mask#1": "COMPLETED",
         "tiny/leak:fill-mask#1": "FAILED",
     }
-    artifacts = {one["key"]: one for one in shown.ask("artifacts")}
+    artifacts = {one["key"]: one for one in shown.ask("artifacts") if one["key"]}
     assert artifacts.keys() == {"modelmill-s-1-progress", "modelmill-s-1-outcomes"}
     assert artifacts["modelmill-s-1-progress"]["data"] == 100.0
     assert "24 of 24 cells, 2 failed" in artifacts["modelmill-s-1-progress"]["description"]
     table = json.loads(artifacts["modelmill-s-1-outcomes"]["data"])
     assert len(table) == 27
     assert [row["status"] for row in table[:3]] == ["build_failed", "build_failed", "published"]
+
+
+def test_a_task_run_shows_what_its_engine_was_doing(shown: Shown) -> None:
+    runs = {one["name"]: one["id"] for one in shown.ask("task_runs")}
+    told = [
+        one for one in shown.ask("artifacts") if one["task_run_id"] == runs["tiny/b:fill-mask#1"]
+    ]
+    assert [one["data"] for one in told] == ["export begins: `tiny/b:fill-mask@export`"]
 
 
 def test_nothing_had_to_be_set_up_and_the_server_goes_on(shown: Shown) -> None:

@@ -144,7 +144,8 @@ def _print(
     for holder in holders:
         silent = ", silent: somebody else may take it" if holder.expired else ""
         since = show_moment(holder.taken_at)
-        print(f"  in work: {holder.model} by {holder.owner} since {since}{silent}")
+        doing = f": {holder.activity}" if holder.activity and not holder.expired else ""
+        print(f"  in work: {holder.model} by {holder.owner} since {since}{silent}{doing}")
     for line in _idle(state, info, summary):
         print(f"  {line}")
 

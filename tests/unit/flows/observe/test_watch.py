@@ -11,7 +11,7 @@ from flows.observe.watch import NOBODY, Watch
 from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import StateUnavailable
-from state.records import Event, Facts
+from state.records import Event, Facts, Kind
 from tests.states.samples import ALIVE, FOREIGN, TREE, begin, cell, rows, sql, take
 from tests.sweeps.in_memory import Floor, make_plan, small_model
 
@@ -150,3 +150,79 @@ def test_json_lines_hold_no_whole_plan(floor: Floor) -> None:
     watch.step()
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(one["kind"], one["data"]) for one in lines] == [("notice", None)]
+
+
+def test_who_looks_on_later_sees_what_an_engine_says_it_is_doing(floor: Floor) -> None:
+    state = floor.state
+    info = begin(state)
+    lease = take(state, info, FOREIGN)
+    state.record(lease, info.id, cell(), Status.BUILDING)
+    state.set_activity(lease, cell(), "calibrating 40/128")
+    out = io.StringIO()
+    watch = Watch(state, info, JsonView(out))
+    watch._begin()
+    assert watch.tally.doing(FOREIGN.name) == "calibrating 40/128"
+    assert not watch.step()
+    assert not watch.step()
+    (line,) = out.getvalue().splitlines()
+    assert json.loads(line) == {
+        "type": "activity",
+        "owner": FOREIGN.name,
+        "cell": cell(),
+        "activity": "calibrating 40/128",
+    }
+    state.record(lease, info.id, cell(), Status.BUILT)
+    state.record(lease, info.id, cell(), Status.VERIFYING)
+    watch.step()
+    assert watch.tally.doing(FOREIGN.name) == "verifying", "the engine is through with it"
+    state.release(lease, done=False)
+    assert state.leases(info.id) == []
+
+
+def test_what_a_slot_that_is_taken_over_was_doing_is_not_told_of_the_next_one(
+    floor: Floor,
+) -> None:
+    state = floor.state
+    info = begin(state)
+    lost = take(state, info, FOREIGN, ttl=0)
+    taken = take(state, info, ALIVE)
+    assert taken.model == lost.model
+    state.set_activity(lost, cell(), "exporting")
+    assert [one.activity for one in state.leases(info.id)] == [None]
+
+
+def test_a_slot_that_publishes_beside_its_build_shows_the_build() -> None:
+    tally = Tally({cell(): Status.PLANNED, cell(1): Status.PLANNED})
+    for number, (name, status) in enumerate(
+        [
+            (cell(), Status.BUILDING),
+            (cell(), Status.VERIFIED),
+            (cell(1), Status.BUILDING),
+            (cell(), Status.PUBLISHING),
+            (cell(), Status.PUBLISHED),
+        ]
+    ):
+        tally.apply(happened(number, name, status))
+    assert tally.busy["slot-1"][:2] == (cell(1), Status.BUILDING)
+
+
+def test_plain_lines_tell_of_a_long_stage_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("flows.observe.views.time.time", lambda: clock[0])
+    out = io.StringIO()
+    view, tally = PlainView(out), Tally({cell(): Status.PLANNED})
+    tally.apply(happened(1, cell(), Status.BUILDING, at=1000.0))
+    for second in range(200):
+        clock[0] = 1000.0 + second
+        tally.activities = {"slot-1": (cell(), f"calibrating {second}/200")}
+        view.tick(tally)
+    told = [line for line in out.getvalue().splitlines() if "at work" in line]
+    assert told == [
+        f"at work: calibrating 60/200  {cell()}  60s",
+        f"at work: calibrating 120/200  {cell()}  2m00s",
+        f"at work: calibrating 180/200  {cell()}  3m00s",
+    ]
+
+
+def happened(number: int, name: str, status: Status, at: float = 0.0) -> Event:
+    return Event(number, at, 1, name, None, Kind.STATUS, status, 1, "slot-1", None)
