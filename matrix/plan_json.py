@@ -1,9 +1,10 @@
-"""A plan as JSON values, for `plan --json` and for the record of a sweep."""
+"""A plan as the JSON that `plan --json` prints."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from matrix.codec import to_json
 from matrix.model import Cell, Plan
 
 
@@ -32,7 +33,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 def cell_to_json(cell: Cell) -> dict[str, Any]:
     """One cell with its effective policy."""
-    policy = cell.policy
+    policy = to_json(cell.policy)
     return {
         "id": cell.id,
         "model": cell.model.id,
@@ -44,17 +45,12 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
         "ep": cell.target.ep,
         "device": cell.target.device,
         "provider": cell.target.provider,
-        "precision": policy.precision,
-        "precision_default": policy.default,
-        "precision_asked": policy.asked,
-        "opset": policy.opset,
-        "optimization": policy.optimization,
-        "static_shapes": policy.static_shapes,
-        "shapes": dict(policy.shapes),
+        "precision_default": policy.pop("default"),
+        "precision_asked": policy.pop("asked"),
+        **policy,
         "package": cell.package,
         "version": cell.version,
         "timeout": cell.timeout,
         "publish_timeout": cell.publish_timeout,
         "skip": cell.skip,
-        "notices": list(policy.notices),
     }

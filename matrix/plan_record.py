@@ -1,62 +1,49 @@
 """A whole plan as JSON values and back, so that any machine can work on it without the catalog.
 
 `plan_to_json` is for people and tools to read; this record is complete. Targets and policies are
-shared by most cells, so each is told once.
+shared by most cells, so each stands in a table once, and a cell is a row of values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
+from matrix.codec import Table, from_json, to_json
 from matrix.errors import MillError
-from matrix.model import (
-    Cell,
-    Model,
-    Overrides,
-    Plan,
-    PlannedModel,
-    Policy,
-    Source,
-    SourceKind,
-    Target,
-)
+from matrix.model import Cell, Model, Plan, PlannedModel, Policy, Target
 
 FORMAT = 2
 Json = Mapping[str, Any]
-T = TypeVar("T")
-_CELL = ("id", "package", "version", "timeout", "publish_timeout", "skip")
 
 
 class BadRecord(MillError):
     """The record of a plan is of another modelmill, or damaged."""
 
 
-class _Table:
-    """Values that many cells share, each once."""
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    targets: tuple[Target, ...]
+    policies: tuple[Policy, ...]
 
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-        self._places: dict[str, int] = {}
 
-    def place(self, value: Target | Policy) -> int:
-        """Where the value stands; it is added at first sight."""
-        spelled = repr(value)  # holds dicts, so it cannot be a key itself
-        if spelled not in self._places:
-            self._places[spelled] = len(self.rows)
-            self.rows.append(asdict(value))
-        return self._places[spelled]
+def _fields(kind: type, without: Collection[str]) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind) if one.name not in without)
+
+
+_PLAN = _fields(Plan, {"models", "index_package", "index_version"})
+_MODEL = _fields(PlannedModel, {"model", "cells"})
+_CELL = _fields(Cell, {"model", "target", "policy"})
 
 
 def plan_to_record(plan: Plan) -> dict[str, Any]:
     """Everything that `plan_from_record` needs to make an equal plan."""
-    targets, policies = _Table(), _Table()
+    targets, policies = Table(), Table()
     models = [
         {
-            "model": asdict(planned.model),
-            "export_package": planned.export_package,
-            "export_version": planned.export_version,
+            "model": to_json(planned.model),
+            **{name: getattr(planned, name) for name in _MODEL},
             "cells": [
                 [targets.place(cell.target), policies.place(cell.policy)]
                 + [getattr(cell, name) for name in _CELL]
@@ -67,11 +54,8 @@ def plan_to_record(plan: Plan) -> dict[str, Any]:
     ]
     return {
         "format": FORMAT,
-        "stamp": plan.stamp,
         "index": [plan.index_package, plan.index_version],
-        "engine": plan.engine,
-        "self_contained": plan.self_contained,
-        "notices": list(plan.notices),
+        **{name: to_json(getattr(plan, name)) for name in _PLAN},
         "targets": targets.rows,
         "policies": policies.rows,
         "models": models,
@@ -88,58 +72,32 @@ def plan_from_record(record: Json) -> Plan:
     try:
         return _plan(record)
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise BadRecord(f"the record of the plan is damaged: {error!r}") from error
+        raise BadRecord(f"the record of the plan is damaged: {error}") from error
 
 
 def _plan(record: Json) -> Plan:
-    targets = [_made(Target, row) for row in record["targets"]]
-    policies = [_made(Policy, row) for row in record["policies"]]
-    package, version = record["index"]
-    return Plan(
-        stamp=record["stamp"],
-        models=tuple(_planned(one, targets, policies) for one in record["models"]),
-        index_package=package,
-        index_version=version,
-        engine=record["engine"],
-        self_contained=record["self_contained"],
-        notices=tuple(record["notices"]),
-    )
+    values = dict(record)
+    del values["format"]
+    tables = from_json({name: values.pop(name) for name in ("targets", "policies")}, _Tables)
+    values["index_package"], values["index_version"] = values.pop("index")
+    values["models"] = [_planned(one, tables) for one in record["models"]]
+    return from_json(values, Plan)
 
 
-def _planned(one: Json, targets: Sequence[Target], policies: Sequence[Policy]) -> PlannedModel:
-    model = _model(one["model"])
-    cells = tuple(
-        Cell(
-            model=model,
-            target=targets[target],
-            policy=policies[policy],
-            **dict(zip(_CELL, rest, strict=True)),
+def _planned(one: Json, tables: _Tables) -> PlannedModel:
+    model = from_json(one["model"], Model)
+    cells = [
+        from_json(
+            {
+                "model": model,
+                "target": tables.targets[target],
+                "policy": tables.policies[policy],
+                # A row of an older modelmill is shorter: what was added since has its default.
+                **dict(zip(_CELL, rest, strict=len(rest) > len(_CELL))),
+            },
+            Cell,
+            exact=False,
         )
         for target, policy, *rest in one["cells"]
-    )
-    return PlannedModel(model, cells, one["export_package"], one["export_version"])
-
-
-def _model(row: Json) -> Model:
-    source = row["source"]
-    return _made(
-        Model,
-        {
-            **row,
-            "source": _made(Source, {**source, "kind": SourceKind(source["kind"])}),
-            "overrides": _made(Overrides, row["overrides"]),
-            "per_target": {
-                label: _made(Overrides, one) for label, one in row["per_target"].items()
-            },
-        },
-    )
-
-
-def _made(kind: type[T], row: Json) -> T:
-    """A frozen dataclass of JSON values: what JSON made a list was a tuple."""
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # all are dataclasses
-    if row.keys() != known:
-        raise ValueError(f"{kind.__name__} with {', '.join(sorted(row.keys() ^ known))}")
-    return kind(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    )
+    ]
+    return from_json({**one, "model": model, "cells": cells}, PlannedModel)

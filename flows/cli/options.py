@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
+from matrix.codec import from_json
 from matrix.errors import UsageError
 from matrix.nearest import hint
 from matrix.verification import RUNGS
@@ -60,14 +61,9 @@ class Option:
         """As exported."""
         return "MODELMILL_" + self.name.upper()
 
-    def holds(self, value: object) -> bool:
-        """Whether a recorded value has the type of this setting."""
-        if self.many:
-            return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
-        kinds = get_args(self.type) or (self.type,)
-        if isinstance(value, bool):
-            return bool in kinds
-        return isinstance(value, (*kinds, int) if float in kinds else kinds)
+    def recorded(self, value: object) -> Any:
+        """The value of a record; raises `ValueError` for one of another type."""
+        return from_json(value, self.type)
 
     def read(self, text: str) -> Any:
         """The value of a flag or variable; commas outside braces separate the items of a list."""

@@ -200,9 +200,9 @@ class Settings:
     def replaced(self, values: Mapping[str, Any], origin: str) -> Settings:
         """The same with some values from elsewhere; what a flag or variable says still wins."""
         taken = {
-            name: tuple(value) if OPTIONS[name].many else value
+            name: value
             for name, value in values.items()
-            if name in OPTIONS and not self.origin(name).startswith(("flag", "variable"))
+            if not self.origin(name).startswith(("flag", "variable"))
         }
         return self._with(taken, dict.fromkeys(taken, origin))
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feed.interface import Published
 from flows.cli.resolution import resolve
 from flows.cli.settings import OPTIONS, ORDERED, Settings
-from flows.sweep.recorded_settings import remember
+from flows.sweep.recorded_settings import remember, typed
 from flows.sweep.stop import Stop
+from matrix.codec import from_json, to_json
 from matrix.errors import Exit, MillError, UsageError
 from matrix.model import Plan
 from matrix.plan_record import plan_from_record, plan_to_record
@@ -57,14 +58,13 @@ class FleetRun:
     def settings(self, environ: Mapping[str, str], cwd: Path) -> Settings:
         """The sweep's settings on this machine, which has to consent to code of others."""
         here = resolve({}, environ, cwd)
-        flags = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in self.values.items()
-            if name in OPTIONS
-        }
+        flags = {name: value for name, value in self.values.items() if name in OPTIONS}
         for name in _NEED_CONSENT:
             flags[name] = bool(flags.get(name)) and bool(getattr(here, name))
         return resolve({**flags, "feed": self.feed, "stamp": self.plan.stamp}, environ, cwd)
+
+
+_RECORDED = tuple(one.name for one in fields(FleetRun) if one.name not in {"sweep", "plan", "id"})
 
 
 def state_url(settings: Settings) -> str:
@@ -84,15 +84,9 @@ def values_of(settings: Settings, catalog: str) -> dict[str, Any]:
 
 def record_run(state: State, run: FleetRun) -> int:
     """Record it; returns its id."""
-    newest = {
-        cell: [one.package, one.version, one.tree, one.description]
-        for cell, one in run.newest.items()
-    }
     document = {
         "plan": plan_to_record(run.plan),
-        "values": dict(run.values),
-        "feed": run.feed,
-        "newest": newest,
+        **{name: to_json(getattr(run, name)) for name in _RECORDED},
     }
     return state.note(run.sweep, Kind.STARTED, {"pid": os.getpid(), FLEET: document})
 
@@ -124,15 +118,17 @@ def _from_event(event: Event) -> FleetRun:
     if document is None:
         raise NoFleetRun(f"run {event.id} of sweep {event.sweep_id} is not one of a fleet")
     with Tolerated(f"event {event.id}: {FLEET}"):
-        newest = {cell: Published(*columns) for cell, columns in document["newest"].items()}
-        return FleetRun(
-            event.sweep_id,
-            plan_from_record(document["plan"]),
-            dict(document["values"]),
-            str(document["feed"]),
-            newest,
-            event.id,
-        )
+        values, wrong = typed(document["values"])
+        if wrong:
+            raise ValueError(f"values of {', '.join(wrong)}")
+        newest = {
+            # Older versions recorded rows without the names of columns.
+            cell: Published(*row) if isinstance(row, list) else from_json(row, Published)
+            for cell, row in document["newest"].items()
+        }
+        own = {"plan": plan_from_record(document["plan"]), "newest": newest}
+        own |= {"sweep": event.sweep_id, "id": event.id}
+        return from_json({**document, **own, "values": {**document["values"], **values}}, FleetRun)
     raise NoFleetRun(
         f"run {event.id} of sweep {event.sweep_id} is damaged in the state",
         hint="start it again with modelmill sweep CATALOG --fleet",

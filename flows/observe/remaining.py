@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from flows.cli.quantity import show_duration, show_size
-from flows.observe.estimates import Cost, Estimates, Range
+from flows.observe.estimates import Estimates, Range
 from flows.sweep.exports import is_export
+from matrix.codec import from_json, to_json
 
 OUTLOOK = "outlook"
 _PRIOR = 0.1
@@ -24,39 +25,40 @@ _LATE = 0.1
 """What is left of a cell, as a share of what was foretold, however long it takes already."""
 
 
+_RECORDED = tuple(
+    one.name
+    for one in fields(Estimates)
+    if one.name not in {"models", "cells", "peaks", "sizes"}  # the first two in another form
+)
+
+
 def to_record(known: Estimates) -> dict[str, Any]:
     """As it is kept: what a model takes, and how its seconds fall to its cells."""
-    models: dict[str, Any] = {
-        name: {key: _rounded(value) for key, value in asdict(cost).items()} | {"cells": {}}
-        for name, cost in known.models.items()
-    }
+    cells: dict[str, dict[str, float]] = {name: {} for name in known.models}
     for cell, seconds in known.cells.items():
         name, _at, right = cell.rpartition("@")
-        if name in models:
-            models[name]["cells"][right] = round(seconds, 3)
-    return {"unknown": known.unknown, "models": models, "if_changed": known.if_changed}
+        if name in cells:
+            cells[name][right] = seconds
+    models = {name: {**to_json(cost), "cells": cells[name]} for name, cost in known.models.items()}
+    told = {name: to_json(getattr(known, name)) for name in _RECORDED}
+    return {**told, "models": _rounded(models)}
 
 
 def from_record(record: Mapping[str, Any]) -> Estimates:
     """And read again."""
-    costs: dict[str, Cost] = {}
-    cells: dict[str, float] = {}
-    for name, told in record["models"].items():
-        seconds, disk, memory = (_range(told[key]) for key in ("seconds", "disk", "memory"))
-        costs[name] = Cost(seconds, disk, memory, str(told["basis"]))
-        cells |= {f"{name}@{right}": float(value) for right, value in told["cells"].items()}
-    if_changed = bool(record.get("if_changed"))
-    return Estimates(costs, cells, int(record["unknown"]), if_changed=if_changed)
-
-
-def _range(told: Mapping[str, Any]) -> Range:
-    return Range(float(told["likely"]), float(told["low"]), float(told["high"]))
+    models: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
+    for name, row in record["models"].items():
+        models[name] = dict(row)
+        of_model = models[name].pop("cells")
+        cells |= {f"{name}@{right}": seconds for right, seconds in of_model.items()}
+    return from_json({**record, "models": models, "cells": cells}, Estimates, exact=False)
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: round(part, 3) for name, part in value.items()}
-    return value
+        return {name: _rounded(part) for name, part in value.items()}
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def spelled(what: Range, show: Callable[[float], str]) -> str:

@@ -7,14 +7,15 @@ every run notes its plan: each policy once, and for each model where its cells s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flows.observe.estimates import Estimates
 from flows.observe.remaining import OUTLOOK, from_record
 from flows.observe.remaining import to_record as foretold_record
 from matrix.cellid import parse
-from matrix.model import Plan, PlannedModel
+from matrix.codec import Table, from_json, to_json
+from matrix.model import Plan, Source
 from state.damage import Tolerated
 from state.records import Kind
 
@@ -28,7 +29,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A model as it was planned last; empty where nobody noted it."""
+    """A model as it was planned last; empty where no plan was noted."""
 
     id: str
     task: str
@@ -36,6 +37,8 @@ class Planned:
     group: str = ""
     model_type: str = ""
     source: Json = field(default_factory=dict)
+    cells: Mapping[str, int] = field(default_factory=dict)
+    """The right sides of its cell ids, each with the place of its policy."""
 
 
 def note_plan(state: State, sweep_id: int, plan: Plan, known: Estimates | None = None) -> None:
@@ -62,35 +65,26 @@ def _notices(state: State, sweep_id: int) -> Iterator[Json]:
 
 
 def to_record(plan: Plan) -> dict[str, Any]:
-    """The plan as it is kept: policies are shared by most cells, so they are told once."""
-    places: dict[str, int] = {}
-    policies: list[dict[str, Any]] = []
-    models = {}
-    for model in plan.models:
-        cells = {}
-        for cell in model.cells:
-            spelled = repr(cell.policy)  # holds dicts, so it cannot be a key itself
-            if spelled not in places:
-                places[spelled] = len(policies)
-                policies.append(asdict(cell.policy))
-            cells[cell.id.partition("@")[2]] = places[spelled]
-        models[model.name] = {**_facts(model), "cells": cells}
-    return {"engine": plan.engine, "policies": policies, "models": models}
-
-
-def _facts(planned: PlannedModel) -> dict[str, Any]:
-    model = planned.model
-    source = {"kind": str(model.source.kind), "ref": model.source.ref}
-    if model.source.revision:
-        source["revision"] = model.source.revision
-    if model.source.file:
-        source["file"] = model.source.file
-    return {
-        "priority": model.priority,
-        "group": model.group,
-        "model_type": model.model_type,
-        "source": source,
+    """The plan as it is kept: policies are shared by most cells, so each is told once."""
+    policies = Table()
+    models = {
+        one.name: Planned(
+            id=one.model.id,
+            task=one.model.task,
+            priority=one.model.priority,
+            group=one.model.group,
+            model_type=one.model.model_type,
+            source=_source(one.model.source),
+            cells={cell.id.partition("@")[2]: policies.place(cell.policy) for cell in one.cells},
+        )
+        for one in plan.models
     }
+    return {"engine": plan.engine, "policies": policies.rows, "models": to_json(models)}
+
+
+def _source(source: Source) -> Json:
+    told = {name: to_json(source)[name] for name in ("kind", "ref", "revision", "file")}
+    return {name: value for name, value in told.items() if value}
 
 
 class PlannedCells:
@@ -107,7 +101,7 @@ class PlannedCells:
         policies = [dict(policy) for policy in record["policies"]]
         for name, facts in record["models"].items():
             model = _model(name, facts)
-            places = {f"{name}@{right}": policies[at] for right, at in facts["cells"].items()}
+            places = {f"{name}@{right}": policies[at] for right, at in model.cells.items()}
             self._models[name] = model
             self._policies |= places
 
@@ -128,11 +122,4 @@ class PlannedCells:
 
 def _model(name: str, facts: Json) -> Planned:
     named = parse(f"{name}@any")
-    return Planned(
-        id=named.model,
-        task=named.task,
-        priority=str(facts.get("priority", "")),
-        group=str(facts.get("group", "")),
-        model_type=str(facts.get("model_type", "")),
-        source=dict(facts.get("source", {})),
-    )
+    return from_json({"id": named.model, "task": named.task, **facts}, Planned, exact=False)

@@ -17,10 +17,22 @@ def remember(settings: Settings, catalog: str) -> dict[str, Any]:
     return {**values, "catalog": catalog}
 
 
+def typed(recorded: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The settings of a record, and the names of those whose values cannot be read."""
+    values: dict[str, Any] = {}
+    wrong = []
+    for name, option in OPTIONS.items():
+        if name in recorded:
+            try:
+                values[name] = option.recorded(recorded[name])
+            except ValueError:
+                wrong.append(name)
+    return values, wrong
+
+
 def recall(settings: Settings, stamp: str, recorded: Mapping[str, Any]) -> tuple[Settings, str]:
     """The settings of a recorded sweep under what flags and variables say now; its catalog."""
-    known = {name: value for name, value in recorded.items() if name in OPTIONS}
-    wrong = [name for name, value in known.items() if not OPTIONS[name].holds(value)]
+    known, wrong = typed(recorded)
     catalog = recorded.get("catalog")
     if not isinstance(catalog, str):
         wrong.append("catalog")

@@ -15,6 +15,6 @@ def begun(root: Path) -> tuple[State, FleetRun]:
     state = open_state(root / "state.db")
     plan = make_plan(small_model("a"), small_model("b"))
     info = state.begin("s", "dir:x", cell_rows(plan), model_rows(plan, state), {}, {})
-    values = {"engine": "fake", "precision": ["fp32"], "allow_remote_code": True, "tries": 2}
+    values = {"engine": "fake", "precision": ("fp32",), "allow_remote_code": True, "tries": 2}
     newest = {"a": Published("p", "0.0.0-1", "f" * 64, "text")}
     return state, FleetRun(info.id, plan, values, "dir:/feed", newest)

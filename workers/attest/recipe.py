@@ -6,44 +6,36 @@ The provenance holds it. What a machine decides (folders, budgets, times) is not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
-from matrix.model import Cell, Model, Policy, Source, SourceKind, Target
+from matrix.codec import from_json, to_json
+from matrix.model import Cell, SourceKind
 
 Json = Mapping[str, Any]
 
 _TARGET = ("label", "ep", "device", "provider")
+_NOT_OF_A_CELL = {"group", "priority", "overrides", "per_target", "needs", "extra", "where"}
+"""What a model has for planning and for looking at; a new field of it is part of the recipe."""
+_ALLOWED = {"remote_code", "pickle"}
+"""What the user allows for it, which may be less than the catalog asks for."""
 
 
 def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
     """The recipe of a cell. Local folders appear by name only; digests identify their content."""
-    model, source = cell.model, cell.model.source
-    ref = PurePath(source.ref).name if source.kind is SourceKind.FOLDER else source.ref
-    authored = {"recipes": PurePath(model.recipes).name} if model.recipes else {}
+    model = to_json(cell.model)
+    if cell.model.source.kind is SourceKind.FOLDER:
+        model["source"]["ref"] = PurePath(cell.model.source.ref).name
+    if cell.model.recipes:
+        model["recipes"] = PurePath(cell.model.recipes).name
     return {
         "cell": cell.id,
         "package": cell.package,
         "version": cell.version,
-        "model": {
-            "id": model.id,
-            "task": model.task,
-            "model_type": model.model_type,
-            "dataset": dict(model.dataset) if model.dataset is not None else None,
-            **authored,
-            "source": {
-                "kind": str(source.kind),
-                "ref": ref,
-                "revision": source.revision,
-                "seed": source.seed,
-                "config": dict(source.config),
-                **({"file": source.file} if source.file else {}),
-            },
-        },
+        "model": {k: v for k, v in model.items() if k not in _NOT_OF_A_CELL | _ALLOWED},
         "allow": dict(allow),
         "target": {name: getattr(cell.target, name) for name in _TARGET},
-        "policy": asdict(cell.policy),
+        "policy": to_json(cell.policy),
     }
 
 
@@ -54,32 +46,16 @@ def cell_of(
 
     `folder`: where the source of a folder model is on this machine; `recipes`: its recipes.
     """
-    model, allow = recipe["model"], recipe["allow"]
-    source = dict(model["source"])
-    kind = SourceKind(source.pop("kind"))
-    if kind is SourceKind.FOLDER and folder is not None:
-        source["ref"] = folder
-    policy: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in recipe["policy"].items()
+    model = {**recipe["model"], **{name: recipe["allow"][name] for name in _ALLOWED}}
+    if folder is not None and model["source"]["kind"] == SourceKind.FOLDER:
+        model["source"] = {**model["source"], "ref": folder}
+    if recipes:
+        model["recipes"] = recipes
+    values = {
+        "id": recipe["cell"],
+        "model": model,
+        **{name: recipe[name] for name in ("package", "version", "target", "policy")},
+        "timeout": timeout,
+        "publish_timeout": timeout,
     }
-    target: dict[str, Any] = {name: str(recipe["target"][name]) for name in _TARGET}
-    return Cell(
-        id=str(recipe["cell"]),
-        model=Model(
-            id=str(model["id"]),
-            task=str(model["task"]),
-            source=Source(kind, **source),
-            model_type=str(model["model_type"]),
-            dataset=model["dataset"],
-            remote_code=bool(allow["remote_code"]),
-            pickle=bool(allow["pickle"]),
-            recipes=recipes or model.get("recipes"),
-        ),
-        target=Target(**target),
-        policy=Policy(**policy),
-        package=str(recipe["package"]),
-        version=str(recipe["version"]),
-        timeout=timeout,
-        publish_timeout=timeout,
-    )
+    return from_json(values, Cell)

@@ -6,6 +6,7 @@ import pytest
 
 from flows.cli.resolution import misspelt, resolve
 from flows.cli.settings import CHANGEABLE, FORM, OPTIONS, ORDERED, RECORDED, Settings
+from flows.sweep.recorded_settings import recall
 from matrix.errors import UsageError
 
 
@@ -94,10 +95,8 @@ def test_engine_interpreters_come_from_file_and_variable(tmp_path: Path) -> None
 
 def test_a_recorded_sweep_fills_in_what_is_not_said_again(tmp_path: Path) -> None:
     now = settings(tmp_path, "engine = 'file'", {"MODELMILL_TASK": "said"}, jobs=7)
-    again = now.replaced(
-        {"jobs": 1, "task": ["recorded"], "engine": "recorded", "target": ["a", "b"], "gone": 1},
-        "sweep 20260609",
-    )
+    recorded = {"jobs": 1, "task": ["recorded"], "engine": "recorded", "target": ["a", "b"]}
+    again, _catalog = recall(now, "20260609", {**recorded, "gone": 1, "catalog": "demo"})
     assert (again.jobs, again.task) == (7, ("said",))
     assert (again.engine, again.target) == ("recorded", ("a", "b"))
     assert again.origin("target") == "sweep 20260609"
@@ -186,8 +185,10 @@ def test_a_child_process_reads_the_same_settings_from_its_variables(tmp_path: Pa
 def test_a_recorded_value_must_have_the_type_of_its_setting(
     name: str, good: object, bad: object
 ) -> None:
-    assert OPTIONS[name].holds(good)
-    assert not OPTIONS[name].holds(bad)
+    kept = tuple(good) if isinstance(good, list) else good
+    assert OPTIONS[name].recorded(good) == kept
+    with pytest.raises(ValueError, match="Expected"):
+        OPTIONS[name].recorded(bad)
 
 
 def test_every_setting_belongs_to_one_place() -> None:

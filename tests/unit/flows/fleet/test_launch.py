@@ -54,7 +54,7 @@ def test_flags_of_a_resume_change_what_is_no_part_of_the_plan(tmp_path: Path) ->
     launch = launch_again(tmp_path, tries=9, verify="loads", needs=("lab",), summary="out")
     assert launch.values == {
         "engine": "fake",
-        "precision": ["fp32"],
+        "precision": ("fp32",),
         "allow_remote_code": True,
         "tries": 9,
         "verify": "loads",

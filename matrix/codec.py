@@ -1,0 +1,66 @@
+"""Dataclasses as JSON values and back, by the types of their fields: a new field needs no code.
+
+msgspec is imported on first use: commands that read no record start without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def to_json(value: object) -> Any:
+    """A dataclass, or anything made of dataclasses, as dicts, lists and plain values."""
+    import msgspec
+
+    return msgspec.to_builtins(value)
+
+
+def from_json(value: object, kind: type[T], *, exact: bool = True) -> T:
+    """What `to_json` was given; values that are instances already are taken as they are.
+
+    Raises `ValueError` with the path of the first value of a wrong type and, if `exact`, with
+    the path of a key that no field has.
+    """
+    import msgspec
+
+    made = msgspec.convert(value, kind)
+    if exact and (unknown := next(_unknown(value, made), None)):
+        raise ValueError(f"Object contains unknown field - at `{unknown}`")
+    return made
+
+
+def _unknown(given: Any, made: Any, at: str = "$") -> Iterator[str]:
+    if isinstance(given, dict):
+        inside = made if isinstance(made, dict) else _values(made)
+        for name, value in given.items():
+            if name in inside:
+                yield from _unknown(value, inside[name], f"{at}.{name}")
+            else:
+                yield f"{at}.{name}"
+    elif isinstance(given, list):
+        for place, (one, other) in enumerate(zip(given, made, strict=True)):
+            yield from _unknown(one, other, f"{at}[{place}]")
+
+
+def _values(made: Any) -> dict[str, Any]:
+    return {one.name: getattr(made, one.name) for one in fields(made)}
+
+
+class Table:
+    """Values that many others share, each kept once."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self._places: dict[str, int] = {}
+
+    def place(self, value: object) -> int:
+        """Where the value stands; it is added when seen first."""
+        spelled = repr(value)  # holds dicts, so it cannot be a key itself
+        if spelled not in self._places:
+            self._places[spelled] = len(self.rows)
+            self.rows.append(to_json(value))
+        return self._places[spelled]
