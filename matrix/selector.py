@@ -6,9 +6,9 @@ Filters on models and targets are combined with and; the values of one filter wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from matrix.entry import PRIORITIES
 from matrix.errors import Problem, UsageError
@@ -44,12 +44,6 @@ class Selection:
     def to_json(self) -> dict[str, list[str]]:
         """As JSON values, for the record of a sweep."""
         return {field.name: list(getattr(self, field.name)) for field in fields(self)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Selection:
-        """From what `to_json` made; keys that are missing are at their defaults."""
-        names = {field.name for field in fields(cls)}
-        return cls(**{key: tuple(map(str, value)) for key, value in data.items() if key in names})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 from flows.cli.options import Option
 from flows.cli.settings import OPTIONS, Settings, Value
 from matrix.errors import UsageError
+from matrix.nearest import hint
 
 CONFIG_NAME = "modelmill.toml"
 _PREFIX, _PYTHON = "MODELMILL_", "_PYTHON"
@@ -98,7 +99,7 @@ def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Value]:
     for key, value in document.items():
         option = OPTIONS.get(key)
         if option is None:
-            raise UsageError(f"{file.name}: unknown setting '{key}'", hint=_nearest(key))
+            raise UsageError(f"{file.name}: unknown setting '{key}'", hint=hint(key, OPTIONS))
         values[key] = Value(_from_toml(file, option, value), file.name)
     return values
 
@@ -147,8 +148,3 @@ def _engine_pythons(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if name.startswith(_PREFIX) and name.endswith(_PYTHON) and value
     }
-
-
-def _nearest(key: str) -> str:
-    close = difflib.get_close_matches(key, OPTIONS, n=1)
-    return f"did you mean '{close[0]}'?" if close else "see the settings table in the README"

@@ -46,7 +46,7 @@ class InProcessHost(EngineHost):
             plan = self.engine.plan(request)
         except StageError as error:
             raise BuildFailed(failure_of(error.failure), "plan", str(error)) from error
-        return codec.plan_from_json(codec.plan_to_json(plan))
+        return codec.from_json(codec.to_json(plan), BuildPlan)
 
     def run(
         self,

@@ -268,7 +268,7 @@ class Builder:
         if request.model != self._planned_model:
             self._planned_model = request.model
             self._plans.clear()
-        key = value_digest(codec.request_to_json(request))
+        key = value_digest(codec.to_json(request))
         if key not in self._plans:
             plan = self.host.plan(request, log=log, cancel=cancel)
             self._plans[key] = plan

@@ -203,12 +203,12 @@ class EngineHost(Host):
         """The stages of a cell."""
         reply = self.call(
             "plan",
-            codec.request_to_json(request),
+            codec.to_json(request),
             timeout=self.limits.plan_timeout,
             log=log,
             cancel=cancel,
         )
-        return codec.plan_from_json(reply.result)
+        return codec.from_json(reply.result, BuildPlan)
 
     def run(
         self,
@@ -222,7 +222,7 @@ class EngineHost(Host):
         """Run one stage; what it took is added to the report's `info`."""
         reply = self.call(
             "run",
-            codec.job_to_json(job),
+            codec.to_json(job),
             stage=job.stage,
             timeout=timeout,
             memory=memory,
@@ -230,7 +230,7 @@ class EngineHost(Host):
             cancel=cancel,
             progress=job.progress,
         )
-        report = codec.report_from_json(reply.result)
+        report = codec.from_json(reply.result, StageReport)
         info = {"peak_memory": reply.peak_memory, "seconds": reply.seconds}
         return StageReport(report.facts, {**report.info, **info})
 

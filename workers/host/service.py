@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from workers.engine import Engine
+from workers.engine import Engine, Request, StageJob
 from workers.host import codec
 from workers.host.surroundings import surroundings
 
@@ -20,10 +21,10 @@ class EngineService:
         if op == "tools":
             return dict(self._engine.tools())
         if op == "plan":
-            return codec.plan_to_json(self._engine.plan(codec.request_from_json(args)))
+            return codec.to_json(self._engine.plan(codec.from_json(args, Request)))
         if op == "run":
-            job = codec.job_from_json(args, progress)
-            return codec.report_to_json(self._engine.run(job))
+            job = replace(codec.from_json(args, StageJob), progress=progress)
+            return codec.to_json(self._engine.run(job))
         if op == "surroundings":
             return surroundings()
         raise ValueError(f"an engine has no operation {op!r}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.files import read_whole
+from matrix.codec import from_json
 from matrix.digest import FileEntry, files_digest
 from workers.store.aside import Aside
 from workers.store.folder import write_record
@@ -104,13 +105,4 @@ class Actions:
 def _from_json(key: str, value: Mapping[str, Any]) -> Action:
     if value["schema"] != SCHEMA or value["key"] != key:
         raise ValueError("not this record")
-    return Action(
-        key=key,
-        parts=value["parts"],
-        files=tuple(FileEntry(f["path"], f["size"], f["sha256"]) for f in value["files"]),
-        facts=value["facts"],
-        info=value["info"],
-        seconds=value["seconds"],
-        peak_memory=value["peak_memory"],
-        subject=value["subject"],
-    )
+    return from_json({name: item for name, item in value.items() if name != "schema"}, Action)

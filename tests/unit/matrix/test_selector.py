@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from feed.rules import STRICTEST
+from matrix.codec import from_json
 from matrix.errors import MillError, NothingSelected, PlanError, UsageError
 from matrix.globs import compiled, expand
 from matrix.model import Model, Plan
@@ -200,8 +201,8 @@ def test_globs_are_case_sensitive_and_whole() -> None:
 
 def test_json_round_trip() -> None:
     selection = Selection(models=("a", "b"), only=("x@*",), priorities=("P3",))
-    assert Selection.from_json(json.loads(json.dumps(selection.to_json()))) == selection
-    assert Selection.from_json({}) == Selection()
+    assert from_json(json.loads(json.dumps(selection.to_json())), Selection) == selection
+    assert from_json({}, Selection) == Selection()
     assert EVERYTHING.to_json()["priorities"] == ["P0", "P1", "P2", "P3"]
 
 

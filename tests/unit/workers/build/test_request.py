@@ -8,6 +8,7 @@ import pytest
 
 from tests.plans.cells import make_cell
 from workers.build.request import request_for
+from workers.engine import Request
 from workers.host import codec
 
 
@@ -27,8 +28,8 @@ def test_one_permission_does_not_give_the_other() -> None:
 
 def test_a_request_is_plain_json_and_survives_the_pipe() -> None:
     request = request_for(make_cell(size=7))
-    wire = json.loads(json.dumps(codec.request_to_json(request)))
-    assert codec.request_from_json(wire) == request
+    wire = json.loads(json.dumps(codec.to_json(request)))
+    assert codec.from_json(wire, Request) == request
     assert request.model["source"]["config"] == {"size": 7}
 
 
