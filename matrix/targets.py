@@ -121,7 +121,7 @@ def load_targets(extra: Path | None = None) -> Targets:
     for path in (DATA, extra) if extra else (DATA,):
         data = parse_toml(read_text(path), path.name)
         top = Entry(data, path.name, problems)
-        top.known += ["ep", "target"]
+        top.known += ["ep", "target", "profile"]
         top.close()
         for number, table in tables(data.get("ep", []), f"{path.name}: ep", problems):
             ep = _ep(Entry(table, _where(path, "ep", number, table.get("name")), problems))

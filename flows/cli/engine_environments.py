@@ -14,6 +14,8 @@ from typing import Protocol, cast
 
 from matrix.errors import UsageError
 from workers.engines import find_engine, installed_engines
+from workers.runtimes.install import RuntimeInstaller
+from workers.runtimes.kinds import kind_named
 
 
 class Diagnosis(Protocol):
@@ -74,6 +76,9 @@ def installer_of(name: str) -> Installer | None:
 
 def wanted_installer(name: str) -> Installer:
     """The same for an engine that somebody wants to install."""
+    kind = kind_named(name)
+    if kind is not None and not kind.extra:
+        return RuntimeInstaller(kind)
     find_engine(name)  # an unknown one is told with the nearest name
     installer = installer_of(name)
     if installer is None:

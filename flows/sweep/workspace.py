@@ -16,6 +16,7 @@ from matrix.errors import Exit, MillError
 
 if TYPE_CHECKING:
     from feed.interface import Feed
+    from matrix.profiles import Profiles
     from matrix.targets import Targets
     from state.ledger import State
 
@@ -126,3 +127,10 @@ class Workspace:
 
         extra = self.settings.targets_file
         return load_targets(self.settings.path(extra) if extra else None)
+
+    def profiles(self) -> Profiles:
+        """The device profiles with the user's own."""
+        from matrix.profiles import load_profiles
+
+        extra = self.settings.targets_file
+        return load_profiles(self.targets(), self.settings.path(extra) if extra else None)

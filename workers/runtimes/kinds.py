@@ -23,7 +23,14 @@ class Kind:
     distributions: tuple[str, ...]
     """Any of them provides it."""
     extra: str
-    """Our optional dependency that installs it."""
+    """Our optional dependency that installs it; empty: it needs an environment of its own."""
+
+    @property
+    def remedy(self) -> str:
+        """The command that installs it."""
+        if self.extra:
+            return f"pip install 'modelmill[{self.extra}]'"
+        return f"modelmill engine install {self.name}"
 
     @property
     def installed(self) -> bool:
@@ -54,7 +61,20 @@ KINDS = (
         ("openvino",),
         "openvino",
     ),
+    # Last, because OpenVINO's own runtime is the one that checks portable models for its provider.
+    Kind(
+        "openvino_ep",
+        "workers.runtimes.ort:OpenVinoEpService",
+        ("OpenVINOExecutionProvider",),
+        ("onnxruntime-openvino",),
+        "",
+    ),
 )
+
+
+def kind_named(name: str) -> Kind | None:
+    """The kind of that name."""
+    return next((kind for kind in KINDS if kind.name == name), None)
 
 
 def kind_for(provider: str) -> Kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from workers.runtimes.service import RuntimeService
 from workers.runtimes.session import Port, threads
 
 QNN = "QNNExecutionProvider"
+OPENVINO = "OpenVINOExecutionProvider"
 HTP = {"htp_arch": "73", "soc_model": "60"}
 """What the emulator emulates: the HTP v73 of a Snapdragon X Elite."""
 
@@ -81,19 +83,24 @@ class OrtOpener:
         """A session on a provider, the CPU behind it for what it does not take."""
         import onnxruntime
 
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = threads()
-        options.add_session_config_entry(_RECORD, "1")
-        provider, extra = runtime["provider"], dict(runtime.get("options", {}))
-        if provider == CPU:
+        if runtime["provider"] == CPU:
+            options = _plain_options()
+            options.add_session_config_entry(_RECORD, "1")
             return OrtSession(onnxruntime.InferenceSession(file, options, providers=[CPU]))
+        options = self.session_options(runtime)
+        options.add_session_config_entry(_RECORD, "1")
+        return OrtSession(onnxruntime.InferenceSession(file, options))
+
+    def session_options(self, runtime: Mapping[str, Any]) -> Any:
+        """Options of sessions on a provider, for running and for compiling."""
+        options = _plain_options()
+        provider, extra = runtime["provider"], dict(runtime.get("options", {}))
         mine = [item for item in _devices() if self._fits(item, runtime)]
         if mine:
             options.add_provider_for_devices(mine[:1], extra)
-            return OrtSession(onnxruntime.InferenceSession(file, options))
-        providers = [(provider, extra), CPU]
-        return OrtSession(onnxruntime.InferenceSession(file, options, providers=providers))
+        else:
+            options.add_provider(provider, extra)
+        return options
 
     def _fits(self, item: Any, runtime: Mapping[str, Any]) -> bool:
         return bool(item.ep_name == runtime["provider"]) and _device(item) == runtime["device"]
@@ -126,7 +133,7 @@ class QnnOpener(OrtOpener):
         elif "cpu" in devices and Path(self._htp).exists():
             rows.append(
                 self._row(
-                    QNN, "npu", told, emulated=True, detail="HTP emulator",
+                    QNN, "npu", told, emulated=True, detail="HTP emulator", shared_contexts=False,
                     options={"backend_path": self._htp, **HTP},
                 )
             )  # fmt: skip
@@ -144,6 +151,58 @@ class QnnService(RuntimeService):
 
     def __init__(self) -> None:
         super().__init__(QnnOpener())
+
+
+class OpenVinoEpOpener(OrtOpener):
+    """ONNX Runtime with OpenVINO built in: the only one that writes and reads EPContext models.
+
+    Its devices are not ONNX Runtime's: it lists them itself.
+    """
+
+    kind = "openvino_ep"
+
+    def discover(self) -> list[dict[str, Any]]:
+        """One runtime for every device of OpenVINO."""
+        import onnxruntime
+        from onnxruntime.capi import _pybind_state
+
+        told = f"onnxruntime-openvino {onnxruntime.__version__}"
+        names = _pybind_state.get_available_openvino_device_ids()
+        devices = dict.fromkeys(str(name).partition(".")[0] for name in names)
+        return [
+            self._row(
+                OPENVINO, device.lower(), told,
+                options={"device_type": device}, detail=_processor() if device == "CPU" else device,
+            )
+            for device in devices
+        ]  # fmt: skip
+
+
+class OpenVinoEpService(RuntimeService):
+    """What a host process of the kind `openvino_ep` serves."""
+
+    def __init__(self) -> None:
+        super().__init__(OpenVinoEpOpener())
+
+
+def _plain_options() -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads()
+    return options
+
+
+def _processor() -> str:
+    """The name of the CPU: a compiler that asks it gives another result on another one."""
+    import platform
+
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _devices() -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class Runtimes:
     allowed: Collection[str] | None = None
     """Names of kinds that may be used besides ONNX Runtime; None: all."""
     _hosts: dict[str, Host] = field(default_factory=dict)
+    _used: set[str] = field(default_factory=set)
+    """Kinds whose process has opened a model."""
     _found: dict[str, list[Runtime] | Missing] = field(default_factory=dict)
 
     @property
@@ -57,18 +59,21 @@ class Runtimes:
 
     def for_target(self, target: Target) -> Runtime | Missing:
         """The target's own provider on its own device, or why it cannot be used here."""
-        kind = kind_for(target.provider)
+        return self.provider_on(kind_for(target.provider), target.provider, target.device)
+
+    def provider_on(self, kind: Kind, provider: str, device: str) -> Runtime | Missing:
+        """A provider on a device, as a kind has it here."""
         found = self.of_kind(kind)
         if isinstance(found, Missing):
-            return Missing(target.provider, target.device, found.why, found.hint)
+            return Missing(provider, device, found.why, found.hint)
         for one in found:
-            if (one.provider, one.device) == (target.provider, target.device):
+            if (one.provider, one.device) == (provider, device):
                 return one
-        own = sorted({one.device for one in found if one.provider == target.provider})
-        why = f"{target.provider} is not registered with the ONNX Runtime of this machine"
+        own = sorted({one.device for one in found if one.provider == provider})
+        why = f"{provider} is not registered with the ONNX Runtime of this machine"
         if kind is not ORT or own:
-            why = f"{target.provider} finds no {target.device} here (only: {', '.join(own) or '-'})"
-        return Missing(target.provider, target.device, why)
+            why = f"{provider} finds no {device} here (only: {', '.join(own) or '-'})"
+        return Missing(provider, device, why)
 
     def of_kind(self, kind: Kind) -> list[Runtime] | Missing:
         """What a kind has found here, asked once."""
@@ -86,9 +91,9 @@ class Runtimes:
 
     def measure(self, runtime: Runtime, args: dict[str, Any], watching: Watching) -> dict[str, Any]:
         """Run a model; a process that is lost over it is an answer too."""
-        kind = next(kind for kind in KINDS if kind.name == runtime.kind)
+        self._used.add(runtime.kind)
         try:
-            reply = self._host(kind).call(
+            reply = self._host_of(runtime).call(
                 "measure",
                 {**args, "runtime": runtime.to_json()},
                 stage=STAGE,
@@ -101,6 +106,36 @@ class Runtimes:
                 raise
             # What crashed once may have left a device or a cache broken: nothing is kept.
             return {"at": "crash", "error": error.reason, "failure": error.failure.value}
+        return dict(reply.result)
+
+    def compile(
+        self,
+        runtime: Runtime,
+        args: dict[str, Any],
+        *,
+        timeout: float | None,
+        cancel: threading.Event | None,
+        log: Path | None,
+        progress: Callable[[str], None],
+    ) -> dict[str, Any]:
+        """Compile models, see `workers.runtimes.compile`.
+
+        In a process that has opened no model yet: what a compiler writes depends on what it did
+        before, and a group that was broken off leaves its contexts open.
+        """
+        host = self._host_of(runtime)
+        if runtime.kind in self._used:
+            host.close()
+        self._used.add(runtime.kind)
+        reply = host.call(
+            "compile",
+            {**args, "runtime": runtime.to_json()},
+            stage="compile",
+            timeout=timeout,
+            cancel=cancel,
+            log=log,
+            progress=progress,
+        )
         return dict(reply.result)
 
     def close(self) -> None:
@@ -117,7 +152,7 @@ class Runtimes:
                 provider,
                 "",
                 f"{kind.distributions[0]} is not installed",
-                f"pip install 'modelmill[{kind.extra}]'",
+                kind.remedy,
             )
         try:
             # A vendor library that hangs when it looks for its device is a missing one.
@@ -128,6 +163,9 @@ class Runtimes:
                 raise
             return Missing(provider, "", error.reason, error.hint)
         return [Runtime.from_json(row) for row in rows]
+
+    def _host_of(self, runtime: Runtime) -> Host:
+        return self._host(next(kind for kind in KINDS if kind.name == runtime.kind))
 
     def _host(self, kind: Kind) -> Host:
         if kind.name not in self._hosts:

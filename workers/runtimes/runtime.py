@@ -24,6 +24,8 @@ class Runtime:
     options: Mapping[str, str] = field(default_factory=dict)
     """Of the execution provider."""
     detail: str = ""
+    shared_contexts: bool = True
+    """Whether it opens a compiled context that holds several graphs."""
 
     @property
     def name(self) -> str:

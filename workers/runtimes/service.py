@@ -14,13 +14,14 @@ from typing import Any
 
 from workers.runtimes import values
 from workers.runtimes.compare import compare, describe, joined
-from workers.runtimes.session import Opener, Session, give_back
+from workers.runtimes.compile import Compiler, compile_models
+from workers.runtimes.session import Opener, Session, give_back, resident
 
 Answer = dict[str, Any]
 
 
 class RuntimeService:
-    """Operations: `discover`, `measure`, `join`."""
+    """Operations: `discover`, `measure`, `compile`, `join`."""
 
     def __init__(self, opener: Opener) -> None:
         self._opener = opener
@@ -36,6 +37,13 @@ class RuntimeService:
                 return self._measure(args)
             finally:
                 give_back()
+        if op == "compile":
+            if not isinstance(self._opener, Compiler):
+                raise ValueError(f"{args['runtime']['provider']} cannot compile here")
+            try:
+                return compile_models(self._opener, args, progress)
+            finally:
+                give_back()
         if op == "join":
             return _join(args)
         raise ValueError(f"a runtime has no operation {op!r}")
@@ -44,10 +52,11 @@ class RuntimeService:
         answer: Answer = {"at": "open"}
         session: Session | None = None
         try:
-            began = time.monotonic()
+            before, began = resident(), time.monotonic()
             session = self._opener.open(args["file"], args["runtime"])
             session.expect(args.get("outputs") or ())
             answer["open_seconds"] = round(time.monotonic() - began, 3)
+            answer["open_memory"] = max(0, resident() - before)
             _describe(session, answer)
             answer["at"] = "run"
             _run(session, args, answer)

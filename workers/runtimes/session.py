@@ -59,6 +59,16 @@ def threads() -> int:
     return int(text) if text.isdigit() else 0
 
 
+def resident() -> int:
+    """The memory of this process in bytes; 0 where the system does not tell it cheaply."""
+    from pathlib import Path
+
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        status = Path("/proc/self/status").read_text("utf-8")
+        return int(status.split("VmRSS:", 1)[1].split(None, 1)[0]) * 1024
+    return 0
+
+
 def give_back() -> None:
     """Return what a closed session has freed to the system, where the allocator would keep it.
 

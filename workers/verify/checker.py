@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from workers.compile.contexts import read_contexts
 from workers.runtimes.ort import OrtOpener
 from workers.runtimes.service import RuntimeService
 from workers.runtimes.session import give_back
@@ -24,7 +25,7 @@ Answer = dict[str, Any]
 
 
 class Checker(RuntimeService):
-    """Operations: `versions`, `inspect`, and those of a runtime."""
+    """Operations: `versions`, `inspect`, `contexts`, and those of a runtime."""
 
     def __init__(self) -> None:
         super().__init__(OrtOpener())
@@ -41,7 +42,22 @@ class Checker(RuntimeService):
                 found[model] = inspect(folder, folder / model)
                 give_back()
             return found
+        if op == "contexts":
+            folder = Path(args["folder"])
+            return {
+                name: {**read_contexts(folder, name), "external": external_files(folder, name)}
+                for name in args["models"]
+            }
         return super().call(op, args, progress)
+
+
+def external_files(folder: Path, name: str) -> list[str]:
+    """The files beside a model that hold its tensors. Raises for those outside of the folder."""
+    import onnx
+
+    model = onnx.load(folder / name, load_external_data=False)
+    found = {_external(folder, folder / name, tensor) for tensor in tensors(model)}
+    return sorted(found - {""})
 
 
 def versions() -> dict[str, str]:

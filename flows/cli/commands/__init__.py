@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "feed": "look into a feed, pull packages, promote versions",
         "store": "the local content store",
         "engine": "list engines; make an engine's own environment",
+        "compile": "compile ahead of time for a device, so that models open at once",
         "verify": "climb the verification ladder for a folder, a published version or a cell",
         "doctor": "what of this machine works for modelmill",
         "completion": "let a shell complete commands and flags",

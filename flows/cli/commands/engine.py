@@ -18,8 +18,8 @@ def add(parser: Parser) -> None:
     ls.add_argument("--json", action="store_true", help="for machines")
     add_settings(ls, ())
     ls.set_defaults(run=_ls)
-    install = verbs.add_parser("install", help="make the environment of an engine")
-    install.add_argument("name", help="the engine, for example winml")
+    install = verbs.add_parser("install", help="make the environment of an engine or runtime")
+    install.add_argument("name", help="the engine or runtime: winml, openvino_ep")
     install.add_argument("--venv", type=Path, help="folder; default: .venv-NAME")
     install.add_argument("--python", type=Path, help="the Python to make it from")
     add_settings(install, ())
@@ -44,10 +44,12 @@ def _ls(arguments: argparse.Namespace) -> Exit:
 
 def _install(arguments: argparse.Namespace) -> Exit:
     from flows.cli.engine_environments import venv_of, wanted_installer
+    from workers.runtimes.kinds import kind_named
 
     installer = wanted_installer(arguments.name)
     venv = arguments.venv or venv_of(arguments.name)
     python = installer.install(venv, arguments.python, say=lambda text: print(text, flush=True))
-    print(f"engine {arguments.name} is ready; tell modelmill where it is, in modelmill.toml:")
-    print(f"[engine.{arguments.name}]\npython = '{python}'")
+    table = "runtime" if kind_named(arguments.name) else "engine"
+    print(f"{table} {arguments.name} is ready; tell modelmill where it is, in modelmill.toml:")
+    print(f"[{table}.{arguments.name}]\npython = '{python}'")
     return Exit.OK

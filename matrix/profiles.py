@@ -1,0 +1,154 @@
+"""Device profiles: what a compiled cell is made for. All of it is data, beside the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from matrix.cellid import LABEL
+from matrix.errors import PlanError, Problem, UsageError
+from matrix.nearest import hint, quote, tag
+from matrix.reader import Entry, parse_toml, read_text, tables
+from matrix.targets import Targets
+
+DATA = Path(__file__).parent / "data" / "profiles.toml"
+BACKENDS = ("api", "session")
+LONGEST_LABEL = 32
+NEVER = {
+    "CPUExecutionProvider": "it runs the ONNX model as it is",
+    "DmlExecutionProvider": "DirectML keeps no compiled form",
+    "CUDAExecutionProvider": "its kernels are compiled already",
+    "MIGraphXExecutionProvider": "it writes no EPContext model",
+}
+"""Providers that cannot compile ahead of time, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A device generation with the options that its compiler is given."""
+
+    label: str
+    target: str
+    """The label of the target whose cells it compiles."""
+    runtime: str
+    """The kind of runtime that compiles, and runs what was compiled."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    file_options: tuple[str, ...] = ()
+    """Options whose value names a file: its content decides the result, not its name."""
+    backend: str = "api"
+    embed: bool = False
+    emulator: bool = False
+    """Whether a software emulation of the device makes the same file."""
+    asks_device: bool = False
+    """Whether the compiler asks the device, so that another device gives another file."""
+    why: str = ""
+
+
+class Profiles:
+    """All profiles in order, found by label."""
+
+    def __init__(self, rows: Mapping[str, Profile], targets: Targets) -> None:
+        self._rows = dict(rows)
+        self._targets = targets
+
+    def __iter__(self) -> Iterator[Profile]:
+        return iter(self._rows.values())
+
+    def get(self, name: str) -> Profile:
+        """The profile of that label. Raises `UsageError`; tells who cannot compile at all."""
+        found = self._rows.get(name.strip().casefold().replace("-", "_"))
+        if found is not None:
+            return found
+        provider = self._provider_called(name)
+        labels = ", ".join(self._rows)
+        if provider in NEVER:
+            raise UsageError(
+                f"{provider} cannot compile ahead of time: {NEVER[provider]}",
+                hint=f"profiles that can: {labels}",
+            )
+        raise UsageError(f"unknown profile {quote(name)}", hint=hint(name, self._rows))
+
+    def for_target(self, label: str) -> tuple[Profile, ...]:
+        """The profiles that compile cells of a target."""
+        return tuple(row for row in self if row.target == label)
+
+    def _provider_called(self, name: str) -> str:
+        """The provider of a target or execution provider of that name; empty: there is none."""
+        folded = name.strip().casefold()
+        for target in self._targets:
+            if folded.replace("-", "_") in {target.label, *target.aliases}:
+                return target.provider
+        for ep in self._targets.eps:
+            if folded in {ep.name, ep.provider.casefold(), *map(str.casefold, ep.aliases)}:
+                return ep.provider
+        return ""
+
+
+def load_profiles(targets: Targets, extra: Path | None = None) -> Profiles:
+    """The shipped profiles, and after them those of the user's own targets file."""
+    problems: list[Problem] = []
+    rows: dict[str, Profile] = {}
+    for path in (DATA, extra) if extra else (DATA,):
+        data = parse_toml(read_text(path), path.name)
+        for number, table in tables(data.get("profile", []), f"{path.name}: profile", problems):
+            where = f"{path.name}: profile {number}{tag(table.get('label'))}"
+            row = _profile(Entry(table, where, problems), targets)
+            rows.update({row.label: row} if row else {})
+    if problems:
+        raise PlanError(problems)
+    return Profiles(rows, targets)
+
+
+def _profile(entry: Entry, targets: Targets) -> Profile | None:
+    label = entry.text("label", required=True, empty=False)
+    target = entry.text("target", required=True, empty=False)
+    runtime = entry.text("runtime", required=True, empty=False)
+    backend = entry.text("backend", empty=False) or "api"
+    options = _texts(entry)
+    row = Profile(
+        label=label or "",
+        target=target or "",
+        runtime=runtime or "",
+        options=options,
+        file_options=entry.texts("file_options") or (),
+        backend=backend,
+        embed=entry.flag("embed") or False,
+        emulator=entry.flag("emulator") or False,
+        asks_device=entry.flag("asks_device") or False,
+        why=entry.text("why") or "",
+    )
+    entry.close()
+    _check(entry, row, targets)
+    return row if label and target and runtime else None
+
+
+def _texts(entry: Entry) -> dict[str, str]:
+    found = {}
+    for name, value in (entry.table("options") or {}).items():
+        if isinstance(value, str):
+            found[name] = value
+        else:
+            entry.bad(f"option {name} must be a string, not {quote(value)}")
+    return found
+
+
+def _check(entry: Entry, row: Profile, targets: Targets) -> None:
+    if row.label and (not LABEL.fullmatch(row.label) or len(row.label) > LONGEST_LABEL):
+        entry.bad(
+            f"label {quote(row.label)} may hold only a-z, 0-9 and single '_', "
+            f"{LONGEST_LABEL} characters at most"
+        )
+    if row.backend not in BACKENDS:
+        entry.bad(f"unknown backend {quote(row.backend)}", hint(row.backend, BACKENDS))
+    for name in row.file_options:
+        if name not in row.options:
+            entry.bad(f"file_options names {quote(name)}, which options lacks")
+    if not row.target:
+        return
+    known = {target.label: target for target in targets}
+    if row.target not in known:
+        entry.bad(f"unknown target {quote(row.target)}", hint(row.target, known))
+    elif known[row.target].provider in NEVER:
+        provider = known[row.target].provider
+        entry.bad(f"{provider} cannot compile ahead of time: {NEVER[provider]}")

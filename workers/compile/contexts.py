@@ -1,0 +1,76 @@
+"""What a context model refers to; runs in the checker's process, which has onnx."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+OP, DOMAIN = "EPContext", "com.microsoft"
+COMPATIBILITY = "ep_compatibility_info."
+
+
+def read_contexts(folder: Path, name: str) -> dict[str, Any]:
+    """The EPContext nodes of a model, the binaries they name, and what is wrong with those."""
+    import onnx
+
+    model = onnx.load(folder / name, load_external_data=False)
+    nodes = [
+        _node(node) for node in model.graph.node if (node.op_type, node.domain) == (OP, DOMAIN)
+    ]
+    problems: list[str] = []
+    binaries: list[str] = []
+    for node in nodes:
+        if node["embedded"] or (not node["main"] and not node["binary"]):
+            continue
+        problem = _problem(folder, (folder / name).parent, node["binary"])
+        if problem:
+            problems.append(f"context {node['partition'] or node['name']}: {problem}")
+        else:
+            path = (folder / name).parent / node["binary"]
+            binaries.append(path.relative_to(folder).as_posix())
+    return {
+        "nodes": [{key: node[key] for key in ("partition", "main", "embedded")} for node in nodes],
+        "binaries": list(dict.fromkeys(binaries)),
+        "compatibility": {
+            item.key.removeprefix(COMPATIBILITY): item.value
+            for item in model.metadata_props
+            if item.key.startswith(COMPATIBILITY)
+        },
+        "problems": problems,
+    }
+
+
+def _node(node: Any) -> dict[str, Any]:
+    given = {item.name: item for item in node.attribute}
+    embedded = "embed_mode" not in given or bool(given["embed_mode"].i)
+    content = given["ep_cache_context"].s if "ep_cache_context" in given else b""
+    return {
+        "name": node.name,
+        "partition": _text(given["partition_name"].s) if "partition_name" in given else "",
+        "main": "main_context" not in given or bool(given["main_context"].i),
+        "embedded": embedded,
+        "binary": "" if embedded else _text(content),
+    }
+
+
+def _text(value: bytes) -> str:
+    """Empty for what is not UTF-8: no file is called that."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return ""
+
+
+def _problem(folder: Path, beside: Path, binary: str) -> str:
+    """Why a binary cannot be used; empty: it can."""
+    if not binary:
+        return "it names no binary, or not in UTF-8"
+    posix, windows = PurePosixPath(binary), PureWindowsPath(binary)
+    if posix.is_absolute() or windows.is_absolute() or windows.drive or ".." in windows.parts:
+        return f"its binary {binary} is outside the package"
+    path = beside / binary
+    if not path.resolve().is_relative_to(folder.resolve()):
+        return f"its binary {binary} is outside the package"
+    if not path.is_file():
+        return f"its binary {binary} is missing"
+    return ""

@@ -1,0 +1,110 @@
+"""Which runtime of this machine compiles for a profile, and what the result depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from matrix.errors import UsageError
+from matrix.model import Target
+from matrix.profiles import Profile
+from matrix.targets import Targets
+from workers.runtimes.kinds import KINDS, kind_named
+from workers.runtimes.pool import Runtimes
+from workers.runtimes.runtime import Missing, Runtime
+
+
+def runtime_for(
+    runtimes: Runtimes,
+    profile: Profile,
+    target: Target,
+    options: Mapping[str, str] | None = None,
+    *,
+    emulated: bool = False,
+) -> Runtime | Missing:
+    """The runtime that compiles for a profile here, with the profile's options and these over
+    them; or why there is none."""
+    kind = kind_named(profile.runtime)
+    if kind is None:
+        raise UsageError(
+            f"profile {profile.label} names an unknown runtime '{profile.runtime}'",
+            hint=f"there are {', '.join(one.name for one in KINDS)}",
+        )
+    found = runtimes.provider_on(kind, target.provider, target.device)
+    if isinstance(found, Missing):
+        return found
+    if found.emulated and not profile.emulator:
+        why = f"profile {profile.label} needs the device itself, and here it is emulated"
+        return Missing(target.provider, target.device, why)
+    if found.emulated and not emulated:
+        why = f"{target.provider} {target.device} is emulated here"
+        return Missing(target.provider, target.device, why, "allow it with --emulated")
+    given = {**found.options, **profile.options, **(options or {})}
+    return replace(found, options=given)
+
+
+def parameters(
+    runtime: Runtime, profile: Profile, backend: str, *, embed: bool, base: Path | None = None
+) -> dict[str, Any]:
+    """Everything beside the models that can change a byte of what is compiled, for stage keys.
+
+    Not the label of the profile: two profiles that ask for the same give the same. Options that
+    name a file count by its content, `backend_path` of our own not at all: the version says it.
+    """
+    options = {name: value for name, value in runtime.options.items() if name != "backend_path"}
+    for name in profile.file_options:
+        options[name] = _content(name, options[name], base)
+    return {
+        "provider": runtime.provider,
+        "version": runtime.version,
+        "options": options,
+        "backend": backend,
+        "embed": embed,
+        "system": f"{sys.platform}-{platform.machine().lower()}",
+        "emulated": runtime.emulated,
+        "device": runtime.detail if profile.asks_device else "",
+    }
+
+
+def _content(name: str, value: str, base: Path | None) -> str:
+    path = (base or Path()) / value
+    try:
+        return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UsageError(f"option {name}: {path} cannot be read: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Whether this machine compiles for a profile and opens what was compiled, and why not."""
+
+    profile: Profile
+    runtime: Runtime | None
+    why: str = ""
+    remedy: str = ""
+
+    @property
+    def where(self) -> str:
+        """The runtime that does it, or what stands against it, for people."""
+        if self.runtime is not None:
+            return self.runtime.name
+        return f"{self.why} ({self.remedy})" if self.remedy else self.why
+
+
+def available(
+    runtimes: Runtimes, profiles: Iterable[Profile], targets: Targets, *, emulated: bool = True
+) -> list[Availability]:
+    """Every profile, in order."""
+    rows = []
+    for profile in profiles:
+        found = runtime_for(runtimes, profile, targets.get(profile.target), emulated=emulated)
+        if isinstance(found, Missing):
+            rows.append(Availability(profile, None, found.why, found.hint))
+        else:
+            rows.append(Availability(profile, found))
+    return rows

@@ -1,0 +1,221 @@
+"""Compiling plain ONNX files into a folder: no catalog, feed or state is needed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from machine.files import hash_file
+from matrix.digest import value_digest
+from matrix.errors import UsageError
+from matrix.profiles import Profile
+from workers.compile.check import Checked, check_compiled
+from workers.compile.devices import parameters
+from workers.compile.group import GroupResult, Job, Member, compile_group
+from workers.compile.names import SUFFIX, output_stems
+from workers.errors import BuildFailed
+from workers.runtimes.pool import Runtimes, Watching
+from workers.runtimes.runtime import Runtime
+
+_TOKEN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """What the command line says."""
+
+    profile: Profile
+    runtime: Runtime
+    dest: Path
+    backend: str
+    embed: bool = False
+    share: bool = False
+    check: bool = True
+    overwrite: bool = False
+    timeout: float | None = None
+    progress: Callable[[str], None] = lambda _text: None
+
+
+@dataclass(slots=True)
+class Compiled:
+    """What became of one file."""
+
+    source: Path
+    output: Path | None = None
+    binaries: tuple[Path, ...] = ()
+    """Files that the context model refers to; several models may share one."""
+    seconds: float = 0.0
+    error: str = ""
+    warning: str = ""
+    checked: Checked | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    path: Path
+    external: tuple[str, ...]
+    digest: str
+    stem: str
+
+
+@dataclass(slots=True)
+class FileCompiler:
+    """Compiles files for one profile."""
+
+    runtimes: Runtimes
+    options: FileOptions
+    scratch: Path
+    """A private folder."""
+    _count: int = field(default=0, init=False)
+
+    def run(self, paths: Sequence[Path]) -> list[Compiled]:
+        """Compile all, in order. Raises `UsageError` before anything is made."""
+        sources = self._sources(paths)
+        self._guard(sources)
+        groups = [sources] if self.options.share else [[one] for one in sources]
+        return [compiled for group in groups for compiled in self._group(group)]
+
+    def _sources(self, paths: Sequence[Path]) -> list[_Source]:
+        found: dict[Path, Path] = {}
+        for path in paths:
+            if not path.is_file():
+                raise UsageError(f"{path} is not a file", hint="give .onnx files")
+            found.setdefault(path.resolve(), path)
+        external = [tuple(self._look(path)["external"]) for path in found.values()]
+        stems = output_stems([path.stem for path in found])
+        return [
+            _Source(path, beside, _digest(path, beside), stem)
+            for path, beside, stem in zip(found.values(), external, stems, strict=True)
+        ]
+
+    def _look(self, path: Path) -> Mapping[str, Any]:
+        """What a source holds. Raises `UsageError` for one that is compiled already or no model."""
+        args = {"folder": str(path.parent.absolute()), "models": [path.name]}
+        try:
+            reply = self.runtimes.checker.call("contexts", args, stage="compile")
+        except BuildFailed as error:
+            raise UsageError(f"{path} cannot be read as an ONNX model: {error.reason}") from None
+        told: Mapping[str, Any] = reply.result[path.name]
+        if told["nodes"]:
+            raise UsageError(
+                f"{path} is compiled already", hint="give the portable model that it was made from"
+            )
+        return told
+
+    def _guard(self, sources: Sequence[_Source]) -> None:
+        dest = self.options.dest
+        if dest.exists() and not dest.is_dir():
+            raise UsageError(f"{dest} is a file", hint="name a folder with -o")
+        there = [name for one in sources if (dest / (name := _final(one))).exists()]
+        if there and not self.options.overwrite:
+            raise UsageError(
+                f"{dest} has {', '.join(there[:3])} already", hint="add --overwrite, or choose -o"
+            )
+
+    def _group(self, sources: Sequence[_Source]) -> list[Compiled]:
+        options = self.options
+        token = self._token(sources)
+        members = [
+            Member(str(one.path), _placer(one), f"{one.stem}_{token}.onnx") for one in sources
+        ]
+        self._count += 1
+        folder = self.scratch / f"group-{self._count}"
+        folder.mkdir()
+        result = compile_group(
+            self.runtimes,
+            members,
+            Job(
+                options.runtime, options.backend, options.embed, folder,
+                timeout=options.timeout, progress=options.progress,
+            ),
+        )  # fmt: skip
+        shared = len(result.seconds) > 1
+        found = []
+        for source, member in zip(sources, members, strict=True):
+            found.append(self._outcome(source, member, result, shared=shared))
+        self._place(found, members, result)
+        shutil.rmtree(folder, ignore_errors=True)
+        return found
+
+    def _outcome(
+        self, source: _Source, member: Member, result: GroupResult, *, shared: bool
+    ) -> Compiled:
+        compiled = Compiled(source.path, seconds=result.seconds.get(member.name, 0.0))
+        if error := result.failures.get(member.name):
+            compiled.error = error.reason
+        elif not result.contexts[member.name]["nodes"]:
+            provider = self.options.runtime.provider
+            compiled.warning = f"no EPContext: {provider} takes no operator of it"
+        else:
+            dest = self.options.dest
+            compiled.output = dest / _final(source)
+            names = result.contexts[member.name]["binaries"]
+            compiled.binaries = tuple(dest / name for name in names)
+            if self.options.check:
+                self.options.progress(f"checking {source.path}")
+                compiled.checked = check_compiled(
+                    self.runtimes, self.options.runtime, source.path, result.folder / member.output,
+                    self.scratch, Watching(timeout=self.options.timeout), shared=shared,
+                )  # fmt: skip
+                if compiled.checked.passed is False:
+                    compiled.error = (
+                        f"the compiled model fails its check: {compiled.checked.detail}"
+                    )
+                    compiled.output, compiled.binaries = None, ()
+        return compiled
+
+    def _place(
+        self, found: Sequence[Compiled], members: Sequence[Member], result: GroupResult
+    ) -> None:
+        """Binaries first: a context model that is there has all that it names.
+
+        No lock: binaries of another content have other names, and each name is replaced at once.
+        """
+        dest = self.options.dest
+        dest.mkdir(parents=True, exist_ok=True)
+        for binary in dict.fromkeys(path for one in found for path in one.binaries):
+            _publish(result.folder / binary.name, binary)
+        for one, member in zip(found, members, strict=True):
+            if one.output is not None:
+                _publish(result.folder / member.output, one.output)
+
+    def _token(self, sources: Sequence[_Source]) -> str:
+        options = self.options
+        made_of = parameters(
+            options.runtime, options.profile, options.backend, embed=options.embed, base=Path()
+        )
+        return value_digest({**made_of, "sources": [one.digest for one in sources]})[:_TOKEN]
+
+
+def _final(source: _Source) -> str:
+    return f"{source.stem}{SUFFIX}.onnx"
+
+
+def _digest(path: Path, external: Sequence[str]) -> str:
+    return value_digest(
+        [hash_file(path)[0], *(hash_file(path.parent / one)[0] for one in external)]
+    )
+
+
+def _placer(source: _Source) -> Callable[[Path], str]:
+    def place(folder: Path) -> str:
+        for name in (source.path.name, *source.external):
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source.path.parent / name, target)
+        return source.path.name
+
+    return place
+
+
+def _publish(made: Path, final: Path) -> None:
+    """Whole under its name or not there; the folder may lie on another disk."""
+    if not made.exists():
+        return
+    arriving = final.with_name(f".{final.name}.{os.getpid()}")
+    shutil.copyfile(made, arriving)
+    arriving.replace(final)

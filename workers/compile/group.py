@@ -1,0 +1,147 @@
+"""Compiling a group: members that fail are named and left out, the rest is compiled again."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from matrix.status import FailureClass
+from workers.errors import BuildFailed
+from workers.runtimes.pool import Runtimes
+from workers.runtimes.runtime import Runtime
+
+STAGE = "compile"
+_AT = re.compile(r"compiling (\d+)/")
+_LOST = {FailureClass.CRASH, FailureClass.TIMEOUT, FailureClass.MEMORY}
+"""What a compiler does to its process: the member at hand has failed, the others have not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One model of a group."""
+
+    name: str
+    """As people know it."""
+    place: Callable[[Path], str]
+    """Puts the model with everything it refers to into a folder; returns the model's name there."""
+    output: str
+    """The name of its context model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """How a group is compiled."""
+
+    runtime: Runtime
+    backend: str
+    embed: bool
+    folder: Path
+    """A private folder, empty; what is compiled ends up in its `out`."""
+    timeout: float | None = None
+    """For one member."""
+    cancel: threading.Event | None = None
+    log: Path | None = None
+    progress: Callable[[str], None] = lambda _text: None
+
+
+@dataclass(slots=True)
+class GroupResult:
+    """What became of a group."""
+
+    folder: Path
+    """Has the context models and binaries, and nothing else."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By name, of the members that were compiled."""
+    contexts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By name: what `read_contexts` tells. A member without nodes has nothing that the EP takes."""
+    failures: dict[str, BuildFailed] = field(default_factory=dict)
+
+
+def compile_group(runtimes: Runtimes, members: Sequence[Member], job: Job) -> GroupResult:
+    """Compile all members into one context, without those that fail. Raises only `Cancelled`
+    and what has nothing to do with a member."""
+    result = GroupResult(job.folder / "out")
+    left = list(members)
+    for attempt in range(len(members) + 1):
+        if not left:
+            break
+        folder = job.folder / f"try-{attempt}"
+        (folder / "out").mkdir(parents=True)
+        failed = _compile(runtimes, left, replace(job, folder=folder), result)
+        if failed is None:
+            result.folder = folder / "out"
+            _read(runtimes, left, result, job)
+            break
+        member, error = failed
+        result.failures[member.name] = error
+        left.remove(member)
+    return result
+
+
+def _compile(
+    runtimes: Runtimes, members: Sequence[Member], job: Job, result: GroupResult
+) -> tuple[Member, BuildFailed] | None:
+    """The member that failed, with its error."""
+    sources = []
+    for place, member in enumerate(members):
+        inside = job.folder / f"in-{place}"
+        inside.mkdir()
+        sources.append(f"in-{place}/{member.place(inside)}")
+    at = 0
+
+    def progress(text: str) -> None:
+        nonlocal at
+        if found := _AT.match(text):
+            at = int(found[1]) - 1
+            job.progress(f"{text} {members[at].name}")
+
+    args = {
+        "folder": str(job.folder.absolute()),
+        "sources": sources,
+        "outputs": [f"out/{member.output}" for member in members],
+        "backend": job.backend,
+        "embed": job.embed,
+    }
+    try:
+        answer = runtimes.compile(
+            job.runtime,
+            args,
+            timeout=job.timeout and job.timeout * len(members),
+            cancel=job.cancel,
+            log=job.log,
+            progress=progress,
+        )
+    except BuildFailed as error:
+        if error.failure not in _LOST:
+            raise
+        return members[at], error
+    if "error" in answer:
+        failure = BuildFailed(FailureClass.COMPILE, STAGE, str(answer["error"]), hint=_HINT)
+        return members[int(answer["failed"])], failure
+    result.seconds = dict(zip((one.name for one in members), answer["seconds"], strict=True))
+    return None
+
+
+_HINT = "does the device of this profile take the precision and operators of the model?"
+
+
+def _read(runtimes: Runtimes, members: Sequence[Member], result: GroupResult, job: Job) -> None:
+    there = [one for one in members if (result.folder / one.output).is_file()]
+    reply = runtimes.checker.call(
+        "contexts",
+        {"folder": str(result.folder.absolute()), "models": [one.output for one in there]},
+        stage=STAGE,
+        timeout=job.timeout,
+        cancel=job.cancel,
+        log=job.log,
+    )
+    for member in members:
+        found = reply.result.get(member.output, {"nodes": [], "binaries": [], "problems": []})
+        result.contexts[member.name] = found
+        if found["problems"]:
+            text = f"the compiler wrote a context model that cannot be used: {found['problems'][0]}"
+            result.failures[member.name] = BuildFailed(FailureClass.COMPILE, STAGE, text)
