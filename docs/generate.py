@@ -13,9 +13,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 from flows.cli.main import build_parser
+from flows.cli.meanings import CAUSES, EXITS, LOOKS
 from flows.cli.options import Option
 from flows.cli.settings import OPTIONS
-from flows.cli.words import CAUSES, EXITS, LOOKS
 from matrix.catalog import load_catalog
 from matrix.reader import Entry
 from matrix.targets import load_targets

@@ -105,3 +105,13 @@ def _feed_name(url: str, feed: str) -> str:
 
 def _wrong(url: str, why: str) -> UsageError:
     return UsageError(f"not the address of an Azure feed: {url}: {why}", hint=f"use {_FORMS}")
+
+
+def package_page(feed: str, package: str, version: str) -> str | None:
+    """The web page of a version, by the name of its feed; None: not a feed of Azure Artifacts."""
+    if not feed.startswith(SCHEME):
+        return None
+    address = parse(feed)
+    scope = f"/{quote(address.project)}" if address.project else ""
+    where = f"{address.service}{scope}/_artifacts/feed/{quote(address.feed)}"
+    return f"{where}/UPack/{quote(package)}/overview/{quote(version)}"

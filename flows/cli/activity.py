@@ -1,4 +1,5 @@
-"""A moving line on the terminal that says what a command waits for, until the command prints."""
+"""What moves on a terminal while a command works: a line that says what it waits for, until it
+prints, and the progress of a transfer."""
 
 from __future__ import annotations
 
@@ -6,7 +7,12 @@ import os
 import sys
 import threading
 import time
-from typing import TextIO
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from feed.interface import Progress
 
 _FRAMES = "-\\|/"
 _DELAY = 0.1
@@ -80,3 +86,19 @@ def waiting_for(text: str) -> None:
     activity = getattr(sys.stdout, "activity", None)
     if isinstance(activity, Activity):
         activity.show(text)
+
+
+@contextmanager
+def meter(title: str) -> Iterator[Progress | None]:
+    """A moving bar on standard error; None where nobody is watching."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

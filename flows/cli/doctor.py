@@ -21,8 +21,7 @@ from pathlib import Path
 
 from feed.preflight import existing
 from flows.cli.engine_environments import Installer, installer_of, unset
-from flows.cli.extras import not_installed
-from flows.cli.installation import overwritten, sharers
+from flows.cli.installation import not_installed, overwritten, sharers
 from flows.cli.quantity import show_size
 from flows.cli.settings import Settings
 from flows.sweep.engines import runtimes_of

@@ -1,7 +1,10 @@
-"""Whether the installed packages are the ones that modelmill came with.
+"""What is installed of modelmill: which extras are missing, and which files are not its own.
 
-Our top-level packages have names that other distributions use too. The installer lets the second
-one write over the first without a word.
+A plain `pip install modelmill` is enough to plan and to read a feed. Whatever else a command needs
+is imported before it does anything, so that a missing distribution leaves nothing half done.
+
+Our top-level packages have names that other distributions use too, and pip lets the second one
+write over the first without a word.
 """
 
 from __future__ import annotations
@@ -10,6 +13,9 @@ import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import Distribution, PackagePath
+from types import MappingProxyType
+
+from matrix.errors import UsageError
 
 PACKAGES = ("deploy", "feed", "flows", "machine", "matrix", "modelmill", "state", "workers")
 """The top level of our distribution."""
@@ -39,3 +45,29 @@ def _differs(file: PackagePath) -> bool:
     except OSError:
         return True
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value
+
+
+EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "azure": ("azure", "msrest", "requests"),
+        "sweep": ("alembic", "fastapi", "orjson", "prefect", "pydantic", "sqlalchemy", "sqlmodel"),
+        "build": ("numpy", "onnx", "onnxruntime", "optimum", "torch", "transformers"),
+    }
+)
+"""The importable packages of each extra that our own process may ask for."""
+
+
+class NotInstalled(UsageError):
+    """This installation lacks what the command needs."""
+
+
+def not_installed(error: ModuleNotFoundError) -> NotInstalled | None:
+    """The failed import in a user's words; None: no extra of ours would mend it."""
+    package = (error.name or "").partition(".")[0]
+    for extra, packages in EXTRAS.items():
+        if package in packages:
+            return NotInstalled(
+                f"this needs {package}, which is not installed",
+                hint=f"pip install -c constraints.txt 'modelmill[{extra}]'",
+            )
+    return None

@@ -16,7 +16,7 @@ from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser
 from flows.cli.commands import COMMANDS
 from flows.cli.console import Detail, Output, OutputLost, choose_colour, paint, safe_output
-from flows.cli.extras import not_installed
+from flows.cli.installation import not_installed
 from matrix.errors import Exit, MillError
 
 

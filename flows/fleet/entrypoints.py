@@ -28,7 +28,7 @@ from flows.fleet.slot import FleetSlot
 from flows.fleet.slot_runs import SLOT_FLOW, SlotRuns
 from flows.fleet.task_runs import quiet_prefect, with_task_runs
 from flows.fleet.worker_folder import CWD, WorkerFolder
-from flows.observe.follower import Follower
+from flows.observe.following import Follower
 from flows.observe.summary import Summary
 from flows.observe.tally import Tally
 from flows.sweep.cancellation import CancellationWatch

@@ -18,11 +18,11 @@ from flows.fleet.patience import PatientState
 from flows.fleet.run import FleetRun, record_run, state_url
 from flows.observe.durations import LastRun
 from flows.observe.estimates import estimate
-from flows.observe.follower import Follower
+from flows.observe.following import Follower
+from flows.observe.progress import choose_view
 from flows.observe.summaries import clear_summaries, write_summaries
 from flows.observe.summary import summarize
 from flows.observe.tally import Tally
-from flows.observe.views import choose_view
 from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.earlier_failures import take_up
 from flows.sweep.index import index_line

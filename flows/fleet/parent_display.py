@@ -25,15 +25,15 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.context import FlowRunContext
 from prefect.exceptions import PrefectException
 
+from feed.azure.address import package_page
 from flows.cli.settings import Settings
 from flows.fleet.launch import count_slots
-from flows.observe.links import package_page
 from flows.observe.masking import masked
 from flows.observe.report.collect import collect
 from flows.observe.report.page import write as write_page
 from flows.observe.summaries import REPORT_NAME, write_summaries
+from flows.observe.summaries.document import Told, tell
 from flows.observe.summaries.markdown import markdown
-from flows.observe.summaries.told import Told, tell
 from flows.observe.tally import Tally
 from flows.prefect.artifacts import (
     MOST_ROWS,

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flows.cli.meanings import CAUSES
 from flows.cli.quantity import brief, counted
-from flows.cli.words import CAUSES
 from flows.sweep.exports import is_export
 from matrix.status import FailureClass
 from state.records import Outcome

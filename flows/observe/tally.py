@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from flows.observe.estimates import Estimates
-from flows.observe.remaining import OUTLOOK, Outlook, from_record
 from flows.observe.waiting import UNSERVED, one_line
+from flows.observe.work_left import OUTLOOK, Outlook, from_record
 from flows.slot.hub_outage import OUTAGE
 from flows.sweep.exports import is_export
 from matrix.status import Status

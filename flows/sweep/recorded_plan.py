@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flows.observe.estimates import Estimates
-from flows.observe.remaining import OUTLOOK, from_record
-from flows.observe.remaining import to_record as foretold_record
+from flows.observe.work_left import OUTLOOK, from_record
+from flows.observe.work_left import to_record as foretold_record
 from matrix.cellid import parse
 from matrix.codec import Table, from_json, to_json
 from matrix.model import Plan, Source

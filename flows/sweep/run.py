@@ -15,11 +15,11 @@ from feed.publisher import Publisher
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.observe.durations import LastRun
-from flows.observe.follower import Follower
+from flows.observe.following import Follower
+from flows.observe.progress import choose_view
 from flows.observe.summaries import clear_summaries, write_summaries
 from flows.observe.summary import Summary
 from flows.observe.tally import Tally
-from flows.observe.views import choose_view
 from flows.packages.signing import signer_of
 from flows.prefect.display import Display, Where
 from flows.prefect.server import prefect_home_of

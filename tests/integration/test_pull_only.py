@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.extras import EXTRAS
+from flows.cli.installation import EXTRAS
 from tests.sweeps.command import ROOT, Mill, Ran, model
 
 _BARE = """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flows.observe.diff.comparison import Verdict, compare
+from flows.observe.diff.comparison import ChangeKind, compare
 from flows.observe.report.collect import collect
 from flows.observe.report.document import Document
 from flows.observe.report.page import write
@@ -212,7 +212,7 @@ def test_a_comparison_can_be_looked_through(browser: Browser, state: State, tmp_
     for page in opened(browser, (tmp_path / "diff.html").as_uri()):
         box = page.locator("#compared")
         shown = box.locator(".chips button").all_inner_texts()
-        assert shown == [f"1 {one}" for one in Verdict if one is not Verdict.UNFINISHED]
+        assert shown == [f"1 {one}" for one in ChangeKind if one is not ChangeKind.UNFINISHED]
         table = box.locator("tbody tr")
         assert table.count() == 6
         box.locator('[data-verdict="changed"]').click()

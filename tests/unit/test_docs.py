@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 from flows.cli.main import build_parser
+from flows.cli.meanings import EXITS
 from flows.cli.resolution import resolve
 from flows.cli.settings import OPTIONS
-from flows.cli.words import EXITS
 from matrix.catalog import load_catalog
 from matrix.digest import MANIFEST, RUN_RECORDS
 from matrix.errors import Exit
@@ -110,10 +110,10 @@ def test_the_pages_show_commands_at_all() -> None:
 
 
 def test_every_verdict_of_a_comparison_is_explained() -> None:
-    from flows.observe.diff.comparison import Verdict
+    from flows.observe.diff.comparison import ChangeKind
 
     text = (DOCS / "release-engineer.md").read_text("utf-8")
-    assert [verdict for verdict in Verdict if verdict not in text] == []
+    assert [verdict for verdict in ChangeKind if verdict not in text] == []
 
 
 def test_every_command_is_told_of_by_hand_too() -> None:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("batch", metavar="STAMP")
     add_settings(parser, ("home", "state"))
     parser.set_defaults(run=run)

@@ -13,7 +13,6 @@ from matrix.errors import Exit, UsageError
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument("--nightly", metavar="CRON", help="also sweep at these times")
     parser.add_argument("--timezone", default="UTC", help="of the cron line; default UTC")

@@ -12,7 +12,6 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("before", metavar="STAMP_A", help="the earlier batch")
     parser.add_argument("after", metavar="STAMP_B", help="the later batch")
     parser.add_argument("--all", action="store_true", help="every cell, however many")

@@ -13,7 +13,6 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, ("engine", *PLACES))
     parser.set_defaults(run=run)

@@ -12,7 +12,6 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    """The verbs and their arguments."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     ls = verbs.add_parser("ls", help="the engines that are installed")
     ls.add_argument("--json", action="store_true", help="for machines")

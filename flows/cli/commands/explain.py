@@ -17,7 +17,6 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("cell", help="MODEL:TASK@TARGET[:PRECISION]")
     parser.add_argument("--stamp", dest="batch", help="the batch; default: the one begun last")
     parser.add_argument("--json", action="store_true", help="for machines")

@@ -19,12 +19,11 @@ from feed.listing import list_packages, list_versions, show
 from feed.reader import Pulled, pull
 from feed.selection import pull_selection
 from feed.verify import CheckSignature, Verdict, verify_folder, verify_published
-from flows.cli.activity import waiting_for
+from flows.cli.activity import meter, waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.quantity import show_moment, show_size
 from flows.cli.settings import Settings
 from flows.cli.table import render
-from flows.cli.transfer import meter
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.naming import index_name
@@ -34,7 +33,6 @@ _SHOWN = 20
 
 
 def add(parser: Parser) -> None:
-    """The verbs and their arguments."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     _add_ls(_verb(verbs, "ls", "packages, or the versions of a package", _ls))
     _add_version(_verb(verbs, "show", "one version with its files", _show))

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog (demo, winml)")
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES))
@@ -31,7 +30,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Plan and print."""
     settings = settings_of(arguments)
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
@@ -114,7 +112,7 @@ def _estimate_json(known: Estimates, settings: Settings) -> dict[str, Any]:
 
 
 def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
-    from flows.observe.remaining import spelled
+    from flows.observe.work_left import spelled
     from flows.sweep.engines import slot_count
 
     slots = slot_count(settings)

@@ -14,7 +14,6 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("name", help="the package")
     parser.add_argument("version", help="the version")
     parser.add_argument("--source", type=Path, help="the folder of a model from a local folder")
@@ -26,7 +25,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Build, compare, tell."""
     from flows.packages.rebuild import Given, rebuild
 
     settings = settings_of(arguments)

@@ -13,7 +13,6 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="default: report-STAMP.html"

@@ -10,7 +10,6 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
     parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
     parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")

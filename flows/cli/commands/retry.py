@@ -11,7 +11,6 @@ from matrix.status import FailureClass
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
     parser.add_argument(
         "--class",

@@ -33,7 +33,6 @@ _SHORT = 80
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("stamp", nargs="?", help="the batch; default: the one begun last")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument(
@@ -78,15 +77,15 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _watch(state: State, info: SweepInfo, *, as_json: bool) -> Exit:
-    from flows.observe.views import choose_view
-    from flows.observe.watch import Watch
+    from flows.observe.following import StatusWatch
+    from flows.observe.progress import choose_view
     from flows.sweep.stop import Stop, stopped_by_signals
 
     stop = Stop()
     with stopped_by_signals(stop):
         if not as_json:
             print(f"sweep {info.stamp} -> {info.feed}", flush=True)
-        Watch(state, info, choose_view(as_json=as_json)).follow(stop)
+        StatusWatch(state, info, choose_view(as_json=as_json)).follow(stop)
     info = state.find_sweep(info.stamp, info.feed) or info
     summary = summarize(info.stamp, info.feed, state.outcomes(info.id), publish=info.publish)
     if as_json:

@@ -18,7 +18,6 @@ from workers.store.folder import require_store
 
 
 def add(parser: Parser) -> None:
-    """The verbs and their arguments."""
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     du = verbs.add_parser("du", help="what it holds")
     du.add_argument("--json", action="store_true", help="for machines")

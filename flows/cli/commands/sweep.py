@@ -12,7 +12,6 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog (demo, winml)")
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be built, and touch nothing"
@@ -26,7 +25,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Plan, then run."""
     settings = settings_of(arguments)
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011

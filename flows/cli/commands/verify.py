@@ -19,7 +19,6 @@ _MARK = {True: "pass", False: "FAIL", None: "-"}
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("what", help="a package folder, a package name, or MODEL:TASK@TARGET")
     parser.add_argument("version", nargs="?", help="with a package name: its version")
     parser.add_argument("--export", type=Path, help="the export's folder, to compare with")

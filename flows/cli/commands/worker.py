@@ -12,7 +12,6 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument(
         "--engines",
@@ -39,7 +38,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Preflight, announce, serve, drain."""
     from flows.fleet.worker import Worker, queue_name
     from flows.sweep.stop import Stop, stopped_by_signals
 

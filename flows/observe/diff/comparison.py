@@ -9,8 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from flows.observe.diff.inputs import InputChange, Made, input_changes, made_of
-from flows.observe.diff.proof import weaker
-from flows.observe.rungs import rungs_of
+from flows.observe.evidence import rungs_of, weaker
 from flows.sweep.exports import is_export
 from flows.sweep.recorded_plan import PlannedCells
 from matrix.status import Status
@@ -18,7 +17,7 @@ from state.ledger import State
 from state.records import Outcome, StageRun, SweepInfo
 
 
-class Verdict(StrEnum):
+class ChangeKind(StrEnum):
     """What became of a cell from one sweep to the other; in the order of their weight."""
 
     NOW_FAILS = "now fails"
@@ -32,18 +31,18 @@ class Verdict(StrEnum):
     UNCHANGED = "unchanged"
 
 
-_SAME = {Verdict.UNCHANGED, Verdict.STILL_FAILS}
+_SAME = {ChangeKind.UNCHANGED, ChangeKind.STILL_FAILS}
 
-MEANINGS: Mapping[Verdict, str] = {
-    Verdict.NOW_FAILS: "worked before, fails now",
-    Verdict.STILL_FAILS: "failed before and fails now",
-    Verdict.VERIFIED_LESS: "the same content, but verification proves less of it than before",
-    Verdict.NOW_WORKS: "failed before, works now",
-    Verdict.CHANGED: "works in both, with different content",
-    Verdict.NEW: "only in the second sweep (or skipped in the first)",
-    Verdict.REMOVED: "only in the first sweep (or skipped in the second)",
-    Verdict.UNFINISHED: "not at its end in one of the two",
-    Verdict.UNCHANGED: "works in both, with the same content",
+MEANINGS: Mapping[ChangeKind, str] = {
+    ChangeKind.NOW_FAILS: "worked before, fails now",
+    ChangeKind.STILL_FAILS: "failed before and fails now",
+    ChangeKind.VERIFIED_LESS: "the same content, but verification proves less of it than before",
+    ChangeKind.NOW_WORKS: "failed before, works now",
+    ChangeKind.CHANGED: "works in both, with different content",
+    ChangeKind.NEW: "only in the second sweep (or skipped in the first)",
+    ChangeKind.REMOVED: "only in the first sweep (or skipped in the second)",
+    ChangeKind.UNFINISHED: "not at its end in one of the two",
+    ChangeKind.UNCHANGED: "works in both, with the same content",
 }
 
 
@@ -68,7 +67,7 @@ class Change:
     """A cell in both."""
 
     cell: str
-    verdict: Verdict
+    verdict: ChangeKind
     before: Side | None
     after: Side | None
     inputs: tuple[InputChange, ...] = ()
@@ -89,14 +88,14 @@ class Comparison:
     def counts(self) -> dict[str, int]:
         """Cells by verdict, every verdict."""
         found = Counter(change.verdict for change in self.changes)
-        return {str(verdict): found[verdict] for verdict in Verdict}
+        return {str(verdict): found[verdict] for verdict in ChangeKind}
 
     @property
     def differs(self) -> bool:
         """Whether any cell is not what it was."""
         return any(change.verdict not in _SAME for change in self.changes)
 
-    def of(self, verdict: Verdict) -> list[Change]:
+    def of(self, verdict: ChangeKind) -> list[Change]:
         """The cells of one verdict."""
         return [change for change in self.changes if change.verdict is verdict]
 
@@ -119,11 +118,11 @@ def compare(state: State, before: SweepInfo, after: SweepInfo) -> Comparison:
         verdict = _verdict(_stand(one, first), _stand(other, second), one, other)
         if verdict is None:
             continue
-        fails = verdict in {Verdict.NOW_FAILS, Verdict.STILL_FAILS, Verdict.NOW_WORKS}
+        fails = verdict in {ChangeKind.NOW_FAILS, ChangeKind.STILL_FAILS, ChangeKind.NOW_WORKS}
         if is_export(cell) and not fails:
             continue
         changes.append(_change(cell, verdict, first, second))
-    order = list(Verdict)
+    order = list(ChangeKind)
     changes.sort(key=lambda change: (order.index(change.verdict), change.cell))
     return Comparison(before.stamp, after.stamp, tuple(changes))
 
@@ -146,27 +145,27 @@ def _stand(one: Outcome | None, half: _Half) -> _Stand:
 
 def _verdict(
     before: _Stand, after: _Stand, one: Outcome | None, other: Outcome | None
-) -> Verdict | None:
+) -> ChangeKind | None:
     if before is after is _Stand.ABSENT:
         return None
     if _Stand.OPEN in {before, after}:
-        return Verdict.UNFINISHED
+        return ChangeKind.UNFINISHED
     if _Stand.ABSENT in {before, after}:
-        return Verdict.NEW if before is _Stand.ABSENT else Verdict.REMOVED
+        return ChangeKind.NEW if before is _Stand.ABSENT else ChangeKind.REMOVED
     if after is _Stand.BAD:
-        return Verdict.STILL_FAILS if before is _Stand.BAD else Verdict.NOW_FAILS
+        return ChangeKind.STILL_FAILS if before is _Stand.BAD else ChangeKind.NOW_FAILS
     if before is _Stand.BAD:
-        return Verdict.NOW_WORKS
+        return ChangeKind.NOW_WORKS
     assert one is not None
     assert other is not None
     return _both_work(one, other)
 
 
-def _both_work(one: Outcome, other: Outcome) -> Verdict:
+def _both_work(one: Outcome, other: Outcome) -> ChangeKind:
     if one.tree != other.tree:
-        return Verdict.CHANGED
+        return ChangeKind.CHANGED
     less = any(weaker(one.evidence, other.evidence))
-    return Verdict.VERIFIED_LESS if less else Verdict.UNCHANGED
+    return ChangeKind.VERIFIED_LESS if less else ChangeKind.UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,16 +216,16 @@ class _Half:
         )
 
 
-def _change(cell: str, verdict: Verdict, first: _Half, second: _Half) -> Change:
+def _change(cell: str, verdict: ChangeKind, first: _Half, second: _Half) -> Change:
     before, after = first.side(cell), second.side(cell)
     one, other = first.outcomes.get(cell), second.outcomes.get(cell)
-    if verdict in {Verdict.CHANGED, Verdict.VERIFIED_LESS} and one and other:
+    if verdict in {ChangeKind.CHANGED, ChangeKind.VERIFIED_LESS} and one and other:
         less = tuple(weaker(one.evidence, other.evidence))
     else:
         less = ()
-    if verdict is Verdict.VERIFIED_LESS:
+    if verdict is ChangeKind.VERIFIED_LESS:
         return Change(cell, verdict, before, after, weaker=less)
-    if verdict in {Verdict.NEW, Verdict.REMOVED, Verdict.UNCHANGED, Verdict.UNFINISHED}:
+    if verdict in {ChangeKind.NEW, ChangeKind.REMOVED, ChangeKind.UNCHANGED, ChangeKind.UNFINISHED}:
         return Change(cell, verdict, before, after)
     old, new = first.made(cell), second.made(cell)
     inputs = tuple(input_changes(old, new))
@@ -234,14 +233,14 @@ def _change(cell: str, verdict: Verdict, first: _Half, second: _Half) -> Change:
     return Change(cell, verdict, before, after, inputs, note, less)
 
 
-def _note(verdict: Verdict, inputs: Sequence[InputChange], old: Made, new: Made) -> str:
+def _note(verdict: ChangeKind, inputs: Sequence[InputChange], old: Made, new: Made) -> str:
     if inputs:
         return ""
     unknown = [name for name, made in (("first", old), ("second", new)) if not made.built]
     if unknown:
         where = " and the ".join(unknown)
         return f"no stage is recorded in the {where} sweep: built elsewhere, or failed before"
-    if verdict is Verdict.CHANGED:
+    if verdict is ChangeKind.CHANGED:
         return "the recorded inputs are equal: the tools do not give the same bytes every time"
     return "the recorded inputs are equal"
 

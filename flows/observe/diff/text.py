@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flows.cli.quantity import brief, show_duration, show_size
-from flows.observe.diff.comparison import Change, Comparison, Side, Verdict
+from flows.observe.diff.comparison import Change, ChangeKind, Comparison, Side
 
 _MOST_SHOWN = 50
 _MOST_CAUSES = 6
-_QUIET = (Verdict.UNCHANGED,)
+_QUIET = (ChangeKind.UNCHANGED,)
 
 
 def lines(comparison: Comparison, *, everything: bool = False) -> Iterator[str]:
     """Every verdict with its cells; what is unchanged is only counted."""
-    for verdict in Verdict:
+    for verdict in ChangeKind:
         changes = comparison.of(verdict)
         if not changes or verdict in _QUIET:
             continue
@@ -43,7 +43,7 @@ def facts(change: Change) -> Iterator[str]:
         yield f"... and {len(change.inputs) - _MOST_CAUSES} more inputs"
     if change.note:
         yield change.note
-    if before is not None and after is not None and change.verdict is Verdict.CHANGED:
+    if before is not None and after is not None and change.verdict is ChangeKind.CHANGED:
         yield from deltas(before, after)
 
 

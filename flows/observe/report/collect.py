@@ -8,20 +8,18 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+from flows.cli.meanings import CAUSES, EXITS, LOOKS
 from flows.cli.plaintext import plain_text
-from flows.cli.words import CAUSES, EXITS, LOOKS
-from flows.observe.diff.comparison import MEANINGS, Change, Comparison, Verdict
+from flows.observe.diff.comparison import MEANINGS, Change, ChangeKind, Comparison
 from flows.observe.diff.text import deltas
 from flows.observe.durations import Duration, duration_of
+from flows.observe.evidence import level_of, rungs_of
 from flows.observe.failures import FailureGroup
 from flows.observe.masking import masked, masked_json
-from flows.observe.report.document import CauseView, CellView, Document, Heading, Stage
+from flows.observe.report.document import CauseView, CellView, Distinct, Document, Heading, Stage
 from flows.observe.report.grid import Grid, with_content
-from flows.observe.report.passed import level_of, pass_rates
-from flows.observe.report.places import Places
-from flows.observe.report.savings import largest, slowest, totals
+from flows.observe.report.statistics import largest, pass_rates, slowest, totals
 from flows.observe.report.timeline import History
-from flows.observe.rungs import rungs_of
 from flows.observe.summary import Summary, summarize
 from flows.sweep.recorded_plan import PlannedCells
 from matrix.errors import Exit
@@ -41,7 +39,7 @@ def collect(state: State, info: SweepInfo, comparison: Comparison | None = None)
     grid = Grid.of(outcomes, planned)
     ordered = sorted(outcomes, key=grid.place)
     places = {one.cell: place for place, one in enumerate(ordered)}
-    history = History(Places(), places)
+    history = History(Distinct(), places)
     history.read(_events(state, info.id))
     runs = state.stage_runs(info.id)
     gatherer = Gatherer(grid, planned, history, _by_cell(runs), state.real_seconds(info.id))
@@ -83,7 +81,7 @@ def _cause(group: FailureGroup, places: Mapping[str, int]) -> CauseView:
 def _compared(comparison: Comparison | None) -> dict[str, Any] | None:
     if comparison is None:
         return None
-    told = [one for one in comparison.changes if one.verdict is not Verdict.UNCHANGED]
+    told = [one for one in comparison.changes if one.verdict is not ChangeKind.UNCHANGED]
     return {
         "before": comparison.before,
         "after": comparison.after,
@@ -94,7 +92,7 @@ def _compared(comparison: Comparison | None) -> dict[str, Any] | None:
 
 
 def _deltas(one: Change) -> list[str]:
-    if one.before is None or one.after is None or one.verdict is not Verdict.CHANGED:
+    if one.before is None or one.after is None or one.verdict is not ChangeKind.CHANGED:
         return list(one.weaker)
     return [*one.weaker, *deltas(one.before, one.after)]
 
@@ -108,9 +106,9 @@ class Gatherer:
     history: History
     runs: Mapping[str, list[StageRun]]
     real_seconds: Mapping[str, float]
-    policies: Places[dict[str, Any]] = field(default_factory=Places)
-    keys: Places[str] = field(default_factory=Places)
-    logs: Places[str] = field(default_factory=Places)
+    policies: Distinct[dict[str, Any]] = field(default_factory=Distinct)
+    keys: Distinct[str] = field(default_factory=Distinct)
+    logs: Distinct[str] = field(default_factory=Distinct)
 
     def view(self, one: Outcome) -> CellView:
         """A cell as the report shows it."""

@@ -8,10 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 SCHEMA = 1
 Json = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class Distinct(Generic[T]):
+    """A list in which equal values (by a key that can be hashed) have one place."""
+
+    def __init__(self) -> None:
+        self.values: list[T] = []
+        self._places: dict[object, int] = {}
+
+    def of(self, value: T, key: object = None) -> int:
+        """The place of a value; a new value is appended."""
+        name = value if key is None else key
+        place = self._places.setdefault(name, len(self.values))
+        if place == len(self.values):
+            self.values.append(value)
+        return place
 
 
 @dataclass(frozen=True, slots=True)

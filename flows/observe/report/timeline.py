@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from flows.cli.quantity import brief
 from flows.observe.masking import masked
-from flows.observe.report.document import Bar, Step, Timeline, Worker
-from flows.observe.report.places import Places
+from flows.observe.report.document import Bar, Distinct, Step, Timeline, Worker
 from flows.sweep.exports import is_export
 from matrix.status import Status
 from state.records import Event, Kind
@@ -30,7 +29,7 @@ _CELL_KINDS = frozenset(
 class History:
     """Read all events of a sweep once, in order; ask it afterwards."""
 
-    owners: Places[str]
+    owners: Distinct[str]
     cells: Mapping[str, int]
     """The place of each cell in the document."""
     steps: dict[str, list[Step]] = field(default_factory=dict)

@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 
 from flows.observe.masking import masked, masked_json
+from flows.observe.summaries.document import tell
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
-from flows.observe.summaries.told import tell
 from flows.observe.textfile import replace_text
 from state.ledger import State
 from state.records import SweepInfo

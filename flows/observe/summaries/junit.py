@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 from flows.cli.plaintext import plain_text
 from flows.cli.quantity import brief
 from flows.observe.masking import masked
-from flows.observe.summaries.told import Told
+from flows.observe.summaries.document import Told
 from flows.sweep.exports import is_export
 from matrix.status import Status
 from state.records import Outcome

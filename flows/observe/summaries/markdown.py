@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from flows.cli.meanings import EXITS, LOOKS
 from flows.cli.quantity import brief, counted, show_duration
-from flows.cli.words import EXITS, LOOKS
-from flows.observe.diff.comparison import Comparison, Verdict
+from flows.observe.diff.comparison import ChangeKind, Comparison
 from flows.observe.diff.text import facts
 from flows.observe.durations import Duration
 from flows.observe.failures import FailureGroup
-from flows.observe.summaries.told import Told
+from flows.observe.summaries.document import Told
 from flows.observe.summary import Summary, open_text
 from matrix.errors import Exit
 from matrix.status import Status
@@ -19,7 +19,7 @@ from matrix.status import Status
 _MOST_CAUSES = 100
 _MOST_MODELS = 8
 _MOST_CHANGES = 50
-_NO_NEWS = (Verdict.UNCHANGED, Verdict.STILL_FAILS, Verdict.UNFINISHED)
+_NO_NEWS = (ChangeKind.UNCHANGED, ChangeKind.STILL_FAILS, ChangeKind.UNFINISHED)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 

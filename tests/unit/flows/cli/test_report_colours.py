@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from flows.cli.words import Tone
+from flows.cli.meanings import Tone
 
 Rgb = tuple[float, float, float]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from flows.observe.diff.comparison import Change, Comparison, Verdict, compare, measures
+from flows.observe.diff.comparison import Change, ChangeKind, Comparison, compare, measures
 from flows.observe.diff.inputs import Made, input_changes
-from flows.observe.diff.proof import weaker
 from flows.observe.diff.text import lines
+from flows.observe.evidence import weaker
 from matrix.model import PlannedModel
 from matrix.status import Status
 from state.records import Outcome, SweepInfo
@@ -47,7 +47,7 @@ def with_entry(model: PlannedModel, **changes: object) -> PlannedModel:
 
 def test_the_same_content_under_another_stamp_is_unchanged(floor: Floor) -> None:
     comparison = both(floor, [small_model()], [small_model()])
-    assert {change.verdict for change in comparison.changes} == {Verdict.UNCHANGED}
+    assert {change.verdict for change in comparison.changes} == {ChangeKind.UNCHANGED}
     assert comparison.counts()["unchanged"] == 3
     assert list(lines(comparison)) == ["20260609 -> 20260610: 3 unchanged"]
 
@@ -102,7 +102,7 @@ def test_the_same_content_that_is_verified_less_is_no_unchanged_cell(
         type(floor.state), "outcomes", lambda _self, *args, **named: proven(*args, **named)
     )
     comparison = compare(floor.state, first, second)
-    assert one(comparison).verdict is Verdict.VERIFIED_LESS
+    assert one(comparison).verdict is ChangeKind.VERIFIED_LESS
     assert comparison.counts()["unchanged"] == 2
     assert comparison.differs
     assert "    verification: ran on the target's own execution provider -> did not" in list(
@@ -117,7 +117,7 @@ def test_a_new_tool_is_named_once_with_the_stages_it_went_into(
     monkeypatch.setenv("FAKE_VERSION", "2")
     second = ran(floor, "20260610", small_model())
     change = one(compare(floor.state, first, second))
-    assert change.verdict is Verdict.CHANGED
+    assert change.verdict is ChangeKind.CHANGED
     assert [str(cause) for cause in change.inputs] == ["tool fake: 1 -> 2"]
     assert set(change.inputs[0].stages) == {"export", "inputs", "optimize", "quantize"}
     assert change.before is not None
@@ -128,7 +128,7 @@ def test_a_new_tool_is_named_once_with_the_stages_it_went_into(
 def test_another_source_is_named_and_not_what_follows_from_it(floor: Floor) -> None:
     comparison = both(floor, [small_model()], [small_model(salt="other")])
     change = one(comparison)
-    assert change.verdict is Verdict.CHANGED
+    assert change.verdict is ChangeKind.CHANGED
     assert [(cause.origin, cause.name) for cause in change.inputs] == [("source", "content")]
 
 
@@ -167,7 +167,7 @@ def test_a_changed_policy_is_named(floor: Floor) -> None:
 def test_what_fails_now_comes_first_and_says_why(floor: Floor) -> None:
     comparison = both(floor, [small_model()], [failing(small_model(salt="other"))])
     change = comparison.changes[0]
-    assert (change.cell, change.verdict) == (f"{MODEL}@vitisai_npu", Verdict.NOW_FAILS)
+    assert (change.cell, change.verdict) == (f"{MODEL}@vitisai_npu", ChangeKind.NOW_FAILS)
     text = "\n".join(lines(comparison))
     assert text.startswith("now fails (1)\n")
     assert "QUANTIZE: told to fail" in text
@@ -180,8 +180,8 @@ def test_what_works_now_and_what_still_fails(floor: Floor) -> None:
         [failing(small_model("a/one")), failing(small_model("b/two"))],
         [small_model("a/one"), failing(small_model("b/two"))],
     )
-    assert one(comparison, "a/one:fill-mask@vitisai_npu").verdict is Verdict.NOW_WORKS
-    assert one(comparison, "b/two:fill-mask@vitisai_npu").verdict is Verdict.STILL_FAILS
+    assert one(comparison, "a/one:fill-mask@vitisai_npu").verdict is ChangeKind.NOW_WORKS
+    assert one(comparison, "b/two:fill-mask@vitisai_npu").verdict is ChangeKind.STILL_FAILS
 
 
 def test_new_removed_and_skipped_cells(floor: Floor) -> None:
@@ -194,9 +194,9 @@ def test_new_removed_and_skipped_cells(floor: Floor) -> None:
         [small_model("a/one"), left_out],
         [small_model("c/three"), model],
     )
-    assert one(comparison, "a/one:fill-mask@mlas_cpu").verdict is Verdict.REMOVED
-    assert one(comparison, "c/three:fill-mask@mlas_cpu").verdict is Verdict.NEW
-    assert one(comparison, model.cells[0].id).verdict is Verdict.NEW
+    assert one(comparison, "a/one:fill-mask@mlas_cpu").verdict is ChangeKind.REMOVED
+    assert one(comparison, "c/three:fill-mask@mlas_cpu").verdict is ChangeKind.NEW
+    assert one(comparison, model.cells[0].id).verdict is ChangeKind.NEW
 
 
 def test_what_is_skipped_in_both_is_not_there(floor: Floor) -> None:
@@ -211,7 +211,7 @@ def test_an_unfinished_cell_is_no_failure_and_no_success(floor: Floor) -> None:
     floor.stop.ask()
     second = ran(floor, "20260610", small_model())
     comparison = compare(floor.state, first, second)
-    assert {change.verdict for change in comparison.changes} == {Verdict.UNFINISHED}
+    assert {change.verdict for change in comparison.changes} == {ChangeKind.UNFINISHED}
 
 
 def test_exports_count_only_where_they_fail(floor: Floor) -> None:
@@ -220,7 +220,7 @@ def test_exports_count_only_where_they_fail(floor: Floor) -> None:
     bad = ran(floor, "20260611", failing(small_model(salt="third"), "export"))
     first = floor.state.find_sweep("20260609")
     assert first is not None
-    failures = compare(floor.state, first, bad).of(Verdict.NOW_FAILS)
+    failures = compare(floor.state, first, bad).of(ChangeKind.NOW_FAILS)
     assert f"{MODEL}@export" in {change.cell for change in failures}
 
 
@@ -232,7 +232,7 @@ def test_equal_inputs_with_different_bytes_are_called_what_they_are(floor: Floor
             ("f" * 64, second.id, f"{MODEL}@vitisai_npu"),
         )
     change = one(compare(floor.state, first, second))
-    assert change.verdict is Verdict.CHANGED
+    assert change.verdict is ChangeKind.CHANGED
     assert not change.inputs
     assert "do not give the same bytes" in change.note
 
@@ -249,7 +249,7 @@ def test_what_was_built_elsewhere_says_so(
     assert floor.ran == []
     second = ran(floor, "20260610", small_model())
     change = one(compare(floor.state, seeded, second))
-    assert change.verdict is Verdict.CHANGED
+    assert change.verdict is ChangeKind.CHANGED
     assert "first sweep" in change.note
 
 
@@ -267,7 +267,7 @@ def test_an_unchanged_cell_is_named_by_the_version_that_holds_it(floor: Floor) -
     assert floor.begun is not None
     assert floor.statuses()[f"{MODEL}@mlas_cpu"] is Status.UNCHANGED
     change = one(compare(floor.state, first, floor.begun.info))
-    assert change.verdict is Verdict.UNCHANGED
+    assert change.verdict is ChangeKind.UNCHANGED
     assert change.after is not None
     assert "20260609" in change.after.version
 

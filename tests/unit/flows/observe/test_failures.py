@@ -6,12 +6,12 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from flows.cli.commands import status
-from flows.cli.words import CAUSES
+from flows.cli.meanings import CAUSES
 from flows.observe.failures import MOST_MODELS, common_text, group_failures, in_passing
 from flows.observe.report.collect import collect
+from flows.observe.summaries.document import tell
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
-from flows.observe.summaries.told import tell
 from flows.observe.summary import summarize
 from flows.observe.tally import Tally
 from matrix.errors import Exit

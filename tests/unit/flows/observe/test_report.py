@@ -16,8 +16,8 @@ from flows.observe.report.collect import collect
 from flows.observe.report.document import Bar, CellView, Document
 from flows.observe.report.page import render, write
 from flows.observe.report.timeline import stretches
+from flows.observe.summaries.document import tell
 from flows.observe.summaries.markdown import markdown
-from flows.observe.summaries.told import tell
 from flows.sweep.exports import is_export
 from matrix.errors import UsageError
 from matrix.status import FailureClass, Status

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.observe.links import package_page
+from feed.azure.address import package_page
+from flows.observe.summaries.document import previous, tell
 from flows.observe.summaries.markdown import markdown
-from flows.observe.summaries.told import previous, tell
 from state.ledger import State, open_state
 from state.records import SweepInfo
 from tests.sweeps.in_memory import Floor, make_plan, small_model

@@ -12,9 +12,9 @@ from markdown_it import MarkdownIt
 
 from flows.observe.masking import masked_json
 from flows.observe.summaries import clear_summaries, write_summaries
+from flows.observe.summaries.document import Told, tell
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown, plain
-from flows.observe.summaries.told import Told, tell
 from flows.observe.summary import summarize
 from matrix.errors import Exit, UsageError
 from matrix.status import Status

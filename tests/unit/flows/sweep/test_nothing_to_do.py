@@ -10,8 +10,8 @@ import pytest
 from flows.cli.main import main
 from flows.observe.durations import LastRun, duration_of
 from flows.observe.report.collect import collect
+from flows.observe.summaries.document import tell
 from flows.observe.summaries.markdown import markdown
-from flows.observe.summaries.told import tell
 from flows.sweep.rerun import nothing_to_retry
 from matrix.errors import Exit
 from state.records import SweepInfo

@@ -13,9 +13,9 @@ import pytest
 
 from flows.cli.console import Detail, Output
 from flows.observe.estimates import Cost, Estimates, Range
-from flows.observe.remaining import OUTLOOK
+from flows.observe.progress import JsonView, LiveView, PlainView, choose_view
 from flows.observe.tally import Tally
-from flows.observe.views import JsonView, LiveView, PlainView, choose_view
+from flows.observe.work_left import OUTLOOK
 from flows.sweep.recorded_plan import PLAN
 from matrix.status import FailureClass, Status
 from state.records import Event, Kind

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.observe.diff.comparison import Comparison, Verdict, compare
+from flows.observe.diff.comparison import ChangeKind, Comparison, compare
 from flows.observe.durations import Duration, duration_of
 from flows.observe.summary import Summary, summarize
 from flows.sweep.exports import is_export
@@ -52,7 +52,7 @@ class Told:
         if self.since is None:
             return None
         document = self.since.to_json()
-        cells = [one for one in document["cells"] if one["verdict"] != Verdict.UNCHANGED]
+        cells = [one for one in document["cells"] if one["verdict"] != ChangeKind.UNCHANGED]
         return {**document, "cells": cells}
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from flows.cli.quantity import show_duration
 from flows.observe.estimates import Cost, Estimates, Range, estimate
-from flows.observe.remaining import OUTLOOK, Outlook, from_record, spelled, to_record
 from flows.observe.tally import Tally
+from flows.observe.work_left import OUTLOOK, Outlook, from_record, spelled, to_record
 from flows.sweep.recorded_plan import PLAN, foretold
 from matrix.status import Status
 from state.records import Event, Kind

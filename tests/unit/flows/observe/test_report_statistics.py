@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 
+from flows.observe.evidence import level_of
 from flows.observe.report.collect import collect
 from flows.observe.report.document import CellView, Row
 from flows.observe.report.page import render
-from flows.observe.report.passed import level_of, pass_rates
+from flows.observe.report.statistics import pass_rates
 from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 

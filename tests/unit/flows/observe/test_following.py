@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from flows.observe.following import NOBODY, StatusWatch
+from flows.observe.progress import JsonView, PlainView
 from flows.observe.tally import Tally
-from flows.observe.views import JsonView, PlainView
-from flows.observe.watch import NOBODY, Watch
 from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import StateUnavailable
@@ -39,7 +39,7 @@ def test_a_sweep_that_is_over_is_not_waited_for(floor: Floor) -> None:
     floor.sweep(make_plan(small_model()))
     assert floor.begun is not None
     seen = Seen()
-    Watch(floor.state, floor.begun.info, seen).follow(Stop())
+    StatusWatch(floor.state, floor.begun.info, seen).follow(Stop())
     assert (seen.events, seen.closed) == ([], 1)
 
 
@@ -49,7 +49,7 @@ def test_what_happens_is_shown_once_and_who_does_it_from_the_start(floor: Floor)
     lease = take(state, info, FOREIGN)
     state.record(lease, info.id, cell(), Status.BUILDING)
     seen = Seen()
-    watch = Watch(state, info, seen)
+    watch = StatusWatch(state, info, seen)
     watch._begin()
     assert not watch.step()
     assert watch.tally.busy[FOREIGN.name][:2] == (cell(), Status.BUILDING)
@@ -69,7 +69,7 @@ def test_what_happens_is_shown_once_and_who_does_it_from_the_start(floor: Floor)
 def test_cells_that_a_second_run_brings_are_counted(floor: Floor) -> None:
     state = floor.state
     info = begin(state, rows(models=1))
-    watch = Watch(state, info, Seen())
+    watch = StatusWatch(state, info, Seen())
     watch._begin()
     assert watch.tally.total == 2
     begin(state, rows(models=3))
@@ -80,16 +80,16 @@ def test_cells_that_a_second_run_brings_are_counted(floor: Floor) -> None:
 def test_a_sweep_that_nobody_works_on_says_so_and_what_to_do(floor: Floor) -> None:
     info = begin(floor.state)
     out = io.StringIO()
-    watch = Watch(floor.state, info, PlainView(out))
+    watch = StatusWatch(floor.state, info, PlainView(out))
     watch._begin()
     for _ in range(3):
         assert not watch.step()
     assert out.getvalue().splitlines() == [NOBODY]
     lease = take(floor.state, info, ALIVE)
-    watch._look_around()
+    watch.read_leases()
     assert watch.tally.notice == ""
     sql(floor.state, "UPDATE lease SET expires_at = 0, renewed_at = 0, ttl = 0")
-    watch._look_around()
+    watch.read_leases()
     assert watch.tally.notice == NOBODY
     assert lease.token
 
@@ -97,7 +97,7 @@ def test_a_sweep_that_nobody_works_on_says_so_and_what_to_do(floor: Floor) -> No
 def test_the_end_of_one_run_is_not_the_end_while_another_works(floor: Floor) -> None:
     info = begin(floor.state)
     lease = take(floor.state, info, FOREIGN)
-    watch = Watch(floor.state, info, Seen())
+    watch = StatusWatch(floor.state, info, Seen())
     watch._begin()
     floor.state.end(info.id, 130)
     assert not watch.step()
@@ -123,7 +123,7 @@ def test_a_database_that_is_away_is_asked_again(
     stop = Stop()
     monkeypatch.setattr(stop, "wait", lambda seconds: False)
     seen = Seen()
-    Watch(floor.state, info, seen).follow(stop)
+    StatusWatch(floor.state, info, seen).follow(stop)
     assert len(asked) == 3
     assert "the state is away; trying again" in seen.notices
     assert seen.closed == 1
@@ -134,7 +134,7 @@ def test_looking_away_ends_it(floor: Floor) -> None:
     stop = Stop()
     stop.ask()
     seen = Seen()
-    Watch(floor.state, info, seen).follow(stop)
+    StatusWatch(floor.state, info, seen).follow(stop)
     assert seen.closed == 1
 
 
@@ -142,7 +142,7 @@ def test_json_lines_hold_no_whole_plan(floor: Floor) -> None:
     plan = make_plan(small_model())
     info = begin(floor.state, stamp=plan.stamp)
     out = io.StringIO()
-    watch = Watch(floor.state, info, JsonView(out))
+    watch = StatusWatch(floor.state, info, JsonView(out))
     watch._begin()
     from flows.sweep.recorded_plan import note_plan
 

@@ -1,0 +1,182 @@
+"""Following a sweep by its events: beside the run itself, or from another terminal or machine.
+
+Both hand every event to a view and write nothing. A `Follower` shows the run of its own process; a
+`StatusWatch` (`modelmill status --watch`) also has to find out who is at work, and when it is over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Self
+
+from flows.fleet.run import FLEET
+from flows.observe.progress import View
+from flows.observe.tally import BUSY, Tally
+from flows.observe.waiting import one_line, waiting
+from flows.sweep.recorded_plan import PLAN, foretold
+from flows.sweep.stop import Stop
+from state.errors import StateUnavailable
+from state.ledger import State
+from state.records import Event, Kind, SweepInfo
+
+INTERVAL = 0.2
+_PAGE = 1000
+_WIDE = {PLAN, FLEET}
+"""Keys of events that grow with the sweep."""
+_WATCH_INTERVAL = 0.5
+_OWN_LEASES_INTERVAL, _LEASES_INTERVAL = 1.0, 2.0
+"""Seconds between two readings of the leases, which tell what the slots are doing; the events are
+read more often."""
+_OUTAGE_PAUSE = 5.0
+NOBODY = "nobody is at work on it; if that lasts: modelmill resume"
+
+
+def trimmed(event: Event) -> Event:
+    """An event without the data that no line shows."""
+    wide = event.data is not None and not _WIDE.isdisjoint(event.data)
+    return replace(event, data=None) if wide else event
+
+
+class Follower:
+    """Shows a sweep from a thread of its own while the block runs."""
+
+    def __init__(
+        self, state: State, sweep_id: int, view: View, tally: Tally, after: int = 0
+    ) -> None:
+        self._state = state
+        self._sweep_id = sweep_id
+        self._view = view
+        self.tally = tally
+        self.seen = after
+        """The last event that was shown."""
+        self._looked = 0.0
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.wait(INTERVAL):
+                self._read()
+            self._read()
+        finally:
+            self._view.close()
+
+    def _read(self) -> None:
+        more = True
+        while more:
+            page = self._state.events(self._sweep_id, after_id=self.seen, limit=_PAGE)
+            for event in page:
+                self.seen = event.id
+                self.tally.apply(event)
+                self._view.event(trimmed(event), self.tally)
+            more = len(page) == _PAGE
+        if time.monotonic() - self._looked >= _OWN_LEASES_INTERVAL:
+            self._looked = time.monotonic()
+            self.tally.look_at(self._state.leases(self._sweep_id))
+        self._view.tick(self.tally)
+
+
+class StatusWatch:
+    """Shows a sweep from outside until it ends or the user stops looking.
+
+    Everything comes from the state: counts from the outcomes, who is at work from the leases, what
+    happens next from the events.
+    """
+
+    def __init__(self, state: State, info: SweepInfo, view: View) -> None:
+        self._state = state
+        self._info = info
+        self._view = view
+        self._after = 0
+        self._looked = 0.0
+        self.tally = Tally({})
+
+    def follow(self, stop: Stop) -> None:
+        """Return when no run of the sweep is left, or on a stop."""
+        started = False
+        try:
+            while not stop:
+                pause = _WATCH_INTERVAL
+                try:
+                    if not started:
+                        self._begin()
+                        started = True
+                    if self.step():
+                        return
+                except StateUnavailable as error:  # a database may restart meanwhile
+                    self.tally.notice, pause = f"{error.message}; trying again", _OUTAGE_PAUSE
+                    self._view.tick(self.tally)
+                stop.wait(pause)
+        finally:
+            self._view.close()
+
+    def step(self) -> bool:
+        """Show what is new; True when the sweep is over."""
+        for event in self._news():
+            self.tally.apply(event)
+            self._view.event(trimmed(event), self.tally)
+        if time.monotonic() - self._looked >= _LEASES_INTERVAL:
+            self.read_leases()
+        self._view.tick(self.tally)
+        return self._over()
+
+    def _begin(self) -> None:
+        # In this order, an event in between is counted twice at worst, never missed.
+        self._after = self._state.last_event(self._info.id)
+        self._count()
+
+    def _count(self) -> None:
+        self.tally = Tally(
+            self._state.statuses(self._info.id),
+            publish=self._info.publish,
+            known=foretold(self._state, self._info.id),
+        )
+        self.tally.waiting = one_line(waiting(self._state, self._info.id).unserved)
+        self.read_leases()
+
+    def _news(self) -> Iterator[Event]:
+        while page := self._state.events(self._info.id, self._after, _PAGE):
+            for event in page:
+                self._after = event.id
+                if event.kind is Kind.BEGUN:
+                    self._count()  # a run may bring more cells
+                yield event
+
+    def read_leases(self) -> None:
+        """Find out who is at work on what; events tell only of what has begun since."""
+        self._looked = time.monotonic()
+        holders = [one for one in self._state.leases(self._info.id) if not one.expired]
+        self.tally.look_at(holders)
+        self.tally.slots = max(1, len({one.owner for one in holders}))
+        at_work = {one.owner for one in holders}
+        self.tally.busy = {owner: at for owner, at in self.tally.busy.items() if owner in at_work}
+        for holder in holders:
+            if holder.owner in self.tally.busy:
+                continue
+            for one in self._state.outcomes(self._info.id, statuses=BUSY, model=holder.model):
+                since = one.started_at or holder.taken_at
+                self.tally.busy[holder.owner] = (one.cell, one.status, since)
+        self.tally.notice = "" if holders or self.tally.total == self.tally.ended else NOBODY
+
+    def _over(self) -> bool:
+        """Whether the last run has ended; of two runs at once the other may still be at work."""
+        info = self._state.find_sweep(self._info.stamp, self._info.feed)
+        if info is None or info.exit_code is None:
+            return False
+        if any(not one.expired for one in self._state.leases(info.id)):
+            return False
+        for event in self._news():
+            self.tally.apply(event)
+            self._view.event(trimmed(event), self.tally)
+        return True
