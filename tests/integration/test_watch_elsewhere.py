@@ -154,5 +154,5 @@ def test_looking_away_leaves_the_terminal_and_the_sweep_alone(
         gate.with_name("gate.go").touch()
         assert at.end().code == 0
     assert screen.process.returncode == 0
-    assert "sweep seen: 1 cells" in text
+    assert "sweep seen: 1 cell" in text
     assert screen._data.rfind(b"\x1b[?25h") > screen._data.rfind(b"\x1b[?25l")
