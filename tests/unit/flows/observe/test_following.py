@@ -159,7 +159,7 @@ def test_who_looks_on_later_sees_what_an_engine_says_it_is_doing(floor: Floor) -
     state.record(lease, info.id, cell(), Status.BUILDING)
     state.set_activity(lease, cell(), "calibrating 40/128")
     out = io.StringIO()
-    watch = Watch(state, info, JsonView(out))
+    watch = StatusWatch(state, info, JsonView(out))
     watch._begin()
     assert watch.tally.doing(FOREIGN.name) == "calibrating 40/128"
     assert not watch.step()
@@ -208,7 +208,7 @@ def test_a_slot_that_publishes_beside_its_build_shows_the_build() -> None:
 
 def test_plain_lines_tell_of_a_long_stage_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
-    monkeypatch.setattr("flows.observe.views.time.time", lambda: clock[0])
+    monkeypatch.setattr("flows.observe.progress.time.time", lambda: clock[0])
     out = io.StringIO()
     view, tally = PlainView(out), Tally({cell(): Status.PLANNED})
     tally.apply(happened(1, cell(), Status.BUILDING, at=1000.0))

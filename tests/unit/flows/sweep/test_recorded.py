@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flows.fleet.run import FLEET, last_run
-from flows.observe.remaining import from_record
+from flows.observe.work_left import from_record
 from flows.sweep.recorded_plan import PlannedCells
 from flows.sweep.recorded_settings import recall
 from matrix.plan_record import plan_from_record, plan_to_record
