@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+
+from tests.machine.timing import patient
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -13,3 +17,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SPEC",
         help="another feed for the conformance suite, as `modelmill --feed` takes it",
     )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let the time limit of a test grow with the load of the machine, which may still rise."""
+    marker = item.get_closest_marker("timeout")
+    limit = float(marker.args[0] if marker else item.config.getini("timeout"))
+    item.add_marker(pytest.mark.timeout(2 * patient(limit)), append=False)
+    return (yield)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.sweeps.command import Mill, eventually, model
+from tests.machine.timing import eventually
+from tests.sweeps.command import Mill, model
 
 
 def test_a_local_sweep_is_cancelled_from_elsewhere_and_resumed(mill: Mill) -> None:

@@ -16,8 +16,9 @@ from deploy.service import read_environment
 from tests.deployments.files import AZURE, DEPLOY, GITHUB, MANIFESTS, UNITS, manifests, scripts
 from tests.deployments.tools import needs, psql, run
 from tests.fleets.machines import PrefectServer, copied
+from tests.machine.timing import eventually
 from tests.services.postgres import Server, postgres
-from tests.sweeps.command import Mill, eventually
+from tests.sweeps.command import Mill
 
 DEPLOYMENTS = {
     "modelmill-fleet/modelmill",

@@ -19,8 +19,9 @@ from deploy import environment
 from deploy.service import read_environment
 from tests.deployments.files import DEPLOY, unit
 from tests.deployments.tools import psql
+from tests.machine.timing import eventually
 from tests.services.postgres import free_port, postgres
-from tests.sweeps.command import Mill, eventually, model
+from tests.sweeps.command import Mill, model
 
 pytestmark = [
     pytest.mark.fleet,

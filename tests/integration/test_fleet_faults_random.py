@@ -16,7 +16,8 @@ import pytest
 from matrix.errors import Exit
 from state.records import Holder
 from tests.fleets.machines import LIMIT, Plant, named, plant
-from tests.sweeps.command import Mill, Ran, Running, eventually, model
+from tests.machine.timing import eventually
+from tests.sweeps.command import Mill, Ran, Running, model
 
 pytest.importorskip("psycopg")
 pytestmark = [

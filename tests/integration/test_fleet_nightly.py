@@ -20,9 +20,10 @@ from flows.fleet.automations import crash_pending_runs
 from flows.fleet.parent_runs import PARENT_FLOW
 from state.ledger import open_state
 from tests.fleets.machines import POOL, FleetMill, fleet_mill, prefect_server
+from tests.machine.timing import eventually
 from tests.services.postgres import postgres
 from tests.services.webhook import Told, webhook
-from tests.sweeps.command import Running, eventually, model
+from tests.sweeps.command import Running, model
 
 pytest.importorskip("psycopg")
 pytestmark = [

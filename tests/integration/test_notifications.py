@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from flows.prefect.server import _healthy
+from tests.machine.timing import eventually
 from tests.services.webhook import Told, webhook
-from tests.sweeps.command import ROOT, Mill, eventually, model
+from tests.sweeps.command import ROOT, Mill, model
 
 SAMPLE = ROOT / "docs" / "samples" / "notify.py"
 LIMIT = 60.0

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from tests.sweeps.command import Mill, eventually, model
+from tests.machine.timing import eventually
+from tests.sweeps.command import Mill, model
 
 
 def test_a_sweep_is_followed_from_another_process_to_its_end(mill: Mill) -> None:

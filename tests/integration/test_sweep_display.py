@@ -18,7 +18,8 @@ import psutil
 import pytest
 
 from tests.fleets.machines import PrefectServer, named
-from tests.sweeps.command import NOBODY, Mill, Ran, Running, eventually, model
+from tests.machine.timing import eventually
+from tests.sweeps.command import NOBODY, Mill, Ran, Running, model
 
 NOTE = "note: Prefect does not show all of this run: "
 

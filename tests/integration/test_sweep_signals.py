@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from matrix.status import Status
-from tests.sweeps.command import Mill, Ran, eventually, model
+from tests.machine.timing import eventually
+from tests.sweeps.command import Mill, Ran, model
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from state.ledger import open_state
+from tests.machine.timing import eventually
 from tests.services.postgres import PASSWORD, Server, postgres
-from tests.sweeps.command import CLI, LIMIT, Mill, eventually, model
+from tests.sweeps.command import CLI, LIMIT, Mill, model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal is POSIX")
 

@@ -11,10 +11,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from feed.directory import DirectoryFeed
 from state.ledger import State, open_state
 from state.records import Outcome, SweepInfo
 from tests.fakes.engine import SITE
+from tests.machine.timing import eventually, patient
 
 ROOT = Path(__file__).parents[2]
 MARK = "MODELMILL_TEST_MARK"
@@ -79,9 +79,15 @@ class Running:
             else:
                 self.popen.send_signal(number)
 
+    def line(self) -> str:
+        """The next line of its output; empty when it has ended."""
+        assert self.popen.stdout
+        self._seen.append(self.popen.stdout.readline())
+        return self._seen[-1]
+
     def end(self, timeout: float = LIMIT) -> Ran:
         """Wait for it."""
-        out, err = self.popen.communicate(timeout=timeout)
+        out, err = self.popen.communicate(timeout=patient(timeout))
         return Ran(self.popen.returncode, "".join(self._seen) + out, err)
 
     def _errors(self) -> str:
@@ -179,7 +185,7 @@ class Mill:
             input=json.dumps([list(words) for words in commands]),
             capture_output=True,
             text=True,
-            timeout=2 * LIMIT,
+            timeout=patient(2 * LIMIT),
         )
         assert done.returncode == 0, done.stderr
         return [Ran(*json.loads(line)) for line in done.stdout.splitlines()]
@@ -235,16 +241,6 @@ class Mill:
         """What the engine says it has run: the record that does not pass through our hands."""
         path = self.folder / name
         return path.read_text("utf-8").splitlines() if path.exists() else []
-
-
-def eventually(check: Callable[[], bool], within: float = 15.0) -> bool:
-    """Whether it comes true; the limit is a last resort, far above what it takes."""
-    deadline = time.monotonic() + within
-    while not check():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def model(name: str = "tiny/a", *, extra: str = "", **config: Any) -> str:

@@ -1,0 +1,29 @@
+"""Limits of time that grow with the load of the machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import psutil
+
+
+def slowness() -> float:
+    """How much longer than on an idle machine something may take now."""
+    return max(1.0, psutil.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def patient(seconds: float) -> float:
+    """A limit that is far above what an idle machine needs, for the machine as it is now."""
+    return seconds * slowness()
+
+
+def eventually(check: Callable[[], bool], within: float = 15.0) -> bool:
+    """Whether it comes true; the limit is a last resort, far above what it takes."""
+    began = time.monotonic()
+    while not check():
+        if time.monotonic() - began > patient(within):
+            return False
+        time.sleep(0.02)
+    return True
