@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from flows.prefect.server import start_server
-from tests.sweeps.command import Mill, Ran, eventually, model
+from tests.machine.timing import eventually
+from tests.sweeps.command import Mill, Ran, model
 
 SECRETS = {
     "HF_TOKEN": "hf_verySecretHubToken",
