@@ -127,7 +127,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 @pytest.mark.parametrize(
-    ("external", "inspecting", "measuring"), [(True, 0.5, 1.6), (False, 2.5, 3.2)]
+    ("external", "inspecting", "measuring"), [(True, 0.5, 1.3), (False, 3.0, 3.5)]
 )
 def test_one_model_is_in_memory_at_a_time(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, external: bool, inspecting: float, measuring: float
