@@ -33,7 +33,7 @@ from flows.observe.summary import Summary
 from flows.observe.tally import Tally
 from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.planning import catalog_reference, plan_of
-from flows.sweep.recorded_plan import foretold
+from flows.sweep.recorded_plan import recorded_estimates
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError
@@ -143,7 +143,7 @@ def _sweep(
         begun, run = lead.begin()
         parameters = {"stamp": run.plan.stamp, "sweep": run.sweep, "run": run.id}
         tags = tags_of(run.plan, run.sweep) + nightly
-        known = foretold(state, run.sweep)
+        known = recorded_estimates(state, run.sweep)
         tally = Tally(state.statuses(run.sweep), publish=begun.info.publish, known=known)
         # What was cancelled between the order and now counts too.
         first = recorded.id or run.id

@@ -16,7 +16,7 @@ from flows.fleet.run import FLEET
 from flows.observe.progress import View
 from flows.observe.tally import BUSY, Tally
 from flows.observe.waiting import one_line, waiting
-from flows.sweep.recorded_plan import PLAN, foretold
+from flows.sweep.recorded_plan import PLAN, recorded_estimates
 from flows.sweep.stop import Stop
 from state.errors import StateUnavailable
 from state.ledger import State
@@ -140,7 +140,7 @@ class StatusWatch:
         self.tally = Tally(
             self._state.statuses(self._info.id),
             publish=self._info.publish,
-            known=foretold(self._state, self._info.id),
+            known=recorded_estimates(self._state, self._info.id),
         )
         self.tally.waiting = one_line(waiting(self._state, self._info.id).unserved)
         self.read_leases()

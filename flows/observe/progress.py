@@ -31,8 +31,8 @@ class View(Protocol):
 
 
 def one_line(event: Event, tally: Tally, detail: Detail = Detail.USUAL) -> str | None:
-    """What is said of a cell or export: how it ended, with `-v` every step, with `-q` only
-    failures. None: nothing."""
+    """The line about a cell or export: how it ended; with `-v` every step, with `-q` failures
+    alone. None: no line."""
     if event.cell is None or event.status is None or event.kind == "planned":
         return None
     if not tally.final(event.status) and detail is not Detail.VERBOSE:
@@ -45,7 +45,7 @@ def one_line(event: Event, tally: Tally, detail: Detail = Detail.USUAL) -> str |
         " " * (2 * width + 1) if is_export(event.cell) else f"{tally.ended:>{width}}/{tally.total}"
     )
     facts = [event.cell]
-    if data.get("seconds"):
+    if data.get("seconds", 0) >= 0.001:
         facts.append(show_duration(data["seconds"]))
     if data.get("bytes"):
         facts.append(show_size(data["bytes"]))
@@ -61,49 +61,49 @@ def _style(event: Event) -> str:
 
 
 _LONG = 60.0
-"""Seconds after which plain lines tell of a cell that is still being built, and how often."""
+"""Seconds after which, and at which interval, plain lines report a cell that is still built."""
 _DOING = 40
 """Characters of what an engine says it is doing."""
 _FEWEST = 20
-"""Cells between two looks ahead in plain lines."""
+"""Cells that end between two plain lines with the time left, at least."""
 
 
 class PlainView:
-    """A line per finished cell; what CI and files get."""
+    """A line per finished cell, for CI and files."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._detail = detail_of(out)
         self._noticed = ""
-        self._looked_ahead: int | None = None
-        """Cells that had ended when it was last said how long the rest may take."""
+        self._ended_then: int | None = None
+        """How many cells had ended when the time left was last printed."""
         self._spoke: dict[str, tuple[float, str]] = {}
-        """By owner: when its activity was last said, and what was said."""
+        """By owner: when its activity was last printed, and which."""
 
     def event(self, event: Event, tally: Tally) -> None:
-        """A line, if there is something to say."""
+        """Print its line, if it has one."""
         line = one_line(event, tally, self._detail)
         if line:
             print(paint(line, _style(event), self._out), file=self._out, flush=True)
 
     def tick(self, tally: Tally) -> None:
-        """Nothing moves; a new notice is said once, and now and then what is still to come."""
-        if tally.told != self._noticed:
-            self._noticed = tally.told
-            if tally.told:
-                print(tally.told, file=self._out, flush=True)
+        """Print new remarks once and, now and then, the time left."""
+        if tally.remarks != self._noticed:
+            self._noticed = tally.remarks
+            if tally.remarks:
+                print(tally.remarks, file=self._out, flush=True)
         if self._detail is Detail.QUIET:
             return
         self._say_activities(tally)
-        last, pause = self._looked_ahead, max(_FEWEST, tally.total // 10)
+        last, pause = self._ended_then, max(_FEWEST, tally.total // 10)
         if last is None or tally.ended >= last + pause:
-            self._looked_ahead = tally.ended
-            ahead = "; ".join(tally.outlook())
+            self._ended_then = tally.ended
+            ahead = "; ".join(tally.left_lines())
             if ahead:
                 print(f"{tally.ended}/{tally.total}: {ahead}", file=self._out, flush=True)
 
     def _say_activities(self, tally: Tally) -> None:
-        """A line now and then about a cell that takes long, so that a log does not fall silent."""
+        """Print a line now and then about a cell that takes long: a silent log looks dead."""
         for owner, (cell, status, since) in tally.busy.items():
             spent, doing = time.time() - since, tally.doing(owner)
             said_at, said = self._spoke.get(owner, (since, ""))
@@ -114,7 +114,7 @@ class PlainView:
             print(paint(line, "dim", self._out), file=self._out, flush=True)
 
     def close(self) -> None:
-        """Nothing to tidy."""
+        pass
 
 
 class JsonView:
@@ -125,11 +125,11 @@ class JsonView:
         self._activities: dict[str, tuple[str, str]] = {}
 
     def event(self, event: Event, tally: Tally) -> None:  # noqa: ARG002 - the view's interface
-        """As it is in the state."""
+        """Print it as it is in the state."""
         print(json.dumps({"type": "event", **asdict(event)}), file=self._out, flush=True)
 
     def tick(self, tally: Tally) -> None:
-        """What is being done now is no event: nothing is kept of it."""
+        """Print activities that have changed; the state keeps no events of them."""
         for owner, (cell, activity) in tally.activities.items():
             if self._activities.get(owner) != (cell, activity):
                 told = {"owner": owner, "cell": cell, "activity": activity}
@@ -137,7 +137,7 @@ class JsonView:
         self._activities = dict(tally.activities)
 
     def close(self) -> None:
-        """Nothing to tidy."""
+        pass
 
 
 class LiveView:
@@ -147,7 +147,7 @@ class LiveView:
         from rich.console import Console
         from rich.live import Live
 
-        # Colours are decided about in one place, ours.
+        # `flows.cli.console` decides about colours, not rich.
         self._console = Console(
             file=out, highlight=False, force_terminal=True, no_color=not coloured(out)
         )
@@ -164,24 +164,24 @@ class LiveView:
             self._console.print(line, style=_style(event), markup=False, soft_wrap=True)
 
     def tick(self, tally: Tally) -> None:
-        """Redraw the bar and the slots; what moves stands to the left, where nothing cuts it."""
+        """Redraw. What moves stands on the left, where a narrow terminal does not cut it."""
         from rich.text import Text
 
         total, ended = tally.total, tally.ended
         width = max(10, min(40, self._console.width - 50))
         full = width * ended // total if total else width
-        ahead = list(tally.outlook())
+        ahead = list(tally.left_lines())
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f" {self._bar * full}{' ' * (width - full)}", style="green")
         text.append(f" {ended}/{total}  {show_clock(time.monotonic() - self._began)}")
         if tally.failed:
             text.append(f"  {tally.failed} failed", style="red")
-        if tally.told:
-            text.append(f"\n  {tally.told}", style="yellow")
+        if tally.remarks:
+            text.append(f"\n  {tally.remarks}", style="yellow")
         for line in ahead:
             text.append(f"\n  {line}", style="dim")
         busy = sorted(tally.busy.items())
-        room = max(1, self._console.height - 3 - len(ahead) - bool(tally.told))
+        room = max(1, self._console.height - 3 - len(ahead) - bool(tally.remarks))
         for owner, (cell, _status, since) in busy[:room]:
             spent = show_clock(max(0.0, time.time() - since))
             doing = shortened(tally.doing(owner), _DOING)
@@ -206,7 +206,7 @@ def _can_show(text: str, out: TextIO) -> bool:
 
 
 def _short(owner: str, all_of_them: Iterable[str]) -> str:
-    """The slot alone where everybody works in one process, else with its machine."""
+    """The slot alone if all slots are in one process, else with its machine."""
     prefixes = {name.rpartition("/")[0] for name in all_of_them}
     return owner.rpartition("/")[2] if len(prefixes) == 1 else owner
 

@@ -1,6 +1,6 @@
-"""Where a sweep stands, counted from its events; the same for every way of showing it.
+"""Where a sweep stands, counted from its events, for every way of showing it.
 
-Counts move by one event at a time and are never recounted: a sweep may have 20,000 cells.
+Each event moves the counts by one. They are never recounted: a sweep may have 20,000 cells.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from flows.observe.estimates import Estimates
 from flows.observe.waiting import UNSERVED, one_line
-from flows.observe.work_left import OUTLOOK, Outlook, from_record
+from flows.observe.work_left import ESTIMATE, WorkLeft, from_record
 from flows.slot.hub_outage import OUTAGE
 from flows.sweep.exports import is_export
 from matrix.status import Status
@@ -25,16 +25,16 @@ BUSY = frozenset(
     {Status.BUILDING, Status.BUILT, Status.VERIFYING, Status.VERIFIED, Status.PUBLISHING}
 )
 _BESIDE = frozenset({Status.VERIFIED, Status.PUBLISHING})
-"""What goes on beside the next build."""
+"""What happens to a cell while its slot builds the next."""
 
 
 def unshown_line(problem: str) -> str:
-    """The one line about a run that Prefect does not show."""
+    """The line about a run that Prefect does not show."""
     return f"not shown in Prefect, the sweep goes on: {problem}" if problem else ""
 
 
 class Tally:
-    """Counts cells (exports apart), who works on what, and how long the rest may take."""
+    """How many cells have which status, who works on what, and how much work is left."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Tally:
         self.publish = publish
         self.slots = max(slots, 1)
         self.busy: dict[str, tuple[str, Status, float]] = {}
-        """By owner: the cell at hand, its status, since when."""
+        """By owner: the cell in work, its status, since when."""
         self.activities: dict[str, tuple[str, str]] = {}
         """By owner: the cell that its engine works on, and what the engine says it is doing."""
         self.notice = ""
-        """What the one who looks should know besides; empty: nothing."""
+        """What whoever watches should know; empty: nothing."""
         self.outage = ""
         """What cannot be reached now; empty: nothing."""
         self.waiting = ""
-        """What waits for a machine that nobody alive is; empty: nothing."""
+        """Which models wait for a worker that can build them; empty: none."""
         self.unshown = ""
         """Why Prefect does not show the run; empty: it does."""
         self.total = sum(not is_export(cell) for cell in statuses)
@@ -64,16 +64,16 @@ class Tally:
         self._statuses: dict[str, Status] = {}
         self._counts: Counter[Status] = Counter()
         self._started: dict[str, float] = {}
-        self._outlook = Outlook(known)
+        self._left = WorkLeft(known)
         for cell, status in statuses.items():
             self._move(cell, status)
 
-    def foretell(self, known: Estimates) -> None:
-        """Go by these figures from now on."""
-        self._outlook = Outlook(known)
+    def use_estimates(self, known: Estimates) -> None:
+        """Replace the estimates that the work left is counted by."""
+        self._left = WorkLeft(known)
         for cell, status in self._statuses.items():
             if self._waits(status) and not is_export(cell):
-                self._outlook.add(cell)
+                self._left.add(cell)
 
     def apply(self, event: Event) -> None:
         """Take in one event."""
@@ -84,9 +84,9 @@ class Tally:
             self.unshown = unshown_line(str(event.data[UNSHOWN]))
         if event.kind is Kind.NOTICE and event.data and OUTAGE in event.data:
             self.outage = str(event.data[OUTAGE])
-        if event.data and OUTLOOK in event.data:
-            with Tolerated(f"event {event.id}: {OUTLOOK}"):
-                self.foretell(from_record(event.data[OUTLOOK]))
+        if event.data and ESTIMATE in event.data:
+            with Tolerated(f"event {event.id}: {ESTIMATE}"):
+                self.use_estimates(from_record(event.data[ESTIMATE]))
         cell, status = event.cell, event.status
         if cell is None or status is None:
             return
@@ -99,7 +99,7 @@ class Tally:
         if status is Status.BUILDING:
             self._started[cell] = event.at
         elif not self._waits(status) and cell in self._started:
-            self._outlook.took(cell, max(0.0, event.at - self._started.pop(cell)))
+            self._left.took(cell, max(0.0, event.at - self._started.pop(cell)))
 
     def look_at(self, holders: Iterable[Holder]) -> None:
         """Take in what those who hold models say they are doing."""
@@ -110,7 +110,7 @@ class Tally:
         }
 
     def doing(self, owner: str) -> str:
-        """What an owner is doing with the cell at hand: in the engine's words, else its status."""
+        """What an owner does with its cell: in the engine's words, else its status."""
         cell, status, _since = self.busy[owner]
         about, text = self.activities.get(owner, ("", ""))
         return text if about == cell and status is Status.BUILDING else str(status)
@@ -127,13 +127,13 @@ class Tally:
             self.failed += status.failed - (before.failed if before else False)
             waited = before is not None and self._waits(before)
             if self._waits(status) != waited:
-                self._outlook.add(cell, -1 if waited else 1)
+                self._left.add(cell, -1 if waited else 1)
             self._counts[status] += 1
             if before:
                 self._counts[before] -= 1
 
     def _waits(self, status: Status) -> bool:
-        """Whether a slot has still to do something; publishing goes on beside the next build."""
+        """Whether a slot still has work with it; publishing needs none."""
         return not self.final(status) and status not in _BESIDE
 
     def final(self, status: Status) -> bool:
@@ -144,21 +144,21 @@ class Tally:
 
     @property
     def ended(self) -> int:
-        """Cells that are through, well or badly."""
+        """Cells that are done, whether well or badly."""
         return sum(count for status, count in self._counts.items() if self.final(status))
 
     @property
-    def told(self) -> str:
-        """Everything that is to be said beside the counts."""
+    def remarks(self) -> str:
+        """What is said beside the counts."""
         return "; ".join(filter(None, (self.notice, self.outage, self.waiting, self.unshown)))
 
     def counts(self) -> dict[str, int]:
         """Cells by status, in the order of the enum."""
         return {str(status): self._counts[status] for status in Status if self._counts[status]}
 
-    def outlook(self) -> Iterator[str]:
-        """Time left, disk and memory, with their ranges, as far as anything is known of them."""
+    def left_lines(self) -> Iterator[str]:
+        """Time left, disk and memory with their ranges, as far as they are known."""
         if self.ended < self.total:
             now = time.time()
             at_hand = {cell: now - at for cell, at in self._started.items()}
-            yield from self._outlook.lines(self.slots, at_hand)
+            yield from self._left.lines(self.slots, at_hand)

@@ -1,8 +1,7 @@
-"""What a sweep was foretold to take, kept with its plan, and what of that is still to come.
+"""How much work a sweep has left: its estimates, recorded with its plan, less what is done.
 
-Whoever follows a sweep, in this process or on another machine, reads the same figures from its
-events: those of `flows.observe.estimates`, from before it began. Time is corrected by how this run
-fares; what turns out to be reused makes the rest shorter than was foretold.
+Whoever follows a sweep, in this process or on another machine, reads the same estimates from its
+events. The pace of the run corrects them: cells that are reused make the rest shorter.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from flows.observe.estimates import Estimates, Range
 from flows.sweep.exports import is_export
 from matrix.codec import from_json, to_json
 
-OUTLOOK = "outlook"
+ESTIMATE = "estimate"
 _PRIOR = 0.1
-"""How much of the whole must be through before its pace counts as much as the past."""
-
+"""The share of the whole that must be done before its pace counts as much as the past."""
 _LATE = 0.1
-"""What is left of a cell, as a share of what was foretold, however long it takes already."""
+"""The least that is left of a cell, as a share of its estimate, however long it has taken."""
 
 
 _RECORDED = tuple(
@@ -33,7 +31,7 @@ _RECORDED = tuple(
 
 
 def to_record(known: Estimates) -> dict[str, Any]:
-    """As it is kept: what a model takes, and how its seconds fall to its cells."""
+    """What each model takes, and how its seconds are divided among its cells."""
     cells: dict[str, dict[str, float]] = {name: {} for name in known.models}
     for cell, seconds in known.cells.items():
         name, _at, right = cell.rpartition("@")
@@ -45,7 +43,6 @@ def to_record(known: Estimates) -> dict[str, Any]:
 
 
 def from_record(record: Mapping[str, Any]) -> Estimates:
-    """And read again."""
     models: dict[str, Any] = {}
     cells: dict[str, Any] = {}
     for name, row in record["models"].items():
@@ -66,30 +63,30 @@ def spelled(what: Range, show: Callable[[float], str]) -> str:
     return f"{show(what.likely)} ({show(what.low)} to {show(what.high)})"
 
 
-class Outlook:
-    """The work that is left, cell by cell."""
+class WorkLeft:
+    """The work of the cells that are not done."""
 
     def __init__(self, known: Estimates | None = None) -> None:
         self.known = known or Estimates({}, {})
         self._due: dict[str, float] = {}
-        """Foretold seconds of the cells that are not through, by model."""
-        self._dark: Counter[str] = Counter()
-        """Cells that are not through and that nothing is known of, by model."""
+        """Estimated seconds of the cells that are not done, by model."""
+        self._unknown: Counter[str] = Counter()
+        """How many cells without an estimate are not done, by model."""
         self._exported: dict[str, float] = {}
-        """Seconds that went into exports, by model, until its first cell, with which they were
-        foretold, is through."""
-        self._through = (0, 0.0, 0.0)
-        """Cells that this run got through: how many, foretold seconds, real ones."""
+        """Seconds spent on exports, by model. They are part of the estimate of its first cell and
+        count until that is done."""
+        self._done = (0, 0.0, 0.0)
+        """Cells that this run has done: how many, estimated seconds, real seconds."""
         self._whole = self.known.wall(1)
 
     def add(self, cell: str, sign: int = 1) -> None:
-        """A cell (no export) is to be built; with -1, it is not any more."""
+        """Add a cell (not an export) to the work; -1 takes it away."""
         name = cell.rpartition("@")[0]
         seconds = self.known.cells.get(cell)
         if seconds is None:
-            self._dark[name] += sign
-            if not self._dark[name]:
-                del self._dark[name]
+            self._unknown[name] += sign
+            if not self._unknown[name]:
+                del self._unknown[name]
         left = self._due.get(name, 0.0) + sign * (seconds or 0.0)
         if left > 1e-9:
             self._due[name] = left
@@ -97,27 +94,27 @@ class Outlook:
             self._due.pop(name, None)
 
     def took(self, cell: str, seconds: float) -> None:
-        """A cell or export is through; so long a slot was at it."""
-        count, foretold, real = self._through
+        """A slot spent this long on a cell or export that is now done."""
+        count, estimated, real = self._done
         name = cell.rpartition("@")[0]
         if is_export(cell):
             self._exported[name] = self._exported.get(name, 0.0) + seconds
             return
         real += seconds + self._exported.pop(name, 0.0)
-        self._through = (count + 1, foretold + self.known.cells.get(cell, 0.0), real)
+        self._done = (count + 1, estimated + self.known.cells.get(cell, 0.0), real)
 
     def left(self, slots: int, at_hand: Mapping[str, float]) -> Range | None:
-        """Until the last slot is through; `at_hand`: cells with the seconds they have taken so
-        far. None: no idea yet."""
-        names = self._due.keys() | self._dark.keys()
+        """The time until the last slot is done; `at_hand`: what the cells in work have taken so
+        far. None: too little is known."""
+        names = self._due.keys() | self._unknown.keys()
         if not names:
             return Range()
-        count, _foretold, real = self._through
-        if self._dark and count < 2 * slots:
+        count, _estimated, real = self._done
+        if self._unknown and count < 2 * slots:
             return None
         usual = real / count if count else 0.0
         pace = self._pace()
-        due = {one: self._due.get(one, 0.0) * pace + self._dark[one] * usual for one in names}
+        due = {one: self._due.get(one, 0.0) * pace + self._unknown[one] * usual for one in names}
         spent = [*self._exported.items(), *self._at_hand(at_hand, pace, usual)]
         for name, seconds in spent:
             if name in due:
@@ -128,16 +125,16 @@ class Outlook:
     def _at_hand(
         self, seconds: Mapping[str, float], pace: float, usual: float
     ) -> Iterator[tuple[str, float]]:
-        """What the cells at hand have taken, as far as it was foretold for them."""
+        """What the cells in work have taken, up to their estimates."""
         for cell, taken in seconds.items():
             name = cell.rpartition("@")[0]
-            foretold = (1 - _LATE) * self.known.cells.get(cell, usual) * pace
-            yield name, taken if is_export(cell) else min(taken, foretold)
+            estimated = (1 - _LATE) * self.known.cells.get(cell, usual) * pace
+            yield name, taken if is_export(cell) else min(taken, estimated)
 
     def _pace(self) -> float:
-        _count, foretold, real = self._through
+        _count, estimated, real = self._done
         prior = _PRIOR * self._whole.likely
-        return (real + prior) / (foretold + prior) if foretold + prior > 0 else 1.0
+        return (real + prior) / (estimated + prior) if estimated + prior > 0 else 1.0
 
     def _ranged(self, seconds: float) -> Range:
         whole = self._whole
@@ -148,7 +145,7 @@ class Outlook:
         )
 
     def needs(self, slots: int) -> tuple[Range, Range] | None:
-        """Disk and memory of the models that are not through; None: nothing is known of them."""
+        """Disk and memory of the models that are not done; None: nothing is known of them."""
         costs = {name: cost for name, cost in self.known.models.items() if name in self._due}
         if not costs:
             return None
@@ -156,7 +153,7 @@ class Outlook:
         return rest.disk(), rest.memory(slots)
 
     def lines(self, slots: int, at_hand: Mapping[str, float]) -> Iterator[str]:
-        """For people: the time that is left; then disk and memory."""
+        """The time that is left, then disk and memory."""
         left, needs = self.left(slots, at_hand), self.needs(slots)
         if self.known.if_changed:
             # What is unchanged costs next to nothing, and nobody knows yet how much that is.

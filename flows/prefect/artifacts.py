@@ -26,7 +26,7 @@ def percent_done(tally: Tally) -> float:
 def progress_text(tally: Tally) -> str:
     """The text beside the progress bar."""
     counts = f"{tally.ended} of {tally.total} cells, {tally.failed} failed"
-    return "; ".join(filter(None, (counts, *tally.outlook(), tally.told)))
+    return "; ".join(filter(None, (counts, *tally.left_lines(), tally.remarks)))
 
 
 def outcome_rows(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:

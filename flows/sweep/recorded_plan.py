@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flows.observe.estimates import Estimates
-from flows.observe.work_left import OUTLOOK, from_record
-from flows.observe.work_left import to_record as foretold_record
+from flows.observe.work_left import ESTIMATE, from_record
+from flows.observe.work_left import to_record as estimates_record
 from matrix.cellid import parse
 from matrix.codec import Table, from_json, to_json
 from matrix.model import Plan, Source
@@ -42,17 +42,17 @@ class Planned:
 
 
 def note_plan(state: State, sweep_id: int, plan: Plan, known: Estimates | None = None) -> None:
-    """Keep the plan of a run with its sweep, and what it was foretold to take."""
+    """Keep the plan of a run with its sweep, and its estimates."""
     data = {PLAN: to_record(plan)}
     if known is not None and known.models:
-        data[OUTLOOK] = foretold_record(known)
+        data[ESTIMATE] = estimates_record(known)
     state.note(sweep_id, Kind.NOTICE, data)
 
 
-def foretold(state: State, sweep_id: int) -> Estimates | None:
-    """What the last run of a sweep was foretold to take."""
-    records = [data[OUTLOOK] for data in _notices(state, sweep_id) if OUTLOOK in data]
-    with Tolerated("what the sweep was foretold to take"):
+def recorded_estimates(state: State, sweep_id: int) -> Estimates | None:
+    """The estimates of the last run of a sweep."""
+    records = [data[ESTIMATE] for data in _notices(state, sweep_id) if ESTIMATE in data]
+    with Tolerated("the estimates of the sweep"):
         return from_record(records[-1]) if records else None
     return None
 

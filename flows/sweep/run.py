@@ -30,7 +30,7 @@ from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Begun, begin, finish, has_work
 from flows.sweep.local import open_slots, owners_here
 from flows.sweep.planning import selection_of
-from flows.sweep.recorded_plan import foretold
+from flows.sweep.recorded_plan import recorded_estimates
 from flows.sweep.sizes import print_notices, size_of
 from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.unchanged import settle_unchanged
@@ -112,7 +112,7 @@ class Run:
             state.statuses(begun.info.id),
             publish=begun.info.publish,
             slots=slot_count(self.settings),
-            known=foretold(state, begun.info.id),
+            known=recorded_estimates(state, begun.info.id),
         )
         after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
         after = self._settle(state, begun, tally, after, stop)

@@ -15,7 +15,7 @@ from flows.cli.console import Detail, Output
 from flows.observe.estimates import Cost, Estimates, Range
 from flows.observe.progress import JsonView, LiveView, PlainView, choose_view
 from flows.observe.tally import Tally
-from flows.observe.work_left import OUTLOOK
+from flows.observe.work_left import ESTIMATE
 from flows.sweep.recorded_plan import PLAN
 from matrix.status import FailureClass, Status
 from state.records import Event, Kind
@@ -120,7 +120,7 @@ def test_json_lines_hold_every_event() -> None:
     view.close()
     (line,) = map(json.loads, out.getvalue().splitlines())
     assert (line["type"], line["status"], line["data"]) == ("event", "published", {"bytes": 7})
-    assert {PLAN, OUTLOOK}.isdisjoint(line["data"])
+    assert {PLAN, ESTIMATE}.isdisjoint(line["data"])
 
 
 def test_sixty_columns_keep_what_moves_and_the_target(monkeypatch: pytest.MonkeyPatch) -> None:

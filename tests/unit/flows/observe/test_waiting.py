@@ -79,6 +79,6 @@ def test_who_follows_the_events_is_told_too(tmp_path: Path) -> None:
         for unserved, told in (([GROUP], "7 models wait"), ([], "")):
             state.note(run.sweep, Kind.NOTICE, {UNSERVED: unserved})
             tally.apply(state.events(run.sweep, kind=Kind.NOTICE)[-1])
-            assert tally.told.startswith(told)
+            assert tally.remarks.startswith(told)
         tally.notice = "nobody is at work"
-        assert tally.told == "nobody is at work"
+        assert tally.remarks == "nobody is at work"

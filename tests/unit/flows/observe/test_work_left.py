@@ -10,8 +10,8 @@ import pytest
 from flows.cli.quantity import show_duration
 from flows.observe.estimates import Cost, Estimates, Range, estimate
 from flows.observe.tally import Tally
-from flows.observe.work_left import OUTLOOK, Outlook, from_record, spelled, to_record
-from flows.sweep.recorded_plan import PLAN, foretold
+from flows.observe.work_left import ESTIMATE, WorkLeft, from_record, spelled, to_record
+from flows.sweep.recorded_plan import PLAN, recorded_estimates
 from matrix.status import Status
 from state.records import Event, Kind
 from tests.sweeps.in_memory import Floor, make_plan, small_model
@@ -24,7 +24,7 @@ def cost(seconds: float, disk: float = 100.0, memory: float = 1000.0) -> Cost:
 
 
 def known(**seconds: float) -> Estimates:
-    """Models by letter; all of a model's time is foretold for its first cell."""
+    """Models by letter; all of a model's time is estimated for its first cell."""
     cells = {
         f"{name}:t@{target}": value if target == TARGETS[0] else 0.0
         for name, value in seconds.items()
@@ -37,23 +37,23 @@ def cell(name: str, target: str = TARGETS[0]) -> str:
     return f"{name}:t@{target}"
 
 
-def outlook(figures: Estimates | None, *names: str) -> Outlook:
-    made = Outlook(figures)
+def work_of(figures: Estimates | None, *names: str) -> WorkLeft:
+    made = WorkLeft(figures)
     for name in names:
         for target in TARGETS:
             made.add(cell(name, target))
     return made
 
 
-def left(made: Outlook, slots: int = 1, **at_hand: float) -> float:
+def left(made: WorkLeft, slots: int = 1, **at_hand: float) -> float:
     found = made.left(slots, {cell(name): seconds for name, seconds in at_hand.items()})
     assert found is not None
     assert found.low <= found.likely <= found.high
     return found.likely
 
 
-def test_before_anything_is_done_it_is_what_was_foretold() -> None:
-    made = outlook(known(a=10, b=30), "a", "b")
+def test_before_anything_is_done_it_is_what_was_estimated() -> None:
+    made = work_of(known(a=10, b=30), "a", "b")
     assert left(made) == pytest.approx(40)
     whole = made.left(1, {})
     assert whole is not None
@@ -61,19 +61,19 @@ def test_before_anything_is_done_it_is_what_was_foretold() -> None:
 
 
 def test_slots_share_the_work_but_not_a_model() -> None:
-    made = outlook(known(a=10, b=30), "a", "b")
+    made = work_of(known(a=10, b=30), "a", "b")
     assert left(made, 2) == pytest.approx(30)
     assert left(made, 16) == pytest.approx(30)
 
 
 def test_what_a_cell_at_hand_has_taken_is_taken_off_but_never_all_of_it() -> None:
-    made = outlook(known(a=10, b=30), "a", "b")
+    made = work_of(known(a=10, b=30), "a", "b")
     assert left(made, b=20.0) == pytest.approx(20)
     assert left(made, b=2000.0) == pytest.approx(13)
 
 
-def test_an_export_was_foretold_with_the_first_cell_of_its_model() -> None:
-    made = outlook(known(a=10, b=30), "a", "b")
+def test_an_export_was_estimated_with_the_first_cell_of_its_model() -> None:
+    made = work_of(known(a=10, b=30), "a", "b")
     found = made.left(1, {cell("b", "export"): 12.0})
     assert found is not None
     assert found.likely == pytest.approx(28)
@@ -84,8 +84,8 @@ def test_an_export_was_foretold_with_the_first_cell_of_its_model() -> None:
     assert left(made) == pytest.approx(10)
 
 
-def test_a_run_that_finds_everything_in_the_store_is_foretold_to_be_short() -> None:
-    made = outlook(known(**dict.fromkeys("abcdefgh", 10.0)), *"abcdefgh")
+def test_a_run_that_finds_everything_in_the_store_is_estimated_to_be_short() -> None:
+    made = work_of(known(**dict.fromkeys("abcdefgh", 10.0)), *"abcdefgh")
     for name in "abcd":
         made.add(cell(name), -1)
         made.add(cell(name, TARGETS[1]), -1)
@@ -95,7 +95,7 @@ def test_a_run_that_finds_everything_in_the_store_is_foretold_to_be_short() -> N
 
 
 def test_without_a_past_its_own_pace_counts_once_there_is_one() -> None:
-    made = outlook(None, "a", "b", "c")
+    made = work_of(None, "a", "b", "c")
     assert made.left(1, {}) is None
     for target in TARGETS:
         made.add(cell("a", target), -1)
@@ -105,7 +105,7 @@ def test_without_a_past_its_own_pace_counts_once_there_is_one() -> None:
 
 
 def test_one_unknown_model_does_not_silence_the_known_ones_for_ever() -> None:
-    made = outlook(known(a=10), "a", "b")
+    made = work_of(known(a=10), "a", "b")
     assert made.left(1, {}) is None
     for target in TARGETS:
         made.add(cell("a", target), -1)
@@ -114,7 +114,7 @@ def test_one_unknown_model_does_not_silence_the_known_ones_for_ever() -> None:
 
 
 def test_when_nothing_is_left_nothing_is_said() -> None:
-    made = outlook(known(a=10), "a")
+    made = work_of(known(a=10), "a")
     for target in TARGETS:
         made.add(cell("a", target), -1)
     assert left(made) == 0
@@ -125,7 +125,7 @@ def test_disk_and_memory_are_those_of_the_models_that_are_left() -> None:
     figures = Estimates(
         {"a:t": cost(1, 100, 1000), "b:t": cost(1, 200, 3000)}, {cell("a"): 1.0, cell("b"): 1.0}
     )
-    made = Outlook(figures)
+    made = WorkLeft(figures)
     made.add(cell("a"))
     made.add(cell("b"))
     both = made.needs(2)
@@ -146,7 +146,7 @@ def test_figures_survive_the_state(floor: Floor) -> None:
     plan = make_plan(small_model("a/one"), small_model("b/two"))
     floor.sweep(plan)
     assert floor.begun is not None
-    assert foretold(floor.state, floor.begun.info.id) is None
+    assert recorded_estimates(floor.state, floor.begun.info.id) is None
     again = make_plan(small_model("a/one"), small_model("c/new"), stamp="20260610")
     expected = estimate(again, floor.state)
     assert from_record(json.loads(json.dumps(to_record(expected)))).models.keys() == {
@@ -154,7 +154,7 @@ def test_figures_survive_the_state(floor: Floor) -> None:
         "c/new:fill-mask",
     }
     floor.sweep(again)
-    read = foretold(floor.state, floor.begun.info.id)
+    read = recorded_estimates(floor.state, floor.begun.info.id)
     assert read is not None
     assert read.cells == pytest.approx(expected.cells, abs=0.001)
     for name, one in expected.models.items():
@@ -169,10 +169,10 @@ def event(name: str, status: Status, at: float = 0.0, **data: object) -> Event:
 def test_who_follows_learns_the_figures_from_the_events() -> None:
     names = [cell("a"), cell("a", TARGETS[1])]
     tally = Tally(dict.fromkeys(names, Status.PLANNED))
-    assert list(tally.outlook()) == []
-    data = {PLAN: {}, OUTLOOK: to_record(known(a=10))}
+    assert list(tally.left_lines()) == []
+    data = {PLAN: {}, ESTIMATE: to_record(known(a=10))}
     tally.apply(Event(1, 0.0, 1, None, None, Kind.NOTICE, None, None, None, data))
-    assert next(tally.outlook()).startswith("about 10s (")
+    assert next(tally.left_lines()).startswith("about 10s (")
 
 
 def test_publishing_goes_on_beside_and_keeps_no_slot() -> None:
@@ -181,24 +181,24 @@ def test_publishing_goes_on_beside_and_keeps_no_slot() -> None:
     tally.apply(event(names[0], Status.BUILDING, 100.0))
     tally.apply(event(names[0], Status.VERIFIED, 110.0))
     assert tally.ended == 0
-    assert next(tally.outlook()).startswith("about 10s (")
+    assert next(tally.left_lines()).startswith("about 10s (")
     tally.apply(event(names[0], Status.PUBLISHED, 500.0))
     assert tally.ended == 1
-    assert next(tally.outlook()).startswith("about 10s (")
+    assert next(tally.left_lines()).startswith("about 10s (")
 
 
 def test_a_cell_that_is_taken_up_again_is_to_be_done_again() -> None:
     tally = Tally({cell("a"): Status.PLANNED}, known=known(a=10))
     tally.apply(event(cell("a"), Status.BUILDING, 100.0))
     tally.apply(event(cell("a"), Status.BUILD_FAILED, 110.0))
-    assert list(tally.outlook()) == []
+    assert list(tally.left_lines()) == []
     tally.apply(event(cell("a"), Status.PLANNED, 120.0))
-    assert next(tally.outlook()).startswith("about 10s (")
+    assert next(tally.left_lines()).startswith("about 10s (")
 
 
 def test_if_changed_tells_the_most_it_can_take_and_is_recorded() -> None:
     figures = replace(known(a=10, b=30), if_changed=True)
-    made = outlook(from_record(to_record(figures)), "a", "b")
+    made = work_of(from_record(to_record(figures)), "a", "b")
     whole = made.left(1, {})
     assert whole is not None
     most = f"at most {show_duration(whole.high)} left, if everything has changed"

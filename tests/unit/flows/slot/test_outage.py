@@ -56,6 +56,6 @@ def test_it_is_told_once_the_same_for_all_and_forgotten_when_the_hub_is_back(flo
     assert len(told) == 2
     tally = Tally({})
     tally.apply(told[0])
-    assert tally.told.startswith("refused; models that are not in the local cache")
+    assert tally.remarks.startswith("refused; models that are not in the local cache")
     tally.apply(told[1])
-    assert tally.told == ""
+    assert tally.remarks == ""
