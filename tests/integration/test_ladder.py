@@ -127,20 +127,20 @@ def test_external_data_that_are_not_all_there_fail_integrity_alone(
         (lambda: model(WEIGHTS.astype(np.float16)), claim("w8"), "but no weight is int8"),
         (lambda: qdq(128, 2**-4, np.uint8), claim("w8a16", NPU), "its activations are 1 uint8"),
         (qdq, claim("w8a8", NPU), "labelled w8a8, but its activations are 1 uint16"),
-        (qdq, claim("w8"), "labelled w8 (weights alone), but its activations are quantized too"),
+        (qdq, claim("w8"), "labelled w8 (only weights), but its activations are quantized too"),
         (qdq, claim("fp32", rules=rules_from(
             {"parity": {"fp32": {"cosine": 0.9, "reason": "coarse"}}})),
-         "labelled fp32, but holds 2 quantized tensors"),
-        (qdq, claim("w8a16", VITIS), "has QDQ nodes, which vitisai_npu must not be given"),
-        (qdq, claim("w8a16", replace(NPU, qdq=False, why="it hangs")), "not be given: it hangs"),
+         "labelled fp32, but contains 2 quantized tensors"),
+        (qdq, claim("w8a16", VITIS), "has QDQ nodes, which vitisai_npu must not get"),
+        (qdq, claim("w8a16", replace(NPU, qdq=False, why="it hangs")), "must not get: it hangs"),
         (qdq, claim("w8a16", NPU, blocked_ops=("MatMul",)),
          "MatMul is blocked for qnn_npu, but was quantized"),
         (lambda: then("Identity"), claim(blocked_ops=("Identity",)),
-         "Identity is blocked for mlas_cpu, but was put in by the build"),
+         "Identity is blocked for mlas_cpu, but was added by the build"),
     ],
 )  # fmt: skip
 def test_policy_alone(lab: Lab, make: Callable[[], Any], held: Claim, text: str) -> None:
-    only(lab.climb(make(), held), "policy", text, "tell what the build did", [])
+    only(lab.climb(make(), held), "policy", text, "show what the build did", [])
 
 
 def test_a_pass_that_was_not_left_out_fails_policy_alone(lab: Lab) -> None:
@@ -153,7 +153,7 @@ def test_a_pass_that_was_not_left_out_fails_policy_alone(lab: Lab) -> None:
 
 def test_an_operator_that_no_runtime_has_fails_loads_alone(lab: Lab) -> None:
     climbed = lab.climb(model(op="Unknown", domain="nobody.knows"), claim())
-    only(climbed, "loads", "nobody.knows", "`modelmill doctor` tells its version", RUN)
+    only(climbed, "loads", "nobody.knows", "`modelmill doctor` shows the runtime's version", RUN)
     assert told(climbed, "shapes") == "not run: because loads failed"
 
 
@@ -164,7 +164,7 @@ def test_an_operator_that_no_runtime_has_fails_loads_alone(lab: Lab) -> None:
         (lambda: model(given="z"), "the inputs are z; the export's are x", ["loads", "parity"]),
         (lambda: then("Cast", kind=DOUBLE, to=DOUBLE), "y is float64, in the export float32", []),
         (lambda: then("Reshape", "wide", dims=(1, 2, 8)),
-         "y came out as float32 [1, 2, 8], of the export as float32 [2, 8]", ["parity"]),
+         "y is float32 [1, 2, 8] when run, float32 [2, 8] in the export", ["parity"]),
     ],
 )  # fmt: skip
 def test_shapes_alone(lab: Lab, make: Callable[[], Any], text: str, unseen: list[str]) -> None:
@@ -177,7 +177,7 @@ def test_shapes_alone(lab: Lab, make: Callable[[], Any], text: str, unseen: list
         (lambda: model(WEIGHTS[::-1].copy()), claim(), "model.onnx y on CPUExecutionProvider"),
         (lambda: model(WEIGHTS * 2), claim(), "relative error 1 against the export"),
         (lambda: then("Log"), claim(), "it holds NaN or infinity"),
-        (lambda: shift(qdq(), "scale", np.float32(2**-11)), claim("w8a16", NPU), "a scale?"),
+        (lambda: shift(qdq(), "scale", np.float32(2**-11)), claim("w8a16", NPU), "scale wrong?"),
         (lambda: shift(qdq(), "zero2", np.uint16(1 << 14)), claim("w8a16", NPU), "cosine"),
     ],
 )  # fmt: skip

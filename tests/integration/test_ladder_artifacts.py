@@ -219,7 +219,7 @@ def test_fp32_labelled_w8a16_fails_policy_alone(bench: Bench) -> None:
 def test_qdq_for_vitis_ai_fails_policy_alone(bench: Bench) -> None:
     rules = replace(bench.cells[NPU].claim.rules)
     held = replace(bench.cells[VITIS].claim, precision="w8a16", rules=rules)
-    texts = ("has QDQ nodes, which vitisai_npu must not be given", "quantizes by itself")
+    texts = ("has QDQ nodes, which vitisai_npu must not get", "quantizes by itself")
     only(bench.climb(NPU, nothing, nothing, held), "policy", texts, [])
 
 

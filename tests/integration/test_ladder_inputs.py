@@ -137,7 +137,7 @@ def test_a_damage_that_the_seeded_inputs_do_not_meet_fails_the_task_alone(
     assert failed(climbed) == ["task"], climbed.rungs
     assert not_run(climbed) == []
     assert f"model.onnx: {metric} is 0." in told(climbed, "task")
-    assert "(within 0.02 is asked); try another precision" in told(climbed, "task")
+    assert "(allowed difference: 0.02); try another precision" in told(climbed, "task")
     assert not judged(lab, damaged(), metric, within=1.0).failed
 
 

@@ -194,6 +194,6 @@ def test_the_doctor_lists_what_would_verify_and_why_others_are_missing(
     assert found["runtime CPUExecutionProvider cpu"].endswith(", native"), found
     assert found[f"runtime {NAME}"].startswith("openvino 9999.1, ")
     assert found[f"runtime {NAME}"].endswith(f"a stand-in from {vendor.folder}")
-    assert "switched off by the setting" in found["runtime QNNExecutionProvider"]
+    assert "the setting runtimes excludes it" in found["runtime QNNExecutionProvider"]
     assert found["verify ov_cpu"] == f"on {NAME}"
     assert found["verify qnn_npu"].startswith("on ONNX Runtime CPU alone: ")

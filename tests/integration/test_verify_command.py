@@ -85,7 +85,7 @@ def test_what_the_catalog_says_is_done_recorded_and_reported(mill: Mill) -> None
     assert by_name["task"]["evidence"]["models"]["model.onnx"] == {
         "agreement": 1.0, "samples": 6, "source": 1.0,
     }  # fmt: skip
-    waived = "not run on QNNExecutionProvider npu: because it is switched off by the setting"
+    waived = "not run on QNNExecutionProvider npu: because the setting runtimes excludes it"
     assert waived in by_name["parity"]["detail"]
     assert by_name["parity"]["detail"].endswith("(waived: no NPU in the lab)")
     mlas = mill.outcomes("one")["tiny/a:fill-mask@mlas_cpu"].evidence
@@ -108,7 +108,7 @@ def test_the_level_decides_what_is_published(mill: Mill) -> None:
     assert [one["name"] for one in low["rungs"]] == ["integrity"]
     assert low["verdict"] == {"level": "integrity", "reached": True}
     refused = mill.run("feed", "promote", *package(mill, "mlas-cpu"), "--view", "release")
-    assert "the rung policy was not climbed" in refused.err
+    assert "the rung policy was not judged" in refused.err
 
 
 def test_what_does_not_pass_is_kept_within_the_budget_or_published_with_its_mark(

@@ -1,4 +1,4 @@
-"""How far outputs are from the reference, over all sets of inputs; runs in the child."""
+"""The distance of outputs from the reference, over all sets of inputs; runs in the host."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ Outputs = Mapping[str, Any]
 
 
 def compare(found: Sequence[Outputs], wanted: Sequence[Outputs]) -> dict[str, Any]:
-    """For every output of the reference: its worst numbers of any set.
+    """For every output of the reference, the worst numbers over all sets.
 
-    `problem`: what is there is wrong; `absent`: there is nothing to compare, `shapes` says why.
+    `problem`: the values are wrong; `absent`: there is nothing to compare, and `shapes` says why.
     """
     names = list(wanted[0]) if wanted else []
     pairs = list(zip(found, wanted, strict=True))
@@ -21,7 +21,7 @@ def compare(found: Sequence[Outputs], wanted: Sequence[Outputs]) -> dict[str, An
 
 
 def describe(sets: Sequence[Outputs]) -> dict[str, Any]:
-    """What came out: type, the shapes of all sets, and whether every number is one."""
+    """Type and shapes of every output, and whether all values are finite."""
     return {
         name: {
             "dtype": str(getattr(value, "dtype", type(value).__name__)),
@@ -49,7 +49,7 @@ def _one(found: Any, wanted: Any) -> dict[str, Any]:
     import numpy as np
 
     if not isinstance(wanted, np.ndarray) or wanted.dtype.kind not in "fiub":
-        return {}  # sequences and texts: the shapes rung has seen them
+        return {}  # sequences and texts: the rung `shapes` judges them
     if found is None:
         return {"absent": "the output is missing"}
     if found.shape != wanted.shape:
@@ -64,10 +64,10 @@ def _one(found: Any, wanted: Any) -> dict[str, Any]:
 def _distance(found: Any, wanted: Any) -> dict[str, Any]:
     import numpy as np
 
-    same = ~(np.isfinite(wanted))  # the export itself masks with infinities
+    same = ~(np.isfinite(wanted))  # the export itself may mask with infinities
     if same.any():
         if not np.array_equal(found[same], wanted[same], equal_nan=True):
-            return {"problem": "not a number, or infinite, where the export is not"}
+            return {"problem": "NaN or infinity where the export is finite, or the reverse"}
         found, wanted = found[~same], wanted[~same]
     if not np.isfinite(found).all():
         return {"problem": "it holds NaN or infinity"}

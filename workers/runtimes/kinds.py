@@ -1,7 +1,7 @@
-"""The kinds of runtimes: which package executes which provider, and who serves it in the child.
+"""The kinds of runtimes: the package that executes a provider, and the service in its host.
 
-A provider that no row names is looked for in ONNX Runtime itself, which lists what is compiled
-into it and, on Windows, what Windows ML has registered.
+A provider that no row names is looked up in ONNX Runtime itself, which lists the providers compiled
+into it and, on Windows, those that Windows ML has registered.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Kind:
     name: str
     """Also its setting: `[runtime.NAME] python = ...`."""
     target: str
-    """What its host process serves."""
+    """The service of its host process."""
     providers: tuple[str, ...]
     distributions: tuple[str, ...]
-    """Any of them provides it."""
+    """Any one of them provides it."""
     extra: str
     """Our optional dependency that installs it; empty: it needs an environment of its own."""
 
@@ -34,7 +34,7 @@ class Kind:
 
     @property
     def installed(self) -> bool:
-        """Whether our own interpreter has it; nothing is imported to know."""
+        """Whether our own interpreter has it, without importing it."""
         return any(map(version, self.distributions))
 
 
@@ -78,12 +78,12 @@ def kind_named(name: str) -> Kind | None:
 
 
 def kind_for(provider: str) -> Kind:
-    """Who executes a provider."""
+    """The kind that executes a provider."""
     return next((kind for kind in KINDS if provider in kind.providers), ORT)
 
 
 def version(distribution: str) -> str:
-    """The installed version, or nothing."""
+    """The installed version; empty if there is none."""
     from importlib import metadata  # every help text reads the table above
 
     try:

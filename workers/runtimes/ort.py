@@ -1,4 +1,4 @@
-"""ONNX Runtime in the child: its own CPU, what it has registered, and the QNN plugin."""
+"""ONNX Runtime in the host: its CPU, its registered providers, and the QNN plugin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workers.runtimes.session import Port, threads
 QNN = "QNNExecutionProvider"
 OPENVINO = "OpenVINOExecutionProvider"
 HTP = {"htp_arch": "73", "soc_model": "60"}
-"""What the emulator emulates: the HTP v73 of a Snapdragon X Elite."""
+"""The emulated device: the HTP v73 of a Snapdragon X Elite."""
 
 _TYPES = {"float": "float32", "double": "float64", "bfloat16": "bfloat16"}
 _RECORD = "session.record_ep_graph_assignment_info"
@@ -29,7 +29,7 @@ class OrtSession:
         self.outputs = [_port(item) for item in session.get_outputs()]
 
     def expect(self, names: Sequence[str]) -> None:
-        """Its names are the graph's."""
+        """ONNX Runtime keeps the graph's names."""
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Outputs by name."""
@@ -37,7 +37,7 @@ class OrtSession:
         return {port.name: value for port, value in zip(self.outputs, values, strict=True)}
 
     def nodes(self) -> dict[str, int]:
-        """Counted where this ONNX Runtime tells of it."""
+        """Counted if this version of ONNX Runtime reports the assignment."""
         if not hasattr(self._session, "get_provider_graph_assignment_info"):
             return {}
         counts: dict[str, int] = {}
@@ -51,7 +51,7 @@ class OrtSession:
 
 
 class OrtOpener:
-    """Everything that ONNX Runtime itself has."""
+    """The providers of ONNX Runtime itself."""
 
     kind = ORT.name
 
@@ -80,7 +80,7 @@ class OrtOpener:
         }  # fmt: skip
 
     def open(self, file: str, runtime: Mapping[str, Any]) -> OrtSession:
-        """A session on a provider, the CPU behind it for what it does not take."""
+        """A session on a provider, with the CPU as fallback."""
         import onnxruntime
 
         if runtime["provider"] == CPU:
@@ -107,7 +107,7 @@ class OrtOpener:
 
 
 class QnnOpener(OrtOpener):
-    """The plugin package of Qualcomm: a real NPU, or the emulator of its HTP on x86-64."""
+    """Qualcomm's plugin package: a real NPU, or on x86-64 the emulator of its HTP."""
 
     kind = "qnn"
 
@@ -120,7 +120,7 @@ class QnnOpener(OrtOpener):
         self._gpu = onnxruntime_qnn.get_qnn_gpu_path()
 
     def discover(self) -> list[dict[str, Any]]:
-        """Where there is no NPU the plugin offers the CPU: that is the emulator."""
+        """Without an NPU the plugin offers a CPU device: that is the emulator."""
         import onnxruntime
 
         told = (
@@ -147,7 +147,7 @@ class QnnOpener(OrtOpener):
 
 
 class QnnService(RuntimeService):
-    """What a host process of the kind `qnn` serves."""
+    """The service of the kind `qnn`."""
 
     def __init__(self) -> None:
         super().__init__(QnnOpener())
@@ -216,7 +216,7 @@ def _device(item: Any) -> str:
 
 
 def _usual_device(provider: str) -> str:
-    """For providers of the old kind, which do not tell."""
+    """The device of an old-style provider, which does not report it."""
     word = provider.removesuffix("ExecutionProvider").lower()
     if word in {"qnn", "vitisai"}:
         return "npu"
@@ -228,7 +228,7 @@ def _distribution() -> str:
 
 
 def _port(item: Any) -> Port:
-    """`tensor(float16)` as NumPy calls it; what is no tensor has no type."""
+    """`tensor(float16)` becomes NumPy's `float16`; anything but a tensor has no type."""
     kind = str(item.type)
     inner = kind[7:-1] if kind.startswith("tensor(") else ""
     return Port(item.name, _TYPES.get(inner, inner), tuple(item.shape or ()))

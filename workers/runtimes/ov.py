@@ -1,8 +1,8 @@
-"""OpenVINO's own runtime in the child.
+"""OpenVINO's own runtime in the host.
 
-Not through ONNX Runtime's OpenVINO provider: that one offers no CPU device on machines that are
-not Intel's, while OpenVINO itself runs its CPU device on any x86-64. It reads the same ONNX file
-and takes the whole graph or refuses it.
+ONNX Runtime's OpenVINO provider is not used: it offers a CPU device only on Intel machines, while
+OpenVINO itself runs its CPU device on any x86-64. OpenVINO reads the same ONNX file and takes the
+whole graph or refuses it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OpenVinoSession:
         self.outputs = [_port(item, item.get_any_name()) for item in compiled.outputs]
 
     def expect(self, names: Sequence[str]) -> None:
-        """A result may carry the name of a fused node too; the order is the graph's."""
+        """A result may also have the name of a fused node; the order is the graph's."""
         if len(names) == len(self.outputs):
             self.outputs = [
                 replace(port, name=name) if name in item.get_names() else port
@@ -47,7 +47,7 @@ class OpenVinoSession:
         return {port.name: value.copy() for port, value in zip(self.outputs, values, strict=True)}
 
     def nodes(self) -> dict[str, int]:
-        """All of what is executed, constants and ends left out."""
+        """All executed nodes, without constants, inputs and outputs."""
         plain = {"Parameter", "Constant", "Const", "Result", "Input", "Output"}
         executed = [
             item for item in self._compiled.get_runtime_model().get_ops()
@@ -78,7 +78,7 @@ class OpenVinoOpener:
                 "device": device.lower(),
                 "version": f"openvino {self._version}",
                 "detail": f"OpenVINO itself on {self._core.get_property(name, 'FULL_DEVICE_NAME')}",
-                # Its plugins may compute in half precision by themselves; parity is about ours.
+                # Plugins may choose half precision by themselves; parity judges our precision.
                 "options": {"INFERENCE_PRECISION_HINT": "f32"} if device == "CPU" else {},
             }
             for device, name in self._devices().items()
@@ -93,7 +93,7 @@ class OpenVinoOpener:
         return OpenVinoSession(self._core.compile_model(file, device, options), device)
 
     def _devices(self) -> dict[str, str]:
-        """`GPU.0` and `GPU.1` are both a GPU; the first one counts."""
+        """Of several devices of a kind (`GPU.0`, `GPU.1`) the first one is used."""
         found: dict[str, str] = {}
         for name in self._core.available_devices:
             found.setdefault(name.partition(".")[0], name)
@@ -101,7 +101,7 @@ class OpenVinoOpener:
 
 
 class OpenVinoService(RuntimeService):
-    """What a host process of the kind `openvino` serves."""
+    """The service of the kind `openvino`."""
 
     def __init__(self) -> None:
         super().__init__(OpenVinoOpener())

@@ -1,4 +1,4 @@
-"""The owner's side of the runtimes: hosts started when first needed, one for each kind."""
+"""The owner's side of the runtimes: a host for each kind, started when first needed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from workers.runtimes.runtime import Missing, Runtime
 
 STAGE = "verify"
 _GONE = {FailureClass.CRASH, FailureClass.TIMEOUT, FailureClass.MEMORY}
-"""What a vendor library does to its process; the process is lost, the answer is `crash`."""
+"""Failures in which a vendor library takes its process down: the answer is `crash`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Who waits for a call, how long, and where its output goes."""
+    """The limits of a call, and where its output goes."""
 
     timeout: float | None = None
     cancel: threading.Event | None = None
@@ -37,9 +37,9 @@ class Runtimes:
     log_dir: Path
     limits: HostLimits = field(default_factory=HostLimits)
     pythons: Mapping[str, Path] = field(default_factory=dict)
-    """Interpreters of kinds that live in an environment of their own."""
+    """The interpreters of kinds with their own environment."""
     allowed: Collection[str] | None = None
-    """Names of kinds that may be used besides ONNX Runtime; None: all."""
+    """The kinds that may be used besides ONNX Runtime; None: all."""
     _hosts: dict[str, Host] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
     """Kinds whose process has opened a model."""
@@ -47,22 +47,22 @@ class Runtimes:
 
     @property
     def checker(self) -> Host:
-        """The process that also inspects models."""
+        """The process that inspects models and serves ONNX Runtime."""
         return self._host(ORT)
 
     def cpu(self) -> Runtime:
-        """ONNX Runtime's CPU, on which everything is run. Raises `BuildFailed` without it."""
+        """ONNX Runtime's CPU, on which every model runs. Raises `BuildFailed` without it."""
         found = self.of_kind(ORT)
         if isinstance(found, Missing):
             raise BuildFailed(FailureClass.UNSUPPORTED, STAGE, found.why, hint=found.hint)
         return next(one for one in found if one.provider == CPU)
 
     def for_target(self, target: Target) -> Runtime | Missing:
-        """The target's own provider on its own device, or why it cannot be used here."""
+        """The target's own provider and device, or why it cannot be used here."""
         return self.provider_on(kind_for(target.provider), target.provider, target.device)
 
     def provider_on(self, kind: Kind, provider: str, device: str) -> Runtime | Missing:
-        """A provider on a device, as a kind has it here."""
+        """A provider on a device of a kind, or why it cannot be used here."""
         found = self.of_kind(kind)
         if isinstance(found, Missing):
             return Missing(provider, device, found.why, found.hint)
@@ -76,13 +76,13 @@ class Runtimes:
         return Missing(provider, device, why)
 
     def of_kind(self, kind: Kind) -> list[Runtime] | Missing:
-        """What a kind has found here, asked once."""
+        """The runtimes of a kind on this machine, discovered once."""
         if kind.name not in self._found:
             self._found[kind.name] = self._discover(kind)
         return self._found[kind.name]
 
     def all(self) -> list[Runtime | Missing]:
-        """Everything, for people."""
+        """The runtimes of all kinds, for display."""
         rows: list[Runtime | Missing] = []
         for kind in KINDS:
             found = self.of_kind(kind)
@@ -104,7 +104,7 @@ class Runtimes:
         except BuildFailed as error:
             if error.failure not in _GONE:
                 raise
-            # What crashed once may have left a device or a cache broken: nothing is kept.
+            # The crash may have broken a device or a cache: the answer is not noted.
             return {"at": "crash", "error": error.reason, "failure": error.failure.value}
         return dict(reply.result)
 
@@ -146,7 +146,7 @@ class Runtimes:
     def _discover(self, kind: Kind) -> list[Runtime] | Missing:
         provider = kind.providers[0]
         if kind is not ORT and self.allowed is not None and kind.name not in self.allowed:
-            return Missing(provider, "", "it is switched off by the setting runtimes")
+            return Missing(provider, "", "the setting runtimes excludes it")
         if kind.name not in self.pythons and not kind.installed:
             return Missing(
                 provider,
@@ -155,7 +155,7 @@ class Runtimes:
                 kind.remedy,
             )
         try:
-            # A vendor library that hangs when it looks for its device is a missing one.
+            # A vendor library that hangs during discovery counts as missing.
             limit = self.limits.start_timeout
             rows = self._host(kind).call("discover", {}, stage=STAGE, timeout=limit).result
         except BuildFailed as error:

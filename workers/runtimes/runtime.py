@@ -1,4 +1,4 @@
-"""What discovery answers: the runtimes of this machine, and why others are missing."""
+"""The results of discovery: the runtimes of this machine, and why others are missing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class Runtime:
     """An execution provider on a device, ready to open sessions."""
 
     kind: str
-    """Which kind of host serves it, see `kinds`."""
+    """The kind that serves it, see `kinds`."""
     provider: str
     """ONNX Runtime's name of the execution provider."""
     device: str
     """cpu, gpu or npu."""
     version: str
-    """Of the packages that execute."""
+    """Of the packages that execute models."""
     emulated: bool = False
-    """Software stands in for the device: results count, times do not."""
+    """Software computes in place of the device: values count, times do not."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Of the execution provider."""
     detail: str = ""
@@ -29,22 +29,22 @@ class Runtime:
 
     @property
     def name(self) -> str:
-        """As people read it, and as evidence names it."""
+        """As evidence and messages show it."""
         return f"{self.provider} {self.device}" + (" (emulated)" if self.emulated else "")
 
     def to_json(self) -> dict[str, Any]:
-        """For the pipe, the cache key and the record."""
+        """For the pipe, for keys and for the build record."""
         return {**asdict(self), "options": dict(self.options)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Runtime:
-        """The other way."""
+        """A runtime from its JSON."""
         return cls(**value)
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A provider on a device that cannot be used here."""
+    """A provider and device that cannot be used here."""
 
     provider: str
     device: str
@@ -52,5 +52,5 @@ class Missing:
     hint: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """For the record."""
+        """For the build record."""
         return {"provider": self.provider, "device": self.device, "not_run": self.why}

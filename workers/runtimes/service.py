@@ -1,8 +1,8 @@
-"""The operations of a runtime's host process; one open model at a time, released before the reply.
+"""The operations of a runtime's host; one model is open at a time, released before the reply.
 
-`measure` opens a model, runs it on every set of inputs and tells what it saw: ports, nodes per
-provider, and the distance of every output from the reference. It judges nothing. What the runtime
-raises is part of the answer, with the point it came from; what kills the process is the owner's.
+`measure` opens a model, runs it on every set of inputs and reports ports, nodes per provider, and
+the distance of every output from the reference. It judges nothing. An exception of the runtime is
+part of the answer, with the point where it was raised; the owner handles the loss of the process.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RuntimeService:
             answer["at"] = ""
         except values.Misfit as error:
             answer |= {"at": "feed", "error": str(error)}
-        # A runtime raises anything at all; the answer says where, and the owner judges.
+        # A runtime raises anything at all; the answer says where, and the rungs judge it.
         except Exception as error:  # noqa: BLE001
             answer["error"] = _line(error)
         finally:
@@ -99,7 +99,7 @@ def _run(session: Session, args: Mapping[str, Any], answer: Answer) -> None:
 def _run_linked(
     session: Session, linked: Mapping[str, Any], sets: list[values.Feeds], answer: Answer
 ) -> None:
-    """End to end: on what earlier components of the same package have given."""
+    """End to end: on the outputs of earlier components of the same package."""
     given = _given(linked["inputs"], sets)
     ends = [
         session.run(values.feeds({**one, **more}, session.inputs))
@@ -114,7 +114,7 @@ def _run_linked(
 
 
 def _given(inputs: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.Feeds]:
-    """For every set the linked inputs; nothing unless all are there in the sets' own shapes."""
+    """The linked inputs of every set; empty unless all exist in the shapes of the sets."""
     import numpy as np
 
     files = {one["file"]: _load(Path(one["file"])) for one in inputs.values()}
@@ -135,7 +135,7 @@ def _given(inputs: Mapping[str, Any], sets: list[values.Feeds]) -> list[values.F
 
 
 def _sets(session: Session, args: Mapping[str, Any]) -> list[values.Feeds]:
-    """The engine's first sets and all that the catalog gives; made ones where there are none."""
+    """The engine's first sets and all of the catalog's; seeded ones if there are none."""
     found: list[values.Feeds] = []
     component, count = args.get("component", ""), int(args["sets"])
     for path in args.get("inputs", ()):
@@ -150,9 +150,9 @@ def _sets(session: Session, args: Mapping[str, Any]) -> list[values.Feeds]:
 
 
 def _task(session: Session, task: Mapping[str, Any], args: Mapping[str, Any]) -> Answer:
-    """Top-1 answers on a dataset: against its labels, or kept for comparison with the source's.
+    """Top-1 answers on a dataset, compared with its labels or kept to compare with the source's.
 
-    Empty for a component that the dataset has no values for; what does not fit is told.
+    Empty for a component that the dataset has no values for.
     """
     rows = values.read(Path(task["dataset"]), args.get("component", ""), 100_000)
     names = {port.name for port in session.inputs}
@@ -160,7 +160,7 @@ def _task(session: Session, task: Mapping[str, Any], args: Mapping[str, Any]) ->
         return {}
     try:
         return _answers(session, rows)
-    # Whatever a runtime raises over a dataset: the model has run, on values of its own.
+    # Whatever a runtime raises on a dataset: on its own input values the model has run.
     except Exception as error:  # noqa: BLE001
         return {"problem": _line(error)}
 
@@ -184,7 +184,7 @@ def _answers(session: Session, rows: list[values.Feeds]) -> Answer:
 
 
 def _join(args: Mapping[str, Any]) -> Answer:
-    """A join of two components' outputs: ours against the export's."""
+    """The join of two components' outputs, compared with the export's."""
     name, results = args["name"], {}
     for who in ("found", "wanted"):
         try:

@@ -1,4 +1,4 @@
-"""What every runtime's session offers to the service. Standard library only."""
+"""The interface of a runtime's sessions. Standard library only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Port:
 
 
 class Session(Protocol):
-    """A model opened on a runtime. `close` releases it; nothing of it stays in memory."""
+    """A model opened on a runtime; `close` releases its memory."""
 
     inputs: list[Port]
     outputs: list[Port]
@@ -35,24 +35,24 @@ class Session(Protocol):
         """Outputs by name."""
 
     def nodes(self) -> dict[str, int]:
-        """How many nodes each provider took; empty: the runtime does not tell."""
+        """The number of nodes that each provider took; empty: the runtime does not report it."""
 
     def close(self) -> None:
         """Release it."""
 
 
 class Opener(Protocol):
-    """A kind of runtime in the child: finds what is here and opens sessions on it."""
+    """A kind of runtime in the host: discovers runtimes and opens sessions on them."""
 
     def discover(self) -> list[dict[str, Any]]:
         """Every runtime of this kind, as `runtime.Runtime` JSON."""
 
     def open(self, file: str, runtime: Mapping[str, Any]) -> Session:
-        """Open a model. May raise anything, and may take the process along."""
+        """Open a model. May raise anything, and may crash the process."""
 
 
 def threads() -> int:
-    """How many threads a session may use; 0: as it likes."""
+    """The number of threads that a session may use; 0: its own default."""
     import os
 
     text = os.environ.get("OMP_NUM_THREADS", "")
@@ -70,10 +70,10 @@ def resident() -> int:
 
 
 def give_back() -> None:
-    """Return what a closed session has freed to the system, where the allocator would keep it.
+    """Return the memory that a closed session has freed to the system.
 
-    Otherwise a process that waits for its next model holds the memory of the last one, while
-    another process of the same slot opens it too.
+    The allocator would keep it: a process that waits for its next model would hold the memory of
+    the last one, while another process of the same slot opens that model too.
     """
     import ctypes
     import sys

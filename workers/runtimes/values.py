@@ -1,4 +1,4 @@
-"""Input values in the child: read from sample files, or made from the graph's own shapes."""
+"""Input values in the host: read from sample files, or made from the graph's own shapes."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def read(path: Path, component: str, limit: int) -> list[Feeds]:
 
 
 class Misfit(ValueError):
-    """Input values are not the graph's: another name, or another shape."""
+    """Input values do not fit the graph: a missing name, or another shape."""
 
 
 def feeds(sample: Mapping[str, Any], ports: Sequence[Port], number: int = 1) -> Feeds:
-    """What of a sample a graph takes, in its types. Raises `Misfit`."""
+    """The values of a sample that a graph takes, in its types. Raises `Misfit`."""
     import numpy as np
 
     found = {}
     for port in ports:
         if port.name not in sample:
-            raise Misfit(f"set {number} of the input values holds nothing for input {port.name}")
+            raise Misfit(f"set {number} of the input values has no value for input {port.name}")
         value = np.asarray(sample[port.name], dtype=port.dtype or None)
         if not _fits(value.shape, port.shape):
             raise Misfit(
@@ -57,7 +57,7 @@ def feeds(sample: Mapping[str, Any], ports: Sequence[Port], number: int = 1) -> 
 
 def _fits(shape: Sequence[int], dims: Sequence[int | str | None]) -> bool:
     if not dims:
-        return True  # a scalar, or a runtime that does not tell
+        return True  # a scalar, or a runtime that does not report shapes
     fixed = [dim if isinstance(dim, int) and dim >= 0 else None for dim in dims]
     return len(shape) == len(fixed) and all(
         want in {None, size} for size, want in zip(shape, fixed, strict=True)
@@ -65,9 +65,9 @@ def _fits(shape: Sequence[int], dims: Sequence[int | str | None]) -> bool:
 
 
 def made(ports: Sequence[Port], seed: int, shapes: Mapping[str, Sequence[int]]) -> Feeds:
-    """Seeded values for a graph that nobody gave inputs for.
+    """Seeded values for a graph without given inputs.
 
-    Integers are 0 and 1, which every vocabulary and every mask has; open dimensions are 1.
+    Integers are 0 or 1, which are valid in every vocabulary and mask; open dimensions are 1.
     """
     import numpy as np
 

@@ -1,5 +1,5 @@
-"""The verification ladder: judging what was seen of a package against what its cell claims.
+"""The verification ladder: compares what was observed of a package with what its cell claims.
 
-Pure: `claim` says what is claimed, `seen` holds what inspection and runtimes have told, each rung
-is a function of the two, `verdict` says what the rungs come to. Nothing is run or read here.
+Pure: `claim` holds the claim, `observed` the answers of inspection and runtimes; each rung is a
+function of the two, and `verdict` sums up the rungs. Nothing is run or read here.
 """

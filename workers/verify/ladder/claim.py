@@ -1,4 +1,4 @@
-"""What a package claims to be, by its cell or by its own manifest and the table of targets."""
+"""What a package claims to be, according to its cell or to its own manifest and target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matrix.model import Cell, Target
 from matrix.verification import Rules, rules_from, rules_of
 
 IR_OF_OPSET = {13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
-"""The IR version that came with an opset: a runtime that takes the one reads the other."""
+"""The IR version released with an opset: a runtime that supports one reads the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class Claim:
     def from_records(
         cls, manifest: Mapping[str, Any], record: Mapping[str, Any], target: Target
     ) -> Claim:
-        """The claim of a package that is there already."""
+        """The claim of an existing package."""
         policy = manifest["policy"]
         rules = dict(record.get("rules", {}))
         given = {"inputs": rules.get("inputs"), "task": rules.get("task", {}).get("dataset")}
         for name, path in given.items():
             if path is not None and not Path(path).is_file():
-                del rules[name]  # it was on the machine that built the package
+                del rules[name]  # it exists only on the machine that built the package
         return cls(
             str(manifest["cell"]),
             target,
@@ -66,7 +66,7 @@ class Claim:
 
     @property
     def newest_ir(self) -> int:
-        """The newest IR version that a package for this target may have."""
+        """The newest IR version that the target reads."""
         newest = self.target.opset[1]
         return IR_OF_OPSET.get(newest, 7 if newest < 13 else max(IR_OF_OPSET.values()))
 

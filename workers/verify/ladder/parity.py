@@ -1,4 +1,4 @@
-"""The rung `parity`: the outputs are the export's, as near as the precision lets them be."""
+"""The rung `parity`: the outputs are as close to the export's as the precision allows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_DIGITS = 17
 
 
 def judge(claim: Claim, observed: Observed) -> Judgement:
-    """On every runtime, every output, component by component and end to end."""
+    """Every output on every runtime, component by component and end to end."""
     if why := observed.stopped or observed.no_reference:
         return not_run(why)
     limit = claim.rules.threshold(claim.precision)
@@ -69,7 +69,7 @@ def _vector_too_far(one: Json, limit: Threshold) -> str:
         return f"cosine {apart(one['cosine'], limit.cosine, digits=5)[0]} with the export"
     if one["error"] > limit.error:
         error, most = apart(one["error"], limit.error)
-        return f"relative error {error} against the export (limit {most}); a scale?"
+        return f"relative error {error} against the export (limit {most}); is a scale wrong?"
     if limit.max_abs is not None and one["max_abs"] > limit.max_abs:
         off, most = apart(one["max_abs"], limit.max_abs)
         return f"a value is off by {off} (limit {most})"
@@ -77,7 +77,7 @@ def _vector_too_far(one: Json, limit: Threshold) -> str:
 
 
 def apart(value: float, limit: float, digits: int = 4) -> tuple[str, str]:
-    """Two numbers with as many digits as it takes to tell them apart."""
+    """Two numbers with as many digits as are needed to distinguish them."""
     for number in range(digits, _MOST_DIGITS):
         texts = f"{value:.{number}g}", f"{limit:.{number}g}"
         if texts[0] != texts[1]:
@@ -95,7 +95,7 @@ def _limits(limit: Threshold) -> dict[str, Any]:
 def _summary(evidence: Json, limit: Threshold) -> Iterator[str]:
     cosines = [one["cosine"] for rows in evidence.values() for one in _vectors(rows)]
     if cosines:
-        least = math.floor(min(cosines) * 1e5) / 1e5  # rounded up it would promise too much
+        least = math.floor(min(cosines) * 1e5) / 1e5  # rounding up would claim too much
         yield f"cosine {least:.5f} or better with the export"
     if limit.reason:
         yield f"the catalog asks {limit.cosine}: {limit.reason}"
@@ -106,7 +106,7 @@ def _vectors(rows: Json) -> list[Json]:
 
 
 def _elsewhere(claim: Claim, observed: Observed) -> Iterator[str]:
-    """The waiver `ep` is of no rung: it shows where what it waives would have."""
+    """The waiver `ep` belongs to no rung: it appears where a run on that provider would."""
     reason = claim.rules.waive.get(EP)
     if reason and observed.missing:
         one = observed.missing[0]

@@ -1,4 +1,4 @@
-"""The rung `policy`: what was applied is what the cell says and the target allows."""
+"""The rung `policy`: the model holds what the cell says and the target allows."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _INTEGER = (
     "QLinear", "MatMulInteger", "ConvInteger", "DynamicQuantize", "MatMulNBits", "QAttention",
     "QGemm", "QMoE",
 )  # fmt: skip
-"""Beginnings of the names of operators that compute on integers without QDQ."""
+"""Prefixes of the names of operators that compute on integers without QDQ."""
 _SIXTEEN = {"uint16", "int16"}
 _EIGHT = {"uint8", "int8"}
 ADVICE = (
-    "the cell's log and `modelmill explain` tell what the build did; another precision or opset "
-    "in the catalog may do"
+    "the cell's log and `modelmill explain` show what the build did; try another precision or "
+    "opset in the catalog"
 )
 _MOST = 0.5
 _NEARLY_ALL = 0.9
 
 
 def judge(claim: Claim, observed: Observed) -> Judgement:
-    """Content against label, for every model of the package."""
+    """Compare content and label of every model of the package."""
     problems, evidence = [], {}
     for model, found in observed.models.items():
         if found["problems"]:
-            continue  # integrity has said it
+            continue  # integrity reports it
         said = [
             *_label(claim, found),
             *_target(claim, found),
@@ -44,7 +44,7 @@ def judge(claim: Claim, observed: Observed) -> Judgement:
     if observed.passes is not None and (lost := set(claim.blocked_passes) - set(observed.passes)):
         problems.append(
             f"the pass {min(lost)} is blocked for {claim.target.label}, "
-            "but the build did not leave it out"
+            "but the build did not block it"
         )
     found = {"models": evidence, "precision": claim.precision}
     if problems:
@@ -61,12 +61,12 @@ def _label(claim: Claim, found: Json) -> list[str]:
         return _qdq(precision, found)
     if precision == "w8":
         if found["activations"]:
-            return ["is labelled w8 (weights alone), but its activations are quantized too"]
+            return ["is labelled w8 (only weights), but its activations are quantized too"]
         return [] if found["weights"] or integers else ["is labelled w8, but no weight is int8"]
     pairs = sum(found["activations"].values()) + sum(found["weights"].values())
     if pairs or integers:
         what = f"{pairs} quantized tensors" if pairs else f"the operator {integers[0]}"
-        return [f"is labelled {precision}, but holds {what}"]
+        return [f"is labelled {precision}, but contains {what}"]
     return _floats(precision, found["bytes"])
 
 
@@ -103,10 +103,10 @@ def _target(claim: Claim, found: Json) -> list[str]:
     takes = target.qdq and not target.internal_quantization
     if not takes and any(op.rpartition(":")[2] in _Q for op in found["ops"]):
         why = target.why or f"{target.provider} quantizes by itself"
-        problems.append(f"has QDQ nodes, which {target.label} must not be given: {why}")
+        problems.append(f"has QDQ nodes, which {target.label} must not get: {why}")
     if claim.static_shapes and found["open_inputs"]:
         problems.append(
-            f"input {found['open_inputs'][0]} has an open dimension; {target.label} wants fixed "
+            f"input {found['open_inputs'][0]} has an open dimension; {target.label} needs fixed "
             "shapes (set shapes in the catalog)"
         )
     return problems
@@ -119,7 +119,5 @@ def _blocked(claim: Claim, found: Json, exported: Json | None) -> list[str]:
         if found["lowered"].get(op):
             problems.append(f"{op} is blocked for {claim.target.label}, but was quantized")
         elif found["ops"].get(op, 0) > before.get(op, 0):
-            problems.append(
-                f"{op} is blocked for {claim.target.label}, but was put in by the build"
-            )
+            problems.append(f"{op} is blocked for {claim.target.label}, but was added by the build")
     return problems

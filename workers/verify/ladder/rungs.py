@@ -35,8 +35,7 @@ def climb(name: str, claim: Claim, observed: Observed) -> Rung:
 
 
 def integrity(claim: Claim, observed: Observed) -> Judgement:
-    """Every file is there, every model is valid ONNX that the target can read, every weight is
-    a number."""
+    """Every file exists, every model is valid ONNX that the target reads, weights are finite."""
     problems = [*_damage(observed), *_out_of_range(claim, observed)]
     kept = ("ir", "opsets", "external")
     evidence = {
@@ -47,9 +46,9 @@ def integrity(claim: Claim, observed: Observed) -> Judgement:
 
 
 def damaged(claim: Claim, observed: Observed) -> str:
-    """Why a package is not worth running: what it holds is not what was built, or no numbers.
+    """Why a package is not run: its files are damaged, or its weights are not finite.
 
-    A model of an opset that the target does not take can still be looked at.
+    A model whose opset is outside the target's range can still be run.
     """
     return DAMAGED if _damage(observed) and "integrity" not in claim.rules.waive else ""
 
@@ -63,7 +62,7 @@ def _damage(observed: Observed) -> list[str]:
         problems.append("the package has no .onnx file")
     if problems:
         problems.append(
-            "fetch it or build it again; if it stays so, try another opset or another engine"
+            "fetch it or build it again; if that does not help, try another opset or engine"
         )
     for model, found in observed.models.items():
         problems += [
@@ -98,14 +97,14 @@ def _out_of_range(claim: Claim, observed: Observed) -> list[str]:
 
 
 def loads(_claim: Claim, observed: Observed) -> Judgement:
-    """A session opens and runs on every runtime there is for it."""
+    """A session opens and runs on every available runtime."""
     if observed.stopped:
         return not_run(observed.stopped)
     problems = [text for run in observed.runs for text in run.problems(*RAN_WRONG)]
     if problems:
         problems.append(
-            "another opset or precision in the catalog may suit the runtime; `modelmill doctor` "
-            "tells its version"
+            "try another opset or precision in the catalog; `modelmill doctor` shows the runtime's "
+            "version"
         )
     if observed.no_reference:
         problems += [text for run in observed.runs for text in _no_numbers(run)]
@@ -123,7 +122,7 @@ def loads(_claim: Claim, observed: Observed) -> Judgement:
 
 
 def _no_numbers(run: RuntimeRun) -> list[str]:
-    """Where there is an export to compare with, parity sees that."""
+    """Only without an export to compare with: otherwise parity detects them."""
     return [
         f"{model} on {run.runtime.name}: output {name} holds NaN or infinity"
         for model, found in run.models.items()
@@ -133,7 +132,7 @@ def _no_numbers(run: RuntimeRun) -> list[str]:
 
 
 def shapes(claim: Claim, observed: Observed) -> Judgement:
-    """Inputs and outputs are the export's: declared, and as they come out of every run."""
+    """Inputs and outputs equal the export's: as declared, and as computed in every run."""
     if why := observed.stopped or observed.no_reference:
         return not_run(why)
     problems = []
@@ -196,8 +195,8 @@ def _came_out(found: Json, wanted: Json) -> list[str]:
         elif (one["dtype"], one["shapes"]) != (want["dtype"], want["shapes"]):
             ours, theirs = (" or ".join(map(str, each["shapes"])) for each in (one, want))
             problems.append(
-                f"output {name} came out as {one['dtype']} {ours}, "
-                f"of the export as {want['dtype']} {theirs}"
+                f"output {name} is {one['dtype']} {ours} when run, "
+                f"{want['dtype']} {theirs} in the export"
             )
     return problems
 

@@ -1,4 +1,4 @@
-"""The rung `task`: the metric on the catalog's dataset is the source model's, or nearly."""
+"""The rung `task`: the metric on the catalog's dataset is near the source model's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ADVICE = "try another precision, better calibration data, or a larger `within` i
 
 
 def judge(claim: Claim, observed: Observed) -> Judgement:
-    """On ONNX Runtime's CPU, for every model that the dataset has values for."""
+    """Compare metrics on ONNX Runtime's CPU, for every model that the dataset has values for."""
     wanted = claim.rules.task
     if wanted is None:
         return not_run("the catalog gives no dataset and metric")
@@ -45,7 +45,7 @@ def judge(claim: Claim, observed: Observed) -> Judgement:
 
 
 def _compared(wanted: Task, ours: Json, theirs: Json) -> tuple[str, Json]:
-    """What is wrong with a model's answers, and the numbers."""
+    """What is wrong with a model's answers, and the metrics."""
     for one in (ours, theirs):
         if "problem" in one:
             return f"the dataset does not fit: {one['problem']}", {}
@@ -57,7 +57,7 @@ def _compared(wanted: Task, ours: Json, theirs: Json) -> tuple[str, Json]:
         return "", row
     return (
         f"{wanted.metric} is {score:.4f}, of the source model {base:.4f} "
-        f"(within {wanted.within:g} is asked)"
+        f"(allowed difference: {wanted.within:g})"
     ), row
 
 

@@ -1,4 +1,4 @@
-"""What the rungs of a package come to: which level it reaches, and what a view demands."""
+"""The sum of a package's rungs: the level it reaches, and whether a view accepts it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DEFAULT_LEVEL = "parity"
 
 
 def up_to(level: str) -> tuple[str, ...]:
-    """The rungs that a level demands."""
+    """The rungs of a level."""
     return RUNGS[: RUNGS.index(level) + 1]
 
 
 def standing(rung: Rung) -> bool:
-    """Whether a rung holds: passed, waived, or an optional one that the catalog does not ask."""
+    """Whether a rung holds: passed, waived, or optional and not requested by the catalog."""
     return rung.passed is True or bool(rung.waived) or (rung.name == "task" and rung.passed is None)
 
 
@@ -31,7 +31,7 @@ def failing(rungs: Sequence[Rung]) -> list[Rung]:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a view asks: a level, and whether it was reached on the target's own EP."""
+    """What a view demands: a level, and whether on the target's own EP."""
 
     level: str
     own: bool
@@ -41,16 +41,18 @@ class Demand:
         """`parity` or `parity@ep`."""
         level, _, where = text.strip().partition("@")
         if level not in RUNGS or where not in {"", EP}:
-            raise UsageError(f"{quote(text)} is no level of verification", hint=hint(level, RUNGS))
+            raise UsageError(
+                f"{quote(text)} is not a level of verification", hint=hint(level, RUNGS)
+            )
         return cls(level, where == EP)
 
     def lacks(self, record: Mapping[str, Any]) -> str:
-        """Why a build record does not meet it; empty: it does."""
+        """Why a build record does not meet the demand; empty if it does."""
         rungs = {one["name"]: Rung(**one) for one in record.get("verification", ())}
         for name in up_to(self.level):
             rung = rungs.get(name)
             if rung is None:
-                return f"the rung {name} was not climbed"
+                return f"the rung {name} was not judged"
             if not standing(rung):
                 return f"the rung {name} does not hold: {rung.detail}"
         return self._lacks_own(record) if self.own else ""

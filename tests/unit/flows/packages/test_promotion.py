@@ -81,11 +81,11 @@ def test_by_default_release_asks_parity_on_the_targets_own_provider(desk: Desk) 
         (record(), "it was not run on the target's own execution provider"),
         (record(RAN, failed="parity"), "the rung parity does not hold: of parity"),
         (record(RAN, failed="integrity"), "the rung integrity does not hold"),
-        ({}, "the rung integrity was not climbed"),
-        (None, "the rung integrity was not climbed"),
+        ({}, "the rung integrity was not judged"),
+        (None, "the rung integrity was not judged"),
         (
             {**record(RAN), "verification": record(RAN)["verification"][:3]},
-            "shapes was not climbed",
+            "shapes was not judged",
         ),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_waiver_takes_the_place_of_the_run_and_of_nothing_else(
         ({"demand": ("other=parity",)}, record(failed="integrity"), ""),
         ({"config": 'demand = ["release=loads@ep"]\n'}, record(RAN, failed="parity"), ""),
         ({"config": 'demand = ["release=loads@ep"]\n'}, record(MISSING), "is not installed"),
-        ({"demand": ("release=task",)}, record(RAN), "the rung task was not climbed"),
+        ({"demand": ("release=task",)}, record(RAN), "the rung task was not judged"),
     ],
 )
 def test_what_a_view_asks_is_a_setting(
