@@ -74,7 +74,7 @@ def test_a_file_that_cannot_be_built_says_why(tmp_path: Path) -> None:
     with builder(tmp_path) as made:
         for raw in (b"", b"not a model at all", b"\x08\x08"):
             file.write_bytes(raw)
-            assert "alone.onnx is no ONNX model" in _failure(tmp_path, made)
+            assert "alone.onnx is not an ONNX model" in _failure(tmp_path, made)
         convolution(file, external=True)
         (tmp_path / "weights.bin").unlink()
         assert "its weights in weights.bin are missing" in _failure(tmp_path, made)

@@ -1,6 +1,6 @@
-"""What the installed exporter can export, as the table that a plan is checked against.
+"""The table of what the installed exporter can export; plans are checked against it.
 
-`python -m workers.optimum_engine.abilities` writes the table anew; a test says when it is due.
+`python -m workers.optimum_engine.abilities` writes the table; a test says when it is outdated.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ import json
 from typing import Any
 
 from matrix.abilities import DATA
+from workers.sources.tasks import tasks_manager
 
 
 def table() -> dict[str, Any]:
     """Tasks, their synonyms, and the tasks of every architecture that Transformers can make."""
-    import optimum.exporters.onnx.model_configs  # noqa: F401 - fills the tables of TasksManager
-    from optimum.exporters.tasks import TasksManager
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
+    manager = tasks_manager()
     architectures = {}
     for name in CONFIG_MAPPING_NAMES:
         try:
-            tasks = TasksManager.get_supported_tasks_for_model_type(
+            tasks = manager.get_supported_tasks_for_model_type(
                 name, "onnx", library_name="transformers"
             )
         except KeyError:
             continue
         architectures[name] = sorted(tasks)
     return {
-        "tasks": sorted(TasksManager.get_all_tasks()),
-        "synonyms": dict(sorted(TasksManager._SYNONYM_TASK_MAP.items())),
+        "tasks": sorted(manager.get_all_tasks()),
+        "synonyms": dict(sorted(manager._SYNONYM_TASK_MAP.items())),
         "architectures": dict(sorted(architectures.items())),
     }
 

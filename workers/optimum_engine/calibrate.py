@@ -13,7 +13,7 @@ from workers.sources import model_file
 from workers.sources.errors import quantize_error
 
 _CHUNK_BYTES = 1024**3
-"""Activations fetched in one run; more are fetched in more runs."""
+"""Activations fetched in one run; more than that takes several runs."""
 _MANTISSA_BITS = 12
 
 
@@ -26,8 +26,8 @@ def ranges(
 ) -> dict[str, tuple[float, float]]:
     """Minimum and maximum of every float tensor, slightly widened.
 
-    Another CPU sums in another order, which would change the last bits of a range and with them
-    the bytes of the artifact; rounding outwards to few bits hides that, at no cost in accuracy.
+    CPUs differ in the order of their sums, which would change the last bits of a range and so the
+    bytes of the artifact; rounding outwards to few bits hides that, at no cost in accuracy.
     Endless values (masks that the graph computes) count as `depth`.
     """
     model = model_file.load_graph(source)
@@ -113,7 +113,7 @@ def _outwards(value: float, direction: int) -> float:
     mantissa, exponent = math.frexp(value)
     scaled = mantissa * 2**_MANTISSA_BITS
     snapped = math.ceil(scaled) if direction > 0 else math.floor(scaled)
-    # A value that is all but on the grid (1.0 as 0.99999994) belongs on it.
+    # A value very near the grid (1.0 as 0.99999994) belongs on it.
     nearest = round(scaled)
     if abs(scaled - nearest) < 1e-3:
         snapped = nearest

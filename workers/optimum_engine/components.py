@@ -1,8 +1,8 @@
 """A model as the graphs that it is exported to, and what joins them.
 
-Optimum lays out all architectures but the CLIP-like ones: those it exports as one graph, in which
-a consumer cannot embed one side without the other, and in which the text side keeps the image
-side from an NPU. They become two components here, one per tower.
+Optimum lays out all architectures except CLIP-like ones. Those it exports as one graph, so a
+consumer cannot embed one side without the other, and the text side keeps the image side from
+running on an NPU. Here they become two components, one per tower.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from workers.sources.errors import export_error, one_line
 from workers.sources.tasks import tasks_manager
 
 Parts = Mapping[str, tuple[Any, Any]]
-"""Component -> (module, Optimum's ONNX configuration); a single model is called by no name."""
+"""Component -> (module, Optimum's ONNX configuration); the name of a single model is empty."""
 
 _VARIANTS = {"metaclip_2": "split"}
 """Architectures that Optimum itself exports as two towers when asked."""
@@ -94,7 +94,7 @@ def _splits(model: Any, task: str) -> bool:
 
 
 def _preprocessors(folder: Path | None) -> list[Any]:
-    # Some shapes (audio features, image sizes) stand in the preprocessor's config alone.
+    # Only the preprocessor's config has some shapes (audio features, image sizes).
     if folder is None or not list(folder.glob("*processor_config.json")):
         return []
     from optimum.utils.save_utils import maybe_load_preprocessors
@@ -127,7 +127,7 @@ def _tower(class_name: str, model: Any, config: Any) -> Any:
     import torch
     import transformers
 
-    with torch.device("meta"):  # the weights come from the model, none are made
+    with torch.device("meta"):  # no weights are made: they come from the model
         tower = getattr(transformers, class_name)(config)
     for name in _TOWER_MODULES:
         if hasattr(tower, name) and hasattr(model, name):

@@ -1,4 +1,4 @@
-"""The engine object: tells its tools, lays out the stages of a cell, runs one stage."""
+"""The engine object: reports its tools, lays out the stages of a cell, runs one stage."""
 
 from __future__ import annotations
 

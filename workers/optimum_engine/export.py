@@ -18,11 +18,11 @@ from workers.sources.errors import export_error, one_line
 from workers.sources.tasks import exporter_task
 
 MAX_OPSET = 20
-"""Where the TorchScript exporter that Optimum uses ends."""
+"""The newest opset of the TorchScript exporter that Optimum uses."""
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
-    """Export every graph of the model; a ready ONNX file is taken as it is."""
+    """Export every graph of the model, or use a ready ONNX file."""
     if "file" in job.params:
         return ready.take(job, _folder(job, temp) or temp)
     opset = int(job.params["opset"])
@@ -88,7 +88,7 @@ def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
     load.seed_everything(0)  # the example inputs of the trace are random
     file.parent.mkdir()
     with warnings.catch_warnings():
-        # Tracers warn about every Python branch of every model: by design of tracing.
+        # Tracers warn about every Python branch of every model.
         warnings.simplefilter("ignore")
         try:
             export(model=module, config=config, output=file, opset=opset, dtype="fp32")

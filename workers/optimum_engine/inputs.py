@@ -44,7 +44,7 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
 
 
 def _for_ready_file(job: StageJob, exported: Path) -> tuple[dict[str, Make], Sizes]:
-    """A dataset has every input of a ready file and so decides all sizes."""
+    """NumPy's generators; a dataset has every input of a ready file and so decides all sizes."""
     asked = job.params.get("shapes", {})
     if "dataset" not in job.params:
         wanted = runtime.signature(exported / model_file.MODEL)
@@ -55,11 +55,11 @@ def _for_ready_file(job: StageJob, exported: Path) -> tuple[dict[str, Make], Siz
 def _for_export(
     job: StageJob, exported: Path, record: Composition
 ) -> tuple[dict[str, Make], Sizes]:
-    """Optimum's own generators of dummy inputs, which it keeps with each component's layout."""
+    """Optimum's own generators of dummy inputs, from the layout of each component."""
     task = exporter_task(job.params["task"])
     config = load.read_config(exported)
     asked = job.params.get("shapes", {})
-    # What is joined is always run at its full length.
+    # Components with joined outputs always run at their full length.
     sizes = shapes.base_shapes(config, exported, asked, padded=bool(record.joins))
     model = load.skeleton(config, task)
     if hasattr(config, "use_cache"):
@@ -78,7 +78,7 @@ def _described(sample: Sample) -> dict[str, Any]:
 def _samples(
     job: StageJob, component: str, make: Make, wanted: runtime.Signature, sizes: Sizes
 ) -> list[Sample]:
-    """The dataset's samples, completed by generated inputs, or generated ones alone."""
+    """The dataset's samples with generated values for missing inputs, or only generated ones."""
     dataset = job.request.model.get("dataset") if "dataset" in job.params else None
     if not dataset:
         count, given = int(job.params["samples"]), []
@@ -130,7 +130,7 @@ def _generate(config: Any, wanted: runtime.Signature, sizes: Sizes) -> Sample:
 
 
 def _plausible(name: str, array: Any) -> Any:
-    """Masks that hide nothing and positions that count: random ones are no typical input."""
+    """Masks that hide nothing and positions that count up: random ones are not typical."""
     import numpy as np
 
     if name.endswith(_ONES):
@@ -165,7 +165,7 @@ def _fitting(given: Mapping[str, Any], wanted: runtime.Signature) -> Sample:
 
 
 def _sizes_of(given: Mapping[str, Any], wanted: runtime.Signature) -> dict[str, int]:
-    """The sizes that a dataset's arrays settle for all inputs, by the names of their axes."""
+    """The sizes that a dataset's arrays fix for all inputs, by the names of their axes."""
     import numpy as np
 
     return {
@@ -191,7 +191,7 @@ def _check_even(made: list[Sample]) -> None:
 def _link(
     found: Mapping[str, list[Sample]], name: str, exported: Path, record: Composition
 ) -> None:
-    """Feed a component what earlier ones give instead of noise, where the shapes agree."""
+    """Replace generated inputs by the outputs of earlier components, where the shapes agree."""
     links = record.into(name)
     for giver in dict.fromkeys(link.output.component for link in links):
         try:

@@ -1,7 +1,7 @@
-"""The stages of a cell: which are needed, and the parameters that can change a byte of each.
+"""The stages that a cell needs, each with the parameters that can change its bytes.
 
-Targets that resolve to equal parameters share the run, so nothing that is only a name (target,
-EP, an unused option) may get in here.
+Targets that resolve to equal parameters share the run, so mere names (target, EP, an unused
+option) must not become parameters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EXPORT_TOOLS = ("engine", "torch", "transformers", "optimum", "optimum-onnx", "o
 INPUT_TOOLS = ("engine", "transformers", "optimum", "optimum-onnx", "numpy")
 READY_TOOLS = ("engine", "onnx", "numpy")
 READY = "onnx-file"
-"""In the place of a task: the inputs follow from the graph alone."""
+"""In place of a task: the inputs follow from the graph alone."""
 GRAPH_TOOLS = ("engine", "onnx", "onnxruntime", "numpy")
 
 SAMPLES = 8
@@ -119,7 +119,7 @@ def _check(policy: Mapping[str, Any], *, ready: bool) -> None:
         raise quantize_error(
             f"the optimum engine has no quantizer '{quantizer}'", listed(QUANTIZERS)
         )
-    # A ready ONNX file has names of its own for its axes.
+    # A ready ONNX file has its own names for its axes.
     if not ready and (unknown := set(policy.get("shapes") or {}) - set(SHAPES)):
         raise optimize_error(f"unknown shape '{min(unknown)}'", f"known: {listed(SHAPES)}")
 

@@ -1,8 +1,8 @@
-"""Attention masks in quantized graphs: a depth that integers can hold instead of minus infinity.
+"""Attention masks in quantized graphs: a finite depth instead of minus infinity.
 
-Transformers hide positions by adding the lowest float there is. In a quantization range that
-value leaves one step for everything else, so a quantized graph gets a shallower mask: deep enough
-that softmax gives nothing to a hidden position, shallow enough that scores keep their steps.
+Transformers hide positions by adding the lowest float. In a quantization range that value leaves
+one step for everything else, so a quantized graph gets a shallower mask: deep enough that softmax
+gives nothing to a hidden position, shallow enough that scores keep their resolution.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 DEPTH = {"w8a16": 100.0, "w8a8": 50.0}
 ENDLESS = 1e30
-"""Beyond this a value is a mask, not a number that a model computes."""
+"""A larger value is a mask, not the result of a computation."""
 
 
 def make_shallow(model: Any, depth: float) -> int:
-    """Replace endless values in the constants of a graph; how many tensors had some."""
+    """Replace endless values in the constants of a graph; returns how many tensors had some."""
     from workers.sources import onnx_graph
 
     changed = 0

@@ -46,7 +46,7 @@ def _check_operators(model: Any, before: Any, level: str) -> None:
     strange = onnx_graph.unknown(model)
     if level == "basic":
         strange += sorted(onnx_graph.contrib(model))
-    # A ready ONNX file may have come with such operators.
+    # A ready ONNX file may contain such operators from the start.
     strange = [name for name in strange if name not in onnx_graph.operators(before)]
     if strange:
         raise optimize_error(
@@ -56,21 +56,21 @@ def _check_operators(model: Any, before: Any, level: str) -> None:
 
 
 def _misnaming(opset: int) -> Iterator[str]:
-    """Passes whose operators ONNX Runtime files under the standard's name without being in it."""
+    """Passes that put operators of ONNX Runtime into the standard domain."""
     yield "SimplifiedLayerNormFusion"
     if opset < 17:
         yield from ("LayerNormFusion", "LayerNormFusionL1", "LayerNormFusionL2")
 
 
 def _with_shapes(source: Path, folder: Path, sample: Mapping[str, Any]) -> Path:
-    """The graph with its inputs' shapes fixed, its weights linked beside it."""
+    """The graph with the shapes of its inputs fixed, its weights linked beside it."""
     model = model_file.load_graph(source)
     shapes.fix(model, sample)
     return model_file.save_graph(model, source, folder)
 
 
 def _settle_outputs(file: Path, sets: list[dict[str, Any]]) -> bool:
-    """Fix output shapes that inference left open, if two runs agree on them."""
+    """Fix output shapes that inference leaves open, if two runs agree on them."""
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)

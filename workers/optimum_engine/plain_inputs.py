@@ -1,4 +1,4 @@
-"""Inputs for a ready ONNX file, of which nothing is known but its graph."""
+"""Inputs for a ready ONNX file, derived from its graph alone."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _AXES = {
     3: ("batch_size", "sequence_length", "feature_size"),
     4: ("batch_size", "num_channels", "height", "width"),
 }
-"""What the open axes of an input of this rank most likely are."""
+"""The most likely meaning of the open axes of an input, by its rank."""
 _USUAL = {
     "batch_size": 1, "sequence_length": shapes.SEQUENCE, "feature_size": 80, "num_channels": 3,
 }  # fmt: skip
 _IMAGES = ((224, 224), (640, 640), (48, 320), (32, 32), (512, 512))
-"""Height and width, tried in this order where neither the file nor the catalog says them."""
+"""Heights and widths, tried in this order if neither the file nor the catalog gives them."""
 _TOKENS = 100
-"""Every vocabulary has so many."""
+"""Fewer than any vocabulary has."""
 
 
 def settle(folder: Path, wanted: runtime.Signature, asked: Mapping[str, int]) -> dict[str, int]:
@@ -43,8 +43,8 @@ def settle(folder: Path, wanted: runtime.Signature, asked: Mapping[str, int]) ->
             return sizes
     reason = failed.args[0] if failed else ""
     raise quantize_error(
-        f"no sizes are found with which this ONNX file runs: {reason}",
-        "give its open axes in the catalog's shapes, or a dataset",
+        f"this ONNX file runs with none of the usual sizes: {reason}",
+        "give the sizes of its open axes as shapes in the catalog, or a dataset",
     )
 
 

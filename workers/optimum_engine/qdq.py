@@ -1,7 +1,7 @@
 """QDQ graphs in QNN's own configuration: 8-bit weights, uint16 or uint8 activations.
 
 Weights of convolutions and fully connected layers are int8 with a scale per channel, which the
-HTP takes for exactly these; one outlier in a tensor otherwise costs all its channels their steps
+HTP supports for exactly these; with one scale, an outlier costs all channels their resolution
 (all-MiniLM-L6-v2 w8a16: cosine 0.967 with one scale per tensor, 0.998 with one per channel).
 All other weights are uint8 with one scale.
 """
@@ -25,7 +25,7 @@ _NOT_QUANTIZED = ("Cast", "QuantizeLinear", "DequantizeLinear")
 def convert(
     job: StageJob, source: Path, temp: Path, precision: str, blocked: Sequence[str]
 ) -> tuple[Any, dict[str, Any]]:
-    """The quantized graph of one component, and what to tell of it."""
+    """The quantized graph of one component, and facts about it."""
     sets = samples.load(job.inputs["inputs"], job.component)
     job.progress("preparing the graph")
     ready = _prepare(source, temp, precision)
@@ -42,7 +42,7 @@ def convert(
 
 
 def _prepare(source: Path, temp: Path, precision: str) -> Path:
-    """QNN's fusions, every node named, every tensor's type known."""
+    """Apply QNN's fusions, name every node, add the type of every tensor."""
     from onnxruntime.quantization.execution_providers.qnn.fusion_lpnorm import (
         FusionLpNormalization,
     )
@@ -81,9 +81,9 @@ def _quantize(
     }
     model = model_file.load(ready / model_file.MODEL)
     types = sorted({node.op_type for node in model.graph.node} - {*_NOT_QUANTIZED, *blocked})
-    logging.getLogger().setLevel(logging.ERROR)  # one warning per tensor it leaves alone
+    logging.getLogger().setLevel(logging.ERROR)  # it warns about every tensor that it skips
     config = get_qnn_qdq_config(
-        str(ready / model_file.MODEL),  # as a file it is not measured, which fails beyond 2 GiB
+        str(ready / model_file.MODEL),  # as a path: measuring a model in memory fails beyond 2 GiB
         _NoReader(),
         activation_type=activation,
         weight_type=QuantType.QUInt8,
@@ -126,7 +126,7 @@ def _channels(model: Any, types: Sequence[str]) -> dict[str, list[dict[str, Any]
 
 
 class _NoReader:
-    """The configuration insists on a reader of samples; ranges are measured before."""
+    """The configuration requires a reader of samples, but the ranges are known already."""
 
     def get_next(self) -> None:
         """Nothing to read."""

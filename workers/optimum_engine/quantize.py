@@ -34,7 +34,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
 
 
 def _check_floats(source: Path, precision: str) -> None:
-    """A ready ONNX file may be quantized already; doing it again would ruin it."""
+    """Refuse a ready ONNX file that is quantized already: a second time would ruin it."""
     if onnx_graph.quantized(model_file.load_graph(source)):
         raise quantize_error(
             f"the ONNX file is quantized already and cannot be made {precision}",
@@ -43,7 +43,7 @@ def _check_floats(source: Path, precision: str) -> None:
 
 
 def to_fp16(source: Path, temp: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-    """The graph in half precision, and what to tell of it."""
+    """The graph in half precision with float32 inputs and outputs, and facts about it."""
     import onnx
     from onnxruntime.transformers.float16 import (
         DEFAULT_OP_BLOCK_LIST,

@@ -1,4 +1,4 @@
-"""ONNX Runtime as this engine uses it: on the CPU, deterministic, quiet."""
+"""ONNX Runtime as the stages use it: on the CPU, deterministic, quiet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers.sources.errors import one_line, optimize_error
 CPU = "CPUExecutionProvider"
 
 _KINDS = {
-    # ONNX Runtime's word for a type -> the number of it in ONNX
+    # ONNX Runtime's name of a type -> its number in ONNX
     "tensor(float)": 1, "tensor(uint8)": 2, "tensor(int8)": 3, "tensor(uint16)": 4,
     "tensor(int16)": 5, "tensor(int32)": 6, "tensor(int64)": 7, "tensor(bool)": 9,
     "tensor(float16)": 10, "tensor(double)": 11,
@@ -22,7 +22,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input of a graph: NumPy's name of its type, its shape with names for open sizes."""
+    """An input of a graph: its NumPy type, and its shape with names for open sizes."""
 
     dtype: str
     shape: tuple[int | str | None, ...]
@@ -32,7 +32,7 @@ Signature = Mapping[str, Port]
 
 
 def session(file: Path, options: Any = None) -> Any:
-    """A session that computes the graph as it stands."""
+    """A session that computes the graph without optimizing it."""
     import onnxruntime
 
     options = options or options_for("disabled")
@@ -59,9 +59,9 @@ def options_for(level: str) -> Any:
 
 
 def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) -> None:
-    """Let ONNX Runtime rewrite a graph into `target`, its weights beside it if they are many.
+    """Let ONNX Runtime rewrite a graph into `target`, with external weights if they are large.
 
-    Never above `extended`: the next level lays tensors out for the CPU at hand.
+    Never above `extended`: the next level lays out tensors for the CPU of this machine.
     """
     import onnxruntime
 
@@ -84,7 +84,7 @@ def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) 
 
 
 def signature(file: Path) -> dict[str, Port]:
-    """The inputs of a graph, by name, in its order; read without its weights."""
+    """The inputs of a graph by name, in its order; weights are not read."""
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
@@ -106,8 +106,8 @@ def signature(file: Path) -> dict[str, Port]:
 def add_types(folder: Path, temp: Path) -> None:
     """Write the type and shape of every tensor into the `model.onnx` of a folder.
 
-    ONNX's own inference stops at ONNX Runtime's operators; a session infers them all, and tells
-    what it found of each tensor that is an output.
+    ONNX's own inference stops at ONNX Runtime's operators; a session infers all tensors and reports
+    those that are outputs.
     """
     import onnx
 
@@ -131,7 +131,7 @@ def _inferred(model: Any, folder: Path, temp: Path) -> dict[str, Any]:
     values = {}
     for item in session(model_file.save_graph(model, folder, temp)).get_outputs():
         if kind := _KINDS.get(item.type):
-            # A session says [] both of a scalar and of a tensor whose rank it does not know.
+            # A session reports [] for a scalar and also for a tensor of unknown rank.
             shape = item.shape or None
             values[item.name] = helper.make_tensor_value_info(item.name, kind, shape)
     return values

@@ -1,8 +1,8 @@
-"""Samples: the arrays a graph is run on, in one `inputs.npz` per component.
+"""Samples: the input arrays of a graph, in one `inputs.npz` per component.
 
 A file holds one array per graph input, under the input's name, with the samples along a first
-axis that the graph does not have. The same layout is what a catalog's `.npz` dataset has; in a
-`.jsonl` dataset every line is one sample, an object of nested lists by input name. For a
+axis that the graph does not have. A catalog's `.npz` dataset has the same layout; in a `.jsonl`
+dataset every line is one sample, an object of nested lists by input name. For a
 composite model the names are `<component>/<input>`.
 """
 
@@ -45,7 +45,7 @@ def load(folder: Path, component: str = "") -> list[dict[str, Any]]:
 
 
 def read_dataset(path: Path, component: str, limit: int) -> list[dict[str, Any]]:
-    """At most `limit` samples for one component out of a dataset file."""
+    """At most `limit` samples for one component from a dataset file."""
     try:
         if path.suffix == ".npz":
             found = _read_npz(path, limit)
@@ -71,7 +71,7 @@ def _read_npz(path: Path, limit: int) -> list[dict[str, Any]]:
     import numpy as np
 
     try:
-        # Opened here: NumPy leaves a file open that turns out to be no archive.
+        # Opened here because NumPy leaves a file open that is not an archive.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             stacked = {name: arrays[name][:limit] for name in arrays.files}
     except zipfile.BadZipFile as error:
@@ -96,5 +96,5 @@ def _read_jsonl(path: Path, limit: int) -> list[dict[str, Any]]:
                     raise ValueError(f"line {len(found) + 1} is not an object")
                 found.append({name: np.asarray(value) for name, value in row.items()})
     if not found:
-        raise ValueError("it holds no sample")
+        raise ValueError("it has no sample")
     return found

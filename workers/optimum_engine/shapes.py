@@ -18,7 +18,7 @@ _LIMITS = ("max_position_embeddings", "n_positions", "max_target_positions")
 def base_shapes(
     config: Any, side_files: Path, asked: Mapping[str, int], *, padded: bool = False
 ) -> dict[str, int]:
-    """Sizes for Optimum's dummy inputs: one item, the model's own sizes, then what was asked."""
+    """Sizes for Optimum's dummy inputs: one item, the model's own sizes, then the catalog's."""
     shapes = {"batch_size": 1, "sequence_length": _sequence(config, padded=padded)}
     if image := _image_size(side_files / "preprocessor_config.json"):
         shapes["height"], shapes["width"] = image
@@ -26,10 +26,10 @@ def base_shapes(
 
 
 def fix(model: Any, inputs: Mapping[str, Any]) -> None:
-    """Give a graph's inputs the shapes of these arrays and forget every other known shape.
+    """Give a graph's inputs the shapes of these arrays and remove all other known shapes.
 
-    The names of dimensions say nothing reliable (`past + current`), so the arrays decide; inner
-    and output shapes are inferred again when ONNX Runtime writes the graph.
+    The names of dimensions are not reliable (`past + current`), so the arrays decide; ONNX Runtime
+    infers inner and output shapes again when it writes the graph.
     """
     for value in model.graph.input:
         if value.name in inputs:
@@ -64,10 +64,9 @@ def _set_shape(value: Any, shape: tuple[int, ...]) -> None:
 
 
 def _sequence(config: Any, *, padded: bool) -> int:
-    """As long as usual, within the model's positions.
+    """The usual length, within the model's positions; `padded`: the model's full length.
 
     Some models (RoBERTa) count positions from an offset: a power of two below the limit is safe.
-    Two-tower models are always run at their full length.
     """
     limits = [
         value

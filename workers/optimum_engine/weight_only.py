@@ -1,7 +1,7 @@
 """int8 weights, float arithmetic: a standard DequantizeLinear in front of each large weight.
 
-ONNX Runtime's own 8-bit weight-only operator (MatMulNBits) is known to few providers; a
-dequantized initializer is plain ONNX that every runtime loads, and the file shrinks as much.
+Few providers know ONNX Runtime's own 8-bit weight-only operator (MatMulNBits); a dequantized
+initializer is plain ONNX that every runtime loads, and saves as many bytes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from workers.sources import model_file, onnx_graph
 from workers.sources.errors import quantize_error
 
 _WEIGHTS = {"MatMul": 1, "Gemm": 1, "Conv": 1, "ConvTranspose": 1, "Gather": 0}
-"""Operator -> which input is its weight."""
+"""Operator -> the index of its weight among its inputs."""
 _MIN_ELEMENTS = 1024
 
 
 def convert(source: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-    """The graph with int8 weights, and what to tell of it."""
+    """The graph with int8 weights, and facts about it."""
     model = model_file.load(source / model_file.MODEL)
     if onnx_graph.opset(model) < 13:
         raise quantize_error(
@@ -40,7 +40,7 @@ def convert(source: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
 def _quantizable(
     graph: Any, weights: dict[str, Any], blocked: Sequence[str]
 ) -> Iterator[tuple[str, int]]:
-    """Weights that only quantizable inputs read, each with its channel axis."""
+    """Weights that only quantizable operators read, each with its channel axis."""
     import onnx
 
     users: dict[str, list[tuple[Any, int]]] = {}
@@ -65,7 +65,7 @@ def _quantizable(
 
 
 def output_axis(node: Any) -> int:
-    """The axis of an operator's weight along which its outputs lie (rows of a table: Gather)."""
+    """The axis of an operator's weight that belongs to its outputs (rows of a table: Gather)."""
     if node.op_type == "Gemm":
         transposed = any(item.name == "transB" and item.i for item in node.attribute)
         return 0 if transposed else 1
@@ -73,7 +73,7 @@ def output_axis(node: Any) -> int:
 
 
 def _replace(graph: Any, tensor: Any, axis: int) -> Any:
-    """Put int8 values, scales and zero points in the place of a weight."""
+    """Replace a weight by int8 values, scales and zero points."""
     import numpy as np
     from onnx import helper, numpy_helper
 

@@ -1,1 +1,1 @@
-"""Where models come from, shared by all engines: hub, folders, seeds, ready ONNX files."""
+"""The sources of models, shared by all engines: hub, folders, seeds, ready ONNX files."""

@@ -1,4 +1,4 @@
-"""How this engine reports what it understands: one line, the class, the next step."""
+"""Errors that the engines understand: one line, the failure class, the next step."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from workers.engine import StageError
 
 
 def export_error(message: str, hint: str = "") -> StageError:
-    """The source or the exporter cannot give this model."""
+    """The source or the exporter cannot provide this model."""
     return StageError(message, failure=FailureClass.EXPORT, hint=hint)
 
 
 def network_error(message: str, hint: str = "") -> StageError:
-    """The hub cannot be reached now; the same may work later."""
+    """The hub cannot be reached now; a later attempt may succeed."""
     return StageError(message, failure=FailureClass.NETWORK, hint=hint, retryable=True)
 
 
@@ -34,11 +34,11 @@ def quantize_error(message: str, hint: str = "") -> StageError:
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:
-    """What a foreign exception says, short enough for a message."""
+    """The text of a foreign exception, short enough for a message."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a hint, in order."""
+    """Sorted names for a hint."""
     return ", ".join(sorted(names))

@@ -16,20 +16,21 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _KEEP_SECONDS = 900
 """Long enough for all cells of a model to see the same commit of a moving branch."""
 
-_PATIENCE = 10.0
-"""Seconds for the hub to answer."""
+_TIMEOUT = 10.0
+"""Seconds within which the hub must answer."""
 _PAUSE = 300.0
-LEFT_ALONE = "another model found out"
+"""Seconds for which the hub is not asked again after it could not be reached."""
+FOUND_OUT = "another model found out"
 
 _out_of_reach = [0.0]
-"""Until when the cache stands in for the hub, where it can."""
+"""Until when the cache is used in place of the hub, where it has the model."""
 _resolved: dict[tuple[str, str], tuple[float, str]] = {}
 
 
 def commit_of(ref: str, revision: str | None, *, offline: bool = False) -> str:
     """The commit that a revision (default: main) names now.
 
-    From the local cache where the hub cannot be reached; `offline`: without trying to.
+    From the local cache if the hub cannot be reached; `offline`: without asking the hub.
     """
     asked = revision or "main"
     if _COMMIT.fullmatch(asked):
@@ -51,9 +52,9 @@ def snapshot(
     remote_code: bool,
     offline: bool = False,
 ) -> Path:
-    """A folder with the files of a commit: the user's cache if it is whole there, else a download.
+    """A folder with the files of a commit: the user's cache if it is complete, else a download.
 
-    The download goes to the stage's own scratch folder: a cache that is not ours never grows.
+    The download goes to the stage's temporary folder: a cache that is not ours never grows.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -63,18 +64,18 @@ def snapshot(
         cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
         check_complete(cached, ref, pickle=pickle)
     except (LocalEntryNotFoundError, StageError):
-        pass  # not there, or not whole there
+        pass  # missing or incomplete
     else:
         return cached
     if offline:
-        raise _unreachable(LEFT_ALONE)
+        raise _unreachable(FOUND_OUT)
     return _fetch(ref, commit, scratch / "source", wanted)
 
 
 def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool = False) -> Path:
-    """A folder with a ready ONNX file of a commit, its weights, and the small files of the top.
+    """A folder with a ready ONNX file of a commit, its weights, and the small files at the top.
 
-    As with `snapshot`, the user's cache is read and never added to.
+    As with `snapshot`, the user's cache is read but never changed.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -84,9 +85,9 @@ def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool
         if all((cached / name).is_file() for name in ready.parts_of(cached, file)):
             return cached
     except (LocalEntryNotFoundError, StageError):
-        pass  # not there, or not whole there
+        pass  # missing or incomplete
     if offline:
-        raise _unreachable(LEFT_ALONE)
+        raise _unreachable(FOUND_OUT)
     target = _fetch(ref, commit, scratch / "source", [_literal(file), *SIDE_FILES])
     if not (target / file).is_file():
         raise export_error(f"{ref} has no file {file}", "correct the path in the catalog")
@@ -98,7 +99,7 @@ def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool
 
 
 def _literal(name: str) -> str:
-    """A file's name as a pattern that matches nothing else."""
+    """A pattern that matches only this name."""
     return re.sub(r"([\[*?])", r"[\1]", name)
 
 
@@ -113,10 +114,10 @@ def _fetch(ref: str, commit: str, target: Path, wanted: list[str]) -> Path:
 
 
 def _ask(ref: str, revision: str, *, offline: bool) -> str:
-    """From the hub, or from the cache where the hub cannot be reached.
+    """Ask the hub, or the cache if the hub cannot be reached.
 
-    Once the cache had to stand in, it does so for a while: each of many models would wait for
-    the same time limit.
+    After a failure the cache is used for a while: otherwise each of many models would wait for the
+    same time limit.
     """
     from huggingface_hub import HfApi
 
@@ -124,9 +125,9 @@ def _ask(ref: str, revision: str, *, offline: bool) -> str:
     if cached and (offline or time.monotonic() < _out_of_reach[0]):
         return cached
     if offline:
-        raise _unreachable(LEFT_ALONE)
+        raise _unreachable(FOUND_OUT)
     try:
-        sha = HfApi().model_info(ref, revision=revision, timeout=_PATIENCE).sha
+        sha = HfApi().model_info(ref, revision=revision, timeout=_TIMEOUT).sha
     except _errors() as error:
         typed = _typed(ref, revision, error)
         if typed.retryable and cached:
@@ -152,8 +153,8 @@ def _cached_commit(ref: str, revision: str) -> str | None:
 def _errors() -> tuple[type[Exception], ...]:
     from huggingface_hub.errors import HFValidationError
 
-    # Everything the hub's client lets through from requests or httpx is an OSError or says so
-    # by its module; both clients are in use between its versions.
+    # The hub's client lets errors of requests or httpx through, depending on its version: they are
+    # OSErrors or derive from these classes.
     found: list[type[Exception]] = [OSError, HFValidationError]
     for module in ("requests", "httpx"):
         try:
@@ -189,14 +190,14 @@ def _typed(ref: str, revision: str, error: Exception) -> StageError:
 
 
 def _unreachable(why: str) -> StageError:
-    """Without the model's name: all of them are told the same, and can be counted together."""
+    """Without the model's name, so that the failures of all models group as one."""
     return network_error(
         f"the Hugging Face hub cannot be reached: {why}", "check the network or use a local folder"
     )
 
 
 def _cause(error: BaseException) -> str:
-    """What the system said at the bottom of a chain of errors; clients wrap it many times."""
+    """The system's message at the bottom of a chain of errors; clients wrap it many times."""
     chain: list[BaseException] = []
     below: BaseException | None = error
     while below is not None and below not in chain:

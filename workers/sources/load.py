@@ -31,7 +31,7 @@ def random_config(source: Mapping[str, Any]) -> Any:
 
 
 def skeleton(config: Any, task: str) -> Any:
-    """The model without weights: enough to ask for its inputs."""
+    """The model without weights, which is enough to generate its inputs."""
     import torch
 
     with torch.device("meta"):
@@ -71,7 +71,7 @@ def _random(source: Mapping[str, Any], task: str) -> Any:
     check_supported(config.model_type, task)
     seed_everything(int(source.get("seed") or 0))
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # how a tensor is split must not show in its random values
+    torch.set_num_threads(1)  # the number of threads must not change the random values
     try:
         return _from_config(config, task).float()
     finally:
@@ -117,7 +117,7 @@ def _model_class(config: Any, task: str) -> Any:
 
 
 def _named_class(config: Any, task: str) -> str | None:
-    # For these tasks a model type has classes of several kinds (CTC and seq2seq speech models).
+    # For these tasks a model type has several kinds of classes (CTC and seq2seq speech models).
     if task.startswith(("automatic-speech-recognition", "reinforcement-learning")):
         names = getattr(config, "architectures", None) or []
         return str(names[0]) if names else None
@@ -152,7 +152,7 @@ def _pad_token(folder: Path | None, config: Any) -> int:
         try:
             found = AutoTokenizer.from_pretrained(str(folder), local_files_only=True).pad_token_id
         except (OSError, ValueError, ImportError):
-            found = None  # no tokenizer: the config must do
+            found = None  # without a tokenizer the config decides
         if found is not None:
             return int(found)
     end = getattr(config, "eos_token_id", None)
@@ -160,10 +160,10 @@ def _pad_token(folder: Path | None, config: Any) -> int:
 
 
 def seed_everything(seed: int) -> None:
-    """Seed every generator that Optimum's and Transformers' code draws from."""
+    """Seed every random generator that Optimum and Transformers use."""
     import numpy as np
     import torch
 
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # the generators of Optimum use the global one
+    np.random.seed(seed % 2**32)  # Optimum uses the global generator
     torch.manual_seed(seed)

@@ -39,8 +39,8 @@ def load_graph(folder: Path) -> Any:
 def load(file: Path) -> Any:
     """The model with all its weights in memory.
 
-    Not with onnx's own reader of external data: it refuses a file with several hard links, which
-    is what a stage's inputs are.
+    onnx's own reader of external data refuses files with several hard links, which the inputs of a
+    stage have.
     """
     import onnx
 
@@ -68,7 +68,7 @@ def _external(folder: Path, tensor: Any) -> bytes:
 
 
 def save(model: Any, folder: Path) -> None:
-    """Write a model as `model.onnx`, free of traces of this machine, in one way only."""
+    """Write a model as `model.onnx`: the same bytes on every machine."""
     import onnx
 
     clean(model)
@@ -100,7 +100,7 @@ def save_graph(model: Any, source: Path, folder: Path) -> Path:
 
 
 def copy_side_files(source: Path, target: Path) -> list[str]:
-    """Hand on the small text files beside a model; only those that we know belong there."""
+    """Copy the known small files beside a model to the next stage's output."""
     names = matching(
         (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()),
         SIDE_FILES,
@@ -112,7 +112,7 @@ def copy_side_files(source: Path, target: Path) -> list[str]:
 
 
 def clean(model: Any) -> None:
-    """Drop what does not compute: doc strings (source paths), metadata, unused domains."""
+    """Remove what does not compute: doc strings (source paths), metadata, unused domains."""
     for graph in graphs(model):
         graph.doc_string = ""
         del graph.metadata_props[:]
@@ -143,8 +143,8 @@ def clean(model: Any) -> None:
 def set_apart(model: Any, known: Container[str]) -> None:
     """Rename the tensors that an optimization invented.
 
-    ONNX Runtime counts its new names from zero in every session: a graph that it wrote cannot be
-    loaded by it again once the two generations of `gemm_input_shape_token_3` meet.
+    ONNX Runtime numbers its new names from zero in every session: it cannot load a graph again in
+    which two generations of `gemm_input_shape_token_3` meet.
     """
     ports = {value.name for value in (*model.graph.input, *model.graph.output)}
     renamed = {

@@ -1,4 +1,4 @@
-"""An ONNX graph in memory, inner graphs included: what it holds, and the order of its nodes."""
+"""ONNX graphs in memory, inner graphs included: their contents and the order of their nodes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def tensors(model: Any) -> Iterator[Any]:
 
 
 def ports(model: Any) -> Ports:
-    """What goes in and out of a graph; weights that are listed as inputs do not count."""
+    """The inputs and outputs of a graph, without the weights that are listed as inputs."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return Ports(
         tuple(value.name for value in model.graph.input if value.name not in weights),
@@ -64,13 +64,13 @@ def tensor_names(model: Any) -> set[str]:
 
 
 def weight_bytes(model: Any) -> int:
-    """Bytes of all initializers and constants, roughly what the file will take."""
+    """Bytes of all initializers and constants, roughly the size of the file."""
     return sum(map(tensor_bytes, tensors(model)))
 
 
 def tensor_bytes(tensor: Any) -> int:
     """The bytes that a tensor's values take."""
-    # Not ByteSize(): protobuf refuses to measure what is beyond its 2 GiB.
+    # Not ByteSize(): protobuf refuses to measure anything beyond 2 GiB.
     from onnx import helper
 
     itemsize = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
@@ -83,7 +83,7 @@ def opset(model: Any) -> int:
 
 
 def operators(model: Any) -> Counter[str]:
-    """How many nodes of each type; those of other domains with the domain before the name."""
+    """The number of nodes of each type; types of other domains have the domain as prefix."""
     counts: Counter[str] = Counter()
     for graph in graphs(model):
         for node in graph.node:
@@ -108,9 +108,9 @@ def quantized(model: Any) -> bool:
 
 
 def unknown(model: Any) -> list[str]:
-    """Operators under the standard's name that the standard does not have at this opset.
+    """Operators in the standard domain that the standard does not define at this opset.
 
-    ONNX Runtime keeps a few of its own there; no other runtime, and no checker, knows them.
+    ONNX Runtime keeps a few of its own there, unknown to other runtimes and to the checker.
     """
     from onnx import defs
 
@@ -129,7 +129,7 @@ def _in_standard(defs: Any, name: str, version: int) -> bool:
 
 
 def facts(model: Any) -> dict[str, Any]:
-    """What every stage tells of the graph it made."""
+    """The facts that every stage reports about its graph."""
     counts = operators(model)
     return {
         "opset": opset(model),
@@ -172,7 +172,7 @@ def sort(graph: Any) -> None:
 
 
 def _inputs_of(node: Any) -> Iterator[str]:
-    """What a node takes, its subgraphs' view of the outer graph included."""
+    """The inputs of a node, including those that its subgraphs take from the outer graph."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         inner = [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]

@@ -1,4 +1,4 @@
-"""Ready ONNX files: what takes the place of an export, and what such a file consists of."""
+"""Ready ONNX files: the stage that replaces the export, and the files that belong to one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from workers.sources.errors import export_error, one_line
 from workers.sources.weights import SIDE_FILES, matching
 
 OLDEST = 13
-"""The oldest opset that targets take; a file of an older one is converted to the cell's."""
+"""The oldest opset that targets take; older files are converted to the cell's opset."""
 
 
 def take(job: StageJob, folder: Path) -> Mapping[str, Any]:
-    """The file as the model's export: written anew, its weights as large ones always are."""
+    """Use the file as the model's export: written again as every stage writes models."""
     name = str(job.params["file"])
     job.progress(f"reading {name}")
     _read(folder / name)
@@ -35,7 +35,7 @@ def take(job: StageJob, folder: Path) -> Mapping[str, Any]:
 
 
 def parts_of(folder: Path, name: str) -> list[str]:
-    """The file, the files that its weights are in, and the small files of its folder."""
+    """The file, the files with its weights, and the small files of its folder."""
     model = _read(folder / name)
     place = Path(name).parent
     outside = sorted({(place / part).as_posix() for part in _external(model, name)})
@@ -46,17 +46,17 @@ def parts_of(folder: Path, name: str) -> list[str]:
 
 
 def external_of(file: Path, name: str) -> list[str]:
-    """The files beside an ONNX file that its weights are in."""
+    """The files beside an ONNX file that hold its weights."""
     return sorted(set(_external(_read(file), name)))
 
 
 def side_files(folder: Path) -> list[str]:
-    """The small files that belong to a model, of the folder itself: it may hold anything else."""
+    """The small files of a model at the top of a folder, which may hold anything else."""
     return matching((item.name for item in folder.iterdir() if item.is_file()), SIDE_FILES)
 
 
 def _read(file: Path) -> Any:
-    """The graph without its weights, once it is sure that there is one."""
+    """The graph without its weights. Raises `StageError` if the file is not a model."""
     import onnx
 
     try:
@@ -64,16 +64,18 @@ def _read(file: Path) -> Any:
     except OSError as error:
         raise export_error(f"{file.name} cannot be read: {error.strerror}") from error
     except Exception as error:  # protobuf's errors derive straight from Exception
-        raise export_error(f"{file.name} is no ONNX model: {one_line(error, 120)}") from error
+        raise export_error(f"{file.name} is not an ONNX model: {one_line(error, 120)}") from error
     if not model.graph.node or not model.opset_import:
-        raise export_error(f"{file.name} is no ONNX model: it has no nodes", "is the file whole?")
+        raise export_error(
+            f"{file.name} is not an ONNX model: it has no nodes", "is the file whole?"
+        )
     if not any(item.domain in {"", "ai.onnx"} for item in model.opset_import):
         raise export_error(f"{file.name} uses no standard ONNX operators")
     return model
 
 
 def _external(model: Any, name: str) -> Iterator[str]:
-    """Where weights are that are outside the file; only names beside it are followed."""
+    """The files that hold external weights; only files in the same folder are accepted."""
     import onnx
 
     for tensor in onnx_graph.tensors(model):
@@ -100,7 +102,7 @@ def _converted(model: Any, opset: int, name: str) -> Any:
 
 
 def _lower_ir(model: Any) -> None:
-    """The IR version that its opset came with: older runtimes refuse a newer one for no reason."""
+    """Set the IR version released with the opset: older runtimes refuse newer IR versions."""
     from onnx import helper
 
     enough = helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True)
@@ -108,7 +110,7 @@ def _lower_ir(model: Any) -> None:
 
 
 def _precision(model: Any) -> str:
-    """What the file holds; a file that is quantized already is not quantized again."""
+    """The precision of the file; a quantized file is not quantized again."""
     import onnx
 
     if onnx_graph.quantized(model):

@@ -1,4 +1,4 @@
-"""Where a model's weights come from: what identifies them, and how to get at them."""
+"""The source of a model's weights: what identifies it, and how to get its files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workers.sources.weights import check_complete, matching, patterns
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A source before anything heavy is done with it."""
+    """An identified source, before anything heavy is done with it."""
 
     kind: SourceKind
     digest: str
@@ -57,18 +57,18 @@ def resolve(request: Request) -> Resolved:
 
 
 def allowed(request: Request) -> dict[str, bool]:
-    """What catalog and flags together permit."""
+    """What both the catalog and the flags permit."""
     allow = request.model.get("allow") or {}
     return {key: bool(allow.get(key)) for key in ("pickle", "remote_code")}
 
 
 def offline(request: Request) -> bool:
-    """Whether the Hub is known to be out of reach."""
+    """Whether the Hub is known to be unreachable."""
     return bool(request.model.get("offline"))
 
 
 def folder_of(request: Request, commit: str | None, scratch: Path) -> Path:
-    """A folder with the model's files (hub and folder sources); checked to be whole."""
+    """A folder with the model's files (hub and folder sources), checked for completeness."""
     source, allow = request.model["source"], allowed(request)
     if SourceKind(source["kind"]) is SourceKind.HUB:
         if commit is None:
@@ -87,9 +87,9 @@ def folder_of(request: Request, commit: str | None, scratch: Path) -> Path:
 
 
 def _resolve_file(folder: Path, file: str) -> Resolved:
-    """A ready ONNX file of this machine: it, its weights, and the small files beside it."""
+    """A ready ONNX file on this machine with its weights and the small files beside it."""
     if not (folder / file).is_file():
-        raise export_error(f"{folder / file}: there is no such file", "correct the catalog")
+        raise export_error(f"{folder / file} does not exist", "correct the catalog")
     entries = [_entry(folder / name, name) for name in ready.parts_of(folder, file)]
     entries.sort(key=lambda entry: entry.path)
     files = [{"path": e.path, "size": e.size, "sha256": e.sha256} for e in entries]
@@ -100,7 +100,7 @@ def _resolve_file(folder: Path, file: str) -> Resolved:
 
 def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:
     if not folder.is_dir():
-        raise export_error(f"{folder}: there is no such folder", "correct the path in the catalog")
+        raise export_error(f"{folder} does not exist", "correct the path in the catalog")
     check_complete(folder, str(folder), pickle=allow["pickle"])
     names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     wanted = matching(names, patterns(pickle=allow["pickle"], remote_code=allow["remote_code"]))
@@ -111,7 +111,7 @@ def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:
 
 
 _hashed: dict[tuple[str, int, int, int], str] = {}
-"""(path, size, mtime_ns, inode) -> sha256: a plan per cell reads the weights once per process."""
+"""(path, size, mtime_ns, inode) -> sha256, so the plans of many cells read the weights once."""
 
 
 def _entry(file: Path, name: str) -> FileEntry:

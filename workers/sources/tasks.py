@@ -1,4 +1,4 @@
-"""What Optimum can export: its table of tasks and architectures."""
+"""Optimum's table of tasks and architectures that it can export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files of a model matter, and whether its weights are all there; read without torch."""
+"""The files of a model that matter, and whether its weights are complete; without torch."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SIDE_FILES = (
     "chat_template.json", "chat_template.jinja", "modules.json", "sentence_bert_config.json",
     "config_sentence_transformers.json", "1_Pooling/config.json", "LICENSE", "LICENSE.*", "NOTICE",
 )  # fmt: skip
-"""Small files that a user of the exported model expects beside it."""
+"""Small files that a user of the exported model needs beside it."""
 
 _HEADER_LIMIT = 100 * 1024**2
 
 
 def patterns(*, pickle: bool, remote_code: bool) -> tuple[str, ...]:
-    """What is taken from a source, and therefore what its digest covers."""
+    """The files that are taken from a source and that its digest covers."""
     code = ("*.py",) if remote_code else ()
     bins = (*PICKLES, INDEXES[1]) if pickle else ()
     return (*SIDE_FILES, *SAFETENSORS, INDEXES[0], *bins, *code)
@@ -51,11 +51,11 @@ def matching(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
 
 
 def check_complete(folder: Path, where: str, *, pickle: bool) -> None:
-    """Raise if the folder is no model whose weights are whole; torch would say it far worse."""
+    """Raise unless the folder is a model with complete weights; torch's errors are far worse."""
     if not (folder / "config.json").is_file():
         raise export_error(f"{where}: there is no config.json", "is this a Transformers model?")
     if unfinished := matching((item.name for item in folder.iterdir()), UNFINISHED):
-        raise _half(where, f"{unfinished[0]} is an unfinished download")
+        raise _incomplete(where, f"{unfinished[0]} is an unfinished download")
     tensors = matching((item.name for item in folder.iterdir()), SAFETENSORS)
     index = folder / INDEXES[0]
     if index.is_file():
@@ -83,7 +83,7 @@ def check_safetensors(file: Path, where: str) -> None:
         head = stream.read(8)
         length = struct.unpack("<Q", head)[0] if len(head) == 8 else -1
         if not 2 <= length <= min(size - 8, _HEADER_LIMIT):
-            raise _half(where, f"{file.name} has no whole safetensors header")
+            raise _incomplete(where, f"{file.name} has no complete safetensors header")
         try:
             header = json.loads(stream.read(length))
             end = max(
@@ -91,9 +91,11 @@ def check_safetensors(file: Path, where: str) -> None:
                 default=0,
             )
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-            raise _half(where, f"{file.name} has a damaged safetensors header") from error
+            raise _incomplete(where, f"{file.name} has a damaged safetensors header") from error
     if size != 8 + length + end:
-        raise _half(where, f"{file.name} has {size} bytes, its header asks for {8 + length + end}")
+        raise _incomplete(
+            where, f"{file.name} has {size} bytes, its header says {8 + length + end}"
+        )
 
 
 def _check_index(folder: Path, index: Path, where: str) -> None:
@@ -103,8 +105,10 @@ def _check_index(folder: Path, index: Path, where: str) -> None:
         raise export_error(f"{where}: {index.name} cannot be read", "download it again") from error
     names = {item.name for item in folder.iterdir()}
     if missing := sorted(shards - names, key=str):
-        raise _half(where, f"{missing[0]} is missing ({len(missing)} of {len(shards)} shards)")
+        raise _incomplete(
+            where, f"{missing[0]} is missing ({len(missing)} of {len(shards)} shards)"
+        )
 
 
-def _half(where: str, what: str) -> StageError:
+def _incomplete(where: str, what: str) -> StageError:
     return export_error(f"{where}: weights are incomplete: {what}", "download the model again")

@@ -49,7 +49,7 @@ def test_datasets_in_both_forms(tmp_path: Path) -> None:
     [
         ("a.npz", b"", "cannot be read"),
         ("a.npz", b"PK\x03\x04rubbish", "cannot be read"),
-        ("a.jsonl", b"", "holds no sample"),
+        ("a.jsonl", b"", "has no sample"),
         ("a.jsonl", b"[1]", "line 1 is not an object"),
         ("a.jsonl", b'{"ids": ', "cannot be read"),
         ("a.jsonl", b"\xff\xfe", "cannot be read"),

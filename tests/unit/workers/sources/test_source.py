@@ -65,7 +65,7 @@ def test_an_unchanged_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StageError, match="there is no such folder") as raised:
+    with pytest.raises(StageError, match="does not exist") as raised:
         digest(folder_source(tmp_path / "nowhere"))
     assert raised.value.failure == "EXPORT"
     assert not raised.value.retryable
