@@ -206,7 +206,7 @@ def test_a_damage_fails_its_rung_alone(
 
 def test_fp32_labelled_fp16_fails_policy_alone(bench: Bench) -> None:
     held = replace(bench.cells[CPU].claim, precision="fp16")
-    texts = ("is labelled fp16, but", "weight bytes are float32", "tell what the build did")
+    texts = ("is labelled fp16, but", "weight bytes are float32", "show what the build did")
     only(bench.climb(CPU, nothing, nothing, held), "policy", texts, [])
 
 

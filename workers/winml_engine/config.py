@@ -1,7 +1,7 @@
-"""What `winml config` does: the model's build configuration, without anything of a target.
+"""The config stage, `winml config`: the model's build configuration, independent of targets.
 
-A target changes three things of it, and each is applied in the stage that uses it: how the export
-is bent (`export`), the flags that the analyzer finds (`optimize`), the precision (`quantize`).
+A target changes three settings, each applied in the stage that uses it: the compatibility of the
+export (`export`), the flags that the analyzer finds (`optimize`), the precision (`quantize`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from matrix.status import FailureClass
 from workers.engine import SOURCE, StageJob, StageReport
 from workers.sources import source
 from workers.sources.temporary import temporary_folder
-from workers.winml_engine.failures import told, unsupported
+from workers.winml_engine.failures import failing_as, unsupported
 
 FILE = "winml_build_config.json"
 STAND_IN: Mapping[str, Any] = {"device": "npu", "precision": "w8a16", "ep": "qnn"}
-"""A target with calibrated quantization, so that the model's own settings for it are kept."""
+"""A target with calibrated quantization, so that the configuration has settings for it."""
 
 
 def run(job: StageJob) -> StageReport:
@@ -28,7 +28,7 @@ def run(job: StageJob) -> StageReport:
     job.progress("resolving the configuration")
     with temporary_folder(job.out) as temporary:
         folder = model_folder(job, temporary)
-        with told(
+        with failing_as(
             FailureClass.EXPORT,
             "winml-cli has no configuration for this model",
             "winml inspect shows what winml-cli knows of it",
@@ -56,17 +56,17 @@ def components(folder: Path) -> list[str]:
 
 
 def model_folder(job: StageJob, scratch: Path) -> Path:
-    """A folder as `winml build -m FOLDER` takes it."""
+    """The model's folder, as `winml build -m FOLDER` takes it."""
     if "weights" in job.inputs:
         return job.inputs["weights"]
     if SOURCE in job.inputs:
-        source.folder_of(job.request, None, scratch)  # refuses weights that are not whole
+        source.folder_of(job.request, None, scratch)  # refuses incomplete weights
         return job.inputs[SOURCE]
     return source.folder_of(job.request, job.params.get("commit"), scratch)
 
 
 def remote_code(job: StageJob) -> bool:
-    """Whether catalog and flag both let the model's own code run."""
+    """Whether both catalog and flag allow the model's own code to run."""
     return source.allowed(job.request)["remote_code"]
 
 
@@ -136,7 +136,7 @@ def _authored(job: StageJob) -> dict[str, Any]:
 
 
 def _portable(config: dict[str, Any]) -> dict[str, Any]:
-    """Without what belongs to a target or a machine."""
+    """Remove the settings that belong to a target or a machine."""
     config["compile"] = None
     (config.get("export") or {}).pop("compatibility", None)
     if config.get("quant"):

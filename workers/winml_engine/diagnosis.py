@@ -1,4 +1,4 @@
-"""Whether an interpreter can run the engine, and what to do if not. Runs in our interpreter."""
+"""Whether an interpreter can run the engine, and the next step if not. Runs in our interpreter."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print("\\n" + json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found."""
+    """The result for an interpreter."""
 
     ok: bool
     detail: str
@@ -45,7 +45,7 @@ class Diagnosis:
 
 
 def check(python: Path | None) -> Diagnosis:
-    """Look into an interpreter by running it: takes seconds."""
+    """Examine an interpreter by running it, which takes seconds."""
     if python is None:
         return _bad("no interpreter is set", f"{INSTALL}, then set engine.winml.python to its path")
     if not python.exists():
@@ -65,9 +65,9 @@ def check(python: Path | None) -> Diagnosis:
 
 
 def foreign_environment() -> dict[str, str]:
-    """Our environment for another interpreter, as quiet as an engine host's.
+    """Our environment variables for another interpreter, with the settings of an engine host.
 
-    Of the credentials pip gets its own: the address of an index may hold a password.
+    The only credentials are pip's: the address of an index may contain a password.
     """
     passed = without_credentials(os.environ, lambda name: name.startswith("PIP_"))
     kept = {name: value for name, value in passed.items() if name not in OTHER_INTERPRETER}

@@ -1,4 +1,4 @@
-"""The engine object: tells its tools, lays out the stages of a cell, runs one stage."""
+"""The engine object: reports its tools, lays out the stages of a cell, runs one stage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REVISION = "2"
 
 STAGES = {"weights", "config", "export", "optimize", "quantize"}
 OTHER_RULES = ("WINMLCLI_RULES_DIR", "WINMLCLI_RULES_DIR_FOR_DEBUG")
-"""Would give winml-cli rule data that no version tells of, so no key either: not passed on."""
+"""Not passed on: such rule data have no version, so they cannot be part of a key."""
 _BASE_MEMORY = 2 * 1024**3
 
 
@@ -35,8 +35,10 @@ class WinmlEngine:
         """Resolve the source and lay out the stages of a cell."""
         installed.check()
         if request.model["source"].get("file"):
-            raise unsupported("the winml engine takes no ready ONNX files", "use --engine optimum")
-        network.calibration()  # before anything reads the settings that it may change
+            raise unsupported(
+                "the winml engine does not take ready ONNX files", "use --engine optimum"
+            )
+        network.calibration()  # it may change settings that the next lines read
         stages = layout.Layout(request)
         resolved = source.resolve(request)
         return BuildPlan(
@@ -62,11 +64,11 @@ class WinmlEngine:
 
 
 def _prepare() -> None:
-    """Once per process in effect: the same winml-cli for every stage, with what it may keep."""
+    """Prepare winml-cli; only the first call in a process has an effect."""
     for name in OTHER_RULES:
         os.environ.pop(name, None)
     network.calibration()
     patches.install(installed.version("winml-cli"))
     import onnxruntime
 
-    onnxruntime.disable_telemetry_events()  # on Windows no variable does
+    onnxruntime.disable_telemetry_events()  # no variable does this on Windows

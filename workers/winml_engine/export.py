@@ -1,4 +1,4 @@
-"""PyTorch to ONNX, once for all targets: what `winml build` calls its export stage."""
+"""The export stage of `winml build`: PyTorch to ONNX, once for all targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workers.sources import onnx_graph
 from workers.sources.load import seed_everything
 from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
-from workers.winml_engine.failures import told
+from workers.winml_engine.failures import failing_as
 
 MODEL = "model.onnx"
 
@@ -26,7 +26,7 @@ def run(job: StageJob) -> StageReport:
             job.progress(f"exporting {name} {number}/{len(names)}" if name else "exporting")
             found = configs.read(job.inputs["config"] / name)
             what = f"the export of {name} failed" if name else "the export failed"
-            with told(FailureClass.EXPORT, what):
+            with failing_as(FailureClass.EXPORT, what):
                 _export(job, folder, found, job.out / name / MODEL)
         if names:
             composition.write(composition.compose(_ports(job.out, names), MODEL), job.out)
@@ -50,7 +50,7 @@ def _export(job: StageJob, folder: Path, found: dict[str, Any], target: Path) ->
     found["export"]["compatibility"] = dict(job.params["compatibility"])
     config = WinMLBuildConfig.from_dict(found)
     config.loader.trust_remote_code = configs.remote_code(job)
-    config.quant = None  # not of this stage
+    config.quant = None  # belongs to another stage
     config.validate()
     target.parent.mkdir(exist_ok=True)
     seed_everything(0)  # a head that the checkpoint lacks gets random weights
@@ -65,4 +65,4 @@ def _export(job: StageJob, folder: Path, found: dict[str, Any], target: Path) ->
         use_external_data=True,
     )
     for report in target.parent.glob("*_htp_metadata.json"):
-        report.unlink()  # times and paths of this machine
+        report.unlink()  # it holds times and paths of this machine

@@ -1,4 +1,4 @@
-"""Exceptions of winml-cli and what it is made of, as one line with a class and a next step.
+"""Exceptions of winml-cli and its libraries, as one line with a class and a next step.
 
 The class comes from the type of an exception and its error number, never from its text.
 """
@@ -15,8 +15,8 @@ from workers.sources.errors import one_line
 
 
 @contextlib.contextmanager
-def told(failure: FailureClass, what: str, hint: str = "") -> Iterator[None]:
-    """Run winml-cli's code; what it raises becomes a `StageError` that says what was tried."""
+def failing_as(failure: FailureClass, what: str, hint: str = "") -> Iterator[None]:
+    """Turn what winml-cli's code raises into a `StageError` that says what was tried."""
     try:
         yield
     except (StageError, MemoryError):
@@ -35,8 +35,8 @@ def told(failure: FailureClass, what: str, hint: str = "") -> Iterator[None]:
             failure=FailureClass.DISK if full else failure,
             hint="free some space or set --disk-budget" if full else hint,
         ) from error
-    # winml-cli, Transformers, Optimum and ONNX Runtime raise what they like (AttributeError for a
-    # missing configuration value, pybind errors, ...): all of it means that this stage failed.
+    # winml-cli, Transformers, Optimum and ONNX Runtime raise anything (AttributeError for a missing
+    # configuration value, pybind errors, ...): all of it means that this stage failed.
     except Exception as error:
         kind = type(error).__name__
         raise StageError(
@@ -45,5 +45,5 @@ def told(failure: FailureClass, what: str, hint: str = "") -> Iterator[None]:
 
 
 def unsupported(message: str, hint: str = "") -> StageError:
-    """This engine cannot do it, here or at all."""
+    """The engine cannot build this, here or anywhere."""
     return StageError(message, failure=FailureClass.UNSUPPORTED, hint=hint)

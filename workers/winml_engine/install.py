@@ -1,11 +1,11 @@
-"""Making winml-cli's own environment. Runs in our interpreter.
+"""Makes winml-cli's own environment. Runs in our interpreter.
 
-winml-cli pins its own numpy, onnx and transformers and wants Python 3.11, so it gets a venv. Two
-things would go wrong with a plain `pip install winml-cli`: it asks for torchvision, whose wheels
-on the package index do not import beside a CPU build of torch (and drag in CUDA while they are
-resolved), and outside Windows it does not ask for ONNX Runtime. The venv therefore gets torch
-first, then torchvision only if it works, else a note in its place that says it is left out
-(nothing of winml-cli's build needs it), then everything else at the versions that were tested.
+winml-cli pins its own numpy, onnx and transformers and needs Python 3.11, so it gets a venv. A
+plain `pip install winml-cli` has two problems: it requires torchvision, whose wheels on the package
+index do not import beside a CPU build of torch (and pull in CUDA while they are resolved), and
+outside Windows it does not require ONNX Runtime. The venv therefore gets torch first, then
+torchvision if it works or metadata in its place if not (winml-cli's build does not need it), then
+everything else at the tested versions.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PINS = (
     "onnx==1.18.0", "onnxscript==0.7.2", "numpy==2.2.6", "pandas==2.3.3", "datasets==5.0.1",
     "timm==1.0.31",
 )  # fmt: skip
-"""What can change a byte of an artifact, as tested; everything else may move."""
+"""The tested versions of what can change a byte of an artifact; the rest is not pinned."""
 RUNTIME = 'onnxruntime==1.27.0; sys_platform != "win32"'
-"""On Windows winml-cli brings `onnxruntime-windowsml` itself."""
+"""On Windows winml-cli requires `onnxruntime-windowsml` itself."""
 
 _PIP_LIMIT = 3600.0
 
@@ -38,7 +38,7 @@ __all__ = ["Diagnosis", "InstallFailed", "check", "find_python", "install", "int
 
 
 class InstallFailed(MillError):
-    """The environment of winml-cli could not be made."""
+    """winml-cli's environment could not be made."""
 
     exit_code = Exit.UNUSABLE
 
@@ -46,7 +46,7 @@ class InstallFailed(MillError):
 def install(
     venv: Path, python: Path | None = None, *, say: Callable[[str], None] = lambda _text: None
 ) -> Path:
-    """Make the environment and return its interpreter; one that works is left as it is."""
+    """Make the environment, unless it works already, and return its interpreter."""
     target = interpreter_of(venv)
     if target.exists() and check(target).ok:
         say(f"{venv} is complete")
@@ -75,12 +75,12 @@ def install(
 
 
 def interpreter_of(venv: Path) -> Path:
-    """Where a venv has its python."""
+    """The interpreter of a venv."""
     return venv / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
 def find_python() -> Path | None:
-    """A Python that winml-cli takes: ours, or one on the path."""
+    """A Python that winml-cli supports: ours, or one on the path."""
     if sys.version_info[:2] == PYTHON:
         return Path(sys.executable)
     found = shutil.which(f"python{WANTED}")
@@ -88,7 +88,7 @@ def find_python() -> Path | None:
 
 
 def _torchvision(target: Path, pip: Sequence[str]) -> bool:
-    """Try the one that belongs to the torch; without it, note that it is meant to be missing."""
+    """Install the version for this torch; if it does not work, put metadata in its place."""
     wanted = f"torchvision=={TORCHVISION}"
     env = foreign_environment()
     tried = subprocess.run([*pip, "--no-deps", wanted], env=env, capture_output=True, check=False)
@@ -104,7 +104,7 @@ def _torchvision(target: Path, pip: Sequence[str]) -> bool:
 
 
 def _leave_out(name: str, version: str, site: Path) -> None:
-    """Metadata without a package: pip is content, an import fails as for any missing module."""
+    """Write metadata without a package: pip is satisfied, and an import fails as usual."""
     info = site / f"{name}-{version}.dist-info"
     info.mkdir(exist_ok=True)
     text = (

@@ -1,4 +1,4 @@
-"""What is installed in the interpreter that runs the engine; read without importing any of it."""
+"""What is installed for the interpreter that runs the engine, read without importing it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ VENDORS = {
     "CPUExecutionProvider": "microsoft",
     "DmlExecutionProvider": "microsoft",
 }
-"""Whose pattern rules winml-cli adds to its own for an EP, where it ships such a file."""
+"""The vendor whose pattern rules winml-cli adds for an EP, where it ships such a file."""
 RUNTIMES = ("onnxruntime", "onnxruntime-windowsml")
 
 
 def version(distribution: str) -> str:
-    """The installed version, or nothing."""
+    """The installed version; empty if there is none."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -47,7 +47,7 @@ def runtime() -> str:
 
 
 def check() -> None:
-    """Raise unless this is the interpreter and the winml-cli that the engine was made for."""
+    """Raise unless this is the Python and the winml-cli that the engine supports."""
     if sys.version_info[:2] != PYTHON:
         found = ".".join(map(str, sys.version_info[:3]))
         wanted = ".".join(map(str, PYTHON))
@@ -63,10 +63,10 @@ def check() -> None:
 
 @cache
 def rule_data(provider: str, device: str) -> str | None:
-    """The rule data that winml-cli's analyzer looks a target up in; None: it has none.
+    """The name of the rule data that winml-cli's analyzer has for a target; None: it has none.
 
-    Without rule data the analysis sees the patterns of the graph and nothing of the target, so
-    all such targets come to the same model.
+    Without rule data the analysis depends on the graph alone, so all such targets get the same
+    model.
     """
     devices = _data(PROVIDERS).get(provider, {}).get("devices", {})
     looked_up = bool(devices.get(device.upper(), {}).get("valid"))
@@ -77,7 +77,7 @@ def rule_data(provider: str, device: str) -> str | None:
 
 @cache
 def compatibility(provider: str, device: str) -> dict[str, Any]:
-    """How winml-cli's export is bent for a target; equal answers share an export."""
+    """The settings of winml-cli's export for a target; equal settings share an export."""
     merged: dict[str, Any] = {}
     for rule in _data(COMPATIBILITY)["rules"]:
         match = rule["match"]

@@ -1,7 +1,7 @@
 """The stages of a cell, with the parameters that can change a byte of each.
 
-Nothing that is only a name gets in: a target shows as the rule data its analysis looks up, its
-export compatibility and its precision, so targets that agree in those share the run.
+Mere names do not become parameters: a target contributes its rule data, its export compatibility
+and its precision, and targets that agree in those share the run.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from matrix.model import SourceKind
-from matrix.status import FailureClass
-from workers.engine import SOURCE, Request, StageError, StageSpec
+from workers.engine import SOURCE, Request, StageSpec
 from workers.sources.source import Resolved, allowed
 from workers.winml_engine import installed, network, recipes
+from workers.winml_engine.failures import unsupported
 
 DISTRIBUTIONS = (
     "winml-cli", "torch", "transformers", "optimum", "optimum-onnx", "onnx", "onnxscript",
@@ -26,7 +26,7 @@ GRAPH = ("engine", "winml-cli", "onnx", "onnxruntime", "numpy", "pandas")
 CALIBRATE = (*GRAPH, "transformers", "datasets", "torch")
 
 COMMON_OPSET = 17
-"""The opset of a cell for which nobody asked for another: winml-cli then decides by itself."""
+"""The default opset of a cell, for which winml-cli decides by itself."""
 CALIBRATED = ("w8a16", "w8a8")
 PRECISIONS = ("fp32", "fp16", *CALIBRATED)
 
@@ -42,11 +42,8 @@ class Layout:
     def __post_init__(self) -> None:
         precision = self.request.policy["precision"]
         if precision not in PRECISIONS:
-            raise StageError(
-                f"winml-cli has no precision {precision}",
-                failure=FailureClass.UNSUPPORTED,
-                hint=f"it builds {', '.join(PRECISIONS)}",
-            )
+            hint = f"it builds {', '.join(PRECISIONS)}"
+            raise unsupported(f"winml-cli has no precision {precision}", hint)
         self.recipe = recipes.find(self.request)
         if self.recipe:
             self.notices.append(f"built with the recipe {self.recipe.name}")
@@ -111,7 +108,7 @@ class Layout:
         return StageSpec("quantize", params, inputs, CALIBRATE, per_component=True)
 
     def _access(self, source: Resolved) -> dict[str, Any]:
-        """How the source is read."""
+        """The parameters that say how the source is read."""
         if source.kind is SourceKind.RANDOM:
             return {}
         allow: Mapping[str, bool] = allowed(self.request)

@@ -1,8 +1,8 @@
-"""Whether the Hugging Face hub is there: decided once per host process, and part of the key.
+"""Whether the Hugging Face hub is reachable: decided once per host process, part of the key.
 
-winml-cli calibrates with a dataset of the hub and falls back to random samples when it cannot
-have it: a model quantized offline has other bytes than one quantized online. Which of the two was
-meant is therefore a parameter of the stage, not an accident of the moment.
+winml-cli calibrates with a dataset of the hub and falls back to random samples when it cannot get
+it: a model quantized offline has other bytes than one quantized online. Which of the two applies is
+therefore a parameter of the stage.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 HUB = "hub"
 LOCAL = "local"
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-PATIENCE = 3.0
+CONNECT_TIMEOUT = 3.0
 """Seconds for one connection, spent at most once per host process."""
 
 _TRUE = {"1", "on", "yes", "true"}
@@ -25,7 +25,7 @@ _TRUE = {"1", "on", "yes", "true"}
 
 @cache
 def calibration() -> str:
-    """HUB if datasets can be fetched, else LOCAL; then the libraries are told not to try."""
+    """HUB if datasets can be fetched, else LOCAL, which also sets the libraries offline."""
     if asked_offline(os.environ) or not reachable():
         os.environ.update(dict.fromkeys(OFFLINE, "1"))
         return LOCAL
@@ -38,7 +38,7 @@ def asked_offline(env: Mapping[str, str]) -> bool:
 
 
 def reachable() -> bool:
-    """Whether the hub, or the proxy on the way to it, takes a connection."""
+    """Whether the hub, or the proxy in front of it, accepts a connection."""
     endpoint = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     host = endpoint.hostname or ""
     proxy = urllib.request.getproxies().get(endpoint.scheme)
@@ -47,7 +47,7 @@ def reachable() -> bool:
         host = endpoint.hostname or ""
     port = endpoint.port or (80 if endpoint.scheme == "http" else 443)
     try:
-        with socket.create_connection((host, port), timeout=PATIENCE):
+        with socket.create_connection((host, port), timeout=CONNECT_TIMEOUT):
             return True
     except OSError:
         return False

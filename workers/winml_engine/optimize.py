@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from matrix.status import FailureClass
-from workers.engine import StageError, StageJob, StageReport
+from workers.engine import StageJob, StageReport
 from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
 from workers.winml_engine import patches
 from workers.winml_engine.cache import Analysis, Cache, ExportCache
 from workers.winml_engine.export import MODEL
-from workers.winml_engine.failures import told
+from workers.winml_engine.failures import failing_as, unsupported
 
 ITERATIONS = 3
 _cache = Cache(Path(tempfile.gettempdir()))
@@ -31,7 +31,7 @@ def run(job: StageJob) -> StageReport:
     settings = _settings(job)
     start = job.inputs["export"] / MODEL
     job.progress("optimizing")
-    with temporary_folder(job.out), told(FailureClass.OPTIMIZE, "the optimization failed"):
+    with temporary_folder(job.out), failing_as(FailureClass.OPTIMIZE, "the optimization failed"):
         from winml.modelkit.onnx import copy_onnx_model
 
         cached = _cache.of(start)
@@ -61,7 +61,7 @@ def _loop(job: StageJob, cached: ExportCache, model: Path) -> tuple[Path, list[A
 
 
 def _settings(job: StageJob) -> dict[str, Any]:
-    """What the configuration, or a recipe, says of this stage."""
+    """The settings of this stage, from the configuration or a recipe."""
     found: Mapping[str, Any] = configs.read(job.inputs["config"])
     if "recipe" in job.params:
         found = job.params["recipe"].get(job.component, {})
@@ -73,13 +73,12 @@ def _settings(job: StageJob) -> dict[str, Any]:
 
 
 def _check(analyses: list[Analysis], job: StageJob) -> None:
-    unsupported = analyses[-1].unsupported if analyses else ()
-    if unsupported:
-        raise StageError(
-            f"the rule data {job.params['rules']} says that the target cannot run "
-            f"{', '.join(unsupported)}",
-            failure=FailureClass.UNSUPPORTED,
-            hint="winml analyze tells which nodes; skip this cell in the catalog",
+    operators = analyses[-1].unsupported if analyses else ()
+    if operators:
+        raise unsupported(
+            f"according to the rule data {job.params['rules']} the target cannot run "
+            f"{', '.join(operators)}",
+            "winml analyze tells which nodes; skip this cell in the catalog",
         )
 
 

@@ -1,11 +1,11 @@
-"""What winml-cli works out again for every cell, kept for the life of the host process.
+"""Replaces functions of winml-cli that repeat the same work for every cell.
 
-About 95% of a QNN or OpenVINO cell is its static analysis, and most of that is the same rule data
-being turned into the same tables for every analyzer instance. winml-cli has no seam for a cache
+About 95% of the time of a QNN or OpenVINO cell is its static analysis, most of which turns the same
+rule data into the same tables for every analyzer instance. winml-cli has no place for a cache
 there, so four of its functions are replaced, here and nowhere else. Each replacement returns
 what the original returns (equal values, equal order); byte identity with the command line is
-tested for every target. It is done for exactly the version that was read: with any other one
-`install` refuses, and the engine reports the version before that.
+tested for every target. The replacements are for exactly the version that was read: `install`
+refuses any other, and the engine reports it before that.
 
 * `_build_condition_tree`: rows of a rule table into a tree, row by row through pandas; here once
   per table, column by column.
@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import Any
 
 VERSION = "0.4.0"
-"""The winml-cli whose source the replacements were read against."""
+"""The version of winml-cli whose source was read."""
 
 _installed: list[str] = []
 _unsettled: list[bool] = []
 
 
 def install(version: str) -> None:
-    """Replace the four functions, once. Raises for a winml-cli that was not read."""
+    """Replace the four functions, once. Raises for any other version."""
     if version != VERSION:
         raise RuntimeError(f"made for winml-cli {VERSION}, not {version}")
     if _installed:
@@ -56,7 +56,7 @@ def install(version: str) -> None:
 
 
 def forget_models() -> None:
-    """Drop what winml-cli remembers of the graphs it has seen: another model comes now."""
+    """Clear winml-cli's caches of graphs before another model."""
     if not _installed:
         return
     from winml.modelkit.analyze.core.pattern_extractor import PatternExtractor
@@ -69,7 +69,7 @@ def forget_models() -> None:
 
 
 def settle() -> None:
-    """Take what is kept for good out of the garbage collector's rounds: half a second each."""
+    """Exempt permanent tables from garbage collection, which takes half a second each time."""
     if _unsettled:
         _unsettled.clear()
         gc.collect()
@@ -111,7 +111,7 @@ class _Trees:
 
 
 def hashable(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`make_hashable` with a short way for arrays."""
+    """`make_hashable` with a shortcut for arrays."""
     import numpy as np
     from winml.modelkit.pattern.utils import DUMMY_FLOAT
 

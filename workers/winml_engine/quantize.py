@@ -1,4 +1,4 @@
-"""Calibrated QDQ or fp16: what `winml build` calls its quantize stage."""
+"""The quantize stage of `winml build`: calibrated QDQ or fp16."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workers.winml_engine import config as configs
 from workers.winml_engine import network
 from workers.winml_engine.config import STAND_IN
 from workers.winml_engine.export import MODEL
-from workers.winml_engine.failures import told
+from workers.winml_engine.failures import failing_as
 
 
 def run(job: StageJob) -> StageReport:
@@ -20,7 +20,7 @@ def run(job: StageJob) -> StageReport:
     with temporary_folder(job.out) as temporary:
         calibrated = "calibration" in job.params
         folder = configs.model_folder(job, temporary) if calibrated else None
-        with told(FailureClass.QUANTIZE, "the quantization failed"):
+        with failing_as(FailureClass.QUANTIZE, "the quantization failed"):
             from winml.modelkit.onnx import copy_onnx_model
 
             settings = _settings(job, folder)
@@ -37,7 +37,7 @@ def run(job: StageJob) -> StageReport:
 
 
 def _settings(job: StageJob, folder: Path | None) -> Any:
-    """The model's own quantization settings under the precision of the cell."""
+    """The model's own quantization settings with the precision of the cell."""
     from winml.modelkit.config import WinMLBuildConfig
     from winml.modelkit.config.precision import resolve_precision
     from winml.modelkit.quant import WinMLQuantizationConfig
@@ -61,7 +61,7 @@ def _settings(job: StageJob, folder: Path | None) -> Any:
 
 
 def _quantize(settings: Any, source: Path, made: Path) -> Any:
-    """`quantize_onnx`, but with the exception of a failure instead of its traceback as text."""
+    """`quantize_onnx`, but a failure raises instead of returning a traceback as text."""
     from winml.modelkit.quant import expand_precision
     from winml.modelkit.quant.calibration import get_quant_finalizer
 
@@ -73,7 +73,7 @@ def _quantize(settings: Any, source: Path, made: Path) -> Any:
 
 
 def _calibrate(job: StageJob, settings: Any, model: Path) -> dict[str, Any]:
-    """Make the samples that winml-cli would, and say which they are."""
+    """Make the samples that winml-cli would make, and describe them."""
     from winml.modelkit.quant.calibration import get_quant_finalizer
 
     if settings.calibration_data is not None or get_quant_finalizer(settings.model_type):

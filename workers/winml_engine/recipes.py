@@ -1,10 +1,10 @@
-"""winml-cli's authored recipes: which one a cell is built with, as plain data.
+"""winml-cli's authored recipes: the one for a cell, as plain data.
 
 A recipe is `FOLDER/<id with the first / as _>/<ep>/<device>/<task>_<precision>_config.json`, or
-the same file directly in the model's folder (the older place, read only where the target has no
+the same file directly in the model's folder (the older layout, used only if the target has no
 folder of its own). A composite has one file per component: `..._config_<role>.json` or
-`<task>_<precision>_<role>_config.json`. What a recipe says becomes parameters of the stages that
-use it, so its content is part of their keys and two recipes that agree on the export share it.
+`<task>_<precision>_<role>_config.json`. The sections of a recipe become parameters of the stages
+that use them, so they are part of their keys, and recipes with equal export sections share it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matrix.status import FailureClass
-from workers.engine import Request, StageError
+from workers.engine import Request
+from workers.winml_engine.failures import unsupported
 
 PRECISIONS = ("fp16", "fp32", "w8a16", "w8a8")
 SECTIONS = {"auto", "compile", "convert", "eval", "export", "loader", "optim", "quant"}
@@ -36,7 +36,7 @@ class Recipe:
     by_role: Mapping[str, Mapping[str, Any]]
 
     def sections(self, *names: str) -> dict[str, Any]:
-        """What it says in some of its sections, by component."""
+        """Some of its sections, by component."""
         return {
             role: {name: config[name] for name in names if name in config}
             for role, config in self.by_role.items()
@@ -50,14 +50,14 @@ def find(request: Request) -> Recipe | None:
         return None
     root = Path(folder)
     if not root.is_dir():
-        raise _fault(f"there is no recipes folder {root}", "correct recipes in the catalog")
+        raise unsupported(f"there is no recipes folder {root}", "correct recipes in the catalog")
     own = root / str(request.model["id"]).replace("/", "_", 1)
     target = own / request.target["ep"] / request.target["device"]
     place = target if target.is_dir() else own
     wanted = str(request.policy["precision"])
     found = _recipe(place, request.model["task"], wanted, root)
     if found is None and wanted == "fp32":
-        # Many recipes are called fp16 and do not convert: what they ship is fp32.
+        # Many recipes are called fp16 but do not convert: they ship fp32.
         found = _recipe(place, request.model["task"], "fp16", root)
         if found and any(config.get("quant") for config in found.by_role.values()):
             return None
@@ -73,7 +73,7 @@ def _recipe(place: Path, task: str, precision: str, root: Path) -> Recipe | None
     if not by_role:
         return None
     if "" in by_role and len(by_role) > 1:
-        raise _fault(f"{place}: recipes for {task} {precision} with and without a component", "")
+        raise unsupported(f"{place}: recipes for {task} {precision} with and without a component")
     return Recipe(f"{place.relative_to(root).as_posix()}/{task}_{precision}", by_role)
 
 
@@ -81,16 +81,12 @@ def _read(file: Path) -> Mapping[str, Any]:
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise _fault(f"the recipe {file} cannot be read", "is it whole JSON?") from error
+        raise unsupported(f"the recipe {file} cannot be read", "is it valid JSON?") from error
     if not isinstance(config, dict):
-        raise _fault(f"the recipe {file} holds no object", "arrays are for single modules")
+        raise unsupported(f"the recipe {file} is not an object", "arrays are for single modules")
     if "_status" in config:
-        raise _fault(f"the recipe {file} is marked as broken: {config['_status']}", "")
+        raise unsupported(f"the recipe {file} is marked as broken: {config['_status']}")
     unknown = sorted(set(config) - SECTIONS - COMMENTS)
     if unknown:
-        raise _fault(f"the recipe {file} has an unknown section {unknown[0]}", "")
+        raise unsupported(f"the recipe {file} has an unknown section {unknown[0]}")
     return config
-
-
-def _fault(message: str, hint: str) -> StageError:
-    return StageError(message, failure=FailureClass.UNSUPPORTED, hint=hint)

@@ -9,11 +9,14 @@ import pytest
 from matrix.status import FailureClass
 from workers.engine import StageError
 from workers.sources.errors import one_line
-from workers.winml_engine.failures import told
+from workers.winml_engine.failures import failing_as
 
 
 def raised(error: BaseException) -> StageError:
-    with pytest.raises(StageError) as caught, told(FailureClass.EXPORT, "the export failed", "try"):
+    with (
+        pytest.raises(StageError) as caught,
+        failing_as(FailureClass.EXPORT, "the export failed", "try"),
+    ):
         raise error
     return caught.value
 
@@ -54,12 +57,12 @@ def test_a_missing_package_is_a_broken_environment() -> None:
 def test_what_is_understood_already_passes() -> None:
     known = StageError("known", failure="NETWORK", retryable=True)
     assert raised(known) is known
-    with pytest.raises(MemoryError), told(FailureClass.EXPORT, "x"):
+    with pytest.raises(MemoryError), failing_as(FailureClass.EXPORT, "x"):
         raise MemoryError
 
 
 def test_a_stop_is_no_failure() -> None:
-    with pytest.raises(KeyboardInterrupt), told(FailureClass.EXPORT, "x"):
+    with pytest.raises(KeyboardInterrupt), failing_as(FailureClass.EXPORT, "x"):
         raise KeyboardInterrupt
 
 

@@ -53,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_hub_that_answers_is_used(asked: list[Any]) -> None:
     assert network.calibration() == network.HUB
     assert network.calibration() == network.HUB
-    assert asked == [(("huggingface.co", 443), network.PATIENCE)]
+    assert asked == [(("huggingface.co", 443), network.CONNECT_TIMEOUT)]
 
 
 @pytest.mark.parametrize("name", network.OFFLINE)

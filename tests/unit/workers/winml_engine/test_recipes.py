@@ -85,7 +85,7 @@ def test_a_half_recipe_that_converts_nothing_ships_fp32(tmp_path: Path) -> None:
     ("text", "line"),
     [
         ("{", "cannot be read"),
-        ("[]", "holds no object"),
+        ("[]", "is not an object"),
         ('{"_status": "crashes"}', "marked as broken: crashes"),
         ('{"optimize": {}}', "unknown section optimize"),
     ],
