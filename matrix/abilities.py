@@ -2,7 +2,7 @@
 
 `data/abilities/ENGINE.json` is written by the engine's package (for optimum by
 `python -m workers.optimum_engine.abilities`); a test compares it with what is installed. An
-engine without such a file is believed to build everything.
+engine without such a file is assumed to build everything.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Abilities:
     engine: str
     tasks: tuple[str, ...]
     synonyms: Mapping[str, str]
-    """Other words for tasks."""
+    """Alternative names of tasks."""
     architectures: Mapping[str, tuple[str, ...]]
     """Model types of Transformers and the tasks that each can be exported for."""
 
     def fault(self, model: Model) -> tuple[str, str] | None:
-        """Why the engine cannot build a model, and what to do; None: nothing speaks against it."""
+        """Why the engine cannot build a model, and what to do about it; None if it can."""
         if model.source.file:
-            return None  # ready: no exporter has to know it
+            return None  # a ready file needs no exporter
         if not model.task:
             return f"the engine {self.engine} needs a task", "see its reference for the tasks"
         task = self.synonyms.get(model.task, model.task)
@@ -58,7 +58,7 @@ class Abilities:
 
 @cache
 def abilities_of(engine: str) -> Abilities | None:
-    """The abilities of an engine; None: nothing is known of them."""
+    """The abilities of an engine; None if no file describes them."""
     file = DATA / f"{engine}.json"
     if not engine.isidentifier() or not file.is_file():
         return None

@@ -1,7 +1,7 @@
-"""The words that provenance and SBOM are written in, for those who write and those who read them.
+"""Constants of provenance and SBOM, shared by the code that writes and the code that reads them.
 
-Statement: in-toto attestation v1 with a SLSA provenance v1 predicate. Signed, the very bytes of
-the statement travel in a DSSE envelope, the form that other tools verify.
+A statement is an in-toto attestation v1 with a SLSA provenance v1 predicate. A signature wraps the
+bytes of the statement, unchanged, in a DSSE envelope, which other tools can verify.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BUILD_TYPE = "urn:modelmill:package:v1"
 """How a package follows from `externalParameters`: the stages of its manifest, in their order."""
 
 TREE_DIGEST = "modelmillTree"
-"""The name of tree digests in a digest set: they are of a list of files, not of one file."""
+"""The name of tree digests in a digest set; a tree digest covers a list of files, not one file."""
 
 BOM_FORMAT = "CycloneDX"
 BOM_VERSION = "1.6"

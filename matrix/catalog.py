@@ -1,4 +1,4 @@
-"""Catalogs: the models to build, from our TOML, from a registry, or packaged under a name."""
+"""Catalogs of models to build: our TOML, a JSON registry, or one that comes with modelmill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_MODEL = "holds no model"
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The matrix's first axis: models in order, each (id, task) once."""
+    """The models of the matrix in order, each (id, task) once."""
 
     name: str
     models: tuple[Model, ...]
@@ -46,11 +46,11 @@ def load_catalog(
     engine: str | None = None,
     skip_bad: bool = False,
 ) -> Catalog:
-    """Read a catalog by its packaged name or its file; a relative file starts at `base`.
+    """Read a catalog by its packaged name or its path, which may be relative to `base`.
 
-    With the name of an `engine`, tasks and architectures that it does not know are found too.
-    Raises `PlanError` with everything that is wrong with the catalog, all at once; with `skip_bad`
-    the entries that have problems are left out instead, each with a notice.
+    With an `engine`, tasks and architectures that it does not know are problems too. Raises
+    `PlanError` with all problems of the catalog at once; with `skip_bad`, entries that have
+    problems are left out instead, each with a notice.
     """
     path = _find(str(name), base)
     text = read_text(path)
@@ -90,7 +90,7 @@ def _read_toml(
     whole: list[Problem],
     bad: list[Problem],
 ) -> list[Model]:
-    """The models, also those with problems. `whole`: problems of the file; `bad`: of entries."""
+    """All models, with or without problems. `whole` gets problems of the file, `bad` of entries."""
     top = Entry(parse_toml(text, path.name), path.name, whole)
     defaults = _defaults(top.table("defaults") or {}, path, targets, whole)
     top.known.append("model")
@@ -112,7 +112,7 @@ def _read_toml(
 def _defaults(
     table: dict[str, Any], path: Path, targets: Targets, problems: list[Problem]
 ) -> dict[str, Any]:
-    """The defaults, checked by themselves: a fault in them is told once, not for every model."""
+    """The defaults, checked separately: a fault in them is reported once, not for every model."""
     found = [
         Problem(f"{path.name}: defaults", f"{key} cannot be a default")
         for key in NOT_INHERITED
@@ -122,12 +122,12 @@ def _defaults(
     probe = {"task": "", **own, "id": "defaults"}
     read_model(Entry(probe, f"{path.name}: defaults", found), path.parent, targets)
     problems += found
-    # A task is kept: without it, every model would be blamed for lacking one.
+    # The task stays: without it, every model would be reported as lacking one.
     return {key: value for key, value in own.items() if key == "task"} if found else own
 
 
 def _inherit(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """A model over the defaults. Targets and shapes are joined, the model's first and stronger."""
+    """A model over the defaults. Targets and shapes are merged; the model's come first and win."""
     merged = {**defaults, **table}
     for key in ("target", "shapes"):
         own, inherited = table.get(key), defaults.get(key)
@@ -140,14 +140,14 @@ def _inherit(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str,
 
 
 def _is_bad(model: Model, bad: Iterable[Problem]) -> bool:
-    """Whether a problem stands in the entry of a model, or in a table of it."""
+    """Whether the entry of a model, or one of its tables, has a problem."""
     return any(
         item.where == model.where or item.where.startswith(f"{model.where}: ") for item in bad
     )
 
 
 def _if_able(model: Model, abilities: Abilities | None) -> Model:
-    """A registry is not ours to correct: what cannot be built is skipped with its reason."""
+    """Others maintain the registry, so a model that cannot be built is skipped with the reason."""
     fault = abilities.fault(model) if abilities else None
     if fault is None or model.overrides.skip:
         return model
@@ -155,11 +155,11 @@ def _if_able(model: Model, abilities: Abilities | None) -> Model:
 
 
 def _distinct(models: Iterable[Model], bad: list[Problem]) -> list[Model]:
-    """Each (id, task) once; the first one stays."""
+    """The first of the models that share id and task; the others are problems."""
     first: dict[tuple[str, str], Model] = {}
     for model in models:
         other = first.setdefault((model.id, model.task), model)
         if other is not model:
             entry = other.where.partition(": ")[2]
-            bad.append(Problem(model.where, f"{model.name} is there already as {entry}"))
+            bad.append(Problem(model.where, f"{model.name} has the same id and task as {entry}"))
     return list(first.values())

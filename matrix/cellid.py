@@ -25,7 +25,7 @@ LABEL = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
 
 @dataclass(frozen=True, slots=True)
 class CellId:
-    """The parts of a cell id. No task: the empty string; the target's own precision: None."""
+    """The parts of a cell id; `precision` is None for the target's default."""
 
     model: str
     task: str
@@ -52,7 +52,9 @@ def parse(text: str) -> CellId:
         or model_fault(model)
         or (task_fault(task) if colon else "")
         or ("" if LABEL.fullmatch(target) else f"{quote(target)} cannot be a target")
-        or (f"{quote(precision)} is no precision" if tail and precision not in PRECISIONS else "")
+        or (
+            f"{quote(precision)} is not a precision" if tail and precision not in PRECISIONS else ""
+        )
         or ("the task is empty" if colon and not task else "")
     )
     if fault:
@@ -61,23 +63,23 @@ def parse(text: str) -> CellId:
 
 
 def model_fault(text: str) -> str:
-    """Why a text cannot be a model's id; empty: it can."""
+    """Why a text cannot be a model id; empty if it can."""
     if not text:
         return "the model id is empty"
     if len(text) > LONGEST_ID:
         return f"the model id is longer than {LONGEST_ID} characters"
     for char in text:
         if char in SYNTAX or char in GLOBBING or char in UNSAFE:
-            return f"the model id holds {char!r}, which cannot stand in a cell id"
+            return f"the model id contains {char!r}, which cell ids reserve"
         if not char.isprintable() or char.isspace():
-            return f"the model id holds {char!a}, a blank or a control character"
+            return f"the model id contains {char!a}, a blank or a control character"
     if any(part in {"", ".", ".."} for part in text.split("/")):
         return "the model id has an empty, '.' or '..' part between its slashes"
     return ""
 
 
 def task_fault(text: str) -> str:
-    """Why a text cannot be a task; empty: it can (no task at all can, too)."""
+    """Why a text cannot be a task; empty if it can, like no task at all."""
     if text and not TASK.fullmatch(text):
         return f"the task {quote(text)} may hold only letters, digits, '-', '_' and '.'"
     if len(text) > LONGEST_TASK:

@@ -1,6 +1,6 @@
-"""Which environment variables hold credentials: a child process gets those that it needs, no more.
+"""Which environment variables hold credentials: a child process gets only those that it needs.
 
-Every room that starts a process takes its environment from here and names what it keeps.
+Every room that starts a process makes its environment here and names what it keeps.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ CREDENTIAL = re.compile(
     r"|.*_API_?KEY|.*ACCESS_?KEY.*|.*(PRIVATE|ACCOUNT|SHARED|ENCRYPTION)_?KEY.*|.*CREDENTIALS?.*"
     r"|.*CONNECTION_(STRING|URL).*|PREFECT_.*AUTH.*|MODELMILL_STATE)$"
 )
-"""Names of variables whose value is a secret or leads to one (a state URL holds a password)."""
+"""Names of variables whose value is a secret or leads to one (a state URL may hold a password)."""
 
 URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
 def is_credential(name: str, value: str) -> bool:
-    """Whether a variable is one by its name, or holds a URL with a password (not a proxy's)."""
+    """Whether a variable is a credential by its name or by a URL with a password (no proxy)."""
     upper = name.upper()
     if CREDENTIAL.match(upper):
         return True

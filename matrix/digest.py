@@ -1,4 +1,4 @@
-"""Digests: how files, trees and settings are named by their content. Always the full SHA-256."""
+"""Digests identify files, trees and settings by their content; always the full SHA-256."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PROVENANCE = "provenance.json"
 SIGNATURE = "provenance.intoto.jsonl"
 
 RUN_RECORDS = frozenset({BUILD_RECORD, SBOM, PROVENANCE, SIGNATURE})
-"""The files of a package that may differ from run to run: they tell how, where and when its
-content came to be, so they are no part of its tree digest. Older packages have some of them."""
+"""The files of a package that may differ from run to run: they record how, where and when its
+content was made, so the tree digest leaves them out. Older packages lack some of them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,7 +43,7 @@ def files_digest(files: Iterable[FileEntry]) -> str:
 
 
 def canonical_json(value: Any) -> bytes:
-    """One spelling for one value, so that equal values have equal digests on every machine."""
+    """The one encoding of a value, so that equal values have equal digests on every machine."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     ).encode()

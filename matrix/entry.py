@@ -20,9 +20,9 @@ PRIORITIES = ("P0", "P1", "P2", "P3")
 SOURCE_KEYS = ("hub", "folder", "random", "onnx")
 HUB_ID = re.compile(r"(?:[\w.-]+/)?[\w.-]+")
 READY = ".onnx"
-"""How the name of a ready ONNX file ends."""
+"""The suffix of a ready ONNX file."""
 _OUT = frozenset({"", ".", ".."})
-"""Parts of a path that lead out of a folder, or have more than one spelling."""
+"""Parts of a path that lead out of a folder or are redundant."""
 MAX_SEED = 2**32 - 1
 MAX_SHAPE = 2**31 - 1
 
@@ -65,7 +65,7 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
 
 
 def read_id(entry: Entry, key: str) -> str | None:
-    """The model's id, fit to stand in a cell id."""
+    """The model id, checked for its use in cell ids."""
     name = entry.text(key, required=True)
     if name is None:
         return None
@@ -132,7 +132,7 @@ def _source(entry: Entry, name: str | None, folder: Path) -> Source | None:
         return _folder_source(entry, local, folder, onnx)
     if random is not None:
         return _random_source(entry, random)
-    ref = hub if given else name  # a source of the wrong type is told already
+    ref = hub if given else name  # a source of the wrong type is reported already
     return None if ref is None else hub_source(entry, ref, revision, onnx)
 
 
@@ -142,15 +142,13 @@ def _ready_path(entry: Entry, onnx: str, *, inside: bool) -> bool:
         entry.bad(f"onnx {quote(onnx)} is not the path of a {READY} file")
         return False
     if inside and (onnx.startswith("/") or not set(re.split(r"[/\\:]", onnx)).isdisjoint(_OUT)):
-        entry.bad(
-            f"onnx {quote(onnx)} leads out of its place", "give a path relative to it, with /"
-        )
+        entry.bad(f"onnx {quote(onnx)} leads out of its source", "give a path inside it, with /")
         return False
     return True
 
 
 def _file_source(entry: Entry, onnx: str, folder: Path) -> Source | None:
-    """A ready ONNX file of this machine: its folder is the source, as for a folder model."""
+    """A ready ONNX file on this machine; its folder is the source, as for a folder model."""
     path = _existing(folder / onnx)
     if path is None or path.is_dir():
         advice = f"it is looked for in {folder}; for a file of a Hub repository, give hub too"
@@ -192,7 +190,7 @@ def _random_source(entry: Entry, random: Mapping[str, Any]) -> Source | None:
 def _overrides(entry: Entry, folder: Path) -> Overrides:
     skip = entry.text("skip")
     if skip is not None and not skip.strip():
-        entry.bad("skip needs its reason as text")
+        entry.bad("skip needs a reason as text")
     return Overrides(
         precision=read_precision(entry),
         opset=entry.integer("opset", *OPSETS),
@@ -248,7 +246,7 @@ def _per_target(entry: Entry, targets: Targets, folder: Path) -> dict[str, Overr
             inner.bad(err.message, err.hint)
             continue
         # Aliases and case are settled here, so that the plan only ever compares labels. A target
-        # named twice keeps its first table, as with globs: a model's own stands before a default.
+        # named twice keeps its first table, as with globs: a model's own comes before a default.
         found.setdefault(rows[0].label if len(rows) == 1 else label_glob(pattern), overrides)
     return found
 

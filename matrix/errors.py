@@ -13,7 +13,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the process says when it ends; documented in the README, tested in tests/unit."""
+    """The exit codes of the command line."""
 
     OK = 0
     CELLS_FAILED = 1
@@ -52,7 +52,7 @@ class NothingSelected(MillError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with the input of a plan: where it stands, what it is, what to do."""
+    """One fault in the input of a plan: where it is, what it is, what to do."""
 
     where: str
     message: str
@@ -64,7 +64,7 @@ class Problem:
 
 
 MOST_PROBLEMS = 50
-"""Problems that are printed: whoever has more mends these first."""
+"""How many problems are printed at most."""
 
 
 class PlanError(MillError):

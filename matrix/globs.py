@@ -15,7 +15,7 @@ MAX_ALTERNATIVES = 256
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression; to be used with `match`, which it fills."""
+    """The pattern as a regular expression that matches whole texts with `match`."""
     return re.compile("|".join(fnmatch.translate(item) for item in expand(pattern)))
 
 
@@ -25,7 +25,7 @@ def matches(text: str, patterns: Iterable[str]) -> bool:
 
 
 def expand(pattern: str) -> list[str]:
-    """The patterns without braces that a pattern with braces stands for."""
+    """The patterns without braces to which a pattern with braces expands."""
     done: list[str] = []
     todo = [pattern]
     while todo:
@@ -39,11 +39,11 @@ def expand(pattern: str) -> list[str]:
             todo += [item[:start] + part + item[end + 1 :] for part in reversed(parts)]
         if len(done) + len(todo) > MAX_ALTERNATIVES:
             raise UsageError(
-                f"{quote(pattern)} stands for more than {MAX_ALTERNATIVES} patterns",
+                f"{quote(pattern)} expands to more than {MAX_ALTERNATIVES} patterns",
                 hint="give it as several patterns",
             )
     if any("{" in item or "}" in item for item in done):
-        raise UsageError(f"{quote(pattern)} has a brace without its partner")
+        raise UsageError(f"{quote(pattern)} has an unmatched brace")
     return done
 
 

@@ -1,4 +1,4 @@
-"""The nouns of the matrix as frozen dataclasses: what the rules read and what a plan is made of."""
+"""The nouns of the matrix: what the rules read and what a plan is made of."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What a catalog entry, or one target of it, sets by itself; None inherits."""
+    """What a catalog entry, or one target of it, overrides; None inherits."""
 
     precision: tuple[str, ...] | None = None
     opset: int | None = None
@@ -41,7 +41,7 @@ class Overrides:
     timeout: float | None = None
     publish_timeout: float | None = None
     skip: str | None = None
-    """The reason for which these cells are left out on purpose."""
+    """Why these cells are skipped on purpose."""
     verify: Mapping[str, Any] | None = None
     """What `matrix.verification` reads: thresholds, waivers, inputs, a task metric."""
 
@@ -66,7 +66,7 @@ class Model:
     dataset: Mapping[str, Any] | None = None
     """Calibration data instead of the model's dummy inputs."""
     recipes: str | None = None
-    """A folder of authored build recipes, for engines that know such (winml)."""
+    """A folder of authored build recipes, for engines that use them (winml)."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Keys of a registry that are carried along unread (downloads, order, ...)."""
     where: str = ""
@@ -91,7 +91,7 @@ class Target:
     precision: str = "auto"
     """The default of the target: w8a16, ... or auto."""
     auto: str = "fp32"
-    """What auto means here."""
+    """What `auto` resolves to."""
     internal_quantization: bool = False
     """The EP quantizes by itself: it is never given a QDQ graph."""
     qdq: bool = True
@@ -109,7 +109,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What will really be done for a cell, after catalog, target and flags have been weighed."""
+    """What is done for a cell, resolved from catalog, target and flags."""
 
     precision: str
     """fp32, fp16, w8a16, w8a8 or w8 (int8 weights only)."""
@@ -147,10 +147,10 @@ class Cell:
 
 
 COMMON_OPSET = 17
-"""What every target of the default matrix takes, so that all of them share one export."""
+"""An opset that every target of the default matrix supports, so that all share one export."""
 
 EXPORT = "export"
-"""What stands in a target's place in the id and version of an export."""
+"""Takes the place of the target in the id and version of an export."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Export:
     package: str
     version: str
     cell: Cell
-    """The first cell that is made of it; its policy says how it is made."""
+    """The first cell made from it; its policy decides how the export is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class PlannedModel:
 
     @property
     def exports(self) -> tuple[Export, ...]:
-        """One for every opset that a cell wants: nearly always one."""
+        """One for each opset of its cells, nearly always one."""
         found: dict[int, Export] = {}
         for cell in self.cells:
             opset = cell.policy.opset

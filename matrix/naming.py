@@ -1,11 +1,11 @@
-"""Packages and versions: the names under which a plan is published, and the rules they keep.
+"""Package names and versions under which a plan is published, and the rules for them.
 
     0.0.0-<stamp>-<ep>-<device>-<model-slug>[-<task>][-<precision>]     a cell
     0.0.0-<stamp>-export-<model-slug>[-<task>]                          a model's export
     0.0.0-<stamp>[-rN]                                                  the sweep index
 
-A version can never be used again, so a name that the feed would refuse is refused by the plan: it
-asks the limits that the feed declares. Slugs are unique by construction (see `matrix.slugs`).
+A version can never be used again, so the plan refuses every name that the feed would refuse, by
+the limits that the feed declares. Slugs are unique by construction (see `matrix.slugs`).
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _REVISION = re.compile(r"r[0-9]+")
 
 
 def stamp_problems(stamp: str, labels: tuple[str, ...]) -> list[Problem]:
-    """Why a batch cannot have that name, given as the user wrote it."""
+    """Why a stamp, as the user wrote it, cannot name a batch."""
     where, text = "stamp", slug(stamp)
     if not text:
-        return [Problem(where, f"{quote(stamp)} holds no letter and no digit", "e.g. 20260609")]
+        return [Problem(where, f"{quote(stamp)} has no letter or digit", "e.g. 20260609")]
     if len(text) > MAX_STAMP:
         return [Problem(where, f"{quote(text)} is longer than {MAX_STAMP} characters")]
     found = []
     if text.isdigit() and text[0] == "0" and text != "0":
         found.append(Problem(where, f"{quote(text)} is a number with a leading zero", f"b{text}?"))
-    # Versions of all batches stand side by side; these words would read as another batch's.
+    # Versions of all batches share one list; with these words, one could be another batch's.
     words = text.split("-")
     clash = [word for word in words[1:] if _REVISION.fullmatch(word) or word in {INDEX, EXPORT}]
     clash += [label for label in map(slug, labels) if f"-{label}-" in f"{text}-"]
     if clash:
         found.append(
             Problem(
-                where, f"{quote(text)} holds the reserved part {quote(clash[0])}", "leave it out"
+                where, f"{quote(text)} contains the reserved part {quote(clash[0])}", "leave it out"
             )
         )
     return found
@@ -58,11 +58,15 @@ def template_problems(template: str, limits: Limits) -> list[Problem]:
         parts = list(string.Formatter().parse(template))
     except ValueError as err:
         return [
-            Problem(where, f"{quote(template)} is no template: {err}", "e.g. modelmill-{model}")
+            Problem(
+                where, f"{quote(template)} is not a valid template: {err}", "e.g. modelmill-{model}"
+            )
         ]
     fields = [field for _, field, _, _ in parts if field is not None]
     if any(spec or conversion for _, _, spec, conversion in parts):
-        return [Problem(where, f"{quote(template)} may hold only plain fields", "{model}, {task}")]
+        return [
+            Problem(where, f"{quote(template)} may contain only plain fields", "{model}, {task}")
+        ]
     wrong = [field for field in fields if field not in FIELDS]
     if wrong:
         return [Problem(where, f"unknown field {{{wrong[0]}}}", "there are {model} and {task}")]
@@ -71,12 +75,12 @@ def template_problems(template: str, limits: Limits) -> list[Problem]:
     room = max(HASHES[0], model_room(template, limits))
     fault = limits.package_problem(render(template, "m" * room, "t" * LONGEST_TASK))
     if fault:
-        return [Problem(where, f"{quote(template)} makes no package name: {fault}")]
+        return [Problem(where, f"{quote(template)} does not make a package name: {fault}")]
     return []
 
 
 def model_room(template: str, limits: Limits) -> int:
-    """How many characters a package name has for the model, beside the longest task."""
+    """How many characters a package name leaves for the model next to the longest task."""
     rest = len(render(template, "", "t" * LONGEST_TASK))
     return min(MODEL_LIMIT, limits.package.longest - rest)
 
@@ -101,7 +105,7 @@ class Namer:
         return render(self.template, self.names.models[model.id], slug(model.task))
 
     def version(self, model: Model, target: Target, precision: str | None) -> str:
-        """The version of a cell; no precision: the target's own."""
+        """The version of a cell; without `precision`, that of the target's default."""
         tail = f"-{precision}" if precision else ""
         return f"0.0.0-{self.stamp}-{slug(target.label)}-{self.names.entries[model.name]}{tail}"
 

@@ -14,13 +14,13 @@ SHORT.maxstring = SHORT.maxother = LONGEST
 
 
 def quote(value: object) -> str:
-    """A value as it may stand in a message: one line, printable, never a screenful."""
+    """A value for a message: one printable line of limited length."""
     if isinstance(value, str):
         return SHORT.repr(value) if value.isprintable() else ascii(value)[:LONGEST]
     try:
         text = SHORT.repr(value)
     except (ValueError, RecursionError):  # a number with more digits than Python prints
-        return f"a {type(value).__name__} beyond all limits"
+        return f"a {type(value).__name__} too large to print"
     return text if text.isprintable() else ascii(text)
 
 

@@ -1,7 +1,7 @@
-"""The plan of a sweep: catalog x targets, filtered, weighed, named and checked. Pure.
+"""The plan of a sweep: catalog x targets, filtered, resolved, named and checked, without I/O.
 
-Names are given over the whole catalog, whatever is selected; problems are told about what is
-selected, all at once.
+Names are made for the whole catalog, so they do not depend on the selection; the problems of what
+is selected are reported all at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONGEST_OPSET = "opset99"
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """The settings that decide what a plan says. `stamp` as the user wrote it."""
+    """The settings that determine a plan; `stamp` as the user wrote it."""
 
     stamp: str
     limits: Limits
@@ -46,7 +46,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A cell before it has its names."""
+    """A cell that has no package and version yet."""
 
     id: str
     model: Model
@@ -62,7 +62,7 @@ def make_plan(
     options: PlanOptions,
     seniority: Seniority = tuple,
 ) -> Plan:
-    """Cross, filter, weigh, name and check. Raises `PlanError` or `NothingSelected`."""
+    """The plan of what is selected. Raises `PlanError` or `NothingSelected`."""
     problems: list[Problem] = []
     flags = _flags(options, problems)
     namer = _namer(catalog, targets, options, seniority, problems)
@@ -127,7 +127,7 @@ def _namer(
     stamp = "0" if faults else slug(options.stamp)
     unfit = template_problems(options.package, options.limits)
     problems += faults + unfit
-    # Room for the longest label and precision, whatever is selected, so that names do not move.
+    # Room for the longest label and precision, so that names do not depend on the selection.
     words = max(map(len, (*targets.labels, EXPORT))) + max(map(len, (*PRECISIONS, LONGEST_OPSET)))
     limit = options.limits.version.longest - len(f"0.0.0-{stamp}---") - words
     room = MODEL_LIMIT if unfit else model_room(options.package, options.limits)
@@ -136,7 +136,7 @@ def _namer(
 
 
 def _shared_names(models: Iterable[PlannedModel], namer: Namer) -> Iterator[str]:
-    """Whose name has a hash because another model has it without; each once."""
+    """A notice for each name that has a hash because another model has the plain name."""
     names, told = namer.names, set()
     for planned in models:
         model = planned.model
@@ -147,12 +147,12 @@ def _shared_names(models: Iterable[PlannedModel], namer: Namer) -> Iterator[str]
             if key in names.yielded and key not in told:
                 told.add(key)
                 other = names.yielded[key]
-                yield f"{other} keeps its name, {key} would share it and is called {hashed}"
+                yield f"{key} is named {hashed}, because {other} has the plain name"
 
 
 def _drafts(models: Iterable[Model], targets: Iterable[Target], flags: Flags) -> Iterator[_Draft]:
     rows = tuple(targets)
-    # Most models set nothing, and then a target has one policy for all of them.
+    # Most models override nothing, so a target has one policy for all of them.
     plain = {row.label: policies(Overrides(), row, flags) for row in rows}
     for model in models:
         special = bool(model.per_target) or model.overrides != Overrides()
@@ -220,7 +220,7 @@ def _cell(draft: _Draft, package: str, namer: Namer, options: PlanOptions) -> Ce
 
 
 def _dropped(drafts: Iterable[_Draft]) -> list[str]:
-    """One line for every notice, however many cells it is about."""
+    """One line per notice, with the number of its cells."""
     counts = Counter(notice for draft in drafts for notice in draft.policy.notices)
     return [f"{text} ({count} cell{'s' * (count > 1)})" for text, count in counts.items()]
 

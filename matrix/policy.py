@@ -1,4 +1,4 @@
-"""The effective policy of a cell: catalog, target and flags weighed against each other."""
+"""The effective policy of a cell, resolved from catalog, target and flags."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from matrix.precision import Choice, choices, quantized
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What the command line sets for every cell; a catalog's own value is stronger."""
+    """What the command line sets for every cell; a value in the catalog wins."""
 
     precision: tuple[str, ...] = ()
     opset: int | None = None
 
 
 def overrides_of(model: Model, target: Target) -> Overrides:
-    """What a model says about one target, over what it says about all of them."""
+    """The overrides of a model for one target, merged over those for all targets."""
     own = next(
         (
             found
@@ -48,7 +48,7 @@ def overrides_of(model: Model, target: Target) -> Overrides:
 def _rules(
     base: Mapping[str, Any] | None, own: Mapping[str, Any] | None
 ) -> Mapping[str, Any] | None:
-    """A target's own rules over its model's."""
+    """A target's rules merged over its model's."""
     if base is None or own is None:
         return base if own is None else own
     both = {**base, **own}
@@ -68,7 +68,7 @@ def policies(overrides: Overrides, target: Target, flags: Flags) -> tuple[Policy
 
 
 def opset_of(overrides: Overrides, target: Target, flags: Flags) -> int:
-    """The explicit opset, right or wrong, or the common one as far as the target allows."""
+    """The explicit opset, valid or not, or the nearest to the common one that the target takes."""
     explicit = flags.opset if overrides.opset is None else overrides.opset
     low, high = target.opset
     return min(max(COMMON_OPSET, low), high) if explicit is None else explicit

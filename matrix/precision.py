@@ -1,4 +1,4 @@
-"""Precision: its names, and the policy that says which one a cell really gets.
+"""Names of precisions, and the policy that decides which one a cell gets.
 
 Explicit wins (the target's entry in the catalog, the model's, then the flag), else the target's
 own default. A quantized precision is never given to an EP that cannot take a QDQ graph; it is
@@ -19,7 +19,7 @@ NAMES = (AUTO, *PRECISIONS, *ALIASES)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The precision of a cell and how it came about."""
+    """The precision of a cell and how it was chosen."""
 
     precision: str
     default: bool
@@ -28,7 +28,7 @@ class Choice:
 
 
 def canonical(name: str) -> str | None:
-    """The one spelling of a precision's name; None: there is no such precision."""
+    """The canonical name of a precision; None if there is no such precision."""
     folded = name.strip().casefold()
     folded = ALIASES.get(folded, folded)
     return folded if folded == AUTO or folded in PRECISIONS else None
@@ -40,7 +40,7 @@ def quantized(precision: str) -> bool:
 
 
 def default_of(target: Target) -> str:
-    """What a target gets when nobody asks for anything."""
+    """The precision of a target when none is asked for."""
     return target.auto if target.precision == AUTO else target.precision
 
 
@@ -71,7 +71,7 @@ def _dropped(asked: str, target: Target, default: str) -> str:
 def choices(asked: tuple[str, ...] | None, target: Target) -> tuple[Choice, ...]:
     """One choice per distinct precision that results, in the order asked.
 
-    Where a dropped precision falls together with another one, the one with the notice is kept.
+    If a dropped precision results in the same as another one, the one with the notice is kept.
     """
     found: dict[str, Choice] = {}
     for choice in (choose(item, target) for item in (asked or (None,))):

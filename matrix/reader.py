@@ -1,7 +1,7 @@
-"""Reading the files a user gives us: strict about content, and never more than one line of blame.
+"""Reads the files that users write, with one line for each fault.
 
-A file is decoded, parsed and then read key by key through an `Entry`, which notes what is wrong
-instead of raising, so that one run tells everything. Rubbish of any kind ends as `Problem`s.
+A file is decoded, parsed and then read key by key through an `Entry`, which records problems
+instead of raising, so that one run reports them all.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
     """A TOML document."""
     try:
         return tomllib.loads(text)
-    except ValueError as err:  # a superclass of TOMLDecodeError: also numbers beyond all limits
+    except ValueError as err:  # also for numbers with too many digits
         fail(where, f"is not valid TOML: {err}")
     except RecursionError:
         fail(where, "is nested too deeply")
 
 
 def parse_json(text: str, where: str) -> Any:
-    """A JSON document; keys given twice and numbers that JSON does not have are refused."""
+    """A JSON document; duplicate keys, NaN and Infinity are refused."""
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except ValueError as err:
@@ -62,7 +62,7 @@ def parse_json(text: str, where: str) -> Any:
 
 
 def fail(where: str, message: str, advice: str = "") -> NoReturn:
-    """The one problem that makes a file unreadable as a whole."""
+    """Raise the one problem that makes the whole file unreadable."""
     raise PlanError([Problem(where, message, advice)])
 
 
@@ -71,7 +71,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(table) < len(pairs):
         counts = Counter(key for key, _ in pairs)
         twice = next(key for key, count in counts.items() if count > 1)
-        raise ValueError(f"key {quote(twice)} stands twice in one object")
+        raise ValueError(f"key {quote(twice)} appears twice in one object")
     return table
 
 
@@ -80,7 +80,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def plain(value: object, depth: int = 0) -> bool:
-    """Whether a value survives JSON unchanged: what we carry must be storable and digestible."""
+    """Whether a value survives JSON unchanged, so that it can be stored and hashed."""
     if isinstance(value, dict):
         parts = [*value, *value.values()]
     elif isinstance(value, list):
@@ -107,7 +107,7 @@ def _encodable(text: str) -> bool:
 
 
 class Entry:
-    """One table of an input file. Every reader notes what is wrong and answers None for it."""
+    """One table of an input file. A method that finds a fault records it and returns None."""
 
     def __init__(self, data: Mapping[str, Any], where: str, problems: list[Problem]) -> None:
         self.data = data
@@ -116,7 +116,7 @@ class Entry:
         self.known: list[str] = []
 
     def bad(self, message: str, advice: str = "") -> None:
-        """Note a problem of this entry."""
+        """Record a problem of this entry."""
         self.problems.append(Problem(self.where, message, advice))
 
     def _get(self, key: str, kind: type | tuple[type, ...], wanted: str) -> Any:
@@ -129,7 +129,7 @@ class Entry:
             self.bad(f"{key} must be {wanted}, not {quote(value)}")
             return None
         if not plain(value):
-            self.bad(f"{key} holds a value that cannot be stored", "dates, nan and inf cannot")
+            self.bad(f"{key} contains a value that cannot be stored", "dates, nan and inf cannot")
             return None
         return value
 
@@ -187,11 +187,11 @@ class Entry:
         return value
 
     def unknown(self) -> dict[str, Any]:
-        """What stands here and was not asked for."""
+        """The items whose keys were not read."""
         return {key: value for key, value in self.data.items() if key not in self.known}
 
     def close(self) -> None:
-        """Note every key that nobody asked for."""
+        """Record every key that was not read as a problem."""
         for key in self.unknown():
             self.bad(f"unknown key {quote(key)}", hint(key, self.known))
 

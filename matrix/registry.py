@@ -25,7 +25,7 @@ FOREIGN_PRECISIONS = frozenset(
     {"int4", "int16"}
     | {f"w{weight}a{activation}" for weight in (4, 8, 16) for activation in (8, 16, 32)}
 )
-"""What else the replaced system builds; such an entry is valid, and skipped with a reason."""
+"""Precisions that only the replaced system builds; a valid entry with one of them is skipped."""
 
 PREBUILT = "composite_onnx: the entry names ONNX files that exist, there is nothing to build"
 
@@ -33,8 +33,8 @@ PREBUILT = "composite_onnx: the entry names ONNX files that exist, there is noth
 def read_registry(text: str, path: Path, problems: list[Problem]) -> list[Model]:
     """The models of a registry, in its order.
 
-    A registry is kept by others: an entry that cannot be built is a model that is skipped with
-    the reason. Only what cannot be told apart from other entries (no usable id) is a problem.
+    Others maintain the registry, so an entry that cannot be built becomes a model that is skipped
+    with the reason. Only an entry without a usable id is a problem.
     """
     models = []
     for number, table in tables(parse_json(text, path.name), f"{path.name}: model", problems):
@@ -49,7 +49,7 @@ def read_registry(text: str, path: Path, problems: list[Problem]) -> list[Model]
 
 
 def unbuildable(reason: str) -> str:
-    """Why an entry is skipped that nobody meant to be skipped."""
+    """The reason to skip an entry that is not skipped on purpose."""
     return f"cannot be built: {reason}"
 
 
@@ -104,6 +104,6 @@ def _carried(entry: Entry) -> Mapping[str, Any]:
     entry.known.append("precision")
     extra = entry.unknown()
     if not plain(extra):
-        entry.bad("holds a value that cannot be stored", "nested too deeply, or not Unicode")
+        entry.bad("contains a value that cannot be stored", "nested too deeply, or not Unicode")
         return {}
     return extra

@@ -1,7 +1,7 @@
 """Selection: which cells of the matrix a sweep is about.
 
-Filters on models and targets are combined with and; the values of one filter with or. `only` and
-`skip` are globs over cell ids and come last.
+A cell must pass every filter, and passes a filter that has one matching value. `only` and `skip`
+are globs over cell ids and come last.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """The models and targets that pass the filters, and what to tell about the filters."""
+    """The models and targets that pass the filters, and notices about the filters."""
 
     models: tuple[Model, ...]
     targets: tuple[Target, ...]
     notices: tuple[str, ...] = ()
-    """Filter values that no model of the catalog has."""
+    """Filter values that match no model of the catalog."""
     left_out: tuple[str, ...] = ()
     """What the default priorities leave out."""
     reason: str = ""
-    """Where no model or no target is left: which filter did it."""
+    """If no model or no target is left: which filter left none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class _Filter:
 def filtered(
     selection: Selection, models: Sequence[Model], targets: Targets, problems: list[Problem]
 ) -> Filtered:
-    """Apply the filters. Values that cannot be right are problems, others that miss are notices."""
+    """Apply the filters. Invalid values are problems; valid ones that match nothing are notices."""
     notices: list[str] = []
     left_out: list[str] = []
     passed = tuple(models)
@@ -83,7 +83,7 @@ def filtered(
         elif item.flag == "--priority" and item.values == DEFAULT_PRIORITIES:
             left_out = _left_out(passed, left)
         passed = left
-        # P0 to P2 are asked for by default: a catalog without one of them is no slip of the pen.
+        # P0 to P2 are the default, so a catalog without one of them is no reason for a notice.
         if item.flag != "--priority":
             notices += _missed(item, models)
     rows = _targets(selection, targets, problems)
@@ -126,7 +126,7 @@ def _matches(value_of: Callable[[Model], str]) -> Callable[[str, Model], bool]:
 
 
 def _in_group(glob: str, model: Model) -> bool:
-    """Groups are titles (`Vision`), which nobody types with care."""
+    """Groups are titles (`Vision`), compared without regard to case."""
     return bool(compiled(glob.casefold()).match(model.group.casefold()))
 
 
@@ -143,27 +143,28 @@ def _good_globs(flag: str, patterns: Iterable[str], problems: list[Problem]) -> 
 def _missed(item: _Filter, models: Sequence[Model]) -> list[str]:
     there = list(dict.fromkeys(map(item.value_of, models)))
     return [
-        f"{item.flag} {quote(value)} is in no model of the catalog ({hint(value, there)})"
+        f"{item.flag} {quote(value)} matches no model of the catalog ({hint(value, there)})"
         for value in item.values
         if not any(item.test(value, model) for model in models)
     ]
 
 
 def _left_out(before: Sequence[Model], after: Sequence[Model]) -> list[str]:
-    """Nobody asked for the default priorities, so nobody expects what they leave out."""
+    """What the default priorities leave out, which the user did not ask for."""
     count = len(before) - len(after)
     if not count:
         return []
     out = sorted({model.priority for model in before} - set(DEFAULT_PRIORITIES))
     models = f"{count} model{'s' if count != 1 else ''} of priority {' '.join(out)}"
     every = ",".join((*DEFAULT_PRIORITIES, *out))
-    return [f"{models} left out by default; with --priority {every} they are in"]
+    return [f"{models} left out by default; --priority {every} includes them"]
 
 
 def _why_empty(item: _Filter, before: Sequence[Model]) -> str:
     text = f"{item.flag} {' '.join(map(quote, item.values))} leaves no model"
     if item.flag == "--priority":
-        return f"{text}: what else is selected has {' '.join(sorted({m.priority for m in before}))}"
+        there = " ".join(sorted({model.priority for model in before}))
+        return f"{text}: the models that the other filters leave have {there}"
     return text
 
 
@@ -212,7 +213,7 @@ def chosen(
     all_ids: Callable[[], Sequence[str]],
     problems: list[Problem],
 ) -> Chosen:
-    """Apply `only` and `skip`. `all_ids` are those of the whole matrix, for what is missed."""
+    """Apply `only` and `skip`. `all_ids`: those of the whole matrix, for hints."""
     left = set(ids)
     missed = []
     if selection.only:
@@ -239,6 +240,6 @@ def _matching(pattern: str, ids: Iterable[str]) -> set[str]:
 def _missed_pattern(pattern: str, all_ids: Sequence[str]) -> Problem:
     if _matching(pattern, all_ids):
         return Problem("--only", f"{quote(pattern)} matches only cells that the filters leave out")
-    # Part of an id is meant to be short of the whole, so near enough is less near than usual.
+    # A pattern is often a part of an id, so less similarity than usual is enough.
     near = hint(pattern.replace("*", ""), all_ids[:NEAREST_OF], cutoff=0.4)
     return Problem("--only", f"{quote(pattern)} matches no cell", near)

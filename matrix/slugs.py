@@ -1,9 +1,9 @@
-"""Slugs that stay apart: what stands for a model in packages and versions.
+"""Unique slugs: what stands for a model in package names and versions.
 
 A slug is lossy (`a/b-c` and `a-b/c` are one), and a version joins several of them. Of the entries
-that would share a name the senior one keeps it and the others get a short hash, so that no name
-changes because a neighbour came. Seniority: what was published before, then the catalog's order;
-what else happens to be selected plays no part.
+that would share a name, the senior one keeps it and the others get a short hash, so that a new
+entry never renames another one. Seniority is the order of publication, then that of the catalog;
+the selection plays no part.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from matrix.precision import PRECISIONS
 
 MODEL_LIMIT = 128
 HASHES = (8, 16, 32)
-"""Hex digits of the suffix; more than the first only where somebody chose an id to collide."""
+"""Hex digits of the suffix; more than the first only for ids that were chosen to collide."""
 
 RESERVED = "index"
 """The model name under which the sweep index is published."""
 
 
 Seniority = Callable[[], Iterable[str]]
-"""The entries (`Model.name`) that were published before, the oldest first; asked only if names
-meet."""
+"""The entries (`Model.name`) that were published before, oldest first; called only if names
+collide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Names:
     models: Mapping[str, str]
     entries: Mapping[str, str]
     yielded: Mapping[str, str] = field(default_factory=dict)
-    """Whoever got a hash because another has the name: model id to model id, entry to entry."""
+    """Each name with a hash and the one that has the plain name: by model id, and by entry."""
 
 
 def slug(text: str) -> str:
@@ -91,7 +91,7 @@ def _names_of(
 
 
 def _claims(labels: Sequence[str]) -> Callable[[str], Iterable[str]]:
-    """Everything that a cell of an entry may add to its slug, on either side, in a version."""
+    """Every text that the slug of an entry may be part of in the versions of its cells."""
     heads = {""}
     for short in labels:
         heads |= {long[len(short) + 1 :] + "-" for long in labels if long.startswith(short + "-")}
@@ -109,9 +109,9 @@ def _unique(
     limit: int,
     taken: Iterable[str] = (),
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Name one after the other; whoever finds the name empty, too long or claimed gets a hash.
+    """Names one after the other; one that would be empty, too long or taken gets a hash.
 
-    Also answers who gave way to whom.
+    Also returns who has the plain name of each one that was taken.
     """
     names: dict[str, str] = {}
     yielded: dict[str, str] = {}
@@ -131,7 +131,7 @@ def _unique(
 
 
 def _candidates(text: str, key: str, limit: int) -> Iterator[str]:
-    """A name without a hash if there can be one, then with ever longer ones."""
+    """The name without a hash if possible, then with longer and longer ones."""
     if text and len(text) <= limit:
         yield text
     for digits in HASHES:

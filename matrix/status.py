@@ -1,4 +1,4 @@
-"""The words for how a cell fares and for what went wrong; the state ties them to columns."""
+"""The statuses of cells and the classes of failures, as the state stores them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """Where a cell of a sweep stands."""
+    """How far a cell of a sweep has come."""
 
     PLANNED = "planned"
     BUILDING = "building"
@@ -37,7 +37,7 @@ class Status(StrEnum):
 
     @property
     def open(self) -> bool:
-        """Neither: a resume takes it up."""
+        """Neither: a resume continues it."""
         return not (self.done or self.failed)
 
 
@@ -76,7 +76,7 @@ class FailureClass(StrEnum):
 
     @property
     def retries_itself(self) -> bool:
-        """Only infrastructure is tried again without being asked; a broken build stays broken."""
+        """Whether it is retried without being asked: only infrastructure may recover."""
         return self in {FailureClass.NETWORK, FailureClass.DISK}
 
     @property

@@ -1,4 +1,4 @@
-"""The targets: which EP on which device, in which order, with which policy. All of it is data."""
+"""The targets, read from data: which EP on which device, in which order, with which policy."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ OPSETS = (7, 30)
 LEVELS = ("disabled", "basic", "extended")
 LONGEST_LABEL = 32
 RESERVED = ("export", "index")
-"""First words of versions that are no cell's; a label beginning so would be taken for one."""
+"""First words of the versions of exports and indexes, so no label may begin with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ep:
-    """An execution provider: how it is called and where it can run."""
+    """An execution provider: its names and the devices it runs on."""
 
     name: str
     provider: str
@@ -34,7 +34,7 @@ class Ep:
 
 
 class Targets:
-    """The matrix's second axis, in order, found by label, alias or glob."""
+    """The targets in order, found by label, alias or glob."""
 
     def __init__(self, rows: Iterable[Target], eps: Iterable[Ep]) -> None:
         self.rows = tuple(rows)
@@ -78,9 +78,7 @@ class Targets:
         match = compiled(label_glob(pattern)).match
         found = tuple(row for row in self.rows if match(row.label))
         if not found:
-            raise UsageError(
-                f"no target is called like {quote(pattern)}", hint=hint(pattern, self.labels)
-            )
+            raise UsageError(f"no target matches {quote(pattern)}", hint=hint(pattern, self.labels))
         return found
 
     def ep(self, name: str) -> str:
@@ -102,7 +100,7 @@ class Targets:
 
 
 def label_glob(pattern: str) -> str:
-    """A glob over labels in their case; dashes stay, they may be part of a `[...]`."""
+    """A glob in the case of labels; dashes stay, because `[...]` may contain them."""
     return pattern.strip().casefold()
 
 
@@ -111,9 +109,9 @@ def _fold(name: str) -> str:
 
 
 def load_targets(extra: Path | None = None) -> Targets:
-    """The default matrix, and after it the targets of a file of the user's own.
+    """The default matrix, followed by the targets of the user's own file.
 
-    A label that is there already is replaced where it stands: that is how a policy is changed.
+    A row whose label exists replaces that row in place; so a policy is changed.
     """
     problems: list[Problem] = []
     eps: dict[str, Ep] = {}
@@ -205,7 +203,7 @@ def _precision(entry: Entry, key: str, default: str) -> str:
         return default
     found = canonical(name)
     if found is None or (key == "auto" and found == AUTO):
-        entry.bad(f"{key} {quote(name)} is no precision", hint(name, NAMES))
+        entry.bad(f"{key} {quote(name)} is not a precision", hint(name, NAMES))
         return default
     return found
 
@@ -245,7 +243,7 @@ def _check_row(entry: Entry, row: Target, ep: Ep | None) -> None:
 
 
 def _check_names(rows: list[Target], eps: list[Ep], problems: list[Problem]) -> None:
-    """A label or an alias that names two targets, or two EPs, would silently pick the first."""
+    """Refuse a name of two targets or two EPs: a lookup would silently take the first."""
     owners: dict[str, str] = {}
     for row in rows:
         for name in (row.label, *row.aliases):

@@ -5,7 +5,7 @@
     verify.inputs       = "more-inputs.npz"
     verify.task         = { dataset = "eval.npz", metric = "accuracy", within = 0.02 }
 
-What departs from the rules needs a reason, which every record of the cell shows.
+An exception to the rules needs a reason, which every record of the cell shows.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ RUNGS = ("integrity", "policy", "loads", "shapes", "parity", "task")
 EP = "ep"
 """Stands for `was run on the target's own EP` where a view demands that."""
 COSINE = {"fp32": 0.9999, "fp16": 0.99, "w8a16": 0.95, "w8a8": 0.90, "w8": 0.98}
-"""Least cosine of an output with the export's."""
+"""The least cosine similarity of an output with that of the export."""
 METRICS = ("accuracy", "agreement")
 WITHIN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """What parity asks of every output."""
+    """What parity requires of every output."""
 
     cosine: float
     max_abs: float | None = None
@@ -72,7 +72,7 @@ class Rules:
 
 
 def rules_of(cell: Cell) -> Rules:
-    """What the catalog says for a cell."""
+    """The rules of a cell."""
     return rules_from(overrides_of(cell.model, cell.target).verify)
 
 
@@ -119,7 +119,7 @@ def _parity(entry: Entry) -> dict[str, Any]:
         reason = inner.text("reason", empty=False)
         inner.close()
         if reason is None:
-            inner.bad("a threshold of its own needs its reason", 'reason = "..."')
+            inner.bad("a threshold needs a reason", 'reason = "..."')
         found[precision] = {
             "cosine": COSINE[precision] if limits["cosine"] is None else limits["cosine"],
             "max_abs": limits["max_abs"],
@@ -134,7 +134,7 @@ def _waive(entry: Entry) -> dict[str, str]:
         if name not in (*RUNGS, EP):
             entry.bad(f"waive: unknown rung {quote(name)}", hint(name, (*RUNGS, EP)))
         elif not isinstance(reason, str) or not reason.strip():
-            entry.bad(f"waive.{name} needs its reason as text")
+            entry.bad(f"waive.{name} needs a reason as text")
         else:
             found[name] = reason
     return found

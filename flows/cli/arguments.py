@@ -25,11 +25,11 @@ class Parser(argparse.ArgumentParser):
     _fill: Callable[[Parser], None] | None = None
 
     def fill_later(self, fill: Callable[[Parser], None]) -> None:
-        """Let the arguments be added when this parser is used first."""
+        """Add the arguments when the parser is first used."""
         self._fill = fill
 
     def fill(self) -> None:
-        """Add them now."""
+        """Add the postponed arguments."""
         fill, self._fill = self._fill, None
         if fill is not None:
             fill(self)
@@ -39,8 +39,8 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=f"see '{self.prog} --help'")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, with everything that is left to be added. What this parser does not know is
-        refused here, where its own flags can be suggested."""
+        """Parse with the postponed arguments. Unknown flags are refused here, where those of this
+        parser can be suggested."""
         self.fill()
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse(self, word: str) -> NoReturn:
         if not word.startswith("-"):
-            raise UsageError(f"'{word}' is one argument too many", hint=f"see '{self.prog} --help'")
+            raise UsageError(f"unexpected argument '{word}'", hint=f"see '{self.prog} --help'")
         flag = word.partition("=")[0]
         near = difflib.get_close_matches(flag, self._option_string_actions, n=3)
         meant = f"did you mean {' or '.join(near)}?" if near else f"see '{self.prog} --help'"
@@ -96,7 +96,7 @@ def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
 
 
 def add_detail(parser: argparse.ArgumentParser) -> None:
-    """How much a command tells of a running sweep."""
+    """Flags for how much a command prints of a running sweep."""
     one = parser.add_mutually_exclusive_group()
     one.add_argument(
         "-q",

@@ -79,7 +79,7 @@ class Option:
 
 
 def parse_count(text: str) -> int:
-    """A number of things, at least one."""
+    """A number, at least one."""
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise UsageError(f"'{text}' is not a whole number above zero")
     return int(text)
@@ -98,7 +98,7 @@ def parse_truth(text: str) -> bool:
 def parse_level(text: str) -> str:
     """A level of verification."""
     if text not in RUNGS:
-        raise UsageError(f"'{text}' is no level of verification", hint=hint(text, RUNGS))
+        raise UsageError(f"'{text}' is not a level of verification", hint=hint(text, RUNGS))
     return text
 
 

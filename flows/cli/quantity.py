@@ -26,7 +26,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """`15m`, `2h`, `900` -> seconds; more than nothing."""
+    """`15m`, `2h`, `900` -> seconds; more than zero."""
     match = _DURATION.fullmatch(text.strip())
     if not match or float(match[1]) <= 0:
         raise UsageError(f"'{text}' is not a time", hint="write it like 900, 90s, 15m or 2h")
@@ -61,7 +61,7 @@ def show_duration(seconds: float) -> str:
 
 
 def show_moment(at: float) -> str:
-    """A time of the clock here, with its zone: it is read on other machines too."""
+    """A local time with its offset, because it may be read on another machine."""
     return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
 
 
@@ -72,12 +72,12 @@ def brief(text: str, limit: int = 240) -> str:
 
 
 def show_clock(seconds: float) -> str:
-    """A duration that is still going on: it moves once a second."""
+    """A duration that is still running; it changes once a second."""
     return show_duration(seconds) if seconds >= 10 else f"{int(seconds)}s"
 
 
 def shortened(text: str, width: int) -> str:
-    """The beginning and the end of what is too long; the ends of cell ids differ most."""
+    """A long text without its middle; cell ids differ most at their ends."""
     if len(text) <= width:
         return text
     width = max(width, 3)

@@ -26,7 +26,7 @@ _NEAR = 0.85
 
 
 def misspelt(environ: Mapping[str, str]) -> Iterator[str]:
-    """Variables that are nearly ours, each with what was probably meant: they set nothing."""
+    """Variables that look like misspelt ones of ours, each with the nearest name."""
     strange = [
         name
         for name in sorted(environ)

@@ -63,7 +63,7 @@ class Settings:
     )
     summary_url: str | None = text(
         None,
-        "where browsers find the summary folder of a fleet's parent; links in Prefect lead there",
+        "URL of the summary folder of a fleet's parent, for links in Prefect",
         metavar="URL",
         group="place",
     )
@@ -77,33 +77,33 @@ class Settings:
         "leave out catalog entries that have problems instead of refusing the catalog", scope=PLAN
     )
     precision: tuple[str, ...] = many(
-        "precision for every cell that may have it", "P", group="sweep"
+        "precision for every cell that supports it", "P", group="sweep"
     )
     opset: int | None = quantity(None, "ONNX opset for every cell", parse_count, "N", scope=PLAN)
     self_contained: bool = switch("put the export into every package", scope=PLAN)
     if_changed: bool = switch(
-        "publish no cell that equals its newest published version", scope=SWEEP
+        "do not publish a cell that equals its newest published version", scope=SWEEP
     )
     no_publish: bool = switch("build and verify only", scope=PLAN)
     verify: str = text(
         DEFAULT_LEVEL,
-        f"the rung that must hold, with all below it: {', '.join(RUNGS)}",
+        f"the rung that must hold, and all below it: {', '.join(RUNGS)}",
         parse_level,
         metavar="LEVEL",
         scope=SWEEP,
     )
     publish_unverified: bool = switch(
-        "publish what fails verification too, with that mark", scope=SWEEP
+        "also publish cells that fail verification, marked as such", scope=SWEEP
     )
     runtimes: tuple[str, ...] = many(
-        "what verifies besides ONNX Runtime CPU: qnn, openvino or none; default: what is here",
+        "runtimes that verify besides ONNX Runtime CPU: qnn, openvino or none; default: all here",
         "NAME",
         parse=parse_runtime,
         group="sweep",
         scope=Scope.HERE,
     )
     demand: tuple[str, ...] = many(
-        "what a view asks of a version, VIEW=LEVEL or VIEW=LEVEL@ep (run on its own provider)",
+        "what a view requires of a version: VIEW=LEVEL, or VIEW=LEVEL@ep (run on its own provider)",
         "VIEW=LEVEL",
         default=("release=parity@ep",),
         parse=parse_demand,
@@ -111,7 +111,9 @@ class Settings:
         scope=Scope.HERE,
     )
     keep_local: bool = switch("keep the package folders of published cells in HOME/packages")
-    trust_state: bool = switch("go on with the state alone if the feed cannot be listed", scope=RUN)
+    trust_state: bool = switch(
+        "continue with the state alone if the feed cannot be listed", scope=RUN
+    )
     allow_remote_code: bool = switch(
         "run model code for catalog entries with remote_code = true", scope=SWEEP
     )
@@ -119,48 +121,48 @@ class Settings:
         "load pickled weights for catalog entries with pickle = true", scope=SWEEP
     )
     needs: tuple[str, ...] = many(
-        "words that a worker must announce to be given models", "WORD", group="sweep", scope=SWEEP
+        "words that a worker must announce to get the models", "WORD", group="sweep", scope=SWEEP
     )
     sign_key: str | None = text(None, "sign provenance with this private key (PEM)", metavar="FILE")
     builder_id: str | None = text(
-        None, "who builds, as a URI in the provenance; default: the host", metavar="URI"
+        None, "URI of the builder in the provenance; default: this host", metavar="URI"
     )
     jobs: int | None = quantity(
         None, "worker slots of this machine; default: half the cores", parse_count, "N"
     )
     timeout: float = quantity(
-        1800.0, "limit for one build stage", parse_duration, "TIME", scope=PLAN
+        1800.0, "time limit for one build stage", parse_duration, "TIME", scope=PLAN
     )
     publish_timeout: float = quantity(
-        1800.0, "limit for one publish", parse_duration, "TIME", scope=PLAN
+        1800.0, "time limit for one publish", parse_duration, "TIME", scope=PLAN
     )
     disk_budget: int | None = quantity(
-        None, "what the store and the work folders may take", parse_size, "SIZE"
+        None, "limit for the store and the work folders", parse_size, "SIZE"
     )
     memory: int | None = quantity(None, "memory ceiling of one engine host", parse_size, "SIZE")
     memory_budget: int | None = quantity(
         None,
-        "what stages that run at once may take together; default: nine tenths of the machine",
+        "memory limit for all stages that run at once; default: nine tenths of the machine's",
         parse_size,
         "SIZE",
     )
     tries: int = quantity(
         4,
-        "tries of a publish or build stage that infrastructure broke",
+        "attempts at a publish or build stage that infrastructure fails",
         parse_count,
         "N",
         scope=RUN,
     )
     heartbeat: float = quantity(
         30.0,
-        "a slot that is silent for two of these loses its model to another",
+        "how often a slot reports; after twice this time without a report it loses its model",
         parse_duration,
         "TIME",
         scope=RUN,
     )
     retention: float = quantity(
         30 * 86400.0,
-        "a worker removes stage results and logs that were not used for so long",
+        "a worker removes stage results and logs that were not used for this time",
         parse_duration,
         "TIME",
         group="worker",

@@ -1,7 +1,7 @@
-"""What was planned for a sweep, kept in its state for those who look at it later.
+"""The plan of a sweep as its state keeps it for reports and comparisons.
 
-A report or a comparison is made when the catalog has long changed, perhaps on another machine. So
-every run notes its plan: each policy once, and for each model where its cells stand among them.
+Those are made later, when the catalog may have changed, perhaps on another machine. So every run
+records its plan: each policy once, and for each model the policies of its cells.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A model as it was planned last; empty where no plan was noted."""
+    """A model as it was last planned; empty if no plan was recorded."""
 
     id: str
     task: str
@@ -38,7 +38,7 @@ class Planned:
     model_type: str = ""
     source: Json = field(default_factory=dict)
     cells: Mapping[str, int] = field(default_factory=dict)
-    """The right sides of its cell ids, each with the place of its policy."""
+    """The right sides of its cell ids, each with the index of its policy."""
 
 
 def note_plan(state: State, sweep_id: int, plan: Plan, known: Estimates | None = None) -> None:
@@ -65,7 +65,7 @@ def _notices(state: State, sweep_id: int) -> Iterator[Json]:
 
 
 def to_record(plan: Plan) -> dict[str, Any]:
-    """The plan as it is kept: policies are shared by most cells, so each is told once."""
+    """The plan as it is recorded: most cells share policies, so each stands there once."""
     policies = Table()
     models = {
         one.name: Planned(
@@ -88,7 +88,7 @@ def _source(source: Source) -> Json:
 
 
 class PlannedCells:
-    """Every plan noted for a sweep; where they differ, the last one holds."""
+    """All plans recorded for a sweep; where they differ, the last one counts."""
 
     def __init__(self, records: list[Json]) -> None:
         self._policies: dict[str, Json] = {}
@@ -116,7 +116,7 @@ class PlannedCells:
         return known or _model(name, {})
 
     def policy(self, cell: str) -> Json:
-        """The effective policy of a cell; empty for exports and where none was noted."""
+        """The effective policy of a cell; empty for exports and if none was recorded."""
         return self._policies.get(cell, {})
 
 

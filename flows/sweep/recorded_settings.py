@@ -1,4 +1,4 @@
-"""What a sweep records of its settings, so that a resume from anywhere means the same sweep."""
+"""The settings that a sweep records, so that a resume from anywhere continues the same sweep."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from state.errors import StateError
 
 
 def remember(settings: Settings, catalog: str) -> dict[str, Any]:
-    """The settings that make the sweep what it is."""
+    """The settings of the sweep as it records them."""
     values = settings.chosen(RECORDED)
     if settings.targets_file:
         values["targets_file"] = str(settings.path(settings.targets_file).absolute())
@@ -31,7 +31,7 @@ def typed(recorded: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def recall(settings: Settings, stamp: str, recorded: Mapping[str, Any]) -> tuple[Settings, str]:
-    """The settings of a recorded sweep under what flags and variables say now; its catalog."""
+    """The settings of a recorded sweep, where flags and variables of now win, and its catalog."""
     known, wrong = typed(recorded)
     catalog = recorded.get("catalog")
     if not isinstance(catalog, str):

@@ -102,9 +102,9 @@ def test_stamps(stamp: str) -> None:
 @pytest.mark.parametrize(
     ("stamp", "says"),
     [
-        ("", "no letter and no digit"),
-        ("  --", "no letter and no digit"),
-        ("夜", "no letter and no digit"),
+        ("", "no letter or digit"),
+        ("  --", "no letter or digit"),
+        ("夜", "no letter or digit"),
         ("0609", "leading zero"),
         ("x" * 41, "longer than 40"),
         ("20260609-r2", "reserved part 'r2'"),
@@ -130,21 +130,21 @@ def test_templates(template: str) -> None:
 @pytest.mark.parametrize(
     ("template", "says"),
     [
-        ("", "makes no package name"),
-        ("Models", "makes no package name"),
-        ("{model", "is no template"),
-        ("model}", "is no template"),
+        ("", "does not make a package name"),
+        ("Models", "does not make a package name"),
+        ("{model", "is not a valid template"),
+        ("model}", "is not a valid template"),
         ("{}", "unknown field {}"),
         ("{modle}", "unknown field {modle}"),
         ("{model.id}", "unknown field {model.id}"),
         ("{model[0]}", "unknown field {model[0]}"),
         ("{model!r}", "plain fields"),
         ("{model:>999999999}", "plain fields"),
-        ("{{model}}", "makes no package name"),
+        ("{{model}}", "does not make a package name"),
         ("{task}", "lacks {model}"),
         ("x-{task}", "lacks {model}"),
-        ("-{model}", "makes no package name"),
-        ("{model}/{task}", "makes no package name"),
+        ("-{model}", "does not make a package name"),
+        ("{model}/{task}", "does not make a package name"),
         ("x" * 250 + "-{model}", "longer than 255"),
     ],
 )
@@ -206,8 +206,8 @@ def test_a_new_neighbour_changes_no_name_and_is_told() -> None:
     plan = plan_of([a_model("a/b-c"), a_model("a-b/c")], options=ALL)
     after = {cell.id: cell.version for cell in plan.cells()}
     assert before.items() <= after.items()
-    (told,) = [notice for notice in plan.notices if "keeps its name" in notice]
-    assert told.startswith("a/b-c keeps its name, a-b/c would share it and is called a-b-c-")
+    (told,) = [notice for notice in plan.notices if "has the plain name" in notice]
+    assert told.startswith("a-b/c is named a-b-c-")
     assert plan_of([a_model("a/b-c"), a_model("a/x")]).notices == ()
 
 
@@ -331,5 +331,5 @@ def test_a_plan_keeps_the_limits_that_its_feed_declares() -> None:
     with pytest.raises(PlanError, match="would get 19 versions, the feed takes 16"):
         plan_of(models, options=PlanOptions(STAMP, small, package="fixed"))
     upper = replace(small, package=replace(small.package, pattern=re.compile("[A-Z]+")))
-    with pytest.raises(PlanError, match="makes no package name"):
+    with pytest.raises(PlanError, match="does not make a package name"):
         plan_of(models, options=PlanOptions(STAMP, upper))

@@ -95,13 +95,19 @@ def test_order_is_kept_and_one_model_may_have_two_tasks(tmp_path: Path) -> None:
         ("[", "is not valid JSON"),
         ("", "is not valid JSON"),
         ("[" * 100_000, "nested too deeply"),
-        ('[{"a": 1, "a": 2}]', "key 'a' stands twice in one object"),
+        ('[{"a": 1, "a": 2}]', "key 'a' appears twice in one object"),
         ('[{"x": NaN}]', "NaN is not a JSON number"),
         ('[{"x": 1' + "0" * 5000 + "}]", "is not valid JSON"),
         (json.dumps([ENTRY | {"hf_id": ["x"]}]), "hf_id must be a string, not ['x']"),
         (json.dumps([ENTRY | {"hf_id": "a b"}]), "a blank or a control character"),
-        (json.dumps([ENTRY | {"hf_id": "a\ud800"}]), "hf_id holds a value that cannot be stored"),
-        (json.dumps([ENTRY, ENTRY]), "org/name:image-classification is there already as model 1"),
+        (
+            json.dumps([ENTRY | {"hf_id": "a\ud800"}]),
+            "hf_id contains a value that cannot be stored",
+        ),
+        (
+            json.dumps([ENTRY, ENTRY]),
+            "org/name:image-classification has the same id and task as model 1",
+        ),
     ],
 )
 def test_faults(tmp_path: Path, text: str, says: str) -> None:
@@ -120,7 +126,7 @@ def test_faults(tmp_path: Path, text: str, says: str) -> None:
         ({"precision": "w9a9"}, "unknown precision 'w9a9'"),
         ({"precision": 8}, "precision must be a string, not 8"),
         ({"composite_onnx": "x"}, "composite_onnx must be an object"),
-        ({"new": "\ud800"}, "holds a value that cannot be stored"),
+        ({"new": "\ud800"}, "contains a value that cannot be stored"),
         ({"hf_id": "a/b/c"}, "'a/b/c' is not a Hub id"),
         ({"task": "t!"}, "the task 't!' may hold only letters"),
         ({"task": "fil-mask"}, "unknown task 'fil-mask'"),

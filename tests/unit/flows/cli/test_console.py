@@ -123,7 +123,7 @@ def test_the_flag_then_no_color_then_force_color(
         (["sweeep"], "did you mean sweep?"),
         (["feed", "lss"], "did you mean ls?"),
         (["plan", "demo", "--tasc", "x"], "did you mean --task"),
-        (["plan", "demo", "more"], "'more' is one argument too many"),
+        (["plan", "demo", "more"], "unexpected argument 'more'"),
         (["retry", "--class", "NETWERK"], "did you mean NETWORK?"),
     ],
 )
