@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 
 from matrix.nearest import hint, quote
@@ -10,6 +12,12 @@ from workers.errors import EngineNotFound
 from workers.host.client import EngineSpec
 
 GROUP = "modelmill.engines"
+
+_IMPORTS = {
+    "optimum": ("numpy", "onnx", "onnxruntime", "optimum", "torch", "transformers"),
+    "winml": ("winml",),
+}
+"""What our engines import where they run; of another engine nothing is known."""
 
 
 def installed_engines() -> dict[str, EntryPoint]:
@@ -30,3 +38,17 @@ def find_engine(name: str, python: Path | None = None) -> EngineSpec:
             hint=f"set engine.{name}.python to the python of its environment",
         )
     return EngineSpec(name, point.value, python)
+
+
+def missing_imports(engine: EngineSpec) -> list[str]:
+    """The packages that an engine imports and its interpreter lacks, without starting that.
+
+    An interpreter whose packages are not where an environment has them is taken to have all.
+    """
+    needed = _IMPORTS.get(engine.name, ())
+    if engine.python is None:
+        return [name for name in needed if find_spec(name) is None]
+    environment = engine.python.parent.parent
+    sites = [*environment.glob("lib/python3*/site-packages"), environment / "Lib/site-packages"]
+    places = [str(site) for site in sites if site.is_dir()]
+    return [name for name in needed if places and PathFinder.find_spec(name, places) is None]

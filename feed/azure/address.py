@@ -96,7 +96,8 @@ def _feed_name(url: str, feed: str) -> str:
         bare, _, view = feed.partition("@")
         raise UsageError(
             f"{feed} is a view, and views are read-only",
-            hint=f"name the feed {bare} and use `modelmill feed promote` to fill {view}",
+            hint=f"name the feed {bare}; what fills {view} is: "
+            f"modelmill feed promote PACKAGE VERSION --view {view}",
         )
     if len(feed) > 64 or not _FEED_NAME.fullmatch(feed):
         raise _wrong(url, f"{feed!r} is no name of a feed")

@@ -55,7 +55,7 @@ class Promotion:
                 return
             raise OutcomeUnknown(
                 f"whether {package} {version} is in view {name} is not known: {lost.message}",
-                hint=f"look with `modelmill feed show` before you repeat it; {FINAL}",
+                hint=f"before you repeat it: modelmill feed show {package} {version}; {FINAL}",
             ) from lost
 
     def _patch(self, clients: sdk.Clients, package: str, version: str, view: str) -> None:

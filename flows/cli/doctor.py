@@ -20,14 +20,14 @@ from importlib.metadata import (
 from pathlib import Path
 
 from feed.preflight import existing
-from flows.cli.engine_environments import Installer, installer_of, unset
+from flows.cli.engine_environments import Installer, installer_of
 from flows.cli.installation import not_installed, overwritten, sharers
 from flows.cli.quantity import show_size
 from flows.cli.settings import Settings
-from flows.sweep.engines import runtimes_of
+from flows.sweep.engines import engine_spec, runtimes_of
 from flows.sweep.workspace import Unwritable, Workspace
 from matrix.errors import MillError
-from workers.engines import find_engine, installed_engines
+from workers.engines import installed_engines
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
@@ -131,15 +131,18 @@ def _environment(settings: Settings, name: str, installer: Installer) -> Finding
     what, needed = f"engine {name}", settings.engine == name
     python = settings.engine_pythons.get(name)
     if python is None:
-        mend = unset(name, installer, settings.cwd)
-        return Finding(what, Health.BAD if needed else Health.NOTE, "no environment is set", mend)
+        return Finding(
+            what,
+            Health.BAD if needed else Health.NOTE,
+            "has no environment",
+            f"modelmill engine install {name}",
+        )
     found = installer.check(settings.cwd / python)
     return Finding(what, Health.GOOD if found.ok else Health.BAD, found.detail, found.hint)
 
 
 def _engine(settings: Settings, name: str, logs: Path) -> str:
-    python = settings.engine_pythons.get(name)
-    spec = find_engine(name, settings.cwd / python if python else None)
+    spec = engine_spec(settings, name)
     limits = HostLimits(start_timeout=_START_LIMIT, plan_timeout=_START_LIMIT)
     host = EngineHost(spec, limits=limits, log_dir=logs)
     try:

@@ -6,12 +6,16 @@ Such an engine's package has a module `install` that runs in our interpreter, wi
 
 from __future__ import annotations
 
+import json
+import tomllib
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, cast
 
+from flows.cli.resolution import CONFIG_NAME, ENVIRONMENT
+from machine.files import replace
 from matrix.errors import UsageError
 from workers.engines import find_engine, installed_engines
 from workers.runtimes.install import RuntimeInstaller
@@ -51,15 +55,23 @@ class Installer(Protocol):
 
 def venv_of(name: str) -> Path:
     """Where an engine's environment is made if nobody says otherwise."""
-    return Path(f".venv-{name}")
+    return Path(f"{ENVIRONMENT}{name}")
 
 
-def unset(name: str, installer: Installer, folder: Path) -> str:
-    """What to do where no interpreter is set: make one, or only name the one that was made."""
-    made = installer.interpreter_of(venv_of(name))
-    if (folder / made).exists():
-        return f"set engine.{name}.python to {made}"
-    return f"modelmill engine install {name}"
+def remember(table: str, name: str, python: Path, folder: Path) -> str:
+    """Write an interpreter into the settings file; returns what to tell.
+
+    `table`: `engine` or `runtime`.
+    """
+    file = folder / CONFIG_NAME
+    text = file.read_text("utf-8-sig") if file.exists() else ""
+    section = f"[{table}.{name}]\npython = {json.dumps(str(python))}\n"
+    known = tomllib.loads(text).get(table, {}).get(name, {}).get("python")
+    if known is None:
+        replace(file, f"{text.rstrip()}\n\n{section}".lstrip().encode())
+    elif known != str(python):
+        return f"{file.name} names another interpreter for it; to use this one:\n{section}"
+    return f"{file.name} says where it is"
 
 
 def installer_of(name: str) -> Installer | None:

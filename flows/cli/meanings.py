@@ -97,7 +97,7 @@ CAUSES: Mapping[FailureClass, Cause] = MappingProxyType(
         ),
         FailureClass.PUBLISH: Cause(
             "the feed refused the package, or holds other content under its version",
-            "compare with modelmill feed show; sweep under another stamp",
+            "compare with modelmill feed show PACKAGE VERSION; sweep under another --stamp",
         ),
         FailureClass.TIMEOUT: Cause(
             "a stage or publish took longer than its limit",

@@ -14,6 +14,8 @@ from matrix.errors import UsageError
 from matrix.nearest import hint
 
 CONFIG_NAME = "modelmill.toml"
+ENVIRONMENT = ".venv-"
+"""How the folder of an engine's own environment begins; the engine's name follows."""
 _PREFIX, _PYTHON = "MODELMILL_", "_PYTHON"
 _KNOWN = frozenset(
     {
@@ -51,7 +53,7 @@ def resolve(
 ) -> Settings:
     """Defaults, then the file, then variables, then flags."""
     values: dict[str, Value] = {}
-    pythons: dict[str, str] = {}
+    pythons = _environments(cwd)
     file = _config_file(config, environ, cwd)
     if file is not None:
         values.update(_from_file(file, pythons))
@@ -68,6 +70,16 @@ def resolve(
         origins={name: one.origin for name, one in values.items()},
         **{name: one.value for name, one in values.items()},
     )
+
+
+def _environments(cwd: Path) -> dict[str, str]:
+    """The interpreters of environments that `engine install` made here."""
+    found = {}
+    for folder in cwd.glob(f"{ENVIRONMENT}*"):
+        for python in ("bin/python", "Scripts/python.exe"):
+            if (folder / python).exists():
+                found[folder.name.removeprefix(ENVIRONMENT)] = f"{folder.name}/{python}"
+    return found
 
 
 def _config_file(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:

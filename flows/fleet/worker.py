@@ -21,12 +21,12 @@ from flows.fleet.needs import Words, to_text, words_here
 from flows.fleet.run import state_url
 from flows.fleet.worker_folder import CWD, FOLDER, WORDS, WorkerFolder
 from flows.prefect.children import command
-from flows.sweep.engines import slot_count
+from flows.sweep.engines import engine_spec, slot_count
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError, UsageError
 from state.ledger import open_state
-from workers.engines import find_engine, installed_engines
+from workers.engines import installed_engines
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
 
@@ -78,11 +78,13 @@ class Worker:
         return words_here(self.settings, able, self.more)
 
     def _answers(self, name: str) -> bool:
-        python = self.settings.engine_pythons.get(name)
         limits = HostLimits(start_timeout=_START_LIMIT, plan_timeout=_START_LIMIT)
         try:
-            spec = find_engine(name, self.settings.cwd / python if python else None)
-            host = EngineHost(spec, limits=limits, log_dir=Workspace(self.settings).logs)
+            host = EngineHost(
+                engine_spec(self.settings, name),
+                limits=limits,
+                log_dir=Workspace(self.settings).logs,
+            )
             try:
                 host.tools()
             finally:

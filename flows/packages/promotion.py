@@ -59,8 +59,8 @@ def _check(settings: Settings, feed: Feed, package: str, version: str, view: str
         asked = demand.level + (" on the target's own provider" if demand.own else "")
         raise Rejected(
             f"{package} {version} does not enter {view}, which asks {asked}: {lacks}",
-            hint="modelmill verify it on a machine that can, or waive it in the catalog and build "
-            "again",
+            hint=f"on a machine that can: modelmill verify {package} {version}; "
+            "or waive it in the catalog and build again",
         )
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from flows.cli.settings import Settings
 from flows.sweep.workspace import Workspace
-from workers.engines import find_engine
+from workers.engines import find_engine, missing_imports
+from workers.errors import EngineNotFound
 from workers.host.spec import EngineSpec
 from workers.host.watch import HostLimits
 from workers.runtimes.kinds import KINDS
 from workers.runtimes.pool import Runtimes
+
+_VERIFIER = ("numpy", "onnx", "onnxruntime")
+"""What verification imports in our own interpreter."""
 
 
 def slot_count(settings: Settings) -> int:
@@ -19,11 +25,28 @@ def slot_count(settings: Settings) -> int:
     return int(settings.jobs or max(1, (os.cpu_count() or 2) // 2))
 
 
-def engine_spec(settings: Settings) -> EngineSpec:
-    """The engine of the settings, in its own interpreter where one is named."""
-    name = settings.engine
+def engine_spec(settings: Settings, name: str = "") -> EngineSpec:
+    """An engine, by default that of the settings, in its own interpreter where one is named."""
+    name = name or settings.engine
     python = settings.engine_pythons.get(name)
     return find_engine(name, settings.cwd / python if python else None)
+
+
+def check_engine(settings: Settings) -> None:
+    """Raise `EngineNotFound` unless cells can be built and verified here; starts nothing."""
+    spec = engine_spec(settings)
+    missing, where = missing_imports(spec), spec.python
+    if not missing:
+        missing, where = [name for name in _VERIFIER if find_spec(name) is None], None
+    if not missing:
+        return
+    lacks = f"{where or sys.executable} lacks {', '.join(missing)}"
+    raise EngineNotFound(
+        f"engine {spec.name} is not installed: {lacks}",
+        hint="modelmill engine install winml"
+        if missing == ["winml"]
+        else "pip install -c constraints.txt 'modelmill[build]'",
+    )
 
 
 def runtimes_of(

@@ -20,6 +20,6 @@ def find_sweep(state: State, stamp: str | None) -> SweepInfo:
         what = f"no sweep '{stamp}'" if stamp else "no sweep"
         raise UsageError(
             f"{what} in the state {state.label}",
-            hint=f"known: {known}" if known else "start one with modelmill sweep",
+            hint=f"known: {known}" if known else "start one: modelmill sweep CATALOG",
         )
     return info

@@ -25,7 +25,7 @@ from flows.prefect.display import Display, Where
 from flows.prefect.server import prefect_home_of
 from flows.slot.loop import run_slots
 from flows.sweep.cancellation import CancellationWatch
-from flows.sweep.engines import engine_spec, slot_count
+from flows.sweep.engines import check_engine, slot_count
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Begun, begin, finish, has_work
 from flows.sweep.local import open_slots, owners_here
@@ -60,7 +60,7 @@ class Run:
         """Begin, build what is open, finish."""
         work = Workspace(self.settings)
         feed = work.open_feed()
-        engine_spec(self.settings)  # what is wrong with these is said before anything is made
+        check_engine(self.settings)  # what is wrong with these is said before anything is made
         signer_of(self.settings)
         work.prepare()
         work.tidy()

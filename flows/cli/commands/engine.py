@@ -42,13 +42,15 @@ def _ls(arguments: argparse.Namespace) -> Exit:
 
 
 def _install(arguments: argparse.Namespace) -> Exit:
-    from flows.cli.engine_environments import venv_of, wanted_installer
+    from flows.cli.engine_environments import remember, venv_of, wanted_installer
     from workers.runtimes.kinds import kind_named
 
+    settings = settings_of(arguments)
     installer = wanted_installer(arguments.name)
     venv = arguments.venv or venv_of(arguments.name)
     python = installer.install(venv, arguments.python, say=lambda text: print(text, flush=True))
     table = "runtime" if kind_named(arguments.name) else "engine"
-    print(f"{table} {arguments.name} is ready; tell modelmill where it is, in modelmill.toml:")
-    print(f"[{table}.{arguments.name}]\npython = '{python}'")
+    print(f"{table} {arguments.name} is ready")
+    if arguments.venv:  # elsewhere it is found by itself
+        print(remember(table, arguments.name, python.absolute(), settings.cwd))
     return Exit.OK

@@ -46,9 +46,21 @@ def run(arguments: argparse.Namespace) -> Exit:
         print(json.dumps(document, indent=1))
     else:
         print_plan(plan, settings)
+        _note_engine(settings)
         if known is not None:
             print("\n" + "\n".join(_estimate_lines(known, settings)))
     return Exit.OK
+
+
+def _note_engine(settings: Settings) -> None:
+    """A plan is also made where nothing is built, so an engine that is missing is no error."""
+    from flows.sweep.engines import check_engine
+    from workers.errors import EngineNotFound
+
+    try:
+        check_engine(settings)
+    except EngineNotFound as error:
+        print(f"note: a sweep on this machine would be refused: {error}")
 
 
 def print_plan(plan: Plan, settings: Settings) -> None:

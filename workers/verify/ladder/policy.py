@@ -21,7 +21,7 @@ _INTEGER = (
 _SIXTEEN = {"uint16", "int16"}
 _EIGHT = {"uint8", "int8"}
 ADVICE = (
-    "the cell's log and `modelmill explain` show what the build did; try another precision or "
+    "the cell's log and modelmill explain CELL show what the build did; try another precision or "
     "opset in the catalog"
 )
 _MOST = 0.5

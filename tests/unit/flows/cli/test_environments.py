@@ -6,17 +6,68 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.engine_environments import installer_of, unset, venv_of, wanted_installer
-from matrix.errors import MillError, UsageError
+from flows.cli.engine_environments import installer_of, remember, venv_of, wanted_installer
+from flows.cli.resolution import resolve
+from flows.sweep.engines import check_engine
+from matrix.errors import Exit, MillError, UsageError
+from workers.errors import EngineNotFound
 
 
-def test_an_environment_that_was_made_is_only_to_be_named(tmp_path: Path) -> None:
-    installer = wanted_installer("winml")
-    assert unset("winml", installer, tmp_path) == "modelmill engine install winml"
-    python = installer.interpreter_of(venv_of("winml"))
-    (tmp_path / python).parent.mkdir(parents=True)
-    (tmp_path / python).write_text("")
-    assert unset("winml", installer, tmp_path) == f"set engine.winml.python to {python}"
+def make_environment(folder: Path) -> Path:
+    python = wanted_installer("winml").interpreter_of(folder)
+    python.parent.mkdir(parents=True)
+    python.write_text("")
+    return python
+
+
+def test_an_environment_at_its_place_is_found_without_a_setting(tmp_path: Path) -> None:
+    assert "winml" not in resolve({}, {}, tmp_path).engine_pythons
+    python = make_environment(tmp_path / venv_of("winml"))
+    assert tmp_path / resolve({}, {}, tmp_path).engine_pythons["winml"] == python
+    named = resolve({}, {"MODELMILL_WINML_PYTHON": "/other/python"}, tmp_path)
+    assert named.engine_pythons["winml"] == "/other/python"
+
+
+def test_an_environment_elsewhere_is_written_into_the_settings_file(tmp_path: Path) -> None:
+    python = tmp_path / "far away" / "bin" / "python"
+    assert "says where it is" in remember("engine", "winml", python, tmp_path)
+    assert resolve({}, {}, tmp_path).engine_pythons == {"winml": str(python)}
+    (tmp_path / "modelmill.toml").write_text("jobs = 3\n[engine.other]\npython = 'p'\n", "utf-8")
+    remember("engine", "winml", python, tmp_path)
+    remember("engine", "winml", python, tmp_path)
+    settings = resolve({}, {}, tmp_path)
+    assert (settings.jobs, settings.engine_pythons) == (3, {"other": "p", "winml": str(python)})
+    told = remember("engine", "winml", tmp_path / "python", tmp_path)
+    assert "names another interpreter" in told
+    assert resolve({}, {}, tmp_path).engine_pythons["winml"] == str(python)
+
+
+def test_an_engine_that_is_not_installed_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(
+        EngineNotFound, match=r"engine winml is not installed: .* lacks winml"
+    ) as one:
+        check_engine(resolve({"engine": "winml"}, {}, tmp_path))
+    assert one.value.hint == "modelmill engine install winml"
+    assert one.value.exit_code is Exit.USAGE
+    python = make_environment(tmp_path / venv_of("winml"))
+    site = python.parent.parent / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    with pytest.raises(EngineNotFound, match=r"\.venv-winml"):
+        check_engine(resolve({"engine": "winml"}, {}, tmp_path))
+    (site / "winml").mkdir()
+    (site / "winml" / "__init__.py").touch()
+    check_engine(resolve({"engine": "winml"}, {}, tmp_path))
+
+
+def test_without_the_build_extra_a_sweep_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.engines.find_spec", lambda name: None if name == "torch" else name)
+    with pytest.raises(
+        EngineNotFound, match=r"engine optimum is not installed: .* lacks torch"
+    ) as one:
+        check_engine(resolve({}, {}, tmp_path))
+    assert "modelmill[build]" in one.value.hint
 
 
 def test_an_engine_that_lives_with_us_has_no_installer() -> None:

@@ -1,0 +1,132 @@
+"""Every command and flag that a message of ours tells people to type is one that exists.
+
+The messages are read from the source: a hint is wrong in the situation that nobody tries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.cli.commands import COMMANDS
+from flows.cli.main import build_parser
+from matrix.errors import UsageError
+from matrix.status import FailureClass
+
+ROOT = Path(__file__).parents[4]
+ROOMS = ("deploy", "feed", "flows", "machine", "matrix", "modelmill", "state", "workers")
+HOLE = "\0"
+"""Where a value is filled in."""
+FOREIGN_FLAGS = {"--force-reinstall", "--no-deps"}
+"""pip's."""
+PARSER = build_parser()
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Every text in the source that is no docstring, with its place."""
+    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        parts = {
+            id(part)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.JoinedStr)
+            for part in ast.walk(node)
+            if part is not node
+        }
+        parts |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if id(node) in parts:
+                continue
+            if isinstance(node, ast.JoinedStr):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", flat(node)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
+
+
+def flat(node: ast.JoinedStr) -> str:
+    return "".join(
+        str(part.value) if isinstance(part, ast.Constant) else HOLE for part in node.values
+    )
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """What people are told to type, as arguments, with its place."""
+    for place, text in texts():
+        for told in re.findall(r"(?<!# )\bmodelmill ([a-z][^;,()`'\"\n:]*)", text):
+            words = told.replace(HOLE * 2, HOLE).split()  # the second one is a flag or nothing
+            if words and words[0] in COMMANDS:
+                yield place, typed(words)
+
+
+def typed(words: list[str]) -> list[str]:
+    """The command at the beginning of a sentence: up to the first word that is prose."""
+    parser: argparse.ArgumentParser = PARSER
+    found: list[str] = []
+    wants = False
+    for word in words:
+        below = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+        if below and word in below[0].choices:
+            parser = below[0].choices[word]
+            found.append(word)
+        elif word.startswith("--"):
+            found.append(word)
+            action = parser._option_string_actions.get(word)
+            wants = action is not None and action.nargs != 0
+            continue
+        elif wants:
+            found.append(sample(parser, found[-1], word))
+        elif HOLE in word or re.fullmatch(r"[A-Z][A-Z_]+|demo|winml|bash|fish|powershell", word):
+            found.append("winml" if HOLE in word and found[0] == "engine" else word)
+        else:
+            break
+        wants = False
+    return [word.replace(HOLE, "20260609") for word in found]
+
+
+def sample(parser: argparse.ArgumentParser, flag: str, word: str) -> str:
+    if HOLE not in word:
+        return word
+    action = parser._option_string_actions[flag]
+    return FailureClass.NETWORK.value if action.dest == "classes" or flag == "--class" else "1"
+
+
+FOUND = sorted({(place, " ".join(words)) for place, words in commands()})
+
+
+def test_there_are_hints() -> None:
+    assert len(FOUND) > 20
+    assert {words.split()[0] for _place, words in FOUND} >= {
+        "resume", "retry", "status", "report", "engine", "doctor", "sweep", "feed",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "words"), FOUND)
+def test_a_command_in_a_message_works_when_typed(place: str, words: str) -> None:
+    try:
+        PARSER.parse_args(words.split())
+    except (SystemExit, UsageError) as error:
+        raise AssertionError(f"{place}: modelmill {words}: {error}") from error
+
+
+def test_a_flag_in_a_message_exists() -> None:
+    known = set(FOREIGN_FLAGS)
+    waiting: list[argparse.ArgumentParser] = [PARSER]
+    while waiting:
+        parser = waiting.pop()
+        known |= set(parser._option_string_actions)
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                waiting += action.choices.values()
+    strange = {
+        (place, flag)
+        for place, text in texts()
+        if " " in text
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)
+        if flag not in known
+    }
+    assert strange == set()
