@@ -24,7 +24,8 @@ from machine.claims import claim, owner_alive
 from machine.files import overwrite, read_whole
 from machine.flush import Syncer
 from machine.links import create_exclusive
-from machine.locks import LockHeld, take
+from machine.locks import take
+from machine.waits import WaitedTooLong
 from matrix.digest import FileEntry
 
 LOCK_WAIT = 120.0
@@ -59,7 +60,7 @@ class Committer:
         limit = LOCK_WAIT if wait is None else max(0.0, min(wait, LOCK_WAIT))
         try:
             lock = take(self._layout.tmp / "commit.lock", limit=limit, longest_sleep=0.005)
-        except LockHeld as error:
+        except WaitedTooLong as error:
             raise Unavailable(f"the feed {root} is locked by another publish") from error
         except NotImplementedError as error:
             raise Rejected(f"the file system of {root} has no file locks") from error

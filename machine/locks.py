@@ -14,23 +14,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from machine.waits import Told, Wait, untold
-from matrix.errors import Exit, MillError
+from machine.waits import Told, Wait, WaitCancelled, WaitedTooLong, untold
 
 LIMIT = 300.0
 """Seconds; whoever holds a lock for moments and has it for so long will not let go."""
-
-
-class LockHeld(MillError):
-    """A lock was not to be had in time."""
-
-    exit_code = Exit.UNUSABLE
-
-
-class LockCancelled(MillError):
-    """The wait for a lock was cancelled."""
-
-    exit_code = Exit.INTERRUPTED
 
 
 @contextmanager
@@ -60,21 +47,21 @@ def take(
     what: str = "",
     longest_sleep: float = 0.02,
 ) -> FileLock:
-    """The lock, to be released. Raises `LockHeld` after `limit` seconds, or `LockCancelled`.
+    """The lock, to be released. Raises `WaitedTooLong` after `limit` seconds, or `WaitCancelled`.
 
     `what` is waited for, in the words of the caller; `longest_sleep`: seconds between two tries.
     """
     wait, sleep = Wait(limit, told), 0.002
     while (lock := take_now(path)) is None:
         if wait.is_over(path, what or f"the process that holds {path}"):
-            raise LockHeld(
+            raise WaitedTooLong(
                 f"another process has held {path} for {limit:.0f} s",
                 hint="is a modelmill stopped or hung? end it and try again",
             )
         if cancel is None:
             time.sleep(sleep)
         elif cancel.wait(sleep):
-            raise LockCancelled(f"cancelled while waiting for {what or path}")
+            raise WaitCancelled(f"cancelled while waiting for {what or path}")
         sleep = min(sleep * 2, longest_sleep)
     return lock
 

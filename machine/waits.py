@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from matrix.errors import Exit, MillError
+
 TELL_AFTER = 2.0
 """Seconds; a longer wait is told of."""
 
@@ -14,6 +16,18 @@ Told = Callable[[str], None]
 
 def untold(_text: str) -> None:
     """For a wait that nobody watches."""
+
+
+class WaitedTooLong(MillError):
+    """Nothing has moved for as long as the wait may last."""
+
+    exit_code = Exit.UNUSABLE
+
+
+class WaitCancelled(MillError):
+    """The wait was cancelled; nothing is wrong."""
+
+    exit_code = Exit.INTERRUPTED
 
 
 class Wait:

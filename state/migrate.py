@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.engine import URL
 
-from machine.locks import LockHeld, locked
+from machine.locks import locked
+from machine.waits import WaitedTooLong
 from state.database import BUSY_SECONDS, Database
 from state.errors import StateError, StateUnavailable
 from state.schema import HEAD, VERSION_TABLE
@@ -150,7 +151,7 @@ def _alone(path: Path) -> Iterator[None]:
     try:
         with locked(path.with_name(f"{path.name}.lock"), limit=BUSY_SECONDS):
             yield
-    except LockHeld as error:
+    except WaitedTooLong as error:
         raise StateUnavailable(
             f"another process has been migrating {path} for {BUSY_SECONDS} s", hint="try again"
         ) from error

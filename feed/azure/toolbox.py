@@ -30,7 +30,8 @@ from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
 from machine.claims import abandoned, claim
 from machine.files import replace
 from machine.folders import remove
-from machine.locks import LockHeld, locked
+from machine.locks import locked
+from machine.waits import WaitedTooLong
 
 RECORD = ".modelmill.json"
 FRESH = 24 * 3600.0
@@ -90,7 +91,7 @@ class Toolbox:
                 if version and self._complete(version):
                     return self._folder(version) / EXECUTABLE
                 return self._fetch(version if pinned else None)
-        except LockHeld as error:
+        except WaitedTooLong as error:
             raise Unavailable(
                 f"another process holds {self._root / 'lock'}",
                 hint="see which modelmill is still running; it may be downloading the tool",

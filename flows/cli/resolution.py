@@ -20,7 +20,7 @@ _PREFIX, _PYTHON = "MODELMILL_", "_PYTHON"
 _KNOWN = frozenset(
     {
         *(option.variable for option in OPTIONS.values()),
-        *(f"{_PREFIX}{name}" for name in ("CONFIG", "SIGN_PASSWORD")),
+        *(f"{_PREFIX}{name}" for name in ("CONFIG", "MACHINE", "SIGN_PASSWORD")),
         *(f"{_PREFIX}WORKER_{name}" for name in ("FOLDER", "WORDS", "CWD")),
     }
 )

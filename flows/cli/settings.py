@@ -137,12 +137,12 @@ class Settings:
         1800.0, "time limit for one publish", parse_duration, "TIME", scope=PLAN
     )
     disk_budget: int | None = quantity(
-        None, "limit for the store and the work folders", parse_size, "SIZE"
+        None, "disk limit for the store and all builds on this machine", parse_size, "SIZE"
     )
     memory: int | None = quantity(None, "memory ceiling of one engine host", parse_size, "SIZE")
     memory_budget: int | None = quantity(
         None,
-        "memory limit for all stages that run at once; default: nine tenths of the machine's",
+        "memory limit for all stages on this machine at once; default: nine tenths of it",
         parse_size,
         "SIZE",
     )

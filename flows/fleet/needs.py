@@ -12,9 +12,8 @@ import platform
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import psutil
-
 from flows.cli.settings import Settings
+from machine.memory import total
 from matrix.model import Plan, PlannedModel
 from state.records import StageCost
 from workers.runtimes.kinds import KINDS, ORT
@@ -74,7 +73,7 @@ def _gigabytes(word: str) -> float:
 
 def words_here(settings: Settings, engines: Iterable[str], more: Iterable[str] = ()) -> Words:
     """What this machine announces. Memory in powers of two, so that like machines are alike."""
-    ceiling = settings.memory or psutil.virtual_memory().total
+    ceiling = settings.memory or total()
     words = {
         f"os:{platform.system().lower()}",
         f"arch:{platform.machine().lower()}",

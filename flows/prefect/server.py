@@ -21,7 +21,8 @@ from filelock import FileLock
 
 from flows.prefect.children import command
 from machine.disk import free, is_full, reason, says_full
-from machine.locks import LockCancelled, LockHeld, take
+from machine.locks import take
+from machine.waits import WaitCancelled, WaitedTooLong
 from matrix.credentials import without_credentials
 from matrix.errors import MillError
 
@@ -136,9 +137,9 @@ def _wait_for_turn(prefect_home: Path, cancel: threading.Event) -> FileLock:
     """Three servers that migrate one fresh database at once trip over each other."""
     try:
         return take(prefect_home / "start.lock", limit=START_LIMIT, cancel=cancel)
-    except LockCancelled as error:
+    except WaitCancelled as error:
         raise ServerFailed("it was given up before its turn to start") from error
-    except LockHeld as error:
+    except WaitedTooLong as error:
         raise ServerFailed(error.message, hint=error.hint) from error
 
 

@@ -21,6 +21,7 @@ from flows.sweep.engines import engine_spec, runtimes_of, slot_count
 from flows.sweep.lifecycle import Begun, among
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
+from machine.ledger import Ledger
 from machine.processes import this_host
 from matrix.model import Plan
 from state.ledger import State
@@ -64,9 +65,12 @@ def open_slots(
         opened.callback(store.close)
         leases = opened.enter_context(LeaseRenewer(state, stop, 2 * settings.heartbeat))
         pool = opened.enter_context(ThreadPoolExecutor(2 * here, thread_name_prefix="publish"))
+        ledger = Ledger()
+        opened.callback(ledger.close)
         budget = DiskBudget(
             store,
             settings.disk_budget or 0,
+            ledger=ledger,
             beside=partial(kept_bytes, work.kept),
             evicted=lambda report: _note_evictions(state, begun.info.id, report),
         )
@@ -91,7 +95,7 @@ def open_slots(
             among=among(plan, state, begun.info),
         )
         options = replace(_options(plan, settings), expected=estimate(plan, state))
-        memory = MemoryBudget(settings.memory_budget or 0)
+        memory = MemoryBudget(settings.memory_budget or 0, ledger=ledger)
         made = [
             _slot(number, slots, spec, work, store, budget, memory, options, settings, sign)
             for number in range(1, here + 1)

@@ -1,22 +1,26 @@
 """The disk budget: bytes are reserved before a stage starts, and room is made before that fails.
 
 In this order: evict what nobody uses, wait for others to finish, fail the one cell that does not
-fit. What counts is what the store really holds plus what running stages have reserved.
+fit. What counts is what the store really holds plus what the running stages of all processes on
+this machine have reserved.
 
-Who waits holds nothing (see `workers.build.room`) and is served in turn: a build that kept what it
-has used while others passed it would in the end be short of room that it takes itself.
+A build that waits holds nothing (see `workers.build.room`) and is served in turn: a build that
+kept what it has used while others passed it would in the end be short of room that it takes itself.
 """
 
 from __future__ import annotations
 
-import shutil
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from machine.waits import Told, Wait, untold
+from machine import disk
+from machine.entries import Entry
+from machine.ledger import Ledger, Place, Reservation
+from machine.reservations import Want, notes, reserved
+from machine.waits import Told, Wait, WaitCancelled, WaitedTooLong, untold
 from matrix.status import FailureClass
 from workers.errors import BuildFailed, Cancelled
 from workers.store import GcReport, Store
@@ -24,22 +28,29 @@ from workers.store import GcReport, Store
 LOW_WATER = 0.9
 """Eviction goes a little further than it must, so that not every cell has to evict."""
 LOOKS = 256
-"""Others may use the store too: it is measured at least every so many reservations."""
-POLL = 0.2
-"""Seconds between two looks at cancel while waiting for room."""
+"""Somebody may use the store from elsewhere: it is measured every so many reservations."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What the store held, and what each participant of the ledger had added by then."""
+
+    size: int
+    added: Mapping[str, int]
 
 
 class DiskBudget:
-    """How much the store may hold; shared by all slots of a process."""
+    """How much the store may hold, for all that use it on this machine."""
 
     def __init__(
         self,
         store: Store,
         limit: int = 0,
         *,
+        ledger: Ledger | None = None,
         keep_free: int = 256 * 1024 * 1024,
         beside: Callable[[], int] = lambda: 0,
-        free: Callable[[Path], int] | None = None,
+        free: Callable[[Path], int] = disk.free,
         evicted: Callable[[GcReport], None] = lambda _report: None,
     ) -> None:
         self._store = store
@@ -47,14 +58,13 @@ class DiskBudget:
         self._beside = beside
         """What else takes of the budget: kept packages."""
         self._keep_free = keep_free
-        self._free = free or (lambda path: shutil.disk_usage(path).free)
+        self._free = free
         self._evicted = evicted
-        self._reserved = 0
-        self._measured: int | None = None
-        self._added_before = 0
+        self._ledger = ledger or Ledger()
+        self._resource = f"disk {store.root.resolve().as_posix()}"
+        self._ledger.publish(self._resource, lambda: store.taken_in)
+        self._measured: _Measured | None = None
         self._looks = 0
-        self._queue: deque[object] = deque()
-        self._changed = threading.Condition()
 
     @property
     def limit(self) -> int:
@@ -64,26 +74,23 @@ class DiskBudget:
     @property
     def reserved(self) -> int:
         """Bytes that are set aside for running stages."""
-        return self._reserved
+        with self._ledger.everybody() as entries:
+            return reserved(self._resource, entries)
 
     @property
     def waiting(self) -> int:
         """How many builds wait for room."""
-        return len(self._queue)
+        with self._ledger.everybody() as entries:
+            tickets = [ticket for entry in entries for ticket in entry.waiting]
+            return sum(self._resource in ticket.resources for ticket in tickets)
 
-    def claim(self, size: int) -> bool:
+    def claim(self, size: int) -> Reservation | None:
         """Set `size` bytes aside if that can be done at once and nobody waits."""
-        with self._changed:
-            if self._queue or self._lacks(size) is not None:
-                return False
-            self._reserved += size
-            return True
-
-    def give_back(self, size: int) -> None:
-        """End what `claim` began."""
-        with self._changed:
-            self._reserved -= size
-            self._changed.notify_all()
+        wants = self._wants(size)
+        reservation = self._ledger.claim(wants)
+        if reservation is None and not self.waiting and self._lacks(size) is None:
+            reservation = self._ledger.claim(wants)
+        return reservation
 
     @contextmanager
     def reserve(
@@ -102,45 +109,51 @@ class DiskBudget:
         or ended anything for `limit` seconds.
         """
         most = max(size, min(whole, self.limit) if self.limit else whole)
-        ticket = object()
-        with self._changed:
-            self._queue.append(ticket)
-            try:
-                amount = self._wait(ticket, size, most, cancel, Wait(limit, told))
-                self._reserved += amount
-            finally:
-                self._queue.remove(ticket)
-                self._changed.notify_all()
+        with self._ledger.queue(self._wants(size)) as place:
+            amount, reservation = self._wait(place, size, most, cancel, Wait(limit, told))
         try:
             yield amount
         finally:
-            self.give_back(amount)
+            reservation.release()
 
     def _wait(
         self,
-        ticket: object,
+        place: Place,
         size: int,
         most: int,
         cancel: threading.Event | None,
-        patience: Wait,
-    ) -> int:
+        wait: Wait,
+    ) -> tuple[int, Reservation]:
         while True:
-            if cancel is not None and cancel.is_set():
-                raise Cancelled("cancelled while waiting for disk space")
-            if self._queue[0] is ticket:
-                # Whoever is still at work is seen before what is free: it may end in between.
-                others = self._reserved > 0 or self._store.used()
-                if self._lacks(most) is None:
-                    return most
-                if not others:
-                    if (reason := self._lacks(size)) is None:
-                        return size
+            # Whoever is still at work is seen before what is free: it may end in between.
+            others = self._others()
+            reservation = self._claim_in(place, most)
+            if reservation is not None:
+                return most, reservation
+            if place.first and not others:
+                reservation = self._claim_in(place, size)
+                if reservation is not None:
+                    return size, reservation
+                if not self._others() and (reason := self._lacks(size)) is not None:
                     raise self._full(size, reason)
-            signs = (self._reserved, len(self._queue), self._store.oldest_use())
-            if patience.is_over(signs, f"{_gb(size)} of disk space"):
+            try:
+                place.pause(wait, cancel, self._store.oldest_use())
+            except WaitCancelled as error:
+                raise Cancelled("cancelled while waiting for disk space") from error
+            except WaitedTooLong as error:
                 reason = self._lacks(size) or f"needs {_gb(size)} and waits behind another build"
-                raise self._full(size, f"{reason}; those that have it do not go on")
-            self._changed.wait(POLL)
+                text = f"{reason}; those that have it do not go on"
+                raise self._full(size, text) from error
+
+    def _claim_in(self, place: Place, size: int) -> Reservation | None:
+        reservation = place.claim(self._wants(size))
+        if reservation is None and place.first and self._lacks(size) is None:
+            reservation = place.claim(self._wants(size))
+        return reservation
+
+    def _others(self) -> bool:
+        """Whether anybody is at work with the store, and may leave room when it ends."""
+        return self.reserved > 0 or self._store.used()
 
     def _full(self, size: int, reason: str) -> BuildFailed:
         failure = BuildFailed(
@@ -155,45 +168,67 @@ class DiskBudget:
 
     def trim(self) -> GcReport | None:
         """Evict what is over the budget now that nothing more is coming; None: nothing was."""
-        if not self.limit or self._held(afresh=True) <= self.limit:
+        if not self.limit or self._measure() <= self.limit:
             return None
         return self._evict(self.limit)
 
+    def _wants(self, size: int) -> list[Want]:
+        limit, free = self.limit, self._free(self._store.root) - self._keep_free
+
+        def room(entries: Sequence[Entry]) -> int:
+            if not limit:
+                return free
+            held = self._held(notes(self._resource, entries))
+            return min(free, limit - held) if held is not None else -1
+
+        return [Want(self._resource, size, room, f"{_gb(size)} of disk space")]
+
     def _lacks(self, size: int) -> str | None:
         """Why `size` bytes more do not fit, after having made room where possible."""
+        taken = self.reserved
         if self.limit:
-            room = self.limit - self._reserved - size
-            held = self._held()
-            if held > room:
-                held = self._held(afresh=True)
+            room = self.limit - taken - size
+            held = self._measure()
             if held > room:
                 held = self._evict(int(max(room, 0) * LOW_WATER)).kept
             if held > max(room, 0) or room < 0:
                 return (
                     f"needs {_gb(size)}, but of the disk budget of {_gb(self.limit)} "
-                    f"{_gb(held)} are in use and {_gb(self._reserved)} reserved"
+                    f"{_gb(held)} are in use and {_gb(taken)} reserved"
                 )
-        wanted = size + self._reserved + self._keep_free
+        wanted = size + taken + self._keep_free
         if self._free(self._store.root) < wanted:
             lacking = wanted - self._free(self._store.root)
-            self._evict(max(self._held(afresh=True) - lacking, 0))
+            self._evict(max(self._measure() - lacking, 0))
             left = self._free(self._store.root)
             if left < wanted:
                 return f"needs {_gb(size)}, but the volume of the store has {_gb(left)} free"
         return None
 
-    def _held(self, *, afresh: bool = False) -> int:
-        """Bytes in the store: measured now and then, in between what this process has added."""
-        added = self._store.taken_in - self._added_before
+    def _held(self, added: Mapping[str, int]) -> int | None:
+        """Bytes in the store: measured now and then, in between what was added to it since.
+
+        None: it is to be measured.
+        """
         self._looks += 1
-        if afresh or self._measured is None or self._looks % LOOKS == 0:
-            self._added_before, added = self._store.taken_in, 0
-            self._measured = self._store.size()
-        return self._measured + added
+        if self._looks % LOOKS == 0:
+            self._measured = None
+        if self._measured is None or not self._measured.added.keys() <= added.keys():
+            return None  # somebody has left the ledger, and what they added is not known
+        before = self._measured.added
+        return self._measured.size + sum(
+            count - before.get(name, 0) for name, count in added.items()
+        )
+
+    def _measure(self) -> int:
+        with self._ledger.everybody() as entries:
+            added = notes(self._resource, entries)
+        self._measured = _Measured(self._store.size(), added)
+        return self._measured.size
 
     def _evict(self, budget: int) -> GcReport:
         report = self._store.gc(budget)
-        self._measured, self._added_before = report.kept, self._store.taken_in
+        self._measure()
         if report.evicted:
             self._evicted(report)
         return report

@@ -51,12 +51,11 @@ class Room:
         if self._budget is None or size <= self._given:
             yield
             return
-        if not self._budget.claim(size):
+        reservation = self._budget.claim(size)
+        if reservation is None:
             raise Crowded(size, whole)
-        try:
+        with reservation:
             yield
-        finally:
-            self._budget.give_back(size)
 
     def wait(self, crowded: Crowded) -> None:
         """Wait for room, to be held until the build ends. Raises `BuildFailed` or `Cancelled`."""

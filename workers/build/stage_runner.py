@@ -111,7 +111,13 @@ class StageRunner:
         if self.memory is None:
             return nullcontext()
         size = memory_needed(self.expected, self.cell, self.plan, task)
-        return self.memory.reserve(size, self.cancel)
+        return self.memory.reserve(
+            size,
+            self.cancel,
+            what=f"{self.cell.id} {task.spec.name}",
+            limit=self.limit,
+            told=wait_report(self.report, self.log),
+        )
 
     def _note(self, task: StageTask, action: Action, ran: bool, seconds: float) -> None:
         run = None if ran else self._made.get(task.key.key)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from machine.locks import LockCancelled, LockHeld, take
-from machine.waits import Told, untold
+from machine.locks import take
+from machine.waits import Told, WaitCancelled, WaitedTooLong, untold
 from matrix.status import FailureClass
 from workers.errors import BuildFailed, Cancelled, StoreError
 from workers.store.aside import Aside
@@ -36,7 +36,7 @@ class Locks:
         """The lock for moments, never held while anything is computed."""
         try:
             lock = take(self._gate)
-        except LockHeld as error:
+        except WaitedTooLong as error:
             raise StoreError(error.message, hint=error.hint) from error
         try:
             yield
@@ -60,10 +60,10 @@ class Locks:
             lock = take(
                 path, limit=limit, cancel=cancel, told=told, what=what, longest_sleep=LONGEST_SLEEP
             )
-        except LockCancelled as error:
+        except WaitCancelled as error:
             text = "cancelled while another process was building the same stage"
             raise Cancelled(text) from error
-        except LockHeld as error:
+        except WaitedTooLong as error:
             raise BuildFailed(
                 FailureClass.TIMEOUT,
                 "store",

@@ -32,8 +32,9 @@ def add(parser: Parser) -> None:
         metavar="TIME",
         help="how long models at hand may take when the worker stops; default 30m",
     )
-    names = ("home", "state", "store", "jobs", "disk_budget", "memory", "keep_local", "retention")
-    add_settings(parser, (*names, "allow_remote_code", "allow_pickle"))
+    names = ("home", "state", "store", "jobs", "disk_budget", "memory", "memory_budget")
+    more = ("keep_local", "retention", "allow_remote_code", "allow_pickle")
+    add_settings(parser, (*names, *more))
     parser.set_defaults(run=run, goes_on=True)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from machine.locks import LockCancelled, LockHeld, locked, take, take_now
+from machine.locks import locked, take, take_now
+from machine.waits import WaitCancelled, WaitedTooLong
 
 
 def test_only_one_holds_a_lock(tmp_path: Path) -> None:
@@ -19,7 +20,7 @@ def test_only_one_holds_a_lock(tmp_path: Path) -> None:
 
 def test_who_hangs_with_a_lock_is_not_waited_for_without_end(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
-    with locked(path), pytest.raises(LockHeld, match=r"a\.lock for 0 s .*stopped or hung"):
+    with locked(path), pytest.raises(WaitedTooLong, match=r"a\.lock for 0 s .*stopped or hung"):
         take(path, limit=0.0)
     take(path, limit=0.0).release()
 
@@ -34,7 +35,7 @@ def test_a_wait_is_told_of_and_can_be_cancelled(
         told.append(text)
         cancel.set()
 
-    with locked(path), pytest.raises(LockCancelled, match="the other build"):
+    with locked(path), pytest.raises(WaitCancelled, match="the other build"):
         take(path, cancel=cancel, told=tell, what="the other build")
     assert told == ["waits for the other build"]
 

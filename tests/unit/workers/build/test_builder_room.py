@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from machine.ledger import Reservation
 from matrix.model import Cell
 from tests.engines.builder import Bench
 from tests.plans.cells import make_cell
@@ -29,7 +30,7 @@ def test_disk_is_reserved_only_for_what_really_runs_and_stage_by_stage(tmp_path:
     claimed: list[int] = []
 
     class Counting(DiskBudget):
-        def claim(self, size: int) -> bool:
+        def claim(self, size: int) -> Reservation | None:
             assert self.reserved == 0, "the stage before has given back what it had"
             claimed.append(size)
             return super().claim(size)
@@ -52,9 +53,9 @@ def test_a_build_that_finds_no_room_waits_with_nothing_in_use_and_counts_nothing
     waited: list[tuple[int, int]] = []
 
     class Crowding(DiskBudget):
-        def claim(self, size: int) -> bool:
+        def claim(self, size: int) -> Reservation | None:
             # The export finds room; what comes after it does not.
-            return not bench.store.usage().actions and super().claim(size)
+            return None if bench.store.usage().actions else super().claim(size)
 
         @contextmanager
         def reserve(
@@ -90,8 +91,8 @@ def test_what_a_build_made_before_it_had_to_wait_is_not_called_reused(tmp_path: 
     bench = Bench(tmp_path)
 
     class Crowding(DiskBudget):
-        def claim(self, size: int) -> bool:
-            return not bench.store.usage().actions and super().claim(size)
+        def claim(self, size: int) -> Reservation | None:
+            return None if bench.store.usage().actions else super().claim(size)
 
     budget = Crowding(bench.store, 10**9, free=lambda _path: 1 << 50)
     builder = Builder(bench.store, bench.host, tmp_path / "w", budget=budget)
@@ -106,9 +107,11 @@ def test_every_stage_that_runs_waits_for_its_memory(tmp_path: Path) -> None:
 
     class Noted(MemoryBudget):
         @contextmanager
-        def reserve(self, size: int, cancel: threading.Event | None = None) -> Iterator[None]:
+        def reserve(
+            self, size: int, cancel: threading.Event | None = None, **how: Any
+        ) -> Iterator[None]:
             asked.append(("begin", size))
-            with super().reserve(size, cancel):
+            with super().reserve(size, cancel, **how):
                 yield
             asked.append(("end", self.reserved))
 

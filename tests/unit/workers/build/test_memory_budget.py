@@ -3,11 +3,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
+from machine.ledger import Ledger
 from workers.build.memory_budget import MemoryBudget
-from workers.errors import Cancelled
+from workers.errors import BuildFailed, Cancelled
 
 
 class Stage:
@@ -28,50 +30,62 @@ class Stage:
         self._thread.join()
 
 
-def waits(budget: MemoryBudget, count: int) -> None:
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path)
+
+
+@pytest.fixture
+def budget(ledger: Ledger) -> MemoryBudget:
+    return MemoryBudget(100, ledger=ledger)
+
+
+def waits(ledger: Ledger, count: int) -> None:
     """Until so many stand in the queue."""
-    with budget._changed:
-        assert budget._changed.wait_for(lambda: len(budget._queue) == count, timeout=10)
+    pause = threading.Event()
+    while True:
+        with ledger.everybody() as entries:
+            if sum(len(entry.waiting) for entry in entries) == count:
+                return
+        pause.wait(0.01)
 
 
-def test_what_fits_runs_at_once_and_is_given_back() -> None:
-    budget = MemoryBudget(100)
+def test_what_fits_runs_at_once_and_is_given_back(budget: MemoryBudget) -> None:
     with budget.reserve(60), budget.reserve(40):
         assert budget.reserved == 100
     assert budget.reserved == 0
 
 
-def test_two_large_ones_do_not_start_together() -> None:
-    budget = MemoryBudget(100)
+def test_two_large_ones_do_not_start_together(budget: MemoryBudget, ledger: Ledger) -> None:
     first = Stage(budget, 60)
     assert first.runs.wait(10)
     second = Stage(budget, 60)
-    waits(budget, 1)
+    waits(ledger, 1)
     assert not second.runs.is_set()
     first.end()
     assert second.runs.wait(10)
     second.end()
 
 
-def test_what_is_larger_than_the_machine_runs_alone() -> None:
-    budget = MemoryBudget(100)
+def test_what_is_larger_than_the_machine_runs_alone(budget: MemoryBudget, ledger: Ledger) -> None:
     with ExitStack() as small:
         small.enter_context(budget.reserve(10))
         huge = Stage(budget, 1000)
-        waits(budget, 1)
+        waits(ledger, 1)
         assert not huge.runs.is_set()
     assert huge.runs.wait(10)
     huge.end()
 
 
-def test_small_ones_do_not_pass_a_large_one_that_waits() -> None:
-    budget = MemoryBudget(100)
+def test_small_ones_do_not_pass_a_large_one_that_waits(
+    budget: MemoryBudget, ledger: Ledger
+) -> None:
     running = Stage(budget, 60)
     assert running.runs.wait(10)
     large = Stage(budget, 90)
-    waits(budget, 1)
+    waits(ledger, 1)
     small = Stage(budget, 1)
-    waits(budget, 2)
+    waits(ledger, 2)
     assert not small.runs.is_set()
     running.end()
     assert large.runs.wait(10)
@@ -80,19 +94,20 @@ def test_small_ones_do_not_pass_a_large_one_that_waits() -> None:
     small.end()
 
 
-def test_waiting_ends_with_a_cancel_and_leaves_the_queue_in_order() -> None:
-    budget, cancel = MemoryBudget(100), threading.Event()
+def test_waiting_ends_with_a_cancel_and_leaves_the_queue_in_order(
+    budget: MemoryBudget, ledger: Ledger
+) -> None:
+    cancel = threading.Event()
     cancel.set()
     with budget.reserve(80):
         with pytest.raises(Cancelled), budget.reserve(80, cancel):
             raise AssertionError("started without memory")
-        waits(budget, 0)
+        waits(ledger, 0)
         with budget.reserve(20):
             assert budget.reserved == 100
 
 
-def test_a_stage_that_fails_gives_its_memory_back() -> None:
-    budget = MemoryBudget(100)
+def test_a_stage_that_fails_gives_its_memory_back(budget: MemoryBudget) -> None:
 
     def fail() -> None:
         with budget.reserve(80):
@@ -104,5 +119,20 @@ def test_a_stage_that_fails_gives_its_memory_back() -> None:
     assert budget.reserved == 0
 
 
-def test_the_default_is_most_of_the_machine() -> None:
-    assert MemoryBudget().limit > 1 << 28
+def test_the_budget_holds_for_all_participants_of_the_ledger(tmp_path: Path) -> None:
+    one, two = (MemoryBudget(100, ledger=Ledger(tmp_path)) for _ in range(2))
+    other = Stage(one, 60)
+    assert other.runs.wait(10)
+    assert two.reserved == 60
+    with (
+        pytest.raises(BuildFailed, match=r"waited 0 s for 0\.00 GB of memory, held by process"),
+        two.reserve(60, limit=0.0),
+    ):
+        raise AssertionError("started without memory")
+    other.end()
+    with two.reserve(60):
+        assert one.reserved == 60
+
+
+def test_the_default_is_most_of_the_machine(tmp_path: Path) -> None:
+    assert MemoryBudget(ledger=Ledger(tmp_path)).limit > 1 << 28

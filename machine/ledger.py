@@ -1,0 +1,207 @@
+"""One ledger for all processes of the machine: who has reserved how much memory, disk and quiet.
+
+Whoever needs a resource reserves it before it begins. What does not fit is waited for, in the
+order in which the waits began, so that nobody is passed for ever; a process that has ended holds
+nothing and stands in no queue, and one that is stopped holds what it has but keeps nobody behind
+it in the queue.
+
+Several resources are reserved at once or not at all: whoever waits for one holds none of the
+others, so two processes never wait for each other. Where the ledger's folder cannot be used, each
+process counts for itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from machine.disk import reason
+from machine.entries import Entries, Entry, Holding, Ticket
+from machine.reservations import Want, ahead_of, lacking_of, signs_of, words_of
+from machine.waits import Told, Wait, WaitCancelled, WaitedTooLong, untold
+
+POLL = 0.2
+"""Seconds between two looks of a wait."""
+
+
+class Ledger:
+    """The ledger as one participant sees it; its threads share it."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._entries = Entries(root)
+        self._own = self._entries.own
+        self._changed = threading.Condition()
+        self._keys = map(str, itertools.count(1))
+        self._figures: dict[str, Callable[[], int]] = {}
+        self.changes = 0
+        """How often something of ours was given back or given up."""
+        self.trouble = ""
+        """Why other processes are not seen; empty: they are."""
+
+    def claim(self, wants: Sequence[Want], what: str = "") -> Reservation | None:
+        """Reserve all of it if it is there now and nobody waits for any of it."""
+        with self.everybody() as entries:
+            if ahead_of(wants, entries) or lacking_of(wants, entries):
+                return None
+            return self.grant(wants, what)
+
+    def reserve(
+        self,
+        wants: Sequence[Want],
+        what: str = "",
+        *,
+        cancel: threading.Event | None = None,
+        limit: float = float("inf"),
+        told: Told = untold,
+    ) -> Reservation:
+        """Reserve all of it, and wait until it is there.
+
+        Raises `WaitCancelled`, or `WaitedTooLong` when none of those who hold it or wait ahead has
+        changed anything for `limit` seconds.
+        """
+        reservation = self.claim(wants, what)
+        if reservation is None:
+            with self.queue(wants, what) as place:
+                wait = Wait(limit, told)
+                while (reservation := place.claim(wants)) is None:
+                    place.pause(wait, cancel)
+        return reservation
+
+    @contextmanager
+    def queue(self, wants: Sequence[Want], what: str = "") -> Iterator[Place]:
+        """A place in the queue for these resources, behind all that wait now."""
+        with self.everybody() as entries:
+            numbers = [ticket.number for entry in entries for ticket in entry.waiting]
+            resources = frozenset(want.resource for want in wants)
+            ticket = Ticket(max(numbers, default=0) + 1, what, resources)
+            self._own.waiting.append(ticket)
+            self._write()
+        try:
+            yield Place(self, ticket)
+        finally:
+            with self._changed:
+                self._own.waiting.remove(ticket)
+                self._tell_change()
+
+    @contextmanager
+    def everybody(self) -> Iterator[Sequence[Entry]]:
+        """All participants, us first; nobody reserves anything meanwhile."""
+        with self._changed, ExitStack() as alone:
+            others: list[Entry] = []
+            try:
+                alone.enter_context(self._entries.alone())
+                others = self._entries.others()
+                self.trouble = ""
+            except OSError as error:
+                self.trouble = reason(error)
+            self._own.notes |= {name: figure() for name, figure in self._figures.items()}
+            yield (self._own, *others)
+
+    def publish(self, resource: str, figure: Callable[[], int]) -> None:
+        """A figure of ours that all participants see, as of our last reservation or release."""
+        with self._changed:
+            self._figures[resource] = figure
+
+    def close(self) -> None:
+        """Leave the ledger."""
+        with self._changed:
+            self._figures.clear()
+            self._own.notes.clear()
+            self._write()
+
+    def grant(self, wants: Sequence[Want], what: str) -> Reservation:
+        """Reserve without asking; call it inside `everybody`."""
+        key = next(self._keys)
+        self._own.held[key] = Holding(what, {want.resource: want.amount for want in wants})
+        self._write()
+        return Reservation(self, key)
+
+    def release(self, key: str) -> None:
+        """Give a reservation back."""
+        with self._changed:
+            if self._own.held.pop(key, None) is not None:
+                self._tell_change()
+
+    def pause(self, changes: int) -> None:
+        """Until there are more changes than that, or it is time to look at the others."""
+        with self._changed:
+            with suppress(OSError):
+                self._entries.look()
+            if self.changes == changes:
+                self._changed.wait(POLL)
+
+    def _tell_change(self) -> None:
+        self.changes += 1
+        self._write()
+        self._changed.notify_all()
+
+    def _write(self) -> None:
+        self._own.notes |= {name: figure() for name, figure in self._figures.items()}
+        try:
+            self._entries.write()
+        except OSError as error:
+            self.trouble = reason(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Held until it is released, or the block under it or its process ends."""
+
+    _ledger: Ledger
+    _key: str
+
+    def release(self) -> None:
+        """Give it back; a second time does no harm."""
+        self._ledger.release(self._key)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()
+
+
+@dataclass(slots=True)
+class Place:
+    """A place in the queue, with what was seen at the last look."""
+
+    _ledger: Ledger
+    _ticket: Ticket
+    first: bool = False
+    """Whether nobody is ahead who waits for any of the same resources."""
+    _words: str = ""
+    _signs: object = None
+    _changes: int = 0
+
+    def claim(self, wants: Sequence[Want]) -> Reservation | None:
+        """Reserve all of it if nobody is ahead and it is there."""
+        with self._ledger.everybody() as entries:
+            ahead, lacking = ahead_of(wants, entries, self._ticket), lacking_of(wants, entries)
+            self.first = not ahead
+            if self.first and not lacking:
+                return self._ledger.grant(wants, self._ticket.what)
+            resources = {want.resource for want in wants}
+            self._signs, self._changes = signs_of(resources, entries), self._ledger.changes
+            self._words = words_of(lacking or wants, ahead, entries, self._ledger.trouble)
+        return None
+
+    def pause(
+        self, wait: Wait, cancel: threading.Event | None = None, signs: object = None
+    ) -> None:
+        """Until something may have changed; `signs`: of life that the ledger does not know.
+
+        Raises `WaitCancelled` or `WaitedTooLong`.
+        """
+        if cancel is not None and cancel.is_set():
+            raise WaitCancelled(f"cancelled while waiting for {self._words}")
+        if wait.is_over((self._signs, signs), self._words):
+            raise WaitedTooLong(
+                f"waited {wait.limit:.0f} s for {self._words}, and nothing has changed",
+                hint="end the process that is stopped or hangs",
+            )
+        self._ledger.pause(self._changes)
