@@ -144,6 +144,8 @@ class Cell:
     timeout: float
     publish_timeout: float
     skip: str | None = None
+    needs: tuple[str, ...] = ()
+    """What it needs of a machine besides what the whole sweep needs; see `matrix.needs`."""
 
 
 COMMON_OPSET = 17
@@ -161,7 +163,8 @@ class Export:
     package: str
     version: str
     cell: Cell
-    """The first cell made from it; its policy decides how the export is made."""
+    """The first of the cells made of it that need the least of a machine; its policy says how the
+    export is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,9 @@ class PlannedModel:
         found: dict[int, Export] = {}
         for cell in self.cells:
             opset = cell.policy.opset
-            if cell.skip is None and opset not in found:
+            if cell.skip is not None:
+                continue
+            if opset not in found or len(cell.needs) < len(found[opset].cell.needs):
                 common = opset == COMMON_OPSET
                 found[opset] = Export(
                     id=f"{self.name}@{EXPORT}" + ("" if common else f":opset{opset}"),

@@ -216,6 +216,7 @@ def _cell(draft: _Draft, package: str, namer: Namer, options: PlanOptions) -> Ce
         timeout=overrides.timeout or options.timeout,
         publish_timeout=overrides.publish_timeout or options.publish_timeout,
         skip=overrides.skip,
+        needs=draft.model.needs,
     )
 
 

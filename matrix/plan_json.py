@@ -53,4 +53,5 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
         "timeout": cell.timeout,
         "publish_timeout": cell.publish_timeout,
         "skip": cell.skip,
+        "needs": list(cell.needs),
     }

@@ -1,15 +1,18 @@
-"""The connection to SQLite or PostgreSQL: transactions, the clock, and errors in our words."""
+"""The connection to SQLite or PostgreSQL: transactions, retries, the clock, errors in our words."""
 
 from __future__ import annotations
 
+import copy
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, Float, PoolProxiedConnection, Table, create_engine, event
+from sqlalchemy import Connection, Engine, Float, Row, Select, Table, create_engine, event
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -21,7 +24,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from state.damage import from_json
 from state.errors import StateError, StateUnavailable
-from state.reading import Source
+from state.read_only import Source
 from state.text import to_json
 
 if TYPE_CHECKING:
@@ -36,17 +39,17 @@ RACES = 50
 _TRANSIENT = ("database is locked", "database is busy")
 _LASTING = ("authentication", "does not exist", "no pg_hba.conf entry")
 _BACK_OFF = {"40001", "40P01"}
-"""PostgreSQL: serialization failure, deadlock. The same transaction again will do."""
+"""PostgreSQL: serialization failure, deadlock. The same transaction succeeds when repeated."""
 
 _CUT_OFF = {"25P03", "25P04", "57P01", "57P02", "57P03", "57P05"}
-"""PostgreSQL: it ended this session, or is just starting or stopping."""
+"""PostgreSQL: the server ended this session, or is starting or stopping."""
 
 SILENT_SECONDS = 10
-"""Half a transaction of a process that was stopped or cut off holds locks; not for longer."""
+"""A process that is stopped inside a transaction keeps its locks no longer than this."""
 
 _LINK = {
     "connect_timeout": 10,
-    # A line that is cut says nothing: without these a call would wait for a quarter of an hour.
+    # Without these, a call on a line that was cut would wait for a quarter of an hour.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -55,7 +58,7 @@ _LINK = {
 
 
 class Raced(StateUnavailable):
-    """Another process was faster; the transaction was rolled back and can be tried again."""
+    """Another process was faster; the transaction was rolled back and can be repeated."""
 
 
 class now(FunctionElement[float]):  # noqa: N801 - reads as the SQL function it is
@@ -75,20 +78,51 @@ def _postgresql_now(_element: now, _compiler: SQLCompiler, **_kw: Any) -> str:
     return "extract(epoch from clock_timestamp())::float8"
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Repeats calls while the database is away: a restart must not cost a slot its model.
+
+    What was under way when the connection broke may have been committed or not, so only calls
+    that may be made twice go through here.
+    """
+
+    wait: Callable[[float], bool]
+    """Waits so many seconds; True: stop waiting."""
+    seconds: float = 900.0
+    clock: Callable[[], float] = time.monotonic
+    pause: float = 1.0
+
+    def through(self, call: Callable[[], T]) -> T:
+        """Call until it succeeds, somebody asks to stop, or the time is up."""
+        deadline = self.clock() + self.seconds
+        while True:
+            try:
+                return call()
+            except StateUnavailable:
+                if self.clock() > deadline or self.wait(self.pause):
+                    raise
+
+
+IMPATIENT = Patience(wait=lambda _seconds: True)
+"""Every error is reported at once."""
+
+
 class Database:
     """Short transactions on one database; safe to use from several threads."""
 
-    def __init__(self, url: URL, source: Source | None = None) -> None:
+    def __init__(
+        self, url: URL, source: Source | None = None, patience: Patience = IMPATIENT
+    ) -> None:
         """`source`: how to open a SQLite file that is only read."""
         self.sqlite = url.get_backend_name() == "sqlite"
         self.label = url.database or "" if self.sqlite else url.set(query={}).render_as_string()
         """What messages call this database; holds no password."""
         self._secret = str(url.password or "")
         self._source = source
+        self._patience = patience
         self.engine = _engine(url, self.sqlite, source)
         self._writer = self.engine.execution_options(begin="BEGIN IMMEDIATE")
-        # Each statement sees its own moment there anyway; without BEGIN and ROLLBACK a third is
-        # to be sent.
+        # On PostgreSQL every statement sees its own moment anyway; this saves BEGIN and ROLLBACK.
         self._reader = (
             self.engine
             if self.sqlite
@@ -96,27 +130,50 @@ class Database:
         )
         # Threads of one process queue here instead of in SQLite's busy loop, which sleeps.
         self._turn = threading.Lock()
-        self._kept: PoolProxiedConnection | None = None
+
+    def with_patience(self, patience: Patience) -> Self:
+        """The same connections, with other patience."""
+        other = copy.copy(self)
+        other._patience = patience
+        return other
 
     def close(self) -> None:
         """Close all connections that are not in use."""
-        with self._turn:
-            kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.close()
         self.engine.dispose()
         if self._source is not None:
             self._source.close()
 
+    def fetch(self, query: Select[Any]) -> list[Row[Any]]:
+        """The rows of a query; waits through an outage."""
+
+        def call() -> list[Row[Any]]:
+            with self.read() as connection:
+                return list(connection.execute(query))
+
+        return self._patience.through(call)
+
+    def attempt(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a write transaction; repeats it after a lost race or an outage."""
+        return self._patience.through(lambda: self._raced(work))
+
+    def _raced(self, work: Callable[[Connection], T]) -> T:
+        for _ in range(RACES):
+            try:
+                with self.write() as connection:
+                    return work(connection)
+            except Raced:
+                continue
+        raise StateUnavailable(f"the state {self.label} is too busy", hint="try again")
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """For a few queries; with SQLite a consistent view."""
+        """For a few queries; with SQLite a consistent view. Fails at once in an outage."""
         with self._translated(), self._reader.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """All of it, or nothing."""
+        """A transaction: all of it, or nothing. Fails at once in an outage."""
         with self._translated():
             if not self.sqlite:
                 with self._writer.begin() as connection:
@@ -127,48 +184,22 @@ class Database:
 
     @contextmanager
     def raw(self) -> Iterator[sqlite3.Connection]:
-        """SQLite's own connection, for what cannot be said inside a transaction."""
-        with self._translated(), _wrapped():
+        """SQLite's own connection, for what cannot run inside a transaction."""
+        with self._translated():
             pooled = self.engine.raw_connection()
             try:
                 assert isinstance(pooled.driver_connection, sqlite3.Connection)
                 yield pooled.driver_connection
+            except sqlite3.Error as error:
+                raise DBAPIError(None, None, error) from error
             finally:
                 pooled.close()
 
-    @contextmanager
-    def quick(self) -> Iterator[sqlite3.Cursor]:
-        """SQLite: like `write`, for statements that are prepared, on a connection kept for them."""
-        with self._translated(), _wrapped(), self._turn:
-            if self._kept is None:
-                self._kept = self.engine.raw_connection()
-            connection = self._kept.driver_connection
-            assert isinstance(connection, sqlite3.Connection)
-            cursor = connection.cursor()
-            try:
-                cursor.execute("BEGIN IMMEDIATE")
-                yield cursor
-                cursor.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):  # after some errors there is nothing to take back
-                    cursor.execute("ROLLBACK")
-                raise
-
-    def attempt(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a write transaction of its own, again if it loses a race."""
-        for _ in range(RACES):
-            try:
-                with self.write() as connection:
-                    return work(connection)
-            except Raced:
-                continue
-        raise StateUnavailable(f"the state {self.label} is too busy", hint="try again")
-
     def insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
-        """INSERT with ON CONFLICT, which both databases have, each under its own name."""
+        """INSERT with ON CONFLICT, which both databases have under names of their own."""
         if self.sqlite:
             return sqlite.insert(table)
-        from sqlalchemy.dialects import postgresql  # every `status` would pay for it
+        from sqlalchemy.dialects import postgresql  # loaded late: every `status` would pay for it
 
         return postgresql.insert(table)
 
@@ -226,21 +257,10 @@ def _engine(url: URL, is_sqlite: bool, source: Source | None) -> Engine:
     return engine
 
 
-@contextmanager
-def _wrapped() -> Iterator[None]:
-    """The driver's errors as SQLAlchemy has them."""
-    try:
-        yield
-    except sqlite3.IntegrityError as error:
-        raise IntegrityError(None, None, error) from error
-    except sqlite3.Error as error:
-        raise DBAPIError(None, None, error) from error
-
-
 def _limit(
     failure: type[Exception], connection: DBAPIConnection, _entry: ConnectionPoolEntry
 ) -> None:
-    with suppress(failure):  # a line that broke already: its first use says so in our words
+    with suppress(failure):  # a line that is broken already: its first use reports it
         cursor = connection.cursor()
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{SILENT_SECONDS}s'")
         cursor.close()
@@ -253,7 +273,6 @@ def _configure(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None
     connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA temp_store = MEMORY")
 
 
 def _begin(connection: Connection) -> None:

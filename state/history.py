@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import groupby
-from statistics import median
 from typing import Any
 
 from sqlalchemy import Row, func, select
 
 from matrix.status import Status
+from state.changes import Part
 from state.damage import mapping
-from state.moves import Part
-from state.records import Json, KeyRecord, StageCost, UnitCost
+from state.records import Json, KeyRecord, UnitCost
 from state.schema import event, stage_key, stage_run, sweep
 
 _MAPPINGS = frozenset({"tools", "inputs", "params"})
@@ -20,35 +18,6 @@ _MAPPINGS = frozenset({"tools", "inputs", "params"})
 
 class History(Part):
     """The part of `State` that remembers over all sweeps."""
-
-    def history(self, models: Collection[str] | None = None, *, latest: int = 5) -> list[StageCost]:
-        """Medians of the latest real runs of each stage (and component) of each model."""
-        columns = stage_run.c
-        recent = func.row_number().over(
-            partition_by=(columns.model, columns.stage, columns.component),
-            order_by=columns.id.desc(),
-        )
-        ranked = select(stage_run, recent.label("age")).where(~columns.reused)
-        if models is not None:
-            ranked = ranked.where(columns.model.in_(models))
-        kept = ranked.subquery()
-        names = (kept.c.model, kept.c.stage, kept.c.component)
-        query = select(kept).where(kept.c.age <= latest).order_by(*names)
-        with self._db.read() as connection:
-            rows = connection.execute(query).all()
-        costs = []
-        for name, group in groupby(rows, key=lambda row: (row.model, row.stage, row.component)):
-            runs = list(group)
-            costs.append(
-                StageCost(
-                    *name,
-                    runs=len(runs),
-                    seconds=float(median(run.seconds for run in runs)),
-                    bytes=int(median(run.bytes for run in runs)),
-                    peak_memory=int(median(run.peak_memory for run in runs)),
-                )
-            )
-        return costs
 
     def unit_costs(self, models: Collection[str] | None = None) -> list[UnitCost]:
         """For each stage of each cell the key it had last, and what that took when it really ran.
@@ -83,8 +52,7 @@ class History(Part):
             .where(used.c.age == 1)
             .order_by(used.c.id)
         )
-        with self._db.read() as connection:
-            return [UnitCost(**row._mapping) for row in connection.execute(query)]
+        return [UnitCost(**row._mapping) for row in self._db.fetch(query)]
 
     def overheads(self, *, sweeps: int = 3) -> dict[str, float]:
         """Seconds that a cell kept its slot busy beside its stages: verification, most of all.
@@ -104,9 +72,8 @@ class History(Part):
             .where(stage_run.c.sweep_id.in_(recent))
             .group_by(stage_run.c.sweep_id, stage_run.c.cell)
         )
-        with self._db.read() as connection:
-            at = {(row[0], row[1], row[2]): row[3] for row in connection.execute(moments)}
-            spent = {(row[0], row[1]): row[2] for row in connection.execute(stages)}
+        at = {(row[0], row[1], row[2]): row[3] for row in self._db.fetch(moments)}
+        spent = {(row[0], row[1]): row[2] for row in self._db.fetch(stages)}
         found: dict[str, float] = {}
         for (number, cell, status), moment in at.items():
             began = at.get((number, cell, steps[0]))
@@ -136,18 +103,16 @@ class History(Part):
             query = query.where(columns.target == target)
         if unlike is not None:
             query = query.where(columns.key != unlike)
-        with self._db.read() as connection:
-            row = connection.execute(query).first()
-        if row is None:
+        rows = self._db.fetch(query)
+        if not rows:
             return None
-        return KeyRecord(row.key, row.at, row.sweep_id, _parts(row))
+        return KeyRecord(rows[0].key, rows[0].at, rows[0].sweep_id, _parts(rows[0]))
 
     def key_parts(self, sweep_id: int) -> dict[str, Json]:
         """What each key used in a sweep was made of."""
         used = select(stage_run.c.key).where(stage_run.c.sweep_id == sweep_id)
         query = select(stage_key.c.key, stage_key.c.parts).where(stage_key.c.key.in_(used))
-        with self._db.read() as connection:
-            return {row.key: _parts(row) for row in connection.execute(query)}
+        return {row.key: _parts(row) for row in self._db.fetch(query)}
 
     def real_seconds(self, sweep_id: int) -> dict[str, float]:
         """What each key used in a sweep took when it really ran last, in whichever sweep."""
@@ -157,8 +122,7 @@ class History(Part):
             .where(stage_run.c.key.in_(used), ~stage_run.c.reused)
             .order_by(stage_run.c.id)
         )
-        with self._db.read() as connection:
-            return {row.key: row.seconds for row in connection.execute(query)}
+        return {row.key: row.seconds for row in self._db.fetch(query)}
 
 
 def _parts(row: Row[Any]) -> Json:

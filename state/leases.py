@@ -1,16 +1,34 @@
-"""Leases: who may build which model. Heartbeats, fencing tokens, take-over, poison."""
+"""Leases: who builds what. Heartbeats, fencing tokens, take-over, poison.
+
+What is leased is the cells of a model that need the same of a machine. Cells of one model that
+need other machines are leased apart and may be held by other slots at the same time. Two sweeps
+never hold the same model at once.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from machine.processes import Process, this_host
+from matrix.needs import Words, from_text, serves, to_text
 from matrix.status import FailureClass, Status
+from state.changes import Part, add_event, hand_back, has_status, publishes, shift
 from state.database import Database, Raced, now
-from state.moves import Part, add_event, hand_back, publishes, shift
 from state.records import Holder, Kind, Lease, Owner, Remaining
 from state.schema import lease, outcome, work
 from state.text import clean
@@ -23,26 +41,40 @@ CLOCK_JITTER = 1.0
 """A heartbeat this much in the future means that the clock was set back."""
 
 _expired = lease.c.expires_at <= now()
+_open = work.c.state.in_(("todo", "leased"))
 
 
 class Leases(Part):
     """The part of `State` that hands out models."""
 
     def lease(
-        self, sweep_id: int, owner: Owner, ttl: float, among: Collection[str] | None = None
+        self,
+        sweep_id: int,
+        owner: Owner,
+        ttl: float,
+        among: Collection[str] | None = None,
+        offers: Words | None = None,
     ) -> Lease | None:
-        """The next model that nobody alive holds, or None. `among`: only these models."""
+        """The next cells that nobody alive holds, or None.
+
+        `among`: only of these models; `offers`: only cells whose needs these words serve.
+        """
         dead = dead_here(self._db)
         return self._db.attempt(
-            lambda connection: _next(self._db, connection, sweep_id, owner, ttl, among, dead)
+            lambda connection: _next(
+                self._db, connection, sweep_id, owner, ttl, among, offers, dead
+            )
         )
 
     def renew(self, held: Lease, ttl: float) -> bool:
-        """The heartbeat. False: somebody else has the model, stop working on it."""
+        """The heartbeat. False: somebody else has the lease, stop working on its cells.
+
+        Does not wait through an outage: the heart beats again soon enough.
+        """
         with self._db.write() as connection:
             renewed = connection.execute(
                 update(lease)
-                .where(lease.c.model == held.model, lease.c.token == held.token)
+                .where(_is(held))
                 .values(renewed_at=now(), expires_at=now() + ttl, ttl=ttl)
             )
         return renewed.rowcount == 1
@@ -51,25 +83,23 @@ class Leases(Part):
         """Say what the holder is doing; None: nothing that needs telling."""
         with self._db.write() as connection:
             connection.execute(
-                update(lease)
-                .where(lease.c.model == held.model, lease.c.token == held.token)
-                .values(cell=cell, activity=clean(text))
+                update(lease).where(_is(held)).values(cell=cell, activity=clean(text))
             )
 
     def release(self, held: Lease, *, done: bool) -> bool:
-        """Give a model back: done with it, or to be taken by somebody else.
+        """Give a lease back: done with its cells, or to be taken by somebody else.
 
-        Cells left half-way are planned again. False: it was not ours any more; nothing changed.
+        Cells left half done are planned again. False: it was not ours any more; nothing changed.
         """
-        with self._db.write() as connection:
-            ended = connection.execute(
-                delete(lease).where(lease.c.model == held.model, lease.c.token == held.token)
-            )
-            if ended.rowcount != 1:
+
+        def work_(connection: Connection) -> bool:
+            if connection.execute(delete(lease).where(_is(held))).rowcount != 1:
                 return False
+            needs = to_text(held.needs)
             publish = publishes(connection, held.sweep_id)
-            hand_back(connection, held.sweep_id, held.model, publish=publish)
-            _set_work(connection, held.sweep_id, held.model, state="done" if done else "todo")
+            hand_back(connection, held.sweep_id, held.model, needs, publish=publish)
+            state = "done" if done else "todo"
+            _set_work(connection, held.sweep_id, held.model, needs, state=state)
             add_event(
                 connection,
                 held.sweep_id,
@@ -79,43 +109,61 @@ class Leases(Part):
                 owner=held.owner,
                 data={"done": done},
             )
-        return True
+            return True
 
-    def remaining(self, sweep_id: int, among: Collection[str] | None = None) -> Remaining:
-        """How many models there are in each state of work."""
-        query = select(work.c.state, func.count()).where(work.c.sweep_id == sweep_id)
+        return self._db.attempt(work_)
+
+    def demand(self, sweep_id: int, among: Collection[str] | None = None) -> dict[Words, Remaining]:
+        """The work of a sweep by what it needs of a machine."""
+        query = select(work.c.needs, work.c.state, func.count().label("number"))
+        query = query.where(work.c.sweep_id == sweep_id).group_by(work.c.needs, work.c.state)
         if among is not None:
             query = query.where(work.c.model.in_(among))
-        with self._db.read() as connection:
-            counts = connection.execute(query.group_by(work.c.state)).tuples().all()
-        return Remaining(**dict(counts))
+        counts: dict[Words, dict[str, int]] = {}
+        for row in self._db.fetch(query):
+            counts.setdefault(from_text(row.needs), {})[row.state] = row.number
+        return {needs: Remaining(**states) for needs, states in counts.items()}
+
+    def remaining(
+        self,
+        sweep_id: int,
+        among: Collection[str] | None = None,
+        offers: Words | None = None,
+    ) -> Remaining:
+        """The same together; `offers`: only what these words serve."""
+        total: Counter[str] = Counter()
+        for needs, states in self.demand(sweep_id, among).items():
+            if offers is None or serves(offers, needs):
+                total.update(states.counts())
+        return Remaining(**total)
+
+    def models(self, sweep_id: int) -> frozenset[str]:
+        """The models of a sweep."""
+        query = select(work.c.model).where(work.c.sweep_id == sweep_id)
+        return frozenset(row.model for row in self._db.fetch(query))
 
     def leases(self, sweep_id: int | None = None) -> list[Holder]:
         """Who holds what, in one sweep or in all."""
-        columns = [lease.c[name] for name in Holder.__slots__ if name != "expired"]
-        query = select(*columns, _expired.label("expired")).order_by(lease.c.taken_at)
+        query = select(lease, _expired.label("expired")).order_by(lease.c.taken_at)
         if sweep_id is not None:
             query = query.where(lease.c.sweep_id == sweep_id)
-        with self._db.read() as connection:
-            rows = connection.execute(query).all()
-        return [Holder(**{**row._mapping, "expired": bool(row.expired)}) for row in rows]
+        return [_holder(row) for row in self._db.fetch(query)]
 
 
 def dead_here(database: Database) -> list[int]:
     """Tokens of leases whose process on this machine is gone."""
-    with database.read() as connection:
-        rows = connection.execute(
-            select(lease.c.token, lease.c.host, lease.c.pid, lease.c.pid_started).where(
-                lease.c.host == this_host()
-            )
-        ).all()
+    rows = database.fetch(
+        select(lease.c.token, lease.c.host, lease.c.pid, lease.c.pid_started).where(
+            lease.c.host == this_host()
+        )
+    )
     holders = {row.token: Process(row.host, row.pid, row.pid_started) for row in rows}
     gone = {process for process in set(holders.values()) if process.is_dead()}
     return [token for token, process in holders.items() if process in gone]
 
 
 def drop_dead(connection: Connection, tokens: Collection[int], *, count: bool) -> None:
-    """Take their models from holders that are gone or silent. `count`: as killed slots."""
+    """Take their leases from holders that are gone or silent. `count`: as killed slots."""
     # After the clock was set back a heartbeat lies in the future and would count for that long.
     # Its holder gets one more ttl by the new clock: if it lives it renews, if not it expires.
     connection.execute(
@@ -130,6 +178,22 @@ def drop_dead(connection: Connection, tokens: Collection[int], *, count: bool) -
         _lost(connection, holder, "process gone" if holder.token in tokens else "expired", count)
 
 
+def _holder(row: Row[Any]) -> Holder:
+    values = {name: getattr(row, name) for name in Holder.__slots__}
+    needs = tuple(sorted(from_text(row.needs)))
+    return Holder(**{**values, "needs": needs, "expired": bool(row.expired)})
+
+
+def _is(held: Lease) -> ColumnElement[bool]:
+    # Tokens are never given out twice; the rest finds the row by its key.
+    return and_(
+        lease.c.sweep_id == held.sweep_id,
+        lease.c.model == held.model,
+        lease.c.needs == to_text(held.needs),
+        lease.c.token == held.token,
+    )
+
+
 def _next(
     database: Database,
     connection: Connection,
@@ -137,38 +201,43 @@ def _next(
     owner: Owner,
     ttl: float,
     among: Collection[str] | None,
+    offers: Words | None,
     dead: Collection[int],
 ) -> Lease | None:
     drop_dead(connection, dead, count=True)
+    taken = exists().where(
+        lease.c.model == work.c.model,
+        or_(lease.c.sweep_id != work.c.sweep_id, lease.c.needs == work.c.needs),
+    )
     query = (
-        select(work.c.model, work.c.attempts)
-        .outerjoin(lease, lease.c.model == work.c.model)
-        .where(
-            work.c.sweep_id == sweep_id,
-            work.c.state.in_(("todo", "leased")),
-            lease.c.model.is_(None),
-        )
+        select(work.c.model, work.c.needs, work.c.attempts)
+        .where(work.c.sweep_id == sweep_id, _open, ~taken)
         .order_by(work.c.position)
         .limit(1)
         .with_for_update(of=work, skip_locked=True)
     )
     if among is not None:
         query = query.where(work.c.model.in_(among))
+    if offers is not None:
+        query = query.where(work.c.needs.in_(_served(connection, sweep_id, offers)))
     found = connection.execute(query).first()
     if found is None:
         return None
+    if not database.sqlite:
+        _exclude_other_sweeps(connection, sweep_id, found.model)
     attempt = found.attempts + 1
     token = add_event(
         connection, sweep_id, Kind.LEASED, model=found.model, owner=owner.name, data={"n": attempt}
     )
-    taken = connection.execute(
+    inserted = connection.execute(
         database.insert(lease)
         .values(taken_at=now(), renewed_at=now(), expires_at=now() + ttl)
         .on_conflict_do_nothing()
         .returning(lease.c.model),
         {
-            "model": found.model,
             "sweep_id": sweep_id,
+            "model": found.model,
+            "needs": found.needs,
             "token": token,
             "owner": owner.name,
             "host": owner.process.host,
@@ -177,13 +246,33 @@ def _next(
             "ttl": ttl,
         },
     )
-    if taken.first() is None:
-        raise Raced(f"{found.model} was leased by somebody else", hint="try again")
-    _set_work(connection, sweep_id, found.model, state="leased", attempts=attempt)
-    return Lease(sweep_id, found.model, token, owner.name, attempt)
+    if inserted.first() is None:
+        raise _raced(found.model)
+    _set_work(connection, sweep_id, found.model, found.needs, state="leased", attempts=attempt)
+    needs = tuple(sorted(from_text(found.needs)))
+    return Lease(sweep_id, found.model, needs, token, owner.name, attempt)
+
+
+def _served(connection: Connection, sweep_id: int, offers: Words) -> list[str]:
+    """The needs of open work that a machine with these words serves."""
+    query = select(work.c.needs).where(work.c.sweep_id == sweep_id, _open).distinct()
+    return [text for text in connection.scalars(query) if serves(offers, from_text(text))]
+
+
+def _exclude_other_sweeps(connection: Connection, sweep_id: int, model: str) -> None:
+    """PostgreSQL: of two sweeps that take the same model at the same moment, one gives way."""
+    connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(model, 0))))
+    others = select(lease.c.token).where(lease.c.model == model, lease.c.sweep_id != sweep_id)
+    if connection.execute(others).first() is not None:
+        raise _raced(model)
+
+
+def _raced(model: str) -> Raced:
+    return Raced(f"{model} was leased by somebody else", hint="try again")
 
 
 def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> None:
+    key = (holder.sweep_id, holder.model, holder.needs)
     publish = publishes(connection, holder.sweep_id)
     evidence = {
         "why": why,
@@ -194,7 +283,7 @@ def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> No
         "taken_at": holder.taken_at,
         "last_heartbeat": holder.renewed_at,
     }
-    hand_back(connection, holder.sweep_id, holder.model, publish=publish)
+    hand_back(connection, *key, publish=publish)
     add_event(
         connection,
         holder.sweep_id,
@@ -204,27 +293,29 @@ def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> No
         owner=holder.owner,
         data=evidence,
     )
-    lost, past = connection.execute(
-        select(work.c.lost, work.c.evidence).where(
-            work.c.sweep_id == holder.sweep_id, work.c.model == holder.model
-        )
-    ).one()
+    lost, past = connection.execute(select(work.c.lost, work.c.evidence).where(_key(*key))).one()
     lost += count
     kept = [*(past if isinstance(past, list) else [])[-9:], evidence]
     state = "poison" if lost >= MAX_LOST else "todo"
-    _set_work(connection, holder.sweep_id, holder.model, state=state, lost=lost, evidence=kept)
+    _set_work(connection, *key, state=state, lost=lost, evidence=kept)
     if state == "poison":
-        _poison(connection, holder.sweep_id, holder.model, kept, publish=publish)
+        _poison(connection, *key, kept, publish=publish)
 
 
 def _poison(
-    connection: Connection, sweep_id: int, model: str, evidence: list[Any], *, publish: bool
+    connection: Connection,
+    sweep_id: int,
+    model: str,
+    needs: str,
+    evidence: list[Any],
+    *,
+    publish: bool,
 ) -> None:
-    statuses = [status.value for status in (*WAITING, *unfinished(publish=publish))]
+    still_open = has_status(*WAITING, *unfinished(publish=publish))
     shift(
         connection,
         sweep_id,
-        (outcome.c.model == model) & outcome.c.status.in_(statuses),
+        and_(outcome.c.model == model, outcome.c.needs == needs, still_open),
         {
             "status": Status.BUILD_FAILED.value,
             "failure": FailureClass.CRASH.value,
@@ -238,7 +329,9 @@ def _poison(
     add_event(connection, sweep_id, Kind.POISON, model=model, data={"lost_leases": evidence})
 
 
-def _set_work(connection: Connection, sweep_id: int, model: str, **values: Any) -> None:
-    connection.execute(
-        update(work).where(work.c.sweep_id == sweep_id, work.c.model == model).values(**values)
-    )
+def _key(sweep_id: int, model: str, needs: str) -> ColumnElement[bool]:
+    return and_(work.c.sweep_id == sweep_id, work.c.model == model, work.c.needs == needs)
+
+
+def _set_work(connection: Connection, sweep_id: int, model: str, needs: str, **values: Any) -> None:
+    connection.execute(update(work).where(_key(sweep_id, model, needs)).values(**values))

@@ -10,13 +10,13 @@ from typing import Self
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from state.database import Database
+from state.database import IMPATIENT, Database, Patience
 from state.errors import StateError
 from state.history import History
 from state.leases import Leases
 from state.migrate import prepare
 from state.queries import Queries
-from state.reading import is_writable, open_source
+from state.read_only import is_writable, open_source
 from state.recording import Recording
 from state.seeding import Seeding
 from state.sweeps import Sweeps
@@ -32,6 +32,15 @@ class State(Sweeps, Seeding, Leases, Recording, Queries, History):
     def label(self) -> str:
         """What to call this state in a message; holds no password."""
         return self._db.label
+
+    def patient(self, patience: Patience) -> State:
+        """The same state, whose calls wait through an outage of the database."""
+        return State(self._db.with_patience(patience))
+
+    @property
+    def at_once(self) -> State:
+        """The same state, whose calls report an outage at once."""
+        return self.patient(IMPATIENT)
 
     def close(self) -> None:
         """Close the connections."""
@@ -49,14 +58,26 @@ class State(Sweeps, Seeding, Leases, Recording, Queries, History):
         self.close()
 
 
-def open_state(where: str | Path, *, create: bool = True, reading: bool = False) -> State:
+def open_state(
+    where: str | Path,
+    *,
+    create: bool = True,
+    reading: bool = False,
+    patience: Patience = IMPATIENT,
+) -> State:
     """Open, and where needed create or migrate, a SQLite file or a PostgreSQL database by URL.
 
     Raises `StateError` for anything that is not a state of this or an older modelmill, and
-    leaves it as it is. `create=False`: a missing file is an error too. `reading`:
-    so it is, and nothing at all is written, so that read-only media will do.
+    leaves it as it is. `create=False`: a missing file is an error too. `reading`: so it is, and
+    nothing at all is written, so that read-only media will do. `patience` holds for opening and
+    for every call of the state.
     """
     url = _url(where)
+    state = patience.through(lambda: _open(url, create=create, reading=reading))
+    return state.patient(patience)
+
+
+def _open(url: URL, *, create: bool, reading: bool) -> State:
     sqlite = url.get_backend_name() == "sqlite"
     path = Path(url.database or "")
     if (reading or not create) and sqlite and not path.exists():

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, null, select, text
+from sqlalchemy import Row, Select, func, null, select, text
 
+from matrix.needs import from_text, to_text
 from matrix.status import FailureClass, Status
+from state.changes import Part
 from state.damage import mapping
-from state.database import Database, now
-from state.moves import Part
+from state.database import now
 from state.records import Event, Kind, Outcome, StageRun
 from state.schema import event, outcome, stage_run
 
@@ -31,15 +32,13 @@ class Queries(Part):
 
     def now(self) -> float:
         """The database's clock."""
-        with self._db.read() as connection:
-            return float(connection.execute(select(now())).scalar_one())
+        return float(self._db.fetch(select(now()))[0][0])
 
     def outcomes(
         self,
         sweep_id: int,
         *,
         statuses: Collection[Status] | None = None,
-        failures: Collection[FailureClass] | None = None,
         model: str | None = None,
         brief: bool = False,
     ) -> Iterator[Outcome]:
@@ -51,15 +50,12 @@ class Queries(Part):
         query = select(*columns).where(outcome.c.sweep_id == sweep_id)
         if statuses is not None:
             query = query.where(outcome.c.status.in_([status.value for status in statuses]))
-        if failures is not None:
-            query = query.where(outcome.c.failure.in_([failure.value for failure in failures]))
         if model is not None:
             query = query.where(outcome.c.model == model)
-        query = query.order_by(outcome.c.cell).limit(_PAGE)
         last = None
         while True:
             page = query if last is None else query.where(outcome.c.cell > last)
-            rows = _fetch(self._db, page)
+            rows = self._db.fetch(page.order_by(outcome.c.cell).limit(_PAGE))
             yield from map(_outcome, rows)
             if len(rows) < _PAGE:
                 return
@@ -68,49 +64,58 @@ class Queries(Part):
     def outcome(self, sweep_id: int, cell: str) -> Outcome | None:
         """Where one cell stands."""
         query = select(outcome).where(outcome.c.sweep_id == sweep_id, outcome.c.cell == cell)
-        rows = _fetch(self._db, query)
+        rows = self._db.fetch(query)
         return _outcome(rows[0]) if rows else None
 
-    def statuses(self, sweep_id: int, model: str | None = None) -> dict[str, Status]:
-        """The status of every cell (of a model); the quick way through a large sweep."""
+    def statuses(
+        self, sweep_id: int, model: str | None = None, needs: Collection[str] | None = None
+    ) -> dict[str, Status]:
+        """The status of every cell (of a model, with these needs) in the order of cell ids; the
+        quick way through a large sweep."""
         query = select(outcome.c.cell, outcome.c.status).where(outcome.c.sweep_id == sweep_id)
         if model is not None:
             query = query.where(outcome.c.model == model)
-        return {row.cell: Status(row.status) for row in _fetch(self._db, query)}
+        if needs is not None:
+            query = query.where(outcome.c.needs == to_text(needs))
+        rows = self._db.fetch(query.order_by(outcome.c.cell))
+        return {row.cell: Status(row.status) for row in rows}
 
     def counts(self, sweep_id: int) -> dict[Status, int]:
         """How many cells have each status."""
         query = select(outcome.c.status, func.count().label("cells"))
         query = query.where(outcome.c.sweep_id == sweep_id).group_by(outcome.c.status)
-        return {Status(row.status): row.cells for row in _fetch(self._db, query)}
+        return {Status(row.status): row.cells for row in self._db.fetch(query)}
 
     def events(
-        self,
-        sweep_id: int,
-        after_id: int = 0,
-        limit: int = 1_000,
-        *,
-        cell: str | None = None,
-        kind: Kind | None = None,
-    ) -> list[Event]:
-        """The next events after an id; going on from the last one misses none."""
-        query = select(event).where(event.c.sweep_id == sweep_id, event.c.id > after_id)
+        self, sweep_id: int, after: int = 0, *, cell: str | None = None, kind: Kind | None = None
+    ) -> Iterator[Event]:
+        """The events after an id, in their order; going on from the last one misses none.
+
+        Read page by page: no transaction stays open.
+        """
+        query = self._settled(sweep_id, select(event))
         if cell is not None:
             query = query.where(event.c.cell == cell)
         if kind is not None:
             query = query.where(event.c.kind == kind.value)
-        if not self._db.sqlite:
-            query = query.where(_SETTLED)
-        rows = _fetch(self._db, query.order_by(event.c.id).limit(limit))
-        return [_event(row) for row in rows]
+        while True:
+            rows = self._db.fetch(query.where(event.c.id > after).order_by(event.c.id).limit(_PAGE))
+            yield from map(_event, rows)
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1].id
+
+    def newest_event(self, sweep_id: int, kind: Kind) -> Event | None:
+        """The newest event of a kind."""
+        query = self._settled(sweep_id, select(event)).where(event.c.kind == kind.value)
+        rows = self._db.fetch(query.order_by(event.c.id.desc()).limit(1))
+        return _event(rows[0]) if rows else None
 
     def last_event(self, sweep_id: int) -> int:
         """The id of the newest event; reading on from it, after looking at everything else,
         misses nothing."""
-        query = select(func.max(event.c.id)).where(event.c.sweep_id == sweep_id)
-        if not self._db.sqlite:
-            query = query.where(_SETTLED)
-        return int(_fetch(self._db, query)[0][0] or 0)
+        rows = self._db.fetch(self._settled(sweep_id, select(func.max(event.c.id))))
+        return int(rows[0][0] or 0)
 
     def stage_runs(
         self, sweep_id: int, *, model: str | None = None, cell: str | None = None
@@ -121,33 +126,26 @@ class Queries(Part):
             query = query.where(stage_run.c.model == model)
         if cell is not None:
             query = query.where(stage_run.c.cell == cell)
-        rows = _fetch(self._db, query.order_by(stage_run.c.id))
-        return [StageRun(**row._mapping) for row in rows]
+        return [StageRun(**row._mapping) for row in self._db.fetch(query.order_by(stage_run.c.id))]
 
     def stage_counts(self, sweep_id: int, since: float) -> tuple[int, int]:
         """How many stages ran and how many were reused from that moment on."""
         query = select(stage_run.c.reused, func.count().label("stages"))
         query = query.where(stage_run.c.sweep_id == sweep_id, stage_run.c.at >= since)
-        found = {
-            bool(row.reused): int(row.stages)
-            for row in _fetch(self._db, query.group_by(stage_run.c.reused))
-        }
+        rows = self._db.fetch(query.group_by(stage_run.c.reused))
+        found = {bool(row.reused): int(row.stages) for row in rows}
         return found.get(False, 0), found.get(True, 0)
 
-
-def _fetch(database: Database, query: Select[Any]) -> list[Row[Any]]:
-    with database.read() as connection:
-        return _all(connection, query)
-
-
-def _all(connection: Connection, query: Select[Any]) -> list[Row[Any]]:
-    return list(connection.execute(query))
+    def _settled(self, sweep_id: int, query: Select[Any]) -> Select[Any]:
+        query = query.where(event.c.sweep_id == sweep_id)
+        return query if self._db.sqlite else query.where(_SETTLED)
 
 
 def _outcome(row: Row[Any]) -> Outcome:
     values = dict(row._mapping)
     values["status"] = Status(values["status"])
     values["failure"] = FailureClass(values["failure"]) if values["failure"] else None
+    values["needs"] = tuple(sorted(from_text(values["needs"])))
     for name in ("evidence", "detail"):
         values[name] = mapping(values[name], f"{name} of {values['cell']}")
     return Outcome(**values)

@@ -5,8 +5,8 @@ Times that come out are seconds since the epoch, by the database's clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -59,12 +59,14 @@ class CellRow:
 
     cell: str
     model: str
-    """`MODEL:TASK`, the key of the lease."""
+    """`MODEL:TASK`."""
     target: str
     precision: str
     package: str
     version: str
     skip: str | None = None
+    needs: Collection[str] = ()
+    """What it needs of a machine; see `matrix.needs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class SweepInfo:
-    """A sweep. `created`: this call to `begin` made it."""
+    """A sweep. Of what `begin` returns, `created` says whether it made the sweep, and `run` is the
+    event that began the run."""
 
     id: int
     stamp: str
@@ -101,18 +104,21 @@ class SweepInfo:
     ended_at: float | None
     exit_code: int | None
     created: bool = False
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to build a model, until somebody else gets a higher token for it."""
+    """The right to build the cells of a model that have these needs, until somebody else gets a
+    higher token for them."""
 
     sweep_id: int
     model: str
+    needs: tuple[str, ...]
     token: int
     owner: str
     attempt: int
-    """How many leases this model has had in the sweep, this one included."""
+    """How many leases these cells have had in the sweep, this one included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +126,7 @@ class Holder:
     """A lease as others see it."""
 
     model: str
+    needs: tuple[str, ...]
     sweep_id: int
     token: int
     owner: str
@@ -137,7 +144,8 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The models of a sweep by state of work."""
+    """The work of a sweep by its state; a piece of work is the cells of a model that need the same
+    of a machine."""
 
     todo: int = 0
     leased: int = 0
@@ -148,6 +156,10 @@ class Remaining:
     def open(self) -> int:
         """What may still be handed out, now or when its holder dies."""
         return self.todo + self.leased
+
+    def counts(self) -> dict[str, int]:
+        """By the names of the states."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +208,7 @@ class Outcome:
     precision: str
     package: str
     version: str
+    needs: tuple[str, ...]
     status: Status
     tree: str | None
     failure: FailureClass | None
@@ -259,19 +272,6 @@ class KeyRecord:
     at: float
     sweep_id: int
     parts: Json = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class StageCost:
-    """Medians over the latest real runs of a stage of a model (reuse does not count)."""
-
-    model: str
-    stage: str
-    component: str
-    runs: int
-    seconds: float
-    bytes: int
-    peak_memory: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,16 +28,23 @@ from matrix.status import FAILED, FailureClass, Status
 from state.records import Kind
 from state.transitions import RUNNING
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration; opening a database at this revision needs no Alembic."""
 
 VERSION_TABLE = "modelmill_schema"
 """Not Alembic's default name: Prefect's own tables may live in the same PostgreSQL database."""
 
+NO_NEEDS = "[]"
 WORK_STATES = ("todo", "leased", "done", "poison")
 
 _json = JSON(none_as_null=True)
 _big = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _needs(*, primary_key: bool = False) -> Any:
+    return Field(
+        default=NO_NEEDS, primary_key=primary_key, sa_column_kwargs={"server_default": NO_NEEDS}
+    )
 
 
 def _in(column: str, values: Iterable[str]) -> str:
@@ -113,6 +120,8 @@ class OutcomeTable(Base, table=True):
     precision: str
     package: str
     version: str
+    needs: str = _needs()
+    """A JSON list of sorted words, so that equal needs are equal text."""
     status: str
     tree: str | None = None
     failure: str | None = None
@@ -158,7 +167,7 @@ class EventTable(Base, table=True):
 
 
 class WorkTable(Base, table=True):
-    """The models of a sweep, as work to be handed out."""
+    """What is handed out: the cells of a model that need the same of a machine."""
 
     __tablename__ = "work"
     __table_args__ = (
@@ -177,6 +186,7 @@ class WorkTable(Base, table=True):
 
     sweep_id: int = Field(primary_key=True, foreign_key="sweep.id")
     model: str = Field(primary_key=True)
+    needs: str = _needs(primary_key=True)
     state: str
     position: int
     estimate: float
@@ -189,16 +199,19 @@ class WorkTable(Base, table=True):
 
 
 class LeaseTable(Base, table=True):
-    """Who holds which model, over all sweeps; a row lives as long as the lease."""
+    """Who holds which work; a row lives as long as the lease."""
 
     __tablename__ = "lease"
     __table_args__ = (
-        ForeignKeyConstraint(["sweep_id", "model"], ["work.sweep_id", "work.model"]),
+        ForeignKeyConstraint(
+            ["sweep_id", "model", "needs"], ["work.sweep_id", "work.model", "work.needs"]
+        ),
         _check("times", "expires_at >= renewed_at AND ttl >= 0"),
     )
 
+    sweep_id: int = Field(primary_key=True)
     model: str = Field(primary_key=True)
-    sweep_id: int
+    needs: str = _needs(primary_key=True)
     token: int = Field(sa_type=_big)
     owner: str
     host: str

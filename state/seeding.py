@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import Connection, and_, bindparam, func, insert, select, update
 
 from matrix.status import FAILED, Status
-from state import incoming
+from state.changes import (
+    FORGET,
+    Part,
+    has_status,
+    is_leased,
+    named,
+    plan_again,
+    publishes,
+    settle_work,
+)
 from state.database import now
-from state.moves import FORGET, Part, is_leased, plan_again, publishes, settle_work, shift
 from state.records import Kind, Seen
-from state.schema import outcome
+from state.schema import event, outcome
 from state.transitions import WAITING
 
-_seen = incoming.seen.c
-
-_SEEDABLE = [
-    status.value for status in sorted({*WAITING, Status.VERIFIED, *FAILED} - {Status.CONFLICT})
-]
+_SEEDABLE = sorted({*WAITING, Status.VERIFIED, *FAILED} - {Status.CONFLICT})
 """A conflict stays: that the version exists in the feed is exactly what is wrong with it."""
 
 
@@ -28,51 +33,83 @@ class Seeding(Part):
     def seed(self, sweep_id: int, versions: Iterable[Seen]) -> int:
         """Mark the cells whose versions the feed has as published; returns how many were not.
 
-        Cells of a model that somebody holds are left to the holder.
+        Cells that somebody holds are left to the holder.
         """
-        # All of it before the transaction: a listing may come slowly.
-        rows = [
-            {
-                "cell": one.cell,
-                "tree": one.tree,
-                "version": one.version,
-                "published_at": one.published_at.timestamp() if one.published_at else None,
-            }
-            for one in versions
-        ]
-        values = {
-            **FORGET,
-            "status": Status.PUBLISHED.value,
-            "tree": _seen.tree,
-            "published_at": func.coalesce(_seen.published_at, now()),
-            "ended_at": now(),
-        }
-        with self._db.write() as connection, incoming.loaded(connection, incoming.seen, rows):
-            in_feed = and_(
-                outcome.c.cell == _seen.cell,
-                outcome.c.version == _seen.version,
-                outcome.c.status.in_(_SEEDABLE),
-                ~is_leased,
-            )
-            seeded = shift(connection, sweep_id, in_feed, values, kind=Kind.SEEDED)
+        listed = {one.cell: one for one in versions}  # before the transaction: it may come slowly
+
+        def work(connection: Connection) -> int:
+            rows = connection.execute(
+                select(outcome.c.cell, outcome.c.model, outcome.c.version)
+                .where(outcome.c.sweep_id == sweep_id, has_status(*_SEEDABLE), ~is_leased)
+                .with_for_update()
+            ).all()
+            found = [
+                {"of": row.cell, "model": row.model, **_published(listed[row.cell])}
+                for row in rows
+                if row.cell in listed and listed[row.cell].version == row.version
+            ]
+            if found:
+                _record(connection, sweep_id, found)
             settle_work(connection, sweep_id, publish=publishes(connection, sweep_id))
-        return len(seeded)
+            return len(found)
+
+        return self._db.attempt(work)
 
     def unseed(self, sweep_id: int, missing: Iterable[str], listed_at: float) -> list[str]:
         """Plan published cells again that a complete listing of the feed did not have.
 
         `listed_at`: `now()` from before the listing began. What was published since then could
-        not be in it and is left alone, as are cells of models that somebody holds.
+        not be in it and is left alone, as are cells that somebody holds.
         """
-        rows = [{"cell": cell} for cell in missing]
-        with self._db.write() as connection, incoming.loaded(connection, incoming.names, rows):
-            gone = and_(
-                outcome.c.status == Status.PUBLISHED.value,
-                outcome.c.cell.in_(select(incoming.names.c.cell)),
-                outcome.c.ended_at < listed_at,
-                ~is_leased,
-            )
-            data = {"why": "the feed does not have this version"}
-            planned = plan_again(connection, sweep_id, gone, kind=Kind.UNSEEDED, data=data)
+        wanted = list(missing)
+        data = {"why": "the feed does not have this version"}
+
+        def work(connection: Connection) -> list[str]:
+            lost = and_(has_status(Status.PUBLISHED), outcome.c.ended_at < listed_at, ~is_leased)
+            planned: list[str] = []
+            for cells in named(wanted):
+                planned += plan_again(
+                    connection, sweep_id, and_(lost, cells), kind=Kind.UNSEEDED, data=data
+                )
             settle_work(connection, sweep_id, publish=publishes(connection, sweep_id))
-        return planned
+            return planned
+
+        return self._db.attempt(work)
+
+
+def _published(one: Seen) -> dict[str, Any]:
+    return {
+        "tree": one.tree,
+        "published_at": one.published_at.timestamp() if one.published_at else None,
+    }
+
+
+def _record(connection: Connection, sweep_id: int, found: list[dict[str, Any]]) -> None:
+    connection.execute(
+        update(outcome)
+        .where(outcome.c.sweep_id == sweep_id, outcome.c.cell == bindparam("of"))
+        .values(
+            {
+                **FORGET,
+                "status": Status.PUBLISHED.value,
+                "tree": bindparam("tree"),
+                "published_at": func.coalesce(bindparam("published_at"), now()),
+                "ended_at": now(),
+            }
+        ),
+        found,
+    )
+    status = Status.PUBLISHED.value
+    connection.execute(
+        insert(event).values(at=now()),
+        [
+            {
+                "sweep_id": sweep_id,
+                "cell": one["of"],
+                "model": one["model"],
+                "kind": Kind.SEEDED.value,
+                "status": status,
+            }
+            for one in found
+        ],
+    )

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, case, exists, insert, null, or_, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, exists, insert, select, update
 
 from matrix.globs import matches
+from matrix.needs import to_text
 from matrix.status import FAILED, FailureClass, Status
-from state import incoming
+from state.changes import (
+    Part,
+    add_event,
+    has_status,
+    is_leased,
+    named,
+    plan_again,
+    settle_work,
+    shift,
+)
 from state.damage import sweep_columns
 from state.database import Database, now
 from state.errors import StateError
 from state.leases import dead_here, drop_dead
-from state.moves import Part, add_event, is_leased, plan_again, settle_work, shift
 from state.records import CellRow, Json, Kind, ModelRow, SweepInfo
-from state.schema import outcome, sweep, work
+from state.schema import lease, outcome, sweep, work
 from state.transitions import FINAL, RUNNING, unfinished
 
 
@@ -37,7 +46,7 @@ class Sweeps(Part):
     ) -> SweepInfo:
         """Create or join the sweep of a stamp on a feed, and plan what is not done.
 
-        What dead runs left half-way or cancelled is planned again; leases they lost do not
+        What dead runs left half done or cancelled is planned again; leases they lost do not
         count as killed slots, because somebody chose to start again. Done cells stay done.
         """
         dead = dead_here(self._db)
@@ -58,26 +67,28 @@ class Sweeps(Part):
                 )
             )
             drop_dead(connection, dead, count=False)
-            with incoming.loaded(connection, incoming.cells, map(asdict, cells)):
-                resumed = _take_up(connection, sweep_id, publish=publish)
-                added = _merge(connection, sweep_id)
-            _set_models(self._db, connection, sweep_id, models)
+            resumed = _take_up(connection, sweep_id, cells, publish=publish)
+            added = _merge(connection, sweep_id, cells)
+            _set_work(self._db, connection, sweep_id, models)
             settle_work(connection, sweep_id, publish=publish)
             data = {"cells": len(cells), "models": len(models), "added": added, "resumed": resumed}
-            add_event(connection, sweep_id, Kind.BEGUN, data=data)
-            return _info(connection, sweep_id, created=created)
+            run = add_event(connection, sweep_id, Kind.BEGUN, data=data)
+            return replace(_info(connection, sweep_id), created=created, run=run)
 
         return self._db.attempt(work_)
 
     def end(self, sweep_id: int, exit_code: int) -> None:
         """The run is over; the sweep may be begun again."""
-        with self._db.write() as connection:
+
+        def work_(connection: Connection) -> None:
             connection.execute(
                 update(sweep)
                 .where(sweep.c.id == sweep_id)
                 .values(ended_at=now(), exit_code=int(exit_code))
             )
             add_event(connection, sweep_id, Kind.ENDED, data={"exit_code": int(exit_code)})
+
+        self._db.attempt(work_)
 
     def retry(
         self,
@@ -88,25 +99,27 @@ class Sweeps(Part):
     ) -> list[str]:
         """Plan failed cells again: of these classes and matching these globs (none: all), and
         only cells `among` these, where they are given."""
-        failed = [
-            outcome.c.sweep_id == sweep_id,
-            outcome.c.status.in_([status.value for status in sorted(FAILED)]),
-        ]
+        failed = has_status(*sorted(FAILED))
         if classes:
-            failed.append(outcome.c.failure.in_([kind.value for kind in classes]))
-        with self._db.write() as connection:
+            failed = and_(failed, outcome.c.failure.in_([kind.value for kind in classes]))
+
+        def work_(connection: Connection) -> list[str]:
             publish = _info(connection, sweep_id).publish
-            found = connection.execute(select(outcome.c.cell).where(*failed)).scalars().all()
-            rows = [
-                {"cell": cell}
+            found = connection.scalars(
+                select(outcome.c.cell).where(outcome.c.sweep_id == sweep_id, failed)
+            )
+            chosen = [
+                cell
                 for cell in found
                 if (among is None or cell in among) and (not patterns or matches(cell, patterns))
             ]
-            with incoming.loaded(connection, incoming.names, rows):
-                named = outcome.c.cell.in_(select(incoming.names.c.cell))
-                planned = plan_again(connection, sweep_id, and_(*failed, named), kind=Kind.RETRY)
+            planned: list[str] = []
+            for cells in named(chosen):
+                planned += plan_again(connection, sweep_id, and_(failed, cells), kind=Kind.RETRY)
             settle_work(connection, sweep_id, publish=publish)
             return planned
+
+        return self._db.attempt(work_)
 
     def cancel_open(self, sweep_id: int) -> list[str]:
         """Cancel what is open and in nobody's hands; the next `begin` plans it again."""
@@ -115,29 +128,35 @@ class Sweeps(Part):
         def work_(connection: Connection) -> list[str]:
             info = _info(connection, sweep_id)
             drop_dead(connection, dead, count=False)
-            statuses = (Status.PLANNED, *unfinished(publish=info.publish))
-            free = and_(outcome.c.status.in_([one.value for one in statuses]), ~is_leased)
+            still_open = has_status(Status.PLANNED, *unfinished(publish=info.publish))
             values = {"status": Status.CANCELLED.value, "ended_at": now()}
-            return shift(connection, sweep_id, free, values)
+            return shift(connection, sweep_id, and_(still_open, ~is_leased), values)
 
         return self._db.attempt(work_)
 
+    def sweep(self, sweep_id: int) -> SweepInfo:
+        """A sweep as it stands."""
+        rows = self._db.fetch(select(sweep).where(sweep.c.id == sweep_id))
+        if not rows:
+            raise _unknown(sweep_id)
+        return _read(rows[0])
+
     def sweeps(self) -> list[SweepInfo]:
         """Every sweep, the one begun last first."""
-        with self._db.read() as connection:
-            rows = connection.execute(select(sweep).order_by(sweep.c.begun_at.desc()))
-            return [SweepInfo(**sweep_columns(row._asdict())) for row in rows]
+        return [_read(row) for row in self._db.fetch(_LAST_FIRST)]
 
     def find_sweep(self, stamp: str | None = None, feed: str | None = None) -> SweepInfo | None:
         """The sweep begun last, of a stamp and a feed where they are given."""
-        query = select(sweep).order_by(sweep.c.begun_at.desc(), sweep.c.id.desc()).limit(1)
+        query = _LAST_FIRST.limit(1)
         if stamp is not None:
             query = query.where(sweep.c.stamp == stamp)
         if feed is not None:
             query = query.where(sweep.c.feed == feed)
-        with self._db.read() as connection:
-            row = connection.execute(query).first()
-        return None if row is None else SweepInfo(**sweep_columns(row._asdict()))
+        rows = self._db.fetch(query)
+        return _read(rows[0]) if rows else None
+
+
+_LAST_FIRST = select(sweep).order_by(sweep.c.begun_at.desc(), sweep.c.id.desc())
 
 
 def _join(database: Database, connection: Connection, stamp: str, feed: str) -> tuple[int, bool]:
@@ -154,109 +173,161 @@ def _join(database: Database, connection: Connection, stamp: str, feed: str) -> 
     return int(sweep_id), made is not None
 
 
-def _info(connection: Connection, sweep_id: int, *, created: bool = False) -> SweepInfo:
+def _info(connection: Connection, sweep_id: int) -> SweepInfo:
     row = connection.execute(select(sweep).where(sweep.c.id == sweep_id)).first()
     if row is None:
-        raise StateError(f"there is no sweep {sweep_id} in this state")
-    return SweepInfo(**sweep_columns(row._asdict()), created=created)
+        raise _unknown(sweep_id)
+    return _read(row)
 
 
-_new = incoming.cells.c
-_same_cell = _new.cell == outcome.c.cell
-_renamed = or_(_new.package != outcome.c.package, _new.version != outcome.c.version)
+def _read(row: Row[Any]) -> SweepInfo:
+    return SweepInfo(**sweep_columns(row._asdict()))
 
 
-def _take_up(connection: Connection, sweep_id: int, *, publish: bool) -> int:
-    """Plan again what dead runs left half-way, and what was cancelled and is wanted now."""
-    half_done = outcome.c.status.in_([status.value for status in unfinished(publish=publish)])
-    cancelled = and_(
-        outcome.c.status == Status.CANCELLED.value, outcome.c.cell.in_(select(_new.cell))
-    )
-    free = and_(or_(half_done, cancelled), ~is_leased)
-    return len(plan_again(connection, sweep_id, free, kind=Kind.RESUMED))
+def _unknown(sweep_id: int) -> StateError:
+    return StateError(f"there is no sweep {sweep_id} in this state")
 
 
-def _merge(connection: Connection, sweep_id: int) -> int:
+def _take_up(
+    connection: Connection, sweep_id: int, cells: Sequence[CellRow], *, publish: bool
+) -> int:
+    """Plan again what dead runs left half done, and what was cancelled and is wanted now."""
+    half_done = and_(has_status(*unfinished(publish=publish)), ~is_leased)
+    resumed = len(plan_again(connection, sweep_id, half_done, kind=Kind.RESUMED))
+    cancelled = _with_status(connection, sweep_id, Status.CANCELLED)
+    for wanted in named(cancelled & {row.cell for row in cells}):
+        free = and_(has_status(Status.CANCELLED), wanted, ~is_leased)
+        resumed += len(plan_again(connection, sweep_id, free, kind=Kind.RESUMED))
+    return resumed
+
+
+def _with_status(connection: Connection, sweep_id: int, status: Status) -> set[str]:
+    query = select(outcome.c.cell).where(outcome.c.sweep_id == sweep_id, has_status(status))
+    return set(connection.scalars(query))
+
+
+_NAMES = ("package", "version", "precision", "needs")
+_FIXED = frozenset(status.value for status in (*FINAL, *RUNNING))
+
+
+def _merge(connection: Connection, sweep_id: int, cells: Sequence[CellRow]) -> int:
     """Bring the outcomes in line with the cells of the plan; returns how many are new."""
-    in_sweep = outcome.c.sweep_id == sweep_id
-    fixed = [status.value for status in (*sorted(FINAL), *RUNNING)]
-    clash = connection.execute(
-        select(outcome.c.cell, outcome.c.status, outcome.c.package, outcome.c.version)
-        .where(in_sweep, _same_cell, _renamed, outcome.c.status.in_(fixed))
-        .limit(1)
-    ).first()
-    if clash is not None:
+    # Nobody leases cells of this sweep until the end of the transaction.
+    connection.execute(select(work.c.model).where(work.c.sweep_id == sweep_id).with_for_update())
+    columns = (outcome.c.cell, outcome.c.status, *(outcome.c[name] for name in _NAMES))
+    known = {
+        row.cell: row
+        for row in connection.execute(
+            select(*columns, is_leased.label("leased"))
+            .where(outcome.c.sweep_id == sweep_id)
+            .with_for_update(of=outcome)
+        )
+    }
+    changed = [
+        change
+        for row in cells
+        if row.cell in known and (change := _changed(row, known[row.cell])) is not None
+    ]
+    if changed:
+        connection.execute(
+            update(outcome)
+            .where(outcome.c.sweep_id == sweep_id, outcome.c.cell == bindparam("of"))
+            .values({name: bindparam(name) for name in _NAMES}),
+            changed,
+        )
+    added = [row for row in cells if row.cell not in known]
+    for skipped in (False, True):
+        new = [_new(sweep_id, row) for row in added if (row.skip is not None) is skipped]
+        if new:
+            connection.execute(insert(outcome).values(ended_at=now() if skipped else None), new)
+    _merge_skips(connection, sweep_id, cells)
+    return len(added)
+
+
+def _changed(row: CellRow, known: Row[Any]) -> dict[str, Any] | None:
+    """What the plan says of a known cell now, where that differs."""
+    if (row.package, row.version) != (known.package, known.version) and known.status in _FIXED:
         raise StateError(
-            f"{clash.cell} is already {clash.status} in this sweep as {clash.package} "
-            f"{clash.version}, but is now planned under another name",
+            f"{row.cell} is already {known.status} in this sweep as {known.package} "
+            f"{known.version}, but is now planned under another name",
             hint="use the settings of the first run, or another --stamp",
         )
-    connection.execute(
-        update(outcome)
-        .where(in_sweep, _same_cell, _renamed)
-        .values(package=_new.package, version=_new.version, precision=_new.precision)
-    )
-    known = exists(select(outcome.c.cell).where(in_sweep, _same_cell))
-    skipped = _new.skip.is_not(None)
-    columns: dict[str, Any] = {
-        **{name: _new[name] for name in ("cell", "model", "target", "precision")},
-        **{name: _new[name] for name in ("package", "version")},
-        "status": case((skipped, Status.SKIPPED.value), else_=Status.PLANNED.value),
-        "message": _new.skip,
-        "ended_at": case((skipped, now()), else_=null()),
+    # A holder keeps the cells that it leased, whatever they need for the next one.
+    needs = known.needs if known.leased else to_text(row.needs)
+    planned = (row.package, row.version, row.precision, needs)
+    if planned == tuple(getattr(known, name) for name in _NAMES):
+        return None
+    return {"of": row.cell, **dict(zip(_NAMES, planned, strict=True))}
+
+
+def _new(sweep_id: int, row: CellRow) -> dict[str, Any]:
+    return {
+        "sweep_id": sweep_id,
+        "cell": row.cell,
+        "model": row.model,
+        "target": row.target,
+        "precision": row.precision,
+        "package": row.package,
+        "version": row.version,
+        "needs": to_text(row.needs),
+        "status": (Status.PLANNED if row.skip is None else Status.SKIPPED).value,
+        "message": row.skip,
+        "attempts": 0,
     }
-    added = connection.execute(
-        insert(outcome).from_select(
-            ["sweep_id", "attempts", *columns],
-            select(bindparam("s", sweep_id), bindparam("a", 0), *columns.values()).where(~known),
-        ),
-        execution_options={"preserve_rowcount": True},
-    ).rowcount
-    _merge_skips(connection, sweep_id)
-    return added
 
 
-def _merge_skips(connection: Connection, sweep_id: int) -> None:
-    """The catalog may have learned, or forgotten, to skip a cell since the last run."""
-    reason = select(_new.skip).where(_same_cell).scalar_subquery()
-    status = outcome.c.status
-    wanted = exists(select(_new.cell).where(_same_cell, _new.skip.is_(None)))
-    plan_again(
-        connection, sweep_id, and_(status == Status.SKIPPED.value, wanted), kind=Kind.RESUMED
-    )
-    unwanted = exists(select(_new.cell).where(_same_cell, _new.skip.is_not(None)))
-    shift(
-        connection,
-        sweep_id,
-        and_(status == Status.PLANNED.value, unwanted),
-        {"status": Status.SKIPPED.value, "message": reason, "ended_at": now()},
-    )
+def _merge_skips(connection: Connection, sweep_id: int, cells: Sequence[CellRow]) -> None:
+    """The catalog may have begun, or ceased, to skip a cell since the last run."""
+    skipped = _with_status(connection, sweep_id, Status.SKIPPED)
+    for wanted in named({row.cell for row in cells if row.skip is None} & skipped):
+        plan_again(connection, sweep_id, wanted, kind=Kind.RESUMED)
+    reasons: dict[str, list[str]] = {}
+    for row in cells:
+        if row.skip is not None:
+            reasons.setdefault(row.skip, []).append(row.cell)
+    for reason, unwanted in reasons.items():
+        values = {"status": Status.SKIPPED.value, "message": reason, "ended_at": now()}
+        for some in named(unwanted):
+            shift(connection, sweep_id, and_(has_status(Status.PLANNED), some), values)
 
 
-def _set_models(
+def _set_work(
     database: Database, connection: Connection, sweep_id: int, models: Sequence[ModelRow]
 ) -> None:
+    """The work that the outcomes make: longest model first, of a model the least needs first."""
+    mine = work.c.sweep_id == sweep_id
+    carried = exists().where(
+        outcome.c.sweep_id == work.c.sweep_id,
+        outcome.c.model == work.c.model,
+        outcome.c.needs == work.c.needs,
+    )
+    connection.execute(delete(work).where(mine, ~carried, ~_is_held))
+    groups: dict[str, list[str]] = {}
+    for row in connection.execute(
+        select(outcome.c.model, outcome.c.needs).where(outcome.c.sweep_id == sweep_id).distinct()
+    ):
+        groups.setdefault(row.model, []).append(row.needs)
     ranked = sorted(models, key=lambda model: (-model.estimate, model.position, model.name))
-    if ranked:
+    rows = [
+        {"model": model.name, "needs": needs, "estimate": model.estimate}
+        for model in ranked
+        for needs in sorted(groups.get(model.name, ()), key=lambda text: (len(text), text))
+    ]
+    if rows:
         new = database.insert(work)
+        fresh = {"sweep_id": sweep_id, "state": "todo", "attempts": 0, "lost": 0}
         connection.execute(
             new.on_conflict_do_update(
-                index_elements=["sweep_id", "model"],
+                index_elements=["sweep_id", "model", "needs"],
                 set_={"position": new.excluded.position, "estimate": new.excluded.estimate},
             ),
-            [
-                {
-                    "sweep_id": sweep_id,
-                    "model": model.name,
-                    "state": "todo",
-                    "position": rank,
-                    "estimate": model.estimate,
-                    "attempts": 0,
-                    "lost": 0,
-                }
-                for rank, model in enumerate(ranked)
-            ],
+            [{**fresh, **row, "position": rank} for rank, row in enumerate(rows)],
         )
-    connection.execute(
-        update(work).where(work.c.sweep_id == sweep_id, work.c.state != "poison").values(lost=0)
-    )
+    connection.execute(update(work).where(mine, work.c.state != "poison").values(lost=0))
+
+
+_is_held = exists().where(
+    lease.c.sweep_id == work.c.sweep_id,
+    lease.c.model == work.c.model,
+    lease.c.needs == work.c.needs,
+)

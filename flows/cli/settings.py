@@ -121,7 +121,10 @@ class Settings:
         "load pickled weights for catalog entries with pickle = true", scope=SWEEP
     )
     needs: tuple[str, ...] = many(
-        "words that a worker must announce to get the models", "WORD", group="sweep", scope=SWEEP
+        "words that a machine must offer to be given cells", "WORD", group="sweep", scope=SWEEP
+    )
+    has: tuple[str, ...] = many(
+        "words that this machine offers besides what is found on it", "WORD", group="sweep"
     )
     sign_key: str | None = text(None, "sign provenance with this private key (PEM)", metavar="FILE")
     builder_id: str | None = text(

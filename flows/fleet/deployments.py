@@ -17,10 +17,10 @@ from pydantic import ValidationError
 
 from flows.fleet import entrypoints
 from flows.fleet.automations import crash_pending_runs, crash_silent_runs, notify_of_failures
-from flows.fleet.needs import Words, to_text
 from flows.fleet.parent_runs import NIGHTLY, PARENT_FLOW
 from flows.fleet.worker import SWEEPS
 from matrix.errors import UsageError
+from matrix.needs import Words, to_text
 
 
 def deploy(pool: str) -> list[str]:

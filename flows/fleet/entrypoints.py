@@ -22,7 +22,6 @@ from flows.cli.settings import FORM, OPTIONS
 from flows.fleet.parent import Ended, Parent
 from flows.fleet.parent_display import AWAY, ParentDisplay, SlotCounter, tags_of
 from flows.fleet.parent_runs import PARENT_FLOW, earlier_night, nightly_tags
-from flows.fleet.patience import PatientState, open_patiently
 from flows.fleet.run import FleetRun, read_run, state_url, values_of
 from flows.fleet.slot import FleetSlot
 from flows.fleet.slot_runs import SLOT_FLOW, SlotRuns
@@ -37,6 +36,9 @@ from flows.sweep.recorded_plan import recorded_estimates
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError
+from state.database import Patience
+from state.ledger import State as MillState
+from state.ledger import open_state
 from state.records import Kind
 
 _STOP_LIMIT = 20.0
@@ -94,10 +96,11 @@ def parent(
 
     def work() -> None:
         cwd = Path(os.environ.get(CWD, ".")).absolute()
-        with open_patiently(state_url(resolve({}, os.environ, cwd)), stop) as state:
+        where = state_url(resolve({}, os.environ, cwd))
+        with open_state(where, patience=Patience(stop.wait)) as state:
             if run:
                 recorded = read_run(state, sweep, run, stop)
-                if state.events(sweep, run, 1, kind=Kind.INTERRUPTED):
+                if any(state.events(sweep, run, kind=Kind.INTERRUPTED)):
                     stop.ask()  # cancelled before it began: to begin would plan it again
                     return
             else:
@@ -133,7 +136,7 @@ def _planned(catalog: str, stamp: str, form: BaseModel, cwd: Path) -> FleetRun:
 
 
 def _sweep(
-    state: PatientState, recorded: FleetRun, cwd: Path, pool: str, stop: Stop, nightly: list[str]
+    state: MillState, recorded: FleetRun, cwd: Path, pool: str, stop: Stop, nightly: list[str]
 ) -> Summary | None:
     """None: another parent finishes the sweep."""
     worker = WorkerFolder.of(os.environ)

@@ -14,7 +14,6 @@ from uuid import UUID
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.fleet.connection import reached
-from flows.fleet.patience import PatientState
 from flows.fleet.run import FleetRun, record_run, state_url
 from flows.observe.durations import LastRun
 from flows.observe.estimates import estimate
@@ -33,9 +32,10 @@ from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError, UsageError
 from matrix.model import Plan
+from state.database import Patience
 from state.errors import StateUnavailable
 from state.ledger import State, open_state
-from state.records import Kind, SweepInfo
+from state.records import Kind
 
 _LOOK = 0.5
 _ASK_PREFECT = 10
@@ -67,13 +67,13 @@ class Launch:
             clear_summaries(self.settings.path(self.settings.summary))
         stop = Stop()
         with open_state(state_url(self.settings)) as opened, stopped_by_signals(stop, RELEASED + 5):
-            state = PatientState(opened, stop)
+            state = opened.patient(Patience(stop.wait))
             run = self._record(state)
             self._follow(state, run, self._submit(run), stop)
             if stop:
                 cancel_sweep(opened, run.sweep)
             if self.settings.summary:
-                info = _info(opened, run.sweep)
+                info = opened.sweep(run.sweep)
                 write_summaries(self.settings.path(self.settings.summary), opened, info)
             return self._say_ended(opened, run, stop)
 
@@ -96,16 +96,18 @@ class Launch:
     def _record(self, state: State) -> FleetRun:
         work = Workspace(self.settings)
         feed = work.open_feed()
+        known = estimate(self.plan, state)
+        rows = cell_rows(self.plan, self.values, known.peaks)
         info = state.begin(
             self.plan.stamp,
             feed.name,
-            cell_rows(self.plan),
-            model_rows(self.plan, state),
+            rows,
+            model_rows(self.plan, known),
             {**self.values, "feed": feed.name},
             selection_of(self.settings).to_json(),
             publish=not self.settings.no_publish,
         )
-        wanted = {row.cell for row in cell_rows(self.plan)}
+        wanted = {row.cell for row in rows}
         earlier = take_up(state, info, wanted, again=self.again)
         run = FleetRun(info.id, self.plan, self.values, feed.name)
         run = replace(run, id=record_run(state, run))
@@ -125,12 +127,12 @@ class Launch:
         looks, parents = 0, ParentRuns(parent, run.sweep)
         with Follower(state, run.sweep, choose_view(as_json=self.as_json), tally, run.id):
             while not stop.wait(_LOOK):
-                if _info(state, run.sweep).ended_at is not None:
+                if state.sweep(run.sweep).ended_at is not None:
                     return
                 looks += 1
                 count_slots(state, run.sweep, tally)
                 if looks % _ASK_PREFECT == 0 and parents.ended():
-                    if _info(state, run.sweep).ended_at is not None:
+                    if state.sweep(run.sweep).ended_at is not None:
                         return
                     raise ParentLost(
                         f"the parent of sweep {self.plan.stamp} is gone; its slots go on",
@@ -138,7 +140,7 @@ class Launch:
                     )
 
     def _say_ended(self, state: State, run: FleetRun, stop: Stop) -> Exit:
-        info = _info(state, run.sweep)
+        info = state.sweep(run.sweep)
         outcomes = state.outcomes(info.id, brief=True)
         summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
         code = Exit.INTERRUPTED if stop else Exit(info.exit_code or 0)
@@ -167,7 +169,3 @@ def count_slots(state: State, sweep: int, tally: Tally) -> None:
     with suppress(StateUnavailable):  # the database restarts; the number stays for now
         working = {one.owner for one in state.leases(sweep) if not one.expired}
         tally.slots = max(1, len(working))
-
-
-def _info(state: State, sweep: int) -> SweepInfo:
-    return next(one for one in state.sweeps() if one.id == sweep)

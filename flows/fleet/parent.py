@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 from feed.publisher import Publisher
 from flows.cli.settings import Settings
-from flows.fleet.needs import Words, groups_of, lacking, serves
 from flows.fleet.run import FleetRun, record_run
 from flows.fleet.worker_folder import WorkerFolder
 from flows.observe.summary import Summary, summarize
-from flows.observe.waiting import UNSERVED
+from flows.observe.waiting import UNSERVED, unserved_groups
 from flows.sweep.cancellation import StoppedElsewhere, stop_for_all
-from flows.sweep.lifecycle import Begun, begin, finish
+from flows.sweep.lifecycle import Begun, among, begin, finish
 from flows.sweep.planning import selection_of
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
+from matrix.needs import Words, serves
 from state.ledger import State
 from state.records import Kind
 
@@ -88,6 +88,7 @@ class Parent:
             stop=self.stop,
             # Whoever recorded the run took up what failed; a later parent does not do it again.
             again=not self.run.id,
+            by_memory=True,
         )
         run = replace(self.run, sweep=begun.info.id, newest=begun.newest)
         if run.newest or not run.id:
@@ -112,17 +113,17 @@ class Parent:
 
     def supervise(self, run: FleetRun, slots: SlotRuns) -> Ended:
         """Submit slot runs until nothing is open, a stop, or another parent leads."""
+        selected = among(run.plan, self.state, run.sweep)
         while not self.stop:
             if self._replaced(run.sweep):
                 return Ended.REPLACED
             if self.worker is not None and self.worker.draining and self._left(slots):
                 return Ended.LEFT
-            groups = groups_of(run.plan, run.values, self.state.history())
-            demand = self._demand(run.sweep, groups)
+            demand = self._demand(run.sweep, selected)
             if demand is None:
                 return Ended.OVER
             with suppress(*self.away):  # the next round asks again
-                self._submit_slots(run.sweep, slots, groups, demand)
+                self._submit_slots(run.sweep, slots, demand)
             self.stop.wait(INTERVAL)
         return Ended.OVER
 
@@ -132,8 +133,9 @@ class Parent:
 
     def _busy(self, sweep: int) -> bool:
         """Whether a model was leased lately: then slots that die did not fail to start."""
-        if found := self.state.events(sweep, self._last_lease, kind=Kind.LEASED):
-            self._last_lease, self._leased_at = found[-1].id, time.monotonic()
+        found = self.state.newest_event(sweep, Kind.LEASED)
+        if found is not None and found.id > self._last_lease:
+            self._last_lease, self._leased_at = found.id, time.monotonic()
         return time.monotonic() - self._leased_at < BUSY_FOR
 
     def _left(self, slots: SlotRuns) -> bool:
@@ -157,13 +159,11 @@ class Parent:
 
     def _begun_again(self, sweep: int) -> bool:
         """Whether somebody has begun another run of the sweep, which is not ours to finish."""
-        return bool(self.state.events(sweep, self._leads_since, 1, kind=Kind.BEGUN))
+        return any(self.state.events(sweep, self._leads_since, kind=Kind.BEGUN))
 
-    def _demand(
-        self, sweep: int, groups: Mapping[Words, frozenset[str]]
-    ) -> dict[Words, int] | None:
-        """Models to be leased, by what they need; None: nothing is open at all."""
-        remaining = {needs: self.state.remaining(sweep, names) for needs, names in groups.items()}
+    def _demand(self, sweep: int, selected: frozenset[str] | None) -> dict[Words, int] | None:
+        """Work to be leased, by what it needs; None: nothing is open at all."""
+        remaining = self.state.demand(sweep, selected)
         if not any(one.open for one in remaining.values()):
             return None
         if not any(one.todo for one in remaining.values()):
@@ -172,30 +172,15 @@ class Parent:
             return {needs: int(lost and one.leased > 0) for needs, one in remaining.items()}
         return {needs: one.todo for needs, one in remaining.items()}
 
-    def _submit_slots(
-        self,
-        sweep: int,
-        slots: SlotRuns,
-        groups: Mapping[Words, frozenset[str]],
-        demand: Mapping[Words, int],
-    ) -> None:
+    def _submit_slots(self, sweep: int, slots: SlotRuns, demand: Mapping[Words, int]) -> None:
         queues = slots.served_queues()
         slots.refresh()
         busy = self._busy(sweep)
         for queue, words in queues.items():
             wanted = sum(n for needs, n in demand.items() if serves(words, needs))
             slots.fill(queue, wanted, busy=busy)
-        unserved: list[dict[str, object]] = [
-            {
-                "needs": sorted(needs),
-                "missing": lacking(queues.values(), needs),
-                "machines": len(queues),
-                "models": sorted(groups[needs])[:5],
-                "count": count,
-            }
-            for needs, count in demand.items()
-            if count and not any(serves(words, needs) for words in queues.values())
-        ]
+        waiting = (needs for needs, count in demand.items() if count)
+        unserved = unserved_groups(self.state, sweep, waiting, queues.values())
         unserved += [
             {"ends": message, "needs": sorted(queues[queue])}
             for queue, message in sorted(slots.failing().items())

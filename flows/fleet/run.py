@@ -94,9 +94,9 @@ def record_run(state: State, run: FleetRun) -> int:
 def read_run(state: State, sweep: int, run: int, stop: Stop) -> FleetRun:
     """Read a run by its id; waits until it can be seen."""
     for _second in range(_VISIBLE_WITHIN):
-        page = state.events(sweep, run - 1, 1, kind=Kind.STARTED)
-        if page and page[0].id == run:
-            return _from_event(page[0])
+        found = next(state.events(sweep, run - 1, kind=Kind.STARTED), None)
+        if found is not None and found.id == run:
+            return _from_event(found)
         if stop.wait(1.0):
             break
     raise NoFleetRun(f"sweep {sweep} has no run {run} in the state {state.label}")

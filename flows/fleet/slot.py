@@ -13,17 +13,19 @@ from feed.errors import Outage
 from feed.publisher import Publisher
 from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
-from flows.fleet.needs import Words, from_text, groups_of, serves, words_here
-from flows.fleet.patience import PatientState, open_patiently, patiently
 from flows.fleet.run import FleetRun, read_run, state_url
 from flows.fleet.worker_folder import CWD, WORDS, WorkerFolder
 from flows.slot.loop import RunModel, run_slots
 from flows.sweep.cancellation import CancellationWatch, StoppedElsewhere, stop_for_all
 from flows.sweep.lifecycle import Begun
 from flows.sweep.local import open_slots
+from flows.sweep.needs import words_here
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
+from matrix.needs import Words, from_text
+from state.database import Patience
+from state.ledger import State, open_state
 
 TURN = 600.0
 """Seconds after which a slot makes room, if another sweep waits."""
@@ -69,13 +71,15 @@ class FleetSlot:
     def work(self, run_model: RunModel) -> None:
         """From the ids of the sweep and its run to the end."""
         cwd = Path(self.environ.get(CWD, ".")).absolute()
-        with open_patiently(state_url(resolve({}, self.environ, cwd)), self.stop) as state:
+        patience = Patience(self.stop.wait)
+        where = state_url(resolve({}, self.environ, cwd))
+        with open_state(where, patience=patience) as state:
             run = read_run(state, self.sweep, self.run, self.stop)
             settings = run.settings(self.environ, cwd)
             worker = WorkerFolder.of(self.environ)
             watch = SlotWatch(state.at_once, self.sweep, self.run, self.stop, worker=worker)
             # A cancelled sweep or a draining worker does not even begin.
-            patiently(watch.check, self.stop)
+            patience.through(watch.check)
             if self.stop or watch.closing.is_set():
                 return
             with watch, worker.busy() if worker else nullcontext():
@@ -85,7 +89,7 @@ class FleetSlot:
 
     def _build(
         self,
-        state: PatientState,
+        state: State,
         run: FleetRun,
         settings: Settings,
         run_model: RunModel,
@@ -94,15 +98,12 @@ class FleetSlot:
         work = Workspace(settings)
         work.prepare()
         feed = work.open_feed()
-        info = next(one for one in state.sweeps() if one.id == run.sweep)
+        info = state.sweep(run.sweep)
         publisher = Publisher(feed, tries=settings.tries) if info.publish else None
         begun = Begun(info, run.newest, 0)
-        with open_slots(run.plan, begun, state, settings, publisher, self.stop, slots_here=1) as (
-            sweep,
-            slots,
-        ):
-            groups = groups_of(run.plan, run.values, state.history())
-            sweep.among = able(groups, self._words(settings))
+        with open_slots(
+            run.plan, begun, state, settings, publisher, self.stop, 1, self._words(settings)
+        ) as (sweep, slots):
             sweep.closing = watch.closing
             run_slots(sweep, slots, run_model)
 
@@ -115,8 +116,3 @@ class FleetSlot:
         if error is None or isinstance(error, StoppedElsewhere):
             return False
         return isinstance(error, Outage) or error.exit_code is Exit.HOST_CANNOT_PUBLISH
-
-
-def able(groups: Mapping[Words, frozenset[str]], words: Words) -> frozenset[str]:
-    """The models that a machine with these words may be given."""
-    return frozenset().union(*(names for needs, names in groups.items() if serves(words, needs)))

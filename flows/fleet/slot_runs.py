@@ -23,8 +23,8 @@ from prefect.deployments import run_deployment
 from prefect.states import Cancelled, Crashed
 
 from flows.fleet.failed_starts import AT_ONCE, FailedStarts, PendingRuns, failed_starts
-from flows.fleet.needs import Words, from_text
 from flows.fleet.parent_runs import PARENT_FLOW
+from matrix.needs import Words, from_text
 
 SLOT_FLOW = "modelmill-slot"
 SILENT = 60.0

@@ -17,14 +17,15 @@ import psutil
 
 from flows.cli.settings import Settings
 from flows.fleet.cleanup import Cleanup
-from flows.fleet.needs import Words, to_text, words_here
 from flows.fleet.run import state_url
 from flows.fleet.worker_folder import CWD, FOLDER, WORDS, WorkerFolder
 from flows.prefect.children import command
 from flows.sweep.engines import engine_spec, slot_count
+from flows.sweep.needs import words_here
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError, UsageError
+from matrix.needs import Words, to_text
 from state.ledger import open_state
 from workers.engines import installed_engines
 from workers.host.client import EngineHost
@@ -58,7 +59,6 @@ class Worker:
     settings: Settings
     pool: str
     engines: Sequence[str]
-    more: Sequence[str] = ()
     sweeps: int = 1
     """How many parents may run here."""
     drain_limit: float = 1800.0
@@ -75,7 +75,7 @@ class Worker:
         able = [name for name in self.engines or installed_engines() if self._answers(name)]
         if not able:
             raise WorkerFailed("no engine works on this machine", hint="see modelmill doctor")
-        return words_here(self.settings, able, self.more)
+        return words_here(self.settings, able, self.settings.has)
 
     def _answers(self, name: str) -> bool:
         limits = HostLimits(start_timeout=_START_LIMIT, plan_timeout=_START_LIMIT)

@@ -48,7 +48,7 @@ class LastRun:
     @classmethod
     def of(cls, state: State, info: SweepInfo) -> LastRun:
         """Of a run that is over."""
-        info = state.find_sweep(info.stamp, info.feed) or info
+        info = state.sweep(info.id)
         built, reused = state.stage_counts(info.id, info.begun_at)
         seconds = (info.ended_at or state.now()) - info.begun_at
         return cls(info.stamp, round(max(0.0, seconds), 3), built, reused)

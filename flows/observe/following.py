@@ -23,7 +23,6 @@ from state.ledger import State
 from state.records import Event, Kind, SweepInfo
 
 INTERVAL = 0.2
-_PAGE = 1000
 _WIDE = {PLAN, FLEET}
 """Keys of events that grow with the sweep."""
 _WATCH_INTERVAL = 0.5
@@ -73,14 +72,10 @@ class Follower:
             self._view.close()
 
     def _read(self) -> None:
-        more = True
-        while more:
-            page = self._state.events(self._sweep_id, after_id=self.seen, limit=_PAGE)
-            for event in page:
-                self.seen = event.id
-                self.tally.apply(event)
-                self._view.event(trimmed(event), self.tally)
-            more = len(page) == _PAGE
+        for event in self._state.events(self._sweep_id, self.seen):
+            self.seen = event.id
+            self.tally.apply(event)
+            self._view.event(trimmed(event), self.tally)
         if time.monotonic() - self._looked >= _OWN_LEASES_INTERVAL:
             self._looked = time.monotonic()
             self.tally.look_at(self._state.leases(self._sweep_id))
@@ -146,12 +141,11 @@ class StatusWatch:
         self.read_leases()
 
     def _news(self) -> Iterator[Event]:
-        while page := self._state.events(self._info.id, self._after, _PAGE):
-            for event in page:
-                self._after = event.id
-                if event.kind is Kind.BEGUN:
-                    self._count()  # a run may bring more cells
-                yield event
+        for event in self._state.events(self._info.id, self._after):
+            self._after = event.id
+            if event.kind is Kind.BEGUN:
+                self._count()  # a run may bring more cells
+            yield event
 
     def read_leases(self) -> None:
         """Find out who is at work on what; events tell only of what has begun since."""
@@ -165,16 +159,16 @@ class StatusWatch:
             if holder.owner in self.tally.busy:
                 continue
             for one in self._state.outcomes(self._info.id, statuses=BUSY, model=holder.model):
-                since = one.started_at or holder.taken_at
-                self.tally.busy[holder.owner] = (one.cell, one.status, since)
+                if one.needs == holder.needs:
+                    since = one.started_at or holder.taken_at
+                    self.tally.busy[holder.owner] = (one.cell, one.status, since)
         self.tally.notice = "" if holders or self.tally.total == self.tally.ended else NOBODY
 
     def _over(self) -> bool:
         """Whether the last run has ended; of two runs at once the other may still be at work."""
-        info = self._state.find_sweep(self._info.stamp, self._info.feed)
-        if info is None or info.exit_code is None:
+        if self._state.sweep(self._info.id).exit_code is None:
             return False
-        if any(not one.expired for one in self._state.leases(info.id)):
+        if any(not one.expired for one in self._state.leases(self._info.id)):
             return False
         for event in self._news():
             self.tally.apply(event)

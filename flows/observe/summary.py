@@ -48,6 +48,8 @@ class Summary:
     open: int
     """Cells that a resume would take up."""
     open_exports: int = 0
+    waiting: tuple[str, ...] = ()
+    """What open cells wait for that no machine at hand offers, with the next step."""
 
     @property
     def unfinished(self) -> bool:
@@ -73,6 +75,7 @@ class Summary:
             "counts": self.counts,
             "failed": len(self.failures),
             "open": self.open,
+            "waiting": list(self.waiting),
             "exports": {"failed": self.failed_exports, "open": self.open_exports},
             "causes": [group.to_json() for group in self.groups],
             "failures": [
@@ -88,8 +91,8 @@ class Summary:
         }
 
     def lines(self, most: int = MOST_CAUSES) -> list[str]:
-        """For people: the counts, then each cause of failures with its next step."""
-        return [self.headline(), *self.cause_lines(most)]
+        """For people: the counts, then each cause of failures and each wait with its next step."""
+        return [self.headline(), *self.cause_lines(most), *(f"  {line}" for line in self.waiting)]
 
     def headline(self) -> str:
         """The counts."""
@@ -111,7 +114,7 @@ class Summary:
         """What a process that watched this sweep says."""
         if stop:
             return stop.exit_code
-        if self.groups:
+        if self.groups or self.waiting:
             return Exit.CELLS_FAILED
         return Exit.INTERRUPTED if self.unfinished else Exit.OK
 

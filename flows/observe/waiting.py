@@ -1,30 +1,33 @@
-"""Why a sweep of a fleet stands still, read from its state alone.
+"""What keeps a sweep from being built, read from its state alone.
 
-The parent notes in the state what no worker alive may be given; until a parent has taken an order
-up, nothing is noted at all, and that too can be told.
+The parent of a fleet, or a local run, notes in the state which cells no machine at hand can do.
+Until a parent takes an order of a fleet up nothing is noted, and that too can be told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flows.cli.quantity import counted
 from flows.fleet.run import FLEET
+from flows.sweep.exports import is_export
 from flows.sweep.recorded_plan import PLAN
+from matrix.needs import Words, lacking, serves
 from state.damage import Tolerated
-from state.records import Event, Kind
+from state.records import Kind
 
 if TYPE_CHECKING:
     from state.ledger import State
 
 UNSERVED = "unserved"
-"""Key of the notice: one entry for each group of models that nobody alive can build, and for each
+"""Key of the notice: an entry for each group of cells that no machine at hand can do, and for each
 kind of machine whose slots fail at once."""
 
 NOT_TAKEN_UP = "no worker has taken the order up yet: does a modelmill worker run in its pool?"
-_PAGE = 1000
 _SHOWN = 3
+_KEPT = 5
 _FLAGS = {"remote-code": "--allow-remote-code", "pickle": "--allow-pickle"}
 Json = Mapping[str, Any]
 
@@ -33,10 +36,11 @@ Json = Mapping[str, Any]
 class Waiting:
     """What keeps the last run of a sweep from building."""
 
+    stamp: str = ""
     fleet: bool = False
     """Whether the last run is one of a fleet."""
     ordered_at: float | None = None
-    """Set: ordered from a fleet, and no parent has begun."""
+    """When a fleet was asked to build the sweep, if no parent has begun."""
     unserved: Sequence[Json] = ()
 
     def lines(self) -> list[str]:
@@ -44,23 +48,59 @@ class Waiting:
         if self.ordered_at is not None:
             return [NOT_TAKEN_UP]
         with Tolerated("a notice of what waits for a machine"):
-            return [line for group in self.unserved for line in (_what(group), _next(group))]
+            return [line for group in self.unserved for line in (_what(group), self._next(group))]
         return []
+
+    def _next(self, group: Json) -> str:
+        words = [str(word) for word in group.get("needs", ())]
+        if "ends" in group:
+            return f"  next: repair the machine that offers {' '.join(words)}; it is tried again"
+        lacks = [str(word) for word in group.get("missing", words)]
+        flags = [flag for word, flag in _FLAGS.items() if word in lacks]
+        if not self.fleet:
+            resume = " ".join(["modelmill resume", self.stamp, *flags])
+            other = " ".join(word for word in lacks if word not in _FLAGS)
+            return f"  next: {resume}" + (f" on a machine that offers {other}" if other else "")
+        start = " ".join(["start modelmill worker", *flags])
+        return f"  next: {start} on a machine with {' '.join(w for w in words if w not in _FLAGS)}"
 
 
 def waiting(state: State, sweep: int) -> Waiting:
     """Look at the last run of a sweep."""
-    begun = _last(state.events(sweep, kind=Kind.BEGUN))
+    begun = state.newest_event(sweep, Kind.BEGUN)
     if begun is None:
         return Waiting()
-    started = _last(state.events(sweep, kind=Kind.STARTED))
+    started = state.newest_event(sweep, Kind.STARTED)
     fleet = started is not None and FLEET in (started.data or {})
-    notices = list(_notices(state, sweep, begun.id))
+    stamp = state.sweep(sweep).stamp
+    notices = [one.data or {} for one in state.events(sweep, begun.id, kind=Kind.NOTICE)]
     # Whoever leads a run notes its plan when it begins; who only orders one does not.
     if fleet and not any(PLAN in notice for notice in notices):
-        return Waiting(fleet, begun.at)
+        return Waiting(stamp, fleet, begun.at)
     told = [notice[UNSERVED] for notice in notices if UNSERVED in notice]
-    return Waiting(fleet, unserved=told[-1] if told else ())
+    return Waiting(stamp, fleet, unserved=told[-1] if told else ())
+
+
+def unserved_groups(
+    state: State, sweep: int, wanted: Iterable[Words], machines: Collection[Words]
+) -> list[dict[str, object]]:
+    """Of cells with these needs, those that no machine can do, with what they wait for."""
+    groups: list[dict[str, object]] = []
+    for needs in wanted:
+        if any(serves(offers, needs) for offers in machines):
+            continue
+        found = state.statuses(sweep, needs=needs)
+        cells = [cell for cell, status in found.items() if status.open and not is_export(cell)]
+        groups.append(
+            {
+                "needs": sorted(needs),
+                "missing": lacking(machines, needs),
+                "machines": len(machines),
+                "cells": cells[:_KEPT],
+                "count": len(cells),
+            }
+        )
+    return groups
 
 
 def one_line(unserved: Sequence[Json]) -> str:
@@ -71,32 +111,11 @@ def one_line(unserved: Sequence[Json]) -> str:
 def _what(group: Json) -> str:
     if "ends" in group:
         return f"slots fail as soon as they begin: {group['ends']}"
-    names = [str(name) for name in group.get("models", ())]
+    names = [str(name) for name in group.get("cells", ())]
     count = int(group.get("count", len(names)))
-    shown = ", ".join(names[:_SHOWN]) + (", ..." if count > len(names[:_SHOWN]) else "")
-    models = "1 model waits" if count == 1 else f"{count} models wait"
-    missing = group.get("missing", group.get("needs", ()))
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if count > _SHOWN else "")
+    wait = f"{counted(count, 'cell')} {'waits' if count == 1 else 'wait'}"
+    missing = " and ".join(str(word) for word in group.get("missing", ()))
     if not group.get("machines", 1):
-        return f"{models}: no worker is alive ({shown})"
-    return f"{models}: no worker alive has {' and '.join(map(str, missing))} ({shown})"
-
-
-def _next(group: Json) -> str:
-    if "ends" in group:
-        words = " ".join(map(str, group.get("needs", ())))
-        return f"  next: mend the machine with {words}; it is tried again now and then"
-    lacks = group.get("missing", group.get("needs", ()))
-    flags = " ".join(flag for word, flag in _FLAGS.items() if word in lacks)
-    words = " ".join(str(word) for word in group.get("needs", ()) if word not in _FLAGS)
-    start = " ".join(filter(None, ("start modelmill worker", flags)))
-    return f"  next: {start} on a machine with {words}"
-
-
-def _last(events: Sequence[Event]) -> Event | None:
-    return events[-1] if events else None
-
-
-def _notices(state: State, sweep: int, after: int) -> Iterable[Json]:
-    while page := state.events(sweep, after, _PAGE, kind=Kind.NOTICE):
-        after = page[-1].id
-        yield from (one.data for one in page if one.data)
+        return f"{wait}: no worker is alive ({shown})"
+    return f"{wait} for a machine that offers {missing} ({shown})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +25,7 @@ from flows.sweep.stop import Stop
 from matrix.model import Plan
 from matrix.status import Status
 from state.ledger import State
-from state.records import Event, Kind
+from state.records import Kind
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _LOOK = 1.0
 _LONGEST_PAUSE = 30.0
-_PAGE = 1000
 _TRIES = 5
 _EXPORTING = 3.0
 """Seconds after which an export is one that is really made."""
@@ -143,7 +142,7 @@ class Display:
         seen, exporting = self.where.after, math.inf
         while time.monotonic() < exporting + _EXPORTING:
             over = self._ended.is_set()
-            for event in self._events(seen):
+            for event in self.where.state.events(self.where.sweep, seen):
                 seen = event.id
                 if event.status is Status.BUILDING and not is_export(event.cell or ""):
                     return True
@@ -181,7 +180,9 @@ class Display:
     def _follow(self, client: SyncPrefectClient, run: ShownRun) -> None:
         while True:
             over = self._ended.is_set()  # before the reading, so that nothing is left unread
-            for event in self._events(self._told):
+            for event in self.where.state.events(self.where.sweep, self._told):
+                if self._gone.is_set():
+                    return
                 run.tell(client, event)
                 self._told = event.id
             if over:
@@ -192,15 +193,6 @@ class Display:
             if not self.stop and run.cancelled(client):
                 self.stop.ask(StoppedElsewhere({"why": "cancelled in Prefect"}))
             self._ended.wait(_LOOK)
-
-    def _events(self, after: int) -> Iterator[Event]:
-        more = True
-        while more and not self._gone.is_set():
-            page = self.where.state.events(self.where.sweep, after, _PAGE)
-            more = len(page) == _PAGE
-            for event in page:
-                after = event.id
-                yield event
 
     def _find_server(self) -> str:
         given = self.environ.get("PREFECT_API_URL")

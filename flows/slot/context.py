@@ -17,9 +17,10 @@ from flows.slot.hub_outage import HubOutage
 from flows.slot.leases import LeaseRenewer
 from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
+from matrix.needs import Words
 from matrix.status import Status
 from state.ledger import State
-from state.records import Owner
+from state.records import Lease, Owner
 from workers.attest.attester import Attester
 from workers.build.builder import Builder
 from workers.verify.verifier import Verifier
@@ -75,11 +76,13 @@ class SweepContext:
     """The newest version of each cell under any stamp; only filled with `--if-changed`."""
     among: frozenset[str] | None = None
     """The models to lease, where the sweep has more than this run selected."""
+    offers: Words | None = None
+    """What this machine offers: cells that need more are not leased here; None: all are."""
     closing: threading.Event = field(default_factory=threading.Event)
     """Set: no further model is leased here; those at hand are finished."""
     models: Mapping[str, PlannedModel] = field(init=False)
     _free_slots: queue.Queue[Slot] = field(default_factory=queue.Queue)
-    _runs: Counter[str] = field(default_factory=Counter)
+    _runs: Counter[tuple[str, tuple[str, ...]]] = field(default_factory=Counter)
     _release: threading.Condition = field(default_factory=threading.Condition)
     _releases: int = 0
 
@@ -97,6 +100,10 @@ class SweepContext:
             return self.publisher is not None
         return status.open
 
+    def has_open_work(self) -> bool:
+        """Whether there is work for this machine, now or when its holder dies."""
+        return self.state.remaining(self.sweep_id, self.among, self.offers).open > 0
+
     def take_slot(self) -> Slot | None:
         """A free slot, or None after a moment without one."""
         try:
@@ -108,11 +115,11 @@ class SweepContext:
         """Let another model use this slot."""
         self._free_slots.put(slot)
 
-    def count_run(self, model: str) -> int:
-        """Note a run that left a model unfinished; returns how many there were."""
+    def count_run(self, lease: Lease) -> int:
+        """Note a run that left leased cells unfinished; returns how many there were."""
         with self._release:
-            self._runs[model] += 1
-            return self._runs[model]
+            self._runs[lease.model, lease.needs] += 1
+            return self._runs[lease.model, lease.needs]
 
     def released(self) -> None:
         """Wake the threads that found no model to lease: one was given back."""

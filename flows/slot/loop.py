@@ -65,13 +65,15 @@ def _lease_and_work(sweep: SweepContext, run_model: RunModel | None) -> None:
         lease = None
         try:
             if not sweep.is_ending():  # a stop may have come while this thread waited for the slot
-                lease = sweep.state.lease(sweep.sweep_id, slot.owner, sweep.leases.ttl, sweep.among)
+                lease = sweep.state.lease(
+                    sweep.sweep_id, slot.owner, sweep.leases.ttl, sweep.among, sweep.offers
+                )
         finally:
             if lease is None:
                 sweep.give_back(slot)
         if lease is not None:
             _work(sweep, slot, lease, run_model)
-        elif sweep.is_ending() or not sweep.state.remaining(sweep.sweep_id, sweep.among).open:
+        elif sweep.is_ending() or not sweep.has_open_work():
             return
         else:
             sweep.wait_for_release(_IDLE)

@@ -18,7 +18,7 @@ from flows.slot.context import LOOK_AGAIN, Slot, SweepContext
 from flows.slot.leases import RenewedLease
 from flows.slot.publishing import publish_package
 from flows.sweep.planned_packages import PlannedPackage, packages_of_model
-from matrix.status import FailureClass
+from matrix.status import FailureClass, Status
 from state.errors import LeaseLost, StateError
 from workers.build.built import Built
 from workers.errors import BuildFailed
@@ -59,7 +59,9 @@ class ModelRun:
 
     def run(self) -> ModelResult:
         """Build and publish what is open. Raises `StateError`; anything else ends the cells."""
-        packages = list(packages_of_model(self.sweep.plan, self.sweep.models[self.name]))
+        leased = self._statuses()
+        planned = packages_of_model(self.sweep.plan, self.sweep.models[self.name])
+        packages = [one for one in planned if one.id in leased]
         try:
             bad = self._build_and_publish(packages)
             if bad and self._wait_for_slot():
@@ -74,7 +76,7 @@ class ModelRun:
         if result.done or self.lease.gone.is_set():
             return result
         # Somebody may have asked for its cells anew meanwhile. That does not happen every time.
-        if self.sweep.count_run(self.name) < MOST_RUNS:
+        if self.sweep.count_run(self.lease.lease) < MOST_RUNS:
             return result
         text = f"{MOST_RUNS} runs of the model left this cell unfinished and gave no reason"
         self._fail_open_cells(packages, BuildFailed(FailureClass.UNKNOWN, "model", text))
@@ -140,11 +142,16 @@ class ModelRun:
                 CellWork(self.sweep, self.lease, self.slot, planned).fail(error, "model")
 
     def _open(self) -> frozenset[str]:
-        statuses = self.sweep.state.statuses(self.sweep.sweep_id, self.name)
+        statuses = self._statuses()
         return frozenset(cell for cell, status in statuses.items() if self.sweep.is_open(status))
 
+    def _statuses(self) -> dict[str, Status]:
+        """Of the cells that the lease covers."""
+        lease = self.lease.lease
+        return self.sweep.state.statuses(lease.sweep_id, lease.model, lease.needs)
+
     def _result(self, packages: Sequence[PlannedPackage]) -> ModelResult:
-        statuses = self.sweep.state.statuses(self.sweep.sweep_id, self.name)
+        statuses = self._statuses()
         left = any(one.id in statuses and self.sweep.is_open(statuses[one.id]) for one in packages)
         failed = sum(status.failed for status in statuses.values())
         return ModelResult(len(statuses), failed, done=not left)

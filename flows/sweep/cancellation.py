@@ -85,6 +85,6 @@ class CancellationWatch:
 
     def check(self) -> None:
         """Look once."""
-        ended = self.state.events(self.sweep, self.after, 1, kind=Kind.INTERRUPTED)
-        if ended:
-            self.stop.ask(StoppedElsewhere(dict(ended[0].data or {})))
+        ended = next(self.state.events(self.sweep, self.after, kind=Kind.INTERRUPTED), None)
+        if ended is not None:
+            self.stop.ask(StoppedElsewhere(dict(ended.data or {})))

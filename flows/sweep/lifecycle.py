@@ -12,13 +12,16 @@ from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.observe.estimates import Estimates, estimate
 from flows.observe.summary import Summary, summarize
+from flows.observe.waiting import waiting
 from flows.sweep.earlier_failures import Earlier, take_up
 from flows.sweep.index import index_of, publish_index
+from flows.sweep.needs import needs_of
 from flows.sweep.planned_packages import PlannedPackage, packages_of
 from flows.sweep.published import Survey, survey
 from flows.sweep.recorded_plan import note_plan
 from flows.sweep.stop import Stop
 from matrix.model import Plan
+from matrix.needs import Words
 from matrix.status import FailureClass, Status
 from state.ledger import State
 from state.records import CellRow, Facts, Kind, ModelRow, SweepInfo
@@ -46,11 +49,13 @@ def begin(
     selection: Mapping[str, object],
     stop: Stop,
     again: bool = True,
+    by_memory: bool = False,
 ) -> Begun:
     """Check the feed, record the sweep, and learn from the feed what is done.
 
     `again`: try what failed before for reasons that may have passed, see
-    `flows.sweep.earlier_failures`.
+    `flows.sweep.earlier_failures`. `by_memory`: give cells only to machines that have the memory
+    which they took before.
     """
     publish = not settings.no_publish
     if publish:
@@ -60,8 +65,8 @@ def begin(
     info = state.begin(
         plan.stamp,
         feed.name,
-        cell_rows(plan),
-        model_rows(plan, state, known),
+        cell_rows(plan, recorded, known.peaks if by_memory else {}),
+        model_rows(plan, known),
         dict(recorded),
         dict(selection),
         publish=publish,
@@ -109,8 +114,18 @@ def _taken(state: State, sweep_id: int, item: PlannedPackage) -> None:
     state.record(None, sweep_id, item.id, Status.CONFLICT, facts)
 
 
-def cell_rows(plan: Plan) -> list[CellRow]:
-    """Every cell, and every export that a cell needs, as the state keeps them."""
+def cell_rows(
+    plan: Plan,
+    values: Mapping[str, object],
+    peaks: Mapping[tuple[str, str, str], int] | None = None,
+) -> list[CellRow]:
+    """Every cell, and every export that a cell needs, as the state keeps them.
+
+    `values`: the settings of the sweep; `peaks`: the memory of each stage of each model.
+    """
+    memory: dict[str, int] = {}
+    for (name, _stage, _component), peak in (peaks or {}).items():
+        memory[name] = max(memory.get(name, 0), peak)
     return [
         CellRow(
             cell=planned.id,
@@ -120,30 +135,31 @@ def cell_rows(plan: Plan) -> list[CellRow]:
             package=planned.package,
             version=planned.version,
             skip=None if planned.is_export else planned.cell.skip,
+            needs=needs_of(
+                planned.cell, plan.engine, values, memory.get(planned.cell.model.name, 0)
+            ),
         )
         for planned in packages_of(plan)
     ]
 
 
-def model_rows(plan: Plan, state: State, known: Estimates | None = None) -> list[ModelRow]:
+def model_rows(plan: Plan, known: Estimates) -> list[ModelRow]:
     """The models with what they cost before, so that the longest goes first."""
-    known = known or estimate(plan, state)
     return [
         ModelRow(model.name, position, known.seconds(model.name))
         for position, model in enumerate(plan.models)
     ]
 
 
-def has_work(state: State, info: SweepInfo) -> bool:
-    """Whether any model is to be built or waited for."""
-    return state.remaining(info.id).open > 0
+def has_work(state: State, info: SweepInfo, offers: Words | None = None) -> bool:
+    """Whether anything is to be built or waited for (that a machine with these words may build)."""
+    return state.remaining(info.id, offers=offers).open > 0
 
 
-def among(plan: Plan, state: State, info: SweepInfo) -> frozenset[str] | None:
+def among(plan: Plan, state: State, sweep_id: int) -> frozenset[str] | None:
     """The models to lease, when this run selects fewer than the sweep has; None: all of them."""
-    remaining = state.remaining(info.id)
-    known = remaining.open + remaining.done + remaining.poison
-    return None if known == len(plan.models) else frozenset(model.name for model in plan.models)
+    selected = frozenset(model.name for model in plan.models)
+    return None if state.models(sweep_id) <= selected else selected
 
 
 def finish(
@@ -162,6 +178,8 @@ def finish(
     wanted = {item.id for item in packages_of(plan)}
     ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
     summary = summarize(plan.stamp, feed.name, ours, publish=publish)
+    if summary.unfinished and not stop:
+        summary = replace(summary, waiting=tuple(waiting(state, info.id).lines()))
     if publisher is not None and not stop and not summary.unfinished and summary.has_content:
         content = index_of(plan.stamp, state.outcomes(info.id, brief=True))
         try:

@@ -24,6 +24,7 @@ from flows.sweep.workspace import Workspace
 from machine.ledger import Ledger
 from machine.processes import this_host
 from matrix.model import Plan
+from matrix.needs import Words
 from state.ledger import State
 from state.records import Kind, Owner
 from workers.attest.attester import Attester, Sign
@@ -50,10 +51,12 @@ def open_slots(
     publisher: Publisher | None,
     stop: Stop,
     slots_here: int | None = None,
+    offers: Words | None = None,
 ) -> Iterator[tuple[SweepContext, list[Slot]]]:
     """Open the store, the leases and the slots; close them in reverse whatever happens.
 
     `slots_here`: how many of the machine's slots are in this process; None: all of them.
+    `offers`: the words that cells may need; None: any.
     """
     work = Workspace(settings)
     slots = slot_count(settings)
@@ -92,7 +95,8 @@ def open_slots(
             publish_pool=pool,
             publisher=publisher,
             newest=begun.newest,
-            among=among(plan, state, begun.info),
+            among=among(plan, state, begun.info.id),
+            offers=offers,
         )
         options = replace(_options(plan, settings), expected=estimate(plan, state))
         memory = MemoryBudget(settings.memory_budget or 0, ledger=ledger)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from state.ledger import State
 
 PLAN = "plan"
-_PAGE = 1000
 Json = Mapping[str, Any]
 
 
@@ -58,10 +57,7 @@ def recorded_estimates(state: State, sweep_id: int) -> Estimates | None:
 
 
 def _notices(state: State, sweep_id: int) -> Iterator[Json]:
-    after = 0
-    while page := state.events(sweep_id, after, _PAGE, kind=Kind.NOTICE):
-        after = page[-1].id
-        yield from (one.data for one in page if one.data)
+    return (one.data for one in state.events(sweep_id, kind=Kind.NOTICE) if one.data)
 
 
 def to_record(plan: Plan) -> dict[str, Any]:

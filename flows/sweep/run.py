@@ -20,6 +20,7 @@ from flows.observe.progress import choose_view
 from flows.observe.summaries import clear_summaries, write_summaries
 from flows.observe.summary import Summary
 from flows.observe.tally import Tally
+from flows.observe.waiting import UNSERVED, unserved_groups
 from flows.packages.signing import signer_of
 from flows.prefect.display import Display, Where
 from flows.prefect.server import prefect_home_of
@@ -29,6 +30,7 @@ from flows.sweep.engines import check_engine, slot_count
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Begun, begin, finish, has_work
 from flows.sweep.local import open_slots, owners_here
+from flows.sweep.needs import words_here
 from flows.sweep.planning import selection_of
 from flows.sweep.recorded_plan import recorded_estimates
 from flows.sweep.sizes import print_notices, size_of
@@ -37,6 +39,7 @@ from flows.sweep.unchanged import settle_unchanged
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 from matrix.model import Plan
+from matrix.needs import Words
 from state.ledger import State
 from state.records import Kind
 
@@ -90,10 +93,13 @@ class Run:
         )
         publisher = Publisher(feed, tries=self.settings.tries) if begun.info.publish else None
         self._say_begun(begun)
-        after = state.events(begun.info.id, kind=Kind.BEGUN)[-1].id
-        with CancellationWatch(state, begun.info.id, after, stop):
-            if not stop and has_work(state, begun.info):
-                self._build(work, state, begun, publisher, stop)
+        offers = words_here(self.settings, [self.plan.engine], self.settings.has)
+        wanted = [one for one, left in state.demand(begun.info.id).items() if left.open]
+        if unserved := unserved_groups(state, begun.info.id, wanted, [offers]):
+            state.note(begun.info.id, Kind.NOTICE, {UNSERVED: unserved})
+        with CancellationWatch(state, begun.info.id, begun.info.run, stop):
+            if not stop and has_work(state, begun.info, offers):
+                self._build(work, state, begun, publisher, stop, offers)
         template = self.settings.package
         ended = finish(self.plan, state, feed, publisher, begun.info, stop, template)
         if self.settings.summary:
@@ -107,6 +113,7 @@ class Run:
         begun: Begun,
         publisher: Publisher | None,
         stop: Stop,
+        offers: Words,
     ) -> None:
         tally = Tally(
             state.statuses(begun.info.id),
@@ -116,11 +123,14 @@ class Run:
         )
         after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
         after = self._settle(state, begun, tally, after, stop)
-        if stop or not has_work(state, begun.info):
+        if stop or not has_work(state, begun.info, offers):
             return
         with (
             self._shown(work, state, begun, tally, stop, after),
-            open_slots(self.plan, begun, state, self.settings, publisher, stop) as (sweep, slots),
+            open_slots(self.plan, begun, state, self.settings, publisher, stop, offers=offers) as (
+                sweep,
+                slots,
+            ),
             Follower(state, begun.info.id, choose_view(as_json=self.as_json), tally, after),
         ):
             run_slots(sweep, slots)

@@ -42,8 +42,8 @@ def settle_unchanged(
             trees = _predicted(builder, packages, stop)
             if any(begun.newest[planned].tree != tree for planned, tree in trees.items()):
                 continue
-            lease = state.lease(begun.info.id, owner, 2 * settings.heartbeat, {model.name})
-            if lease is not None:
+            ttl = 2 * settings.heartbeat
+            while (lease := state.lease(begun.info.id, owner, ttl, {model.name})) is not None:
                 _record(state, begun, lease, trees)
 
 
@@ -51,7 +51,7 @@ def _candidates(
     plan: Plan, begun: Begun, state: State
 ) -> Iterator[tuple[PlannedModel, list[PlannedPackage]]]:
     """Models with open cells, each of which has a version of another stamp."""
-    selected = among(plan, state, begun.info)
+    selected = among(plan, state, begun.info.id)
     for model in plan.models:
         if selected is not None and model.name not in selected:
             continue
@@ -90,8 +90,9 @@ def _predicted(
 def _record(state: State, begun: Begun, lease: Lease, trees: dict[str, str | None]) -> None:
     done = False
     try:
-        for cell, tree in trees.items():
-            facts = Facts(tree=tree, detail={"same_as": begun.newest[cell].version})
+        leased = state.statuses(begun.info.id, lease.model, lease.needs)
+        for cell in leased.keys() & trees.keys():
+            facts = Facts(tree=trees[cell], detail={"same_as": begun.newest[cell].version})
             state.record(lease, begun.info.id, cell, Status.UNCHANGED, facts)
         done = True
     finally:

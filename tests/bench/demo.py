@@ -82,10 +82,7 @@ def slots_of(state: State, stamp: str) -> dict[str, Slot]:
 
 
 def _events(state: State, sweep_id: int) -> list[Event]:
-    found: list[Event] = []
-    while page := state.events(sweep_id, found[-1].id if found else 0):
-        found += page
-    return found
+    return list(state.events(sweep_id))
 
 
 def main(catalog: str, arguments: list[str]) -> None:

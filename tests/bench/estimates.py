@@ -69,7 +69,7 @@ def _actual(mill: Mill, stamp: str) -> tuple[dict[str, float], float]:
     with mill.state() as state:
         info = state.find_sweep(stamp)
         assert info
-        for event in state.events(info.id, limit=100_000):
+        for event in state.events(info.id):
             if event.cell is None or event.status is None:
                 continue
             if event.status is Status.BUILDING:

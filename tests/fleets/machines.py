@@ -91,7 +91,7 @@ class FleetMill(Mill):
     def events(self, stamp: str) -> list[Event]:
         sweep = self.sweep(stamp).id
         with self.state() as state:
-            return state.events(sweep, limit=100_000)
+            return list(state.events(sweep))
 
     def holders(self, stamp: str) -> list[Any]:
         with self.state() as state:
@@ -249,7 +249,7 @@ class Plant:
     def notices(self, stamp: str) -> list[Event]:
         with self.mill.state() as state:
             info = state.find_sweep(stamp)
-            return state.events(info.id, kind=Kind.NOTICE) if info else []
+            return list(state.events(info.id, kind=Kind.NOTICE)) if info else []
 
     def lost(self, stamp: str) -> list[Event]:
         """Leases that ran out or whose holder died."""

@@ -54,8 +54,7 @@ def failed(state: State) -> SweepInfo:
     )
     stage = StageRow(cell(), "qnn_npu", "export", "k", {"inputs": {"source": "s"}})
     lease = take(state, info)
-    state.record(lease, info.id, cell(), Status.BUILDING)
-    state.stage(lease, stage)
+    state.record(lease, info.id, cell(), Status.BUILDING, stages=[stage])
     state.record(lease, info.id, cell(), Status.BUILD_FAILED, facts)
     return info
 
@@ -177,9 +176,9 @@ def test_a_comparison_can_be_looked_through(browser: Browser, state: State, tmp_
             assert lease is not None
             assert name.startswith(lease.model)
             parts = {"tools": {"torch": tree}, "inputs": {"source": "s"}}
-            state.record(lease, info.id, name, Status.BUILDING)
             key = f"{stamp}{name}{tree}"
-            state.stage(lease, StageRow(name, "qnn_npu", "export", key, parts, seconds=2.0))
+            stage = StageRow(name, "qnn_npu", "export", key, parts, seconds=2.0)
+            state.record(lease, info.id, name, Status.BUILDING, stages=[stage])
             cosine = {"model.onnx": {"cosine": 0.9 if tree == "a" else 0.95}}
             rungs = [{"name": "parity", "passed": True, "evidence": cosine}]
             facts = Facts(tree=tree * 64, bytes=1000 if tree == "a" else 2000, message="why")

@@ -18,6 +18,8 @@ from tests.states.child import DRAIN, Child
 from tests.states.samples import ALIVE, TREE, begin, cell, model, rows, sql, stage, status, take
 from tests.unit.state import (
     test_leases,
+    test_migrations,
+    test_needs,
     test_queries,
     test_recording,
     test_schema,
@@ -51,6 +53,18 @@ def state(url: str) -> Iterator[State]:
 
 
 class TestLeases(test_leases.TestLeases):
+    """On PostgreSQL."""
+
+
+class TestMigrations(test_migrations.TestMigrations):
+    """On PostgreSQL."""
+
+    @pytest.fixture
+    def where(self, url: str) -> str:
+        return url
+
+
+class TestNeeds(test_needs.TestNeeds):
     """On PostgreSQL."""
 
 
@@ -215,13 +229,13 @@ def test_half_a_transaction_of_a_stopped_process_is_ended(
 
 def test_a_reader_of_events_misses_none_that_commits_late(state: State) -> None:
     sweep = begin(state)
-    start = state.events(sweep.id)[-1].id
+    start = sweep.run
     with state._db.write() as connection:
         connection.exec_driver_sql(
             f"INSERT INTO event (at, sweep_id, kind) VALUES (4e9, {sweep.id}, 'notice')"
         )
         state.note(sweep.id, Kind.INTERRUPTED)  # a higher id, committed first
-        assert state.events(sweep.id, start) == []
+        assert list(state.events(sweep.id, start)) == []
     kinds = [one.kind for one in state.events(sweep.id, start)]
     assert kinds == [Kind.NOTICE, Kind.INTERRUPTED]
 

@@ -52,7 +52,7 @@ def kill(mill: Mill, running: Running, *, everything: bool) -> None:
 
 def events(mill: Mill) -> list[Event]:
     with mill.state() as state:
-        return state.events(mill.sweep("s1").id, limit=100_000)
+        return list(state.events(mill.sweep("s1").id))
 
 
 def check_published_once(mill: Mill) -> None:

@@ -85,6 +85,11 @@ def stage(name: str, key: str, **facts: float | str | bool) -> StageRow:
     return StageRow(**{**row, **facts})  # type: ignore[arg-type]  # mixed values by name
 
 
+def add_stages(state: State, held: Lease, *stages: StageRow) -> None:
+    """Stage runs of a lease, whichever status their cell has."""
+    state.record(held, held.sweep_id, stages[0].cell, Status.BUILDING, stages=stages)
+
+
 def sql(state: State, statement: str, **values: object) -> None:
     """Behind the back of the state, as another program or another clock would."""
     with state._db.write() as connection:

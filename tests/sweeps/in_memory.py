@@ -140,7 +140,7 @@ class Floor:
                 publish_pool=pool,
                 publisher=publisher,
                 newest=begun.newest,
-                among=among(plan, self.state, begun.info),
+                among=among(plan, self.state, begun.info.id),
             )
 
     def _slots(self, number_of_slots: int, plan: Plan) -> list[Slot]:

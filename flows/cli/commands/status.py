@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
@@ -68,6 +68,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             if not settings.only or matches(one.cell, settings.only)
         ]
         summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
+        if summary.unfinished and info.exit_code is not None:
+            summary = replace(summary, waiting=tuple(waiting(state, info.id).lines()))
         if arguments.json:
             document = _document(info, summary, outcomes)
             print(json.dumps({**document, "idle": _idle(state, info, summary)}, indent=1))
@@ -86,7 +88,7 @@ def _watch(state: State, info: SweepInfo, *, as_json: bool) -> Exit:
         if not as_json:
             print(f"sweep {info.stamp} -> {info.feed}", flush=True)
         StatusWatch(state, info, choose_view(as_json=as_json)).follow(stop)
-    info = state.find_sweep(info.stamp, info.feed) or info
+    info = state.sweep(info.id)
     summary = summarize(info.stamp, info.feed, state.outcomes(info.id), publish=info.publish)
     if as_json:
         document = {**summary.to_json(), "exit_code": info.exit_code}

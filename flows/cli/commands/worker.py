@@ -20,9 +20,6 @@ def add(parser: Parser) -> None:
         help="engines to announce, separated by commas; default: all that work here",
     )
     parser.add_argument(
-        "--has", action="append", default=[], metavar="WORD", help="announce this too (repeat)"
-    )
-    parser.add_argument(
         "--sweeps", type=int, default=1, metavar="N", help="parents that may run here; default 1"
     )
     parser.add_argument(
@@ -33,7 +30,7 @@ def add(parser: Parser) -> None:
         help="how long models at hand may take when the worker stops; default 30m",
     )
     names = ("home", "state", "store", "jobs", "disk_budget", "memory", "memory_budget")
-    more = ("keep_local", "retention", "allow_remote_code", "allow_pickle")
+    more = ("keep_local", "retention", "has", "allow_remote_code", "allow_pickle")
     add_settings(parser, (*names, *more))
     parser.set_defaults(run=run, goes_on=True)
 
@@ -44,9 +41,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     settings = settings_of(arguments)
     engines = [name.strip() for name in arguments.engines.split(",") if name.strip()]
-    worker = Worker(
-        settings, arguments.pool, engines, arguments.has, arguments.sweeps, arguments.drain_limit
-    )
+    worker = Worker(settings, arguments.pool, engines, arguments.sweeps, arguments.drain_limit)
     waiting_for("looking for what works on this machine")
     words = worker.preflight(os.environ)
     from flows.fleet.connection import reached

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -24,12 +24,11 @@ from flows.observe.summary import Summary, summarize
 from flows.sweep.recorded_plan import PlannedCells
 from matrix.errors import Exit
 from state.ledger import State
-from state.records import Event, Outcome, StageRun, SweepInfo
+from state.records import Outcome, StageRun, SweepInfo
 
 LOG_LENGTH = 6_000
 """Characters of a log's end that a report keeps; the state has more, the file all of it."""
 _EVIDENCE_LENGTH = 3_000
-_PAGE = 5_000
 
 
 def collect(state: State, info: SweepInfo, comparison: Comparison | None = None) -> Document:
@@ -40,7 +39,7 @@ def collect(state: State, info: SweepInfo, comparison: Comparison | None = None)
     ordered = sorted(outcomes, key=grid.place)
     places = {one.cell: place for place, one in enumerate(ordered)}
     history = History(Distinct(), places)
-    history.read(_events(state, info.id))
+    history.read(state.events(info.id))
     runs = state.stage_runs(info.id)
     gatherer = Gatherer(grid, planned, history, _by_cell(runs), state.real_seconds(info.id))
     cells = [gatherer.view(one) for one in ordered]
@@ -185,13 +184,6 @@ def _by_cell(runs: list[StageRun]) -> dict[str, list[StageRun]]:
     for run in runs:
         found.setdefault(run.cell, []).append(run)
     return found
-
-
-def _events(state: State, sweep_id: int) -> Iterator[Event]:
-    after = 0
-    while page := state.events(sweep_id, after, _PAGE):
-        after = page[-1].id
-        yield from page
 
 
 def _heading(state: State, info: SweepInfo, summary: Summary, duration: Duration) -> Heading:

@@ -58,7 +58,7 @@ class Told:
 
 def tell(state: State, info: SweepInfo) -> Told:
     """Read a sweep."""
-    fresh = state.find_sweep(info.stamp, info.feed) or info
+    fresh = state.sweep(info.id)
     outcomes = list(state.outcomes(fresh.id))
     summary = summarize(fresh.stamp, fresh.feed, outcomes, publish=fresh.publish)
     before = previous(state, fresh)

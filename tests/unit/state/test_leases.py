@@ -96,7 +96,7 @@ class TestLeases:
         taken = take(state, sweep)
         assert taken.model == dead.model
         assert status(state, sweep) is Status.PLANNED
-        lost = state.events(sweep.id, kind=Kind.LOST)
+        lost = list(state.events(sweep.id, kind=Kind.LOST))
         assert len(lost) == 1
         assert lost[0].data is not None
         assert lost[0].data["why"] == "process gone"
@@ -157,7 +157,7 @@ class TestLeases:
         assert found.failure is FailureClass.CRASH
         assert found.detail is not None
         assert len(found.detail["lost_leases"]) == 3
-        assert state.events(sweep.id, kind=Kind.POISON)
+        assert state.newest_event(sweep.id, Kind.POISON)
 
     def test_poison_can_be_retried(self, state: State) -> None:
         sweep = begin(state, rows(1))

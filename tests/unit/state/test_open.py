@@ -161,7 +161,7 @@ def test_a_writer_is_alone_from_its_first_statement_on(tmp_path: Path) -> None:
 def test_a_failed_block_leaves_nothing(tmp_path: Path) -> None:
     with open_state(tmp_path / "state.db") as state:
         sweep = begin(state)
-        before = state.events(sweep.id)
+        before = list(state.events(sweep.id))
 
         def interrupted() -> None:
             with state._db.write() as connection:
@@ -170,7 +170,7 @@ def test_a_failed_block_leaves_nothing(tmp_path: Path) -> None:
 
         with pytest.raises(KeyboardInterrupt):
             interrupted()
-        assert state.events(sweep.id) == before
+        assert list(state.events(sweep.id)) == before
         state.note(sweep.id, Kind.NOTICE)
 
 

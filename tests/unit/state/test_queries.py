@@ -6,7 +6,7 @@ from matrix.status import FailureClass, Status
 from state import queries
 from state.ledger import State
 from state.records import Facts, Kind
-from tests.states.samples import TREE, begin, cell, model, rows, stage, take
+from tests.states.samples import TREE, add_stages, begin, cell, model, rows, stage, take
 
 
 class TestQueries:
@@ -30,26 +30,27 @@ class TestQueries:
         state.record(None, sweep.id, cell(1), Status.BUILD_FAILED, facts)
         chosen = state.outcomes(sweep.id, statuses=[Status.PUBLISHED, Status.BUILD_FAILED])
         assert {one.cell for one in chosen} == {cell(), cell(1)}
-        (disk,) = state.outcomes(sweep.id, failures=[FailureClass.DISK])
-        assert disk.cell == cell(1)
         assert len(list(state.outcomes(sweep.id, model=model(1)))) == 2
         assert list(state.outcomes(sweep.id, statuses=[])) == []
         assert state.statuses(sweep.id)[cell()] is Status.PUBLISHED
         assert state.outcome(sweep.id, "nobody") is None
 
-    def test_events_go_on_where_they_ended(self, state: State) -> None:
+    def test_events_go_on_where_they_ended(
+        self, state: State, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         sweep = begin(state)
         other = begin(state, rows(1, stamp="b"), stamp="b")
         for number in range(5):
             state.note(sweep.id, Kind.NOTICE, {"n": number})
             state.note(other.id, Kind.NOTICE)
-        read = []
-        last = 0
-        while page := state.events(sweep.id, last, limit=2):
-            read += page
-            last = page[-1].id
+        monkeypatch.setattr("state.queries._PAGE", 2)
+        events = state.events(sweep.id)
+        read = [next(events), next(events)]
+        state.note(sweep.id, Kind.NOTICE, {"n": 5})  # while they are read
+        read += events
+        assert list(state.events(sweep.id, read[2].id)) == read[3:]
         notes = [one.data["n"] for one in read if one.kind is Kind.NOTICE and one.data]
-        assert notes == list(range(5))
+        assert notes == list(range(6))
         assert {one.sweep_id for one in read} == {sweep.id}
 
     def test_the_newest_event(self, state: State) -> None:
@@ -58,46 +59,44 @@ class TestQueries:
         begin(state, rows(1, stamp="b"), stamp="b")
         newest = state.note(sweep.id, Kind.NOTICE)
         assert state.last_event(sweep.id) == newest
-        assert state.events(sweep.id, newest) == []
+        assert list(state.events(sweep.id, newest)) == []
+        found = state.newest_event(sweep.id, Kind.NOTICE)
+        assert found is not None
+        assert found.id == newest
+        assert state.newest_event(sweep.id, Kind.ENDED) is None
 
     def test_what_keys_were_made_of_and_took_when_they_really_ran(self, state: State) -> None:
         first = begin(state)
         lease = take(state, first)
-        state.stage(lease, stage("export", "k", seconds=9.0))
-        state.stage(lease, stage("export", "other", seconds=1.0))
+        add_stages(state, lease, stage("export", "k", seconds=9.0))
+        add_stages(state, lease, stage("export", "other", seconds=1.0))
         state.release(lease, done=True)
         second = begin(state, rows(1, stamp="b"), stamp="b")
         again = take(state, second)
-        state.stage(again, stage("export", "k", seconds=0.1, reused=True))
+        add_stages(state, again, stage("export", "k", seconds=0.1, reused=True))
         assert state.key_parts(second.id) == {"k": {"is": "k"}}
         assert state.real_seconds(second.id) == {"k": 9.0}
         assert set(state.key_parts(first.id)) == {"k", "other"}
 
-    def test_what_stages_cost_before(self, state: State) -> None:
+    def test_what_the_stages_of_a_cell_cost_before(self, state: State) -> None:
         sweep = begin(state)
         lease = take(state, sweep)
-        for seconds in (100.0, 1.0, 2.0, 30.0):
-            state.stage(lease, stage("export", "k", seconds=seconds, bytes=8, peak_memory=9))
-        state.stage(
-            lease,
-            stage("export", "k", seconds=0.0, reused=True),
-            stage("export", "k", seconds=7.0, component="decoder"),
-        )
-        whole, decoder = state.history()
-        assert (whole.stage, whole.component, whole.runs) == ("export", "", 4)
-        assert whole.seconds == 16.0
-        assert (whole.bytes, whole.peak_memory) == (8, 9)
+        add_stages(state, lease, stage("export", "k", seconds=100.0, bytes=8, peak_memory=9))
+        add_stages(state, lease, stage("export", "k", seconds=3.0, bytes=8, peak_memory=9))
+        add_stages(state, lease, stage("export", "k", reused=True))
+        add_stages(state, lease, stage("export", "other", seconds=7.0, component="decoder"))
+        decoder, whole = sorted(state.unit_costs(), key=lambda one: -len(one.component))
+        assert (whole.cell, whole.stage, whole.key) == (cell(), "export", "k")
+        assert (whole.seconds, whole.bytes, whole.peak_memory) == (3.0, 8, 9)
         assert (decoder.component, decoder.seconds) == ("decoder", 7.0)
-        assert state.history(latest=3)[0].seconds == 2.0, "only the latest runs"
-        assert state.history([model(1)]) == []
-        assert len(state.history([model(0)])) == 2
+        assert state.unit_costs([model(1)]) == []
 
     def test_why_a_stage_ran(self, state: State) -> None:
         sweep = begin(state)
         lease = take(state, sweep)
         for key in ("old", "new", "new"):
-            state.stage(lease, stage("quantize", key))
-        state.stage(lease, stage("quantize", "else", target="mlas_cpu"))
+            add_stages(state, lease, stage("quantize", key))
+        add_stages(state, lease, stage("quantize", "else", target="mlas_cpu"))
         last = state.last_key(model(0), "quantize", target="qnn_npu")
         assert last is not None
         assert (last.key, last.parts) == ("new", {"is": "new"})

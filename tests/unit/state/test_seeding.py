@@ -34,7 +34,7 @@ class TestSeeding:
         found = state.outcome(sweep.id, cell())
         assert found is not None
         assert (found.tree, found.published_at) == (TREE, AT.timestamp())
-        events = state.events(sweep.id, kind=Kind.SEEDED)
+        events = list(state.events(sweep.id, kind=Kind.SEEDED))
         assert {one.cell for one in events} == {row.cell for row in rows(1)}
         assert {one.status for one in events} == {Status.PUBLISHED}
 
@@ -42,7 +42,7 @@ class TestSeeding:
         sweep = begin(state)
         state.seed(sweep.id, seen())
         assert state.seed(sweep.id, seen()) == 0
-        assert len(state.events(sweep.id, kind=Kind.SEEDED)) == 2
+        assert len(list(state.events(sweep.id, kind=Kind.SEEDED))) == 2
 
     def test_other_cells_and_versions_are_nothing_to_us(self, state: State) -> None:
         sweep = begin(state)

@@ -34,7 +34,7 @@ class TestSweeps:
         assert found is not None
         assert found.message == "too large"
         (begun,) = state.events(sweep.id)
-        assert begun.kind is Kind.BEGUN
+        assert (begun.kind, begun.id) == (Kind.BEGUN, sweep.run)
         assert begun.data == {"cells": 6, "models": 3, "added": 6, "resumed": 0}
 
     def test_a_model_without_an_open_cell_is_no_work(self, state: State) -> None:
@@ -173,7 +173,8 @@ class TestSweeps:
         assert found is not None
         assert found.exit_code == 1
         assert found.ended_at is not None
-        assert state.events(sweep.id)[-1].kind is Kind.ENDED
+        *_, last = state.events(sweep.id)
+        assert last.kind is Kind.ENDED
 
     @pytest.mark.parametrize(
         ("classes", "patterns", "expected"),

@@ -16,8 +16,8 @@ from prefect.states import Cancelled, Completed, Failed, Pending, Running, Sched
 
 from flows.fleet import slot_runs as module
 from flows.fleet.failed_starts import PENDING_LIMIT
-from flows.fleet.needs import to_text
 from flows.fleet.slot_runs import SILENT, SlotRuns
+from matrix.needs import to_text
 
 WORDS = frozenset({"engine:fake"})
 DATE = "Wed, 18 Nov 2026 15:00:00 GMT"

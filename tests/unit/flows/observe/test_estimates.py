@@ -184,13 +184,13 @@ def test_the_longest_first_fills_the_slots() -> None:
 
 def test_a_sweep_teaches_the_next_one(floor: Floor) -> None:
     plan = make_plan(small_model("a/one"), small_model("b/two"))
-    assert [row.estimate for row in model_rows(plan, floor.state)] == [0.0, 0.0]
+    assert [row.estimate for row in model_rows(plan, estimate(plan, floor.state))] == [0.0, 0.0]
     floor.sweep(plan)
     again = make_plan(small_model("a/one"), small_model("b/two"), small_model("c/new"))
     found = estimate(again, floor.state)
     assert {cell.id for cell in again.cells()} == set(found.cells)
     assert found.models["c/new:fill-mask"].basis != "its own history"
-    assert all(row.estimate > 0 for row in model_rows(again, floor.state))
+    assert all(row.estimate > 0 for row in model_rows(again, found))
     units = floor.state.unit_costs()
     assert {one.stage for one in units} >= {"export", "optimize"}
     runs = {one.key for one in units if one.model == "a/one:fill-mask"}

@@ -35,6 +35,7 @@ def failed(
         precision="w8a16",
         package="modelmill-x",
         version="0.0.0-s-x",
+        needs=(),
         status=Status.BUILD_FAILED,
         tree=None,
         failure=failure,

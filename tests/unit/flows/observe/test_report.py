@@ -22,7 +22,7 @@ from flows.sweep.exports import is_export
 from matrix.errors import UsageError
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow
-from tests.states.samples import FOREIGN, begin, cell, take
+from tests.states.samples import FOREIGN, add_stages, begin, cell, take
 from tests.sweeps.in_memory import Floor, make_plan, small_model
 
 BAD = "b/bad:fill-mask@vitisai_npu"
@@ -157,7 +157,8 @@ def test_the_source_that_was_read_is_told_with_its_commit(floor: Floor) -> None:
     lease = take(floor.state, info)
     parts = {"inputs": {"source": "d" * 64}, "params": {"commit": "c" * 40}}
     later = {"inputs": {"export": "e" * 64}}
-    floor.state.stage(
+    add_stages(
+        floor.state,
         lease,
         StageRow(cell(), "qnn_npu", "export", "k1", parts),
         StageRow(cell(), "qnn_npu", "optimize", "k2", later),

@@ -15,7 +15,7 @@ GROUP = {
     "needs": ["engine:winml", "os:windows", "remote-code"],
     "missing": ["os:windows", "remote-code"],
     "machines": 2,
-    "models": ["a", "b", "c", "d", "e"],
+    "cells": ["a", "b", "c", "d", "e"],
     "count": 7,
 }
 
@@ -39,7 +39,7 @@ def test_what_nobody_alive_can_build_is_told_with_the_next_step(tmp_path: Path) 
         note_plan(state, run.sweep, run.plan)
         state.note(run.sweep, Kind.NOTICE, {UNSERVED: [GROUP]})
         assert waiting(state, run.sweep).lines() == [
-            "7 models wait: no worker alive has os:windows and remote-code (a, b, c, ...)",
+            "7 cells wait for a machine that offers os:windows and remote-code (a, b, c, ...)",
             (
                 "  next: start modelmill worker --allow-remote-code on a machine with"
                 " engine:winml os:windows"
@@ -51,12 +51,12 @@ def test_what_nobody_alive_can_build_is_told_with_the_next_step(tmp_path: Path) 
 
 def test_no_machine_at_all_and_a_single_model(tmp_path: Path) -> None:
     state, run = begun(tmp_path)
-    alone = {**GROUP, "machines": 0, "models": ["a"], "count": 1}
+    alone = {**GROUP, "machines": 0, "cells": ["a"], "count": 1}
     with state:
         record_run(state, run)
         note_plan(state, run.sweep, run.plan)
         state.note(run.sweep, Kind.NOTICE, {UNSERVED: [alone]})
-        assert waiting(state, run.sweep).lines()[0] == "1 model waits: no worker is alive (a)"
+        assert waiting(state, run.sweep).lines()[0] == "1 cell waits: no worker is alive (a)"
 
 
 def test_a_new_run_forgets_what_an_older_one_waited_for(tmp_path: Path) -> None:
@@ -76,9 +76,11 @@ def test_who_follows_the_events_is_told_too(tmp_path: Path) -> None:
     state, run = begun(tmp_path)
     with state:
         tally = Tally({})
-        for unserved, told in (([GROUP], "7 models wait"), ([], "")):
+        for unserved, told in (([GROUP], "7 cells wait"), ([], "")):
             state.note(run.sweep, Kind.NOTICE, {UNSERVED: unserved})
-            tally.apply(state.events(run.sweep, kind=Kind.NOTICE)[-1])
+            notice = state.newest_event(run.sweep, Kind.NOTICE)
+            assert notice is not None
+            tally.apply(notice)
             assert tally.remarks.startswith(told)
         tally.notice = "nobody is at work"
         assert tally.remarks == "nobody is at work"

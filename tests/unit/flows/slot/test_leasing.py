@@ -15,7 +15,7 @@ from state.errors import StateError, StateUnavailable
 from state.ledger import State
 from state.records import Lease
 
-LEASE = Lease(1, "m", 5, "me", 1)
+LEASE = Lease(1, "m", (), 5, "me", 1)
 LIMIT = 30.0
 
 

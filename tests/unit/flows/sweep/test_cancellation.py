@@ -111,7 +111,7 @@ def test_cancelling_leaves_a_sweep_that_can_be_resumed(state: State) -> None:
         outcomes = list(state.outcomes(info.id))
         assert cells == len(outcomes)
         assert {one.status for one in outcomes} == {Status.CANCELLED}
-        assert len(state.events(info.id, kind=Kind.INTERRUPTED)) == 1
+        assert len(list(state.events(info.id, kind=Kind.INTERRUPTED))) == 1
         begin(state)
         assert {one.status for one in state.outcomes(info.id)} == {Status.PLANNED}
 

@@ -1,11 +1,11 @@
-"""Set-based changes: many cells at once, each with its event, and the work that follows."""
+"""Changes of many cells at once, each with its event, and of the work that follows from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, insert, select, update
+from sqlalchemy import ColumnElement, Connection, exists, insert, select, update
 
 from matrix.status import Status
 from state.database import Database, now
@@ -13,6 +13,9 @@ from state.errors import StateError
 from state.records import Kind
 from state.schema import event, lease, outcome, sweep, work
 from state.transitions import unfinished
+
+_CHUNK = 500
+"""Cells that one statement names; SQLite limits the parameters of a statement."""
 
 
 class Part:
@@ -27,10 +30,16 @@ _FORGOTTEN = """
     started_at ended_at published_at seconds evidence detail
 """
 FORGET: Mapping[str, Any] = dict.fromkeys(_FORGOTTEN.split())
-"""Columns of an outcome that a cell loses when it is planned again."""
+"""Columns of an outcome that are cleared when its cell is planned again."""
 
-is_leased = exists(select(lease.c.model).where(lease.c.model == outcome.c.model))
-"""Whether somebody holds the model of a cell (dead holders are removed beforehand)."""
+is_leased = exists(
+    select(lease.c.model).where(
+        lease.c.sweep_id == outcome.c.sweep_id,
+        lease.c.model == outcome.c.model,
+        lease.c.needs == outcome.c.needs,
+    )
+)
+"""Whether somebody holds a cell (dead holders are removed beforehand)."""
 
 
 def shift(
@@ -67,34 +76,45 @@ def plan_again(
     kind: Kind,
     data: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Back to `planned`, with nothing left of what happened but the attempts and the events."""
+    """Back to `planned`; of what happened only the attempts and the events remain."""
     values = {**FORGET, "status": Status.PLANNED.value, "tree": None, "bytes": None}
     return shift(connection, sweep_id, where, values, kind=kind, data=data)
 
 
-def hand_back(connection: Connection, sweep_id: int, model: str, *, publish: bool) -> None:
-    """What a holder left half-done is to be done again by the next one."""
-    half_done = and_(
-        outcome.c.model == model, outcome.c.status.in_(_values(unfinished(publish=publish)))
+def named(cells: Collection[str]) -> Iterator[ColumnElement[bool]]:
+    """Conditions for these cells, as many as one statement takes at a time."""
+    listed = sorted(cells)
+    for start in range(0, len(listed), _CHUNK):
+        yield outcome.c.cell.in_(listed[start : start + _CHUNK])
+
+
+def has_status(*statuses: Status) -> ColumnElement[bool]:
+    """Whether a cell has one of these statuses."""
+    return outcome.c.status.in_([status.value for status in statuses])
+
+
+def hand_back(
+    connection: Connection, sweep_id: int, model: str, needs: str, *, publish: bool
+) -> None:
+    """Plan again what a holder leaves half done."""
+    half_done = (
+        (outcome.c.model == model)
+        & (outcome.c.needs == needs)
+        & has_status(*unfinished(publish=publish))
     )
     plan_again(connection, sweep_id, half_done, kind=Kind.HANDED_BACK)
 
 
-def open_cell(sweep_id: int, *, publish: bool) -> ColumnElement[bool]:
-    """Whether the model of a row of `work` has a cell that is still to be done."""
-    statuses = _values((Status.PLANNED, Status.CANCELLED, *unfinished(publish=publish)))
-    return exists(
+def settle_work(connection: Connection, sweep_id: int, *, publish: bool) -> None:
+    """Make work `todo` exactly where a cell is open; what is leased stays as it is."""
+    has_open = exists(
         select(outcome.c.cell).where(
-            outcome.c.sweep_id == sweep_id,
+            outcome.c.sweep_id == work.c.sweep_id,
             outcome.c.model == work.c.model,
-            outcome.c.status.in_(statuses),
+            outcome.c.needs == work.c.needs,
+            has_status(Status.PLANNED, Status.CANCELLED, *unfinished(publish=publish)),
         )
     )
-
-
-def settle_work(connection: Connection, sweep_id: int, *, publish: bool) -> None:
-    """Work is `todo` exactly where a cell is open; what is leased stays as it is."""
-    has_open = open_cell(sweep_id, publish=publish)
     mine = work.c.sweep_id == sweep_id
     connection.execute(
         update(work).where(mine, work.c.state == "todo", ~has_open).values(state="done")
@@ -116,12 +136,8 @@ def add_event(connection: Connection, sweep_id: int, kind: str, **columns: Any) 
 
 
 def publishes(connection: Connection, sweep_id: int) -> bool:
-    """Whether a sweep publishes: only where it does not, `verified` is an end."""
+    """Whether a sweep publishes: where it does not, `verified` is an end."""
     found = connection.execute(select(sweep.c.publish).where(sweep.c.id == sweep_id)).scalar()
     if found is None:
         raise StateError(f"there is no sweep {sweep_id} in this state")
     return bool(found)
-
-
-def _values(statuses: Sequence[Status]) -> list[str]:
-    return [status.value for status in statuses]

@@ -1,0 +1,63 @@
+"""What the cells of a plan need of a machine, and what this machine offers; see `matrix.needs`."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flows.cli.settings import Settings
+from machine.memory import total
+from matrix.model import Cell
+from matrix.needs import MEMORY, Words
+from workers.runtimes.kinds import KINDS, ORT
+
+_SAFETY = 1.25
+_WORTH_SAYING = 2.0
+"""GB; less than this every machine has."""
+
+
+def needs_of(cell: Cell, engine: str, values: Mapping[str, Any], memory: float = 0.0) -> Words:
+    """The words that a machine must offer to be given this cell.
+
+    `values`: the settings of the sweep; `memory`: the bytes that its model took at its peak.
+    """
+    words = {f"engine:{engine}", *cell.needs, *values.get("needs", ())}
+    if cell.model.remote_code and values.get("allow_remote_code"):
+        words.add("remote-code")
+    if cell.model.pickle and values.get("allow_pickle"):
+        words.add("pickle")
+    if (wanted := memory * _SAFETY / 1e9) >= _WORTH_SAYING:
+        words.add(f"{MEMORY}:{math.ceil(wanted)}")
+    return frozenset(words)
+
+
+def words_here(settings: Settings, engines: Iterable[str], more: Iterable[str] = ()) -> Words:
+    """What this machine offers. Memory in powers of two, so that like machines are alike."""
+    ceiling = settings.memory or total()
+    words = {
+        f"os:{platform.system().lower()}",
+        f"arch:{platform.machine().lower()}",
+        f"{MEMORY}:{2 ** int(math.log2(max(ceiling / 1e9, 1.0)))}",
+        *(f"engine:{name}" for name in engines),
+        *(f"ep:{name}" for name in _runtimes(settings)),
+        *more,
+    }
+    if settings.allow_remote_code:
+        words.add("remote-code")
+    if settings.allow_pickle:
+        words.add("pickle")
+    return frozenset(words)
+
+
+def _runtimes(settings: Settings) -> list[str]:
+    """The providers besides ONNX Runtime's CPU on which cells can be run here."""
+    allowed = settings.runtimes
+    return [
+        kind.name
+        for kind in KINDS
+        if kind is not ORT
+        and (kind.installed or kind.name in settings.engine_pythons)
+        and (not allowed or kind.name in allowed)
+    ]

@@ -1,0 +1,48 @@
+"""What a cell needs of a machine and what a machine offers, in the same words.
+
+`engine:NAME`, `os:NAME`, `arch:NAME`, `ep:NAME`, `compile:PROFILE`, `remote-code`, `pickle`, or any
+word of a catalog's own. `memory:GB` is served by a machine that has as much or more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+
+Words = frozenset[str]
+
+MEMORY = "memory"
+
+
+def serves(offers: Collection[str], needs: Collection[str]) -> bool:
+    """Whether a machine that offers these words can do what needs those."""
+    memory = max((_gigabytes(word) for word in offers), default=0.0)
+    return all(
+        _gigabytes(word) <= memory if word.startswith(f"{MEMORY}:") else word in offers
+        for word in needs
+    )
+
+
+def lacking(machines: Iterable[Words], needs: Collection[str]) -> list[str]:
+    """What the machine that comes nearest does not offer; without a machine, every need."""
+    lacks = [sorted(need for need in needs if not serves(offers, {need})) for offers in machines]
+    return min(lacks, key=len, default=sorted(needs))
+
+
+def to_text(words: Collection[str]) -> str:
+    """Words as a column, an environment variable or a description holds them."""
+    return json.dumps(sorted(set(words)))
+
+
+def from_text(text: str | None) -> Words:
+    """The words of such a text; none if it is anything else."""
+    try:
+        read = json.loads(text or "[]")
+    except ValueError:
+        return frozenset()
+    return frozenset(map(str, read)) if isinstance(read, list) else frozenset()
+
+
+def _gigabytes(word: str) -> float:
+    kind, _, number = word.partition(":")
+    return float(number) if kind == MEMORY and number.isdigit() else 0.0
