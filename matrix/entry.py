@@ -9,14 +9,13 @@ from typing import Any
 
 from matrix.cellid import model_fault, task_fault
 from matrix.errors import UsageError
-from matrix.model import Model, Overrides, Source, SourceKind
+from matrix.model import PRIORITIES, Model, Overrides, Source, SourceKind
 from matrix.nearest import hint, quote
 from matrix.precision import NAMES, canonical
 from matrix.reader import Entry
 from matrix.targets import OPSETS, Targets, label_glob
 from matrix.verification import read_rules
 
-PRIORITIES = ("P0", "P1", "P2", "P3")
 SOURCE_KEYS = ("hub", "folder", "random", "onnx")
 HUB_ID = re.compile(r"(?:[\w.-]+/)?[\w.-]+")
 READY = ".onnx"

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+PRIORITIES = ("P0", "P1", "P2", "P3")
+DEFAULT_PRIORITIES = PRIORITIES[:3]
+
 
 class SourceKind(StrEnum):
     """Where a model's weights come from."""

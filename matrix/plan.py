@@ -23,7 +23,6 @@ from matrix.selector import Chosen, Selection, chosen, filtered
 from matrix.slugs import MODEL_LIMIT, Seniority, names_of, slug
 from matrix.targets import OPSETS, Targets
 
-DEFAULT_PACKAGE = "modelmill-{model}"
 LONGEST_OPSET = "opset99"
 """An export's version has the opset where a cell's has the precision."""
 
@@ -35,13 +34,13 @@ class PlanOptions:
     stamp: str
     limits: Limits
     """Those of the feed that the plan is for."""
-    package: str = DEFAULT_PACKAGE
-    engine: str = "optimum"
-    precision: tuple[str, ...] = ()
-    opset: int | None = None
-    self_contained: bool = False
-    timeout: float = 1800.0
-    publish_timeout: float = 1800.0
+    package: str
+    engine: str
+    precision: tuple[str, ...]
+    opset: int | None
+    self_contained: bool
+    timeout: float
+    publish_timeout: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-from matrix.entry import PRIORITIES
 from matrix.errors import Problem, UsageError
 from matrix.globs import compiled
-from matrix.model import Model, Target
+from matrix.model import DEFAULT_PRIORITIES, PRIORITIES, Model, Target
 from matrix.nearest import hint, quote
 from matrix.targets import Targets
 
 T = TypeVar("T")
 
-DEFAULT_PRIORITIES = ("P0", "P1", "P2")
 NEAREST_OF = 5000
 """Ids that are compared to find the nearest one: enough for any catalog seen so far."""
 

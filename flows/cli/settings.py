@@ -22,6 +22,7 @@ from flows.cli.options import (
     text,
 )
 from flows.cli.quantity import parse_duration, parse_size
+from matrix.model import DEFAULT_PRIORITIES, PRIORITIES
 from matrix.verification import RUNGS
 from workers.verify.ladder.verdict import DEFAULT_LEVEL
 
@@ -178,7 +179,7 @@ class Settings:
     task: tuple[str, ...] = many("tasks")
     group: tuple[str, ...] = many("groups")
     model_type: tuple[str, ...] = many("model types")
-    priority: tuple[str, ...] = many("priorities", "P", default=("P0", "P1", "P2"))
+    priority: tuple[str, ...] = many("priorities", "P", default=DEFAULT_PRIORITIES)
     only: tuple[str, ...] = many("cell ids to build")
     skip: tuple[str, ...] = many("cell ids to leave out")
 
@@ -214,7 +215,7 @@ class Settings:
     def narrowed(self, cell_id: str) -> Settings:
         """The same for one cell, whatever was selected."""
         taken: dict[str, tuple[str, ...]] = dict.fromkeys(SELECTION, ())
-        taken |= {"priority": ("P0", "P1", "P2", "P3"), "only": (cell_id,)}
+        taken |= {"priority": PRIORITIES, "only": (cell_id,)}
         origins = {**dict.fromkeys(SELECTION, "default"), "only": "the cell asked for"}
         return self._with(taken, origins)
 

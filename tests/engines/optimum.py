@@ -12,9 +12,10 @@ import numpy as np
 from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.model import Cell, Plan
-from matrix.plan import PlanOptions, make_plan
+from matrix.plan import make_plan
 from matrix.selector import Selection
 from matrix.targets import load_targets
+from tests.plans.models import plan_options
 from workers.build.builder import Builder
 from workers.build.built import Built
 from workers.engines import find_engine
@@ -30,7 +31,7 @@ def plan_catalog(catalog: str | Path, base: Path, **options: Any) -> Plan:
         load_catalog(catalog, base=base, targets=targets),
         targets,
         Selection(),
-        PlanOptions("20260609", STRICTEST, **options),
+        plan_options("20260609", STRICTEST, **options),
     )
 
 

@@ -17,9 +17,10 @@ from filelock import FileLock
 from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.model import Cell, Plan
-from matrix.plan import PlanOptions, make_plan
+from matrix.plan import make_plan
 from matrix.selector import Selection
 from matrix.targets import load_targets
+from tests.plans.models import plan_options
 from workers.build.builder import Builder
 from workers.build.built import Built
 from workers.engines import find_engine
@@ -153,7 +154,7 @@ def plan_of(models: Mapping[str, str], base: Path) -> Plan:
     (base / "catalog.toml").write_text("\n".join(entries), encoding="utf-8")
     targets = load_targets()
     catalog = load_catalog("catalog.toml", base=base, targets=targets)
-    return make_plan(catalog, targets, Selection(), PlanOptions("20260609", STRICTEST))
+    return make_plan(catalog, targets, Selection(), plan_options("20260609", STRICTEST))
 
 
 def folder_entry(name: str, folder: Path) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from feed.rules import STRICTEST
+from flows.cli.settings import Settings
 from matrix.catalog import Catalog, load_catalog
+from matrix.limits import Limits
 from matrix.model import Model, Plan, Source, SourceKind
 from matrix.plan import PlanOptions, make_plan
 from matrix.selector import Selection
@@ -15,7 +19,17 @@ from matrix.targets import Targets, load_targets
 TARGETS = load_targets()
 EVERYTHING = Selection(priorities=("P0", "P1", "P2", "P3"))
 STAMP = "20260609"
-OPTIONS = PlanOptions(STAMP, STRICTEST)
+
+
+def plan_options(stamp: str = STAMP, limits: Limits = STRICTEST, **changes: Any) -> PlanOptions:
+    """The options of a plan with the defaults of the settings."""
+    settings = Settings(cwd=Path())
+    own = {one.name for one in fields(PlanOptions)} - {"stamp", "limits"}
+    values = {name: getattr(settings, name) for name in own}
+    return PlanOptions(stamp, limits, **{**values, **changes})
+
+
+OPTIONS = plan_options()
 
 
 def a_model(name: str = "microsoft/resnet-50", task: str = "image-classification") -> Model:
@@ -34,7 +48,7 @@ def plan_of(
     targets: Targets = TARGETS,
 ) -> Plan:
     return make_plan(
-        catalog_of(*models), targets, selection, options or PlanOptions(STAMP, STRICTEST)
+        catalog_of(*models), targets, selection, options or plan_options(STAMP, STRICTEST)
     )
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.errors import MillError
-from matrix.plan import PlanOptions, make_plan
+from matrix.plan import make_plan
 from matrix.plan_json import plan_to_json
 from matrix.selector import Selection
 from matrix.targets import load_targets
-from tests.plans.models import EVERYTHING, OPTIONS, TARGETS
+from tests.plans.models import EVERYTHING, OPTIONS, TARGETS, plan_options
 
 OUR_KEYS = [
     *("id", "task", "hub", "folder", "random", "priority", "precision", "opset", "shapes", "skip"),
@@ -125,7 +125,7 @@ def test_any_settings(
     tmp_path: Path, selection: Selection, stamp: str, package: str, precision: tuple[str, ...]
 ) -> None:
     catalog = load_catalog("winml", base=tmp_path, targets=TARGETS)
-    options = PlanOptions(stamp, STRICTEST, package=package, precision=precision)
+    options = plan_options(stamp, STRICTEST, package=package, precision=precision)
     survives(lambda: make_plan(catalog, TARGETS, selection, options))
 
 

@@ -23,10 +23,10 @@ from matrix.plan import PlanOptions
 from matrix.precision import PRECISIONS
 from matrix.selector import Selection
 from matrix.slugs import has_plain_name, names_of, slug
-from tests.plans.models import STAMP, TARGETS, a_model, plan_of
+from tests.plans.models import STAMP, TARGETS, a_model, plan_of, plan_options
 
 LABELS = TARGETS.labels
-ALL = PlanOptions(STAMP, STRICTEST, package="fixed", precision=PRECISIONS)
+ALL = plan_options(STAMP, STRICTEST, package="fixed", precision=PRECISIONS)
 
 
 def versions(models: Sequence[Model], options: PlanOptions = ALL) -> dict[str, str]:
@@ -245,7 +245,7 @@ def test_one_id_with_several_tasks_keeps_one_package() -> None:
 )
 def test_borders_that_a_slug_loses(pairs: list[tuple[str, str]]) -> None:
     for package in ("fixed", "{model}", "x-{model}-{task}"):
-        options = PlanOptions(STAMP, STRICTEST, package=package, precision=PRECISIONS)
+        options = plan_options(STAMP, STRICTEST, package=package, precision=PRECISIONS)
         found = versions([a_model(*pair) for pair in pairs], options)
         assert len(set(found.values())) == len(found)
 
@@ -293,7 +293,7 @@ def test_all_names_of_any_catalog_are_valid_and_unique(
     pairs: list[tuple[str, str]], package: str, stamp: str
 ) -> None:
     models = [a_model(*pair) for pair in pairs if not pair[0].startswith("/")]
-    options = PlanOptions(stamp, STRICTEST, package=package, precision=PRECISIONS)
+    options = plan_options(stamp, STRICTEST, package=package, precision=PRECISIONS)
     try:
         plan = plan_of(models, options=options)
     except PlanError as err:  # pragma: no cover - the message is what one wants to see
@@ -325,11 +325,11 @@ def test_a_plan_keeps_the_limits_that_its_feed_declares() -> None:
         versions=16,
     )
     models = [a_model("somebody/" + "long-name-" * 9 + end) for end in ("one", "two")]
-    plan = plan_of(models, options=PlanOptions(STAMP, small))
+    plan = plan_of(models, options=plan_options(STAMP, small))
     assert {len(cell.package) <= 40 and len(cell.version) <= 64 for cell in plan.cells()} == {True}
     assert len({cell.package for cell in plan.cells()}) == 2
     with pytest.raises(PlanError, match="would get 19 versions, the feed takes 16"):
-        plan_of(models, options=PlanOptions(STAMP, small, package="fixed"))
+        plan_of(models, options=plan_options(STAMP, small, package="fixed"))
     upper = replace(small, package=replace(small.package, pattern=re.compile("[A-Z]+")))
     with pytest.raises(PlanError, match="does not make a package name"):
-        plan_of(models, options=PlanOptions(STAMP, upper))
+        plan_of(models, options=plan_options(STAMP, upper))

@@ -12,10 +12,19 @@ from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.errors import PlanError
 from matrix.model import Model, Overrides
-from matrix.plan import PlanOptions, make_plan, name_problems
+from matrix.plan import make_plan, name_problems
 from matrix.plan_json import plan_to_json
 from matrix.selector import Selection
-from tests.plans.models import EVERYTHING, OPTIONS, STAMP, TARGETS, a_model, load, plan_of
+from tests.plans.models import (
+    EVERYTHING,
+    OPTIONS,
+    STAMP,
+    TARGETS,
+    a_model,
+    load,
+    plan_of,
+    plan_options,
+)
 
 
 def numbered(count: int) -> list[Model]:
@@ -54,7 +63,7 @@ def test_a_registry_of_456_entries_plans_completely(tmp_path: Path) -> None:
     ]
     catalog = load(tmp_path, json.dumps(entries), "models_all.json")
     plan = make_plan(
-        catalog, TARGETS, EVERYTHING, PlanOptions(STAMP, STRICTEST, package="one-package")
+        catalog, TARGETS, EVERYTHING, plan_options(STAMP, STRICTEST, package="one-package")
     )
     assert len(plan.models) == 456
     assert len({cell.version for cell in plan.cells()}) == 456 * 8
@@ -79,7 +88,7 @@ def test_timeouts_and_skips_come_from_the_catalog_before_the_settings() -> None:
 
 
 def test_dropped_precisions_are_told_once_with_their_number() -> None:
-    plan = plan_of(numbered(3), options=PlanOptions(STAMP, STRICTEST, precision=("w8a16",)))
+    plan = plan_of(numbered(3), options=plan_options(STAMP, STRICTEST, precision=("w8a16",)))
     assert len(plan.notices) == 2
     assert any("VitisAIExecutionProvider" in text and "(3 cells)" in text for text in plan.notices)
     cells = {cell.id: cell for cell in plan.cells()}
@@ -90,7 +99,7 @@ def test_dropped_precisions_are_told_once_with_their_number() -> None:
 
 
 def test_several_precisions_are_several_cells_without_doubles() -> None:
-    options = PlanOptions(STAMP, STRICTEST, precision=("fp32", "w8a8", "int8", "fp16"))
+    options = plan_options(STAMP, STRICTEST, precision=("fp32", "w8a8", "int8", "fp16"))
     ids = [cell.id for cell in plan_of([a_model("m", "t")], options=options).cells()]
     assert len(ids) == len(set(ids))
     assert [name for name in ids if "@qnn_npu" in name] == [
@@ -120,14 +129,14 @@ def test_an_opset_outside_a_targets_range_is_a_problem_of_the_selected_cells_onl
 
 def test_an_opset_flag_is_blamed_once_for_each_target_not_for_each_model() -> None:
     with pytest.raises(PlanError) as caught:
-        plan_of(numbered(40), options=PlanOptions(STAMP, STRICTEST, opset=21))
+        plan_of(numbered(40), options=plan_options(STAMP, STRICTEST, opset=21))
     (problem,) = caught.value.problems
     assert problem.where == "--opset"
     assert "13..20, which dml_gpu takes" in problem.message
 
 
 def test_all_problems_of_the_settings_come_together() -> None:
-    options = PlanOptions("", STRICTEST, package="{modle}", precision=("w8a61", "fp16"), opset=99)
+    options = plan_options("", STRICTEST, package="{modle}", precision=("w8a61", "fp16"), opset=99)
     with pytest.raises(PlanError) as caught:
         plan_of([a_model()], options=options, selection=Selection(eps=("qn",)))
     where = [problem.where for problem in caught.value.problems]
@@ -136,10 +145,10 @@ def test_all_problems_of_the_settings_come_together() -> None:
 
 def test_a_package_takes_no_more_than_its_versions() -> None:
     models = numbered(556)  # with its export and the index: 556 * 9 + 1
-    plan = plan_of(models[:555], options=PlanOptions(STAMP, STRICTEST, package="fixed"))
+    plan = plan_of(models[:555], options=plan_options(STAMP, STRICTEST, package="fixed"))
     assert len(list(plan.cells())) == 4440
     with pytest.raises(PlanError) as caught:
-        plan_of(models, options=PlanOptions(STAMP, STRICTEST, package="fixed"))
+        plan_of(models, options=plan_options(STAMP, STRICTEST, package="fixed"))
     (problem,) = caught.value.problems
     assert problem.where == "package fixed"
     assert "5005 versions, the feed takes 5000" in problem.message
@@ -152,7 +161,7 @@ def test_cells_that_are_skipped_take_no_version() -> None:
     ]
     plan_of(
         models,
-        options=PlanOptions(STAMP, STRICTEST, package="fixed"),
+        options=plan_options(STAMP, STRICTEST, package="fixed"),
         selection=Selection(devices=("gpu",)),
     )
 

@@ -11,10 +11,11 @@ import pytest
 from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.model import Plan
-from matrix.plan import PlanOptions, make_plan
+from matrix.plan import make_plan
 from matrix.plan_record import BadRecord, plan_from_record, plan_to_record
 from matrix.selector import Selection
 from matrix.targets import load_targets
+from tests.plans.models import plan_options
 
 CATALOG = """
 [[model]]
@@ -35,7 +36,7 @@ def plan_of(catalog: str, base: Path, **options: Any) -> Plan:
     targets = load_targets(None)
     loaded = load_catalog(catalog, base=base, targets=targets)
     everything = Selection(priorities=("P0", "P1", "P2", "P3"))
-    return make_plan(loaded, targets, everything, PlanOptions("20260609", STRICTEST, **options))
+    return make_plan(loaded, targets, everything, plan_options("20260609", STRICTEST, **options))
 
 
 def through_json(plan: Plan) -> Plan:

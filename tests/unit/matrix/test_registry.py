@@ -12,8 +12,8 @@ from feed.rules import STRICTEST
 from matrix.catalog import load_catalog
 from matrix.errors import PlanError
 from matrix.model import Overrides, SourceKind
-from matrix.plan import PlanOptions, make_plan
-from tests.plans.models import EVERYTHING, STAMP, TARGETS, load, write
+from matrix.plan import make_plan
+from tests.plans.models import EVERYTHING, STAMP, TARGETS, load, plan_options, write
 
 ENTRY = {
     "hf_id": "org/name",
@@ -73,7 +73,7 @@ def test_a_precision_only_the_old_system_builds_is_skipped_with_a_reason(
 
 def test_prebuilt_composites_are_skipped_with_a_reason_and_stay_in_the_plan(tmp_path: Path) -> None:
     catalog = registry(tmp_path, ENTRY | {"composite_onnx": {"encoder": "org/repo/e.onnx"}})
-    plan = make_plan(catalog, TARGETS, EVERYTHING, PlanOptions(STAMP, STRICTEST))
+    plan = make_plan(catalog, TARGETS, EVERYTHING, plan_options(STAMP, STRICTEST))
     assert len({cell.id for cell in plan.cells()}) == 8
     assert all("composite_onnx" in (cell.skip or "") for cell in plan.cells())
     assert catalog.models[0].extra["composite_onnx"] == {"encoder": "org/repo/e.onnx"}

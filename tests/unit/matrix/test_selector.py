@@ -12,9 +12,8 @@ from matrix.codec import from_json
 from matrix.errors import MillError, NothingSelected, PlanError, UsageError
 from matrix.globs import compiled, expand
 from matrix.model import Model, Plan
-from matrix.plan import PlanOptions
 from matrix.selector import Selection
-from tests.plans.models import EVERYTHING, STAMP, a_model, plan_of
+from tests.plans.models import EVERYTHING, STAMP, a_model, plan_of, plan_options
 
 
 def model(name: str, task: str, kind: str, group: str, priority: str) -> Model:
@@ -155,7 +154,7 @@ def test_nothing_selected_says_which_filter_did_it(
 
 
 def test_globs_see_the_precision_only_where_it_is_not_the_default() -> None:
-    options = PlanOptions(STAMP, STRICTEST, precision=("w8a16", "fp16"))
+    options = plan_options(STAMP, STRICTEST, precision=("w8a16", "fp16"))
     found = plan_of(
         MODELS, selection=Selection(only=("google/vit:*@qnn_npu", "*@*:fp16")), options=options
     )

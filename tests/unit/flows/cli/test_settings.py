@@ -197,3 +197,12 @@ def test_every_setting_belongs_to_one_place() -> None:
     assert set(RECORDED) <= set(ORDERED)
     assert set(CHANGEABLE) <= set(ORDERED)
     assert not {"home", "jobs", "memory", "stamp", "sign_key", "runtimes"} & set(ORDERED)
+
+
+def test_a_misspelt_setting_and_a_wrong_type_are_type_errors(tmp_path: Path) -> None:
+    """mypy refuses an ignore that it does not need, so it checks this test."""
+    found = settings(tmp_path)
+    with pytest.raises(AttributeError):
+        _ = found.jbos  # type: ignore[attr-defined]  # the point of the test
+    limit: str = found.timeout  # type: ignore[assignment]  # the point of the test
+    assert limit == 1800.0  # type: ignore[comparison-overlap]  # the same
