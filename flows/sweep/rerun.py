@@ -1,21 +1,73 @@
-"""Running a recorded sweep again: resume and retry."""
+"""Running a sweep again: resume and retry."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
+from feed.interface import Feed
+from feed.selection import index_revisions
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.observe.summary import open_text, summary_of
 from flows.sweep.lookup import find_sweep
-from flows.sweep.planning import plan_of
-from flows.sweep.recorded_settings import recall
+from flows.sweep.planning import catalog_reference, plan_of
+from flows.sweep.recorded_settings import recall, remember
 from flows.sweep.run import Run
 from flows.sweep.workspace import Workspace
-from matrix.errors import Exit, NothingSelected
+from matrix.errors import Exit, NothingSelected, UsageError
+from matrix.model import Plan
+from matrix.naming import index_name
+from matrix.slugs import slug
 from matrix.status import FailureClass
 from state.ledger import State
 from state.records import SweepInfo
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """A sweep as it is to go on."""
+
+    plan: Plan
+    settings: Settings
+    recorded: dict[str, Any]
+
+
+def resume(
+    settings: Settings, stamp: str | None, catalog: str | None, *, as_json: bool = False
+) -> Exit:
+    """Go on with a sweep, with its recorded catalog or this one.
+
+    A stamp that the state does not know is looked for in the feed: another machine began it.
+    """
+    work = Workspace(settings)
+    known = None
+    if stamp is None or work.has_state():
+        with work.open_state(must_exist=True) as state:
+            if stamp is None or state.find_sweep(slug(stamp)) is not None:
+                known = _recorded(settings, find_sweep(state, stamp), catalog)
+    again = known or _from_feed(settings, slug(str(stamp)), catalog)
+    return Run(again.plan, again.settings, again.recorded, as_json=as_json).go()
+
+
+def retry(
+    settings: Settings,
+    stamp: str | None,
+    classes: tuple[FailureClass, ...],
+    *,
+    as_json: bool = False,
+) -> Exit:
+    """Plan the failed cells of these classes (none: of all) again, then resume.
+
+    `--only` narrows a retry to some cells; the run itself goes over everything that is open.
+    """
+    with Workspace(settings).open_state(must_exist=True) as state:
+        info = find_sweep(state, stamp)
+        again = _recorded(settings, info)
+        if not state.retry(info.id, classes, settings.only):
+            raise nothing_to_retry(state, info)
+    return Run(again.plan, again.settings, again.recorded, as_json=as_json, again=False).go()
 
 
 def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
@@ -33,24 +85,37 @@ def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
     )
 
 
-def go_again(
-    settings: Settings,
-    stamp: str | None,
-    *,
-    retry: tuple[FailureClass, ...] | None = None,
-    as_json: bool = False,
-) -> Exit:
-    """Resume a sweep; with `retry`, first plan its failed cells of these classes again.
+def _recorded(settings: Settings, info: SweepInfo, catalog: str | None = None) -> _Again:
+    recalled, recorded_catalog = recall(settings, info.stamp, info.settings)
+    recorded = dict(info.settings)
+    if catalog is not None:
+        recorded["catalog"] = catalog_reference(settings, catalog)
+    plan = plan_of(recalled, catalog or recorded_catalog, date.today())  # noqa: DTZ011 - the user's
+    return _Again(plan, recalled, recorded)
 
-    No classes: all of them. `--only` narrows a retry to some cells; the run itself goes over
-    everything that is open.
-    """
-    only = settings.only
-    with Workspace(settings).open_state(must_exist=True) as state:
-        info = find_sweep(state, stamp)
-        recalled, catalog = recall(settings, info.stamp, info.settings)
-        plan = plan_of(recalled, catalog, date.today())  # noqa: DTZ011 - the user's date
-        if retry is not None and not state.retry(info.id, retry, only):
-            raise nothing_to_retry(state, info)
-    run = Run(plan, recalled, info.settings, as_json=as_json, again=retry is None)
-    return run.go()
+
+def _from_feed(settings: Settings, stamp: str, catalog: str | None) -> _Again:
+    """A sweep that only the feed knows. What is in the feed is not built again."""
+    feed = Workspace(settings).open_feed()
+    if feed.is_new or not _has_stamp(feed, settings.package, stamp):
+        raise UsageError(
+            f"neither the state of this machine nor the feed {feed.name} knows a sweep '{stamp}'",
+            hint=f"begin it: modelmill sweep CATALOG --stamp {stamp}",
+        )
+    if catalog is None:
+        raise UsageError(
+            f"sweep {stamp} is in the feed {feed.name}, but its catalog is recorded in the state "
+            "of another machine",
+            hint=f"go on with the catalog: modelmill resume {stamp} CATALOG",
+        )
+    settings = settings.replaced({"stamp": stamp}, f"sweep {stamp}")
+    plan = plan_of(settings, catalog, date.today())  # noqa: DTZ011 - the user's date
+    return _Again(plan, settings, remember(settings, catalog_reference(settings, catalog)))
+
+
+def _has_stamp(feed: Feed, template: str, stamp: str) -> bool:
+    """Whether a feed has the index of a stamp, or any version of it."""
+    if index_revisions(feed, index_name(template, stamp)[0], stamp):
+        return True
+    prefix = f"0.0.0-{stamp}-"
+    return any(any(True for _ in feed.versions(name, prefix)) for name in feed.packages())

@@ -6,11 +6,16 @@ import argparse
 
 from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
 from flows.cli.settings import OF_A_SWEEP, PLACES, SELECTION
-from matrix.errors import Exit
+from matrix.errors import Exit, UsageError
 
 
 def add(parser: Parser) -> None:
     parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
+    parser.add_argument(
+        "catalog",
+        nargs="?",
+        help="default: the recorded one; needed where only the feed knows the sweep",
+    )
     parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
     parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
@@ -21,12 +26,18 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Find the sweep in the state, then run it with its own settings."""
+    """Find the sweep in the state or the feed, then run it with its own settings."""
+    if arguments.fleet and arguments.catalog:
+        raise UsageError(
+            "a fleet resumes what its state has recorded",
+            hint=f"modelmill sweep {arguments.catalog} --stamp {arguments.batch} --fleet",
+        )
     if arguments.fleet:
         from flows.fleet.resume import resume_on_fleet
 
         settings = settings_of(arguments)
         return resume_on_fleet(settings, arguments.batch, arguments.pool, as_json=arguments.json)
-    from flows.sweep.rerun import go_again
+    from flows.sweep.rerun import resume
 
-    return go_again(settings_of(arguments), arguments.batch, as_json=arguments.json)
+    settings, as_json = settings_of(arguments), arguments.json
+    return resume(settings, arguments.batch, arguments.catalog, as_json=as_json)

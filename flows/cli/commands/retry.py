@@ -39,6 +39,6 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         pool, as_json = arguments.pool, arguments.json
         return resume_on_fleet(settings, arguments.batch, pool, retry=classes, as_json=as_json)
-    from flows.sweep.rerun import go_again
+    from flows.sweep.rerun import retry
 
-    return go_again(settings, arguments.batch, retry=classes, as_json=arguments.json)
+    return retry(settings, arguments.batch, classes, as_json=arguments.json)
