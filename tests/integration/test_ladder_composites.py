@@ -27,7 +27,7 @@ from tests.verification.packages import (
     warm,
 )
 from workers import composition
-from workers.composition import Composition, Join, Port, Ports, compose
+from workers.composition import Join, compose, plain
 from workers.runtimes.pool import Runtimes
 from workers.verify.subject import Subject
 
@@ -67,7 +67,7 @@ def limited(low: float, high: float) -> Any:
 
 
 ENCODER_DECODER = compose(
-    {"decoder": Ports([HIDDEN], ["y"]), "encoder": Ports(["x"], ["last_hidden_state"])},
+    {"decoder": ([HIDDEN], ["y"]), "encoder": (["x"], ["last_hidden_state"])},
     "model.onnx",
 )
 
@@ -133,8 +133,8 @@ def towers(lab: Lab, text: float, vision: float) -> Subject:
     rules = rules_from({"parity": {"fp32": {"cosine": 0.9, "reason": "as w8a8"}}})
     inputs = {name: {"x": np.abs(values(seed)) + 1} for seed, name in enumerate(("text", "vision"))}
     package = lab.place(text=tower(text), vision=tower(vision))
-    join = Join("logits", (Port("text", "y"), Port("vision", "y")), 10.0, -1.0)
-    sides = {"text": Ports(["x"], ["y"]), "vision": Ports(["x"], ["y"])}
+    join = Join("logits", ("text/y", "vision/y"), 10.0, -1.0)
+    sides = {"text": (["x"], ["y"]), "vision": (["x"], ["y"])}
     composition.write(compose(sides, "model.onnx", [join]), package)
     export = lab.place(text=tower(0), vision=tower(np.radians(90)))
     return lab.subject(package, claim(rules=rules), export=export, inputs=inputs)
@@ -183,9 +183,9 @@ def test_links_are_followed_through_every_component(lab: Lab) -> None:
         "head": {"y": values(3)},
     }
     ports = {
-        "head": Ports(["y"], ["z"]),
-        "decoder": Ports([HIDDEN], ["y"]),
-        "encoder": Ports(["x"], ["last_hidden_state"]),
+        "head": (["y"], ["z"]),
+        "decoder": ([HIDDEN], ["y"]),
+        "encoder": (["x"], ["last_hidden_state"]),
     }
     for middle, wrong in ((model(given=HIDDEN), []), (limited(-1, 1), ["decoder", "head"])):
         package = lab.place(**{**sound, "decoder": middle})
@@ -236,4 +236,4 @@ def test_without_a_record_every_component_stands_alone(lab: Lab) -> None:
 
 def test_a_single_model_needs_no_record(lab: Lab) -> None:
     subject = lab.subject(lab.place(model()), claim())
-    assert subject.composition == Composition({"": "model.onnx"})
+    assert subject.composition == plain(["model.onnx"])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.composition import Join, Port
+from workers.composition import Join
 from workers.sources.errors import export_error, one_line
 from workers.sources.tasks import tasks_manager
 
@@ -82,7 +82,7 @@ def joins(model: Any, task: str) -> list[Join]:
     return [
         Join(
             "logits",
-            (Port("text", towers.text_output), Port("vision", towers.vision_output)),
+            (f"text/{towers.text_output}", f"vision/{towers.vision_output}"),
             float(scale.detach().exp()) if scale is not None else 1.0,
             float(bias.detach()) if bias is not None else 0.0,
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workers import composition
-from workers.composition import Composition
+from workers.composition import Composition, split
 from workers.engine import StageError, StageJob
 from workers.optimum_engine import components, plain_inputs, runtime, samples, shapes
 from workers.optimum_engine.layout import READY, SHAPES
@@ -31,7 +31,7 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     ready = job.params["task"] == READY
     makers, sizes = _for_ready_file(job, exported) if ready else _for_export(job, exported, record)
     found: dict[str, list[Sample]] = {}
-    for name in record.components:
+    for name in (one.name for one in record.components):
         wanted = runtime.signature(model_file.find(exported, name) / model_file.MODEL)
         found[name] = _samples(job, name, makers[name], wanted, sizes)
         _link(found, name, exported, record)
@@ -192,15 +192,17 @@ def _link(
     found: Mapping[str, list[Sample]], name: str, exported: Path, record: Composition
 ) -> None:
     """Replace generated inputs by the outputs of earlier components, where the shapes agree."""
-    links = record.into(name)
-    for giver in dict.fromkeys(link.output.component for link in links):
+    feeds: dict[str, list[tuple[str, str]]] = {}
+    for link in record.into(name):
+        giver, output = split(link.output)
+        feeds.setdefault(giver, []).append((output, split(link.input)[1]))
+    for giver, pairs in feeds.items():
         try:
             session = runtime.session(model_file.find(exported, giver) / model_file.MODEL)
             given = [runtime.run(session, sample) for sample in found[giver]]
         except StageError:
             continue
         for sample, outputs in zip(found[name], given, strict=False):
-            for link in links:
-                value = outputs.get(link.output.name) if link.output.component == giver else None
-                if value is not None and value.shape == sample[link.input.name].shape:
-                    sample[link.input.name] = value
+            for output, taken in pairs:
+                if outputs[output].shape == sample[taken].shape:
+                    sample[taken] = outputs[output]

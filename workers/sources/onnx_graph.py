@@ -51,7 +51,7 @@ def tensors(model: Any) -> Iterator[Any]:
 def ports(model: Any) -> Ports:
     """The inputs and outputs of a graph, without the weights that are listed as inputs."""
     weights = {tensor.name for tensor in model.graph.initializer}
-    return Ports(
+    return (
         tuple(value.name for value in model.graph.input if value.name not in weights),
         tuple(value.name for value in model.graph.output),
     )

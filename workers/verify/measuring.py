@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from machine.files import hash_file
 from machine.folders import remove_tree
 from matrix.digest import value_digest
+from workers.composition import split
 from workers.runtimes.pool import STAGE, Runtimes, Watching
 from workers.runtimes.runtime import Missing, Runtime
 from workers.verify.ladder.observed import Observed, RuntimeRun
@@ -89,7 +90,7 @@ class _Job:
         self._owner = owner
         self._subject = subject
         self._record = subject.composition
-        self._names = {file: name for name, file in self._record.components.items()}
+        self._names = {one.model: one.name for one in self._record.components}
         self._watching = watching
         self._cpu = cpu
         self._fresh = fresh
@@ -100,7 +101,7 @@ class _Job:
         self._basis = {
             "version": VERSION,
             "sets": SETS,
-            "composition": self._record.to_json(),
+            "composition": asdict(self._record),
             "export": subject.export.tree if subject.export else None,
             "inputs": subject.inputs.tree if subject.inputs else subject.shapes(),
             "extra": [hash_file(Path(path))[0] for path in self._extra],
@@ -192,12 +193,12 @@ class _Job:
         """Where the outputs are that feed a component, end to end; None: nothing feeds it."""
         inputs = {}
         for link in self._record.into(component):
-            giver = link.output.component
+            giver, output = split(link.output)
             through = (reference or save) / _saved(giver, end=True)
             file = save / _saved(giver, end=through.is_file())
             if not file.is_file():
                 return None
-            inputs[link.input.name] = {"file": str(file), "output": link.output.name}
+            inputs[split(link.input)[1]] = {"file": str(file), "output": output}
         end = _saved(component, end=True)
         return inputs and {
             "inputs": inputs,
@@ -222,8 +223,8 @@ class _Job:
             args: Json = {"name": join.name, "scale": join.scale, "bias": join.bias}
             for who, folder in (("found", found), ("wanted", wanted)):
                 args[who] = [
-                    {"file": str(folder / _saved(port.component)), "output": port.name}
-                    for port in join.outputs
+                    {"file": str(folder / _saved(component)), "output": output}
+                    for component, output in map(split, join.outputs)
                 ]
             if all(Path(side["file"]).is_file() for side in (*args["found"], *args["wanted"])):
                 answers |= self._join(args)

@@ -86,7 +86,7 @@ class Subject:
     def models(self) -> list[str]:
         """The model files, in an order in which they can run."""
         found = self._model_files()
-        order = list(self.composition.components.values())
+        order = [one.model for one in self.composition.components]
         return sorted(found, key=lambda path: order.index(path) if path in order else len(order))
 
     @property
@@ -122,7 +122,7 @@ class Subject:
             return
         if record is None:
             return
-        named, found = set(record.components.values()), set(self._model_files())
+        named, found = {one.model for one in record.components}, set(self._model_files())
         for path in sorted(named ^ found):
             what = "names" if path in named else "does not name"
             where = "the package does not have" if path in named else "the package has"

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from matrix.credentials import without_credentials
-from workers.host.environment import OTHER_INTERPRETER, SETTINGS
+from workers.host.venv import Diagnosis, InstallFailed, probe
 from workers.winml_engine.installed import PYTHON
 from workers.winml_engine.patches import VERSION
 
 INSTALL = "modelmill engine install winml"
-LIMIT = 180.0
-"""Seconds that an interpreter may take to import everything once."""
 WANTED = ".".join(map(str, PYTHON))
 _PROBE = """
 import json, sys
@@ -34,16 +27,6 @@ print("\\n" + json.dumps(found))
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The result for an interpreter."""
-
-    ok: bool
-    detail: str
-    hint: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
-
-
 def check(python: Path | None) -> Diagnosis:
     """Examine an interpreter by running it, which takes seconds."""
     if python is None:
@@ -52,9 +35,11 @@ def check(python: Path | None) -> Diagnosis:
         hint = f"correct engine.winml.python, or {INSTALL}"
         return _bad(f"there is no interpreter {python}", hint)
     try:
-        found = _probe(python)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        return _bad(f"{python} does not run: {type(error).__name__}", f"{INSTALL} makes another")
+        found = probe(python, _PROBE)
+    except InstallFailed as error:
+        return _bad(error.message, f"{INSTALL} makes another")
+    if not isinstance(found, dict) or "python" not in found:
+        return _bad(f"{python} does not run: it prints no answer", f"{INSTALL} makes another")
     fault = _fault(python, found)
     if fault:
         return _bad(fault, INSTALL)
@@ -62,16 +47,6 @@ def check(python: Path | None) -> Diagnosis:
     versions["python"] = ".".join(map(str, found["python"]))
     shown = ", ".join(f"{name} {text}" for name, text in versions.items())
     return Diagnosis(True, shown, "", versions)
-
-
-def foreign_environment() -> dict[str, str]:
-    """Our environment variables for another interpreter, with the settings of an engine host.
-
-    The only credentials are pip's: the address of an index may contain a password.
-    """
-    passed = without_credentials(os.environ, lambda name: name.startswith("PIP_"))
-    kept = {name: value for name, value in passed.items() if name not in OTHER_INTERPRETER}
-    return {**kept, **SETTINGS, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def _fault(python: Path, found: dict[str, Any]) -> str:
@@ -83,22 +58,6 @@ def _fault(python: Path, found: dict[str, Any]) -> str:
     if found["winml"] != VERSION:
         return f"{python} has winml-cli {found['winml']}, this engine drives {VERSION}"
     return f"winml-cli for {python} is broken: {found['problem']}" if found["problem"] else ""
-
-
-def _probe(python: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        [str(python), "-c", _PROBE],
-        env=foreign_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=LIMIT,
-        check=True,
-    )
-    lines = done.stdout.decode(errors="replace").strip().splitlines()
-    found = json.loads(lines[-1] if lines else "")
-    if not isinstance(found, dict) or "python" not in found:
-        raise ValueError("not our answer")
-    return found
 
 
 def _bad(detail: str, hint: str) -> Diagnosis:

@@ -16,8 +16,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from matrix.errors import Exit, MillError
-from workers.winml_engine.diagnosis import LIMIT, WANTED, Diagnosis, check, foreign_environment
+from workers.host.venv import (
+    PROBE_LIMIT,
+    InstallFailed,
+    foreign_environment,
+    interpreter_of,
+    run,
+)
+from workers.winml_engine.diagnosis import WANTED, check
 from workers.winml_engine.installed import PYTHON
 from workers.winml_engine.patches import VERSION
 
@@ -31,16 +37,7 @@ PINS = (
 RUNTIME = 'onnxruntime==1.27.0; sys_platform != "win32"'
 """On Windows winml-cli requires `onnxruntime-windowsml` itself."""
 
-_PIP_LIMIT = 3600.0
-
-
-__all__ = ["Diagnosis", "InstallFailed", "check", "find_python", "install", "interpreter_of"]
-
-
-class InstallFailed(MillError):
-    """winml-cli's environment could not be made."""
-
-    exit_code = Exit.UNUSABLE
+__all__ = ["check", "find_python", "install", "interpreter_of"]
 
 
 def install(
@@ -56,27 +53,22 @@ def install(
         hint = "install it, or give --python"
         raise InstallFailed(f"there is no Python {WANTED} here", hint=hint)
     say(f"making {venv}")
-    _run([str(base), "-m", "venv", "--clear", str(venv)], "the venv cannot be made")
+    run([str(base), "-m", "venv", "--clear", str(venv)], "the venv cannot be made")
     pip = [str(target), "-m", "pip", "install", "--no-input", "-q"]
-    _run([*pip, "--upgrade", "pip"], "pip cannot be updated")
+    run([*pip, "--upgrade", "pip"], "pip cannot be updated")
     say(f"installing torch {TORCH}")
-    _run([*pip, f"torch=={TORCH}"], "torch cannot be installed")
+    run([*pip, f"torch=={TORCH}"], "torch cannot be installed")
     if not _torchvision(target, pip):
         say("torchvision does not work with this torch and is left out")
     say(f"installing winml-cli {VERSION}")
     pins = venv / "pins.txt"
     pins.write_text("\n".join(PINS) + "\n", encoding="utf-8")
     wanted_here = [f"winml-cli=={VERSION}", RUNTIME]
-    _run([*pip, "-c", str(pins), *wanted_here], "winml-cli cannot be installed")
+    run([*pip, "-c", str(pins), *wanted_here], "winml-cli cannot be installed")
     found = check(target)
     if not found.ok:
         raise InstallFailed(found.detail, hint=found.hint)
     return target
-
-
-def interpreter_of(venv: Path) -> Path:
-    """The interpreter of a venv."""
-    return venv / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
 def find_python() -> Path | None:
@@ -94,11 +86,11 @@ def _torchvision(target: Path, pip: Sequence[str]) -> bool:
     tried = subprocess.run([*pip, "--no-deps", wanted], env=env, capture_output=True, check=False)
     works = [str(target), "-c", "import torchvision, torchvision.ops"]
     if tried.returncode == 0:
-        seen = subprocess.run(works, env=env, capture_output=True, timeout=LIMIT, check=False)
+        seen = subprocess.run(works, env=env, capture_output=True, timeout=PROBE_LIMIT, check=False)
         if seen.returncode == 0:
             return True
         gone = [str(target), "-m", "pip", "uninstall", "-q", "-y", "torchvision"]
-        _run(gone, "torchvision cannot be removed")
+        run(gone, "torchvision cannot be removed")
     _leave_out("torchvision", TORCHVISION, _site_packages(target))
     return False
 
@@ -120,25 +112,4 @@ def _leave_out(name: str, version: str, site: Path) -> None:
 
 def _site_packages(target: Path) -> Path:
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    return Path(_run([str(target), "-c", code], "the venv does not run").strip())
-
-
-def _run(command: Sequence[str], fault: str) -> str:
-    try:
-        done = subprocess.run(
-            command,
-            env=foreign_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PIP_LIMIT,
-            check=True,
-        )
-    except subprocess.CalledProcessError as error:
-        lines = error.stderr.decode(errors="replace").strip().splitlines()
-        reason = next(
-            (line for line in lines if line.startswith("ERROR")), lines[-1] if lines else ""
-        )
-        raise InstallFailed(f"{fault}: {reason}", hint="is the package index reachable?") from error
-    except (OSError, subprocess.SubprocessError) as error:
-        raise InstallFailed(f"{fault}: {error}") from error
-    return done.stdout.decode(errors="replace")
+    return Path(run([str(target), "-c", code], "the venv does not run").strip())

@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from workers import composition
-from workers.composition import Join, Port, Ports, compose
+from workers.composition import Component, Join, Ports, compose
 
 SPEECH = {
-    "decoder": Ports(
+    "decoder": (
         ["decoder_input_ids", "encoder_hidden_states"],
         ["logits", "present.0.decoder.key", "present.0.encoder.key"],
     ),
-    "decoder_with_past": Ports(
+    "decoder_with_past": (
         ["decoder_input_ids", "past_key_values.0.decoder.key", "past_key_values.0.encoder.key"],
         ["logits", "present.0.decoder.key"],
     ),
-    "encoder": Ports(["input_features"], ["last_hidden_state"]),
+    "encoder": (["input_features"], ["last_hidden_state"]),
 }
 SEGMENTATION = {
-    "vision_encoder": Ports(["pixel_values"], ["image_embeddings", "positions"]),
-    "mask_decoder": Ports(["positions", "image_embeddings", "input_points"], ["pred_masks"]),
+    "vision_encoder": (["pixel_values"], ["image_embeddings", "positions"]),
+    "mask_decoder": (["positions", "image_embeddings", "input_points"], ["pred_masks"]),
 }
-JOIN = Join("logits", (Port("text", "embeds"), Port("vision", "embeds")), 14.25, -0.5)
+JOIN = Join("logits", ("text/embeds", "vision/embeds"), 14.25, -0.5)
 
 
-def links(ports: dict[str, Ports]) -> list[str]:
+def links(ports: Mapping[str, Ports]) -> list[str]:
     found = compose(ports, "model.onnx")
     return [f"{link.output} -> {link.input}" for link in found.links]
 
 
 def test_components_run_after_those_that_feed_them() -> None:
     found = compose(SPEECH, "model.onnx")
-    assert list(found.components.items()) == [
-        ("encoder", "encoder/model.onnx"),
-        ("decoder", "decoder/model.onnx"),
-        ("decoder_with_past", "decoder_with_past/model.onnx"),
+    assert list(found.components) == [
+        Component("encoder", "encoder/model.onnx"),
+        Component("decoder", "decoder/model.onnx"),
+        Component("decoder_with_past", "decoder_with_past/model.onnx"),
     ]
 
 
@@ -57,12 +58,12 @@ def test_links_follow_the_names_that_exporters_give() -> None:
 
 
 def test_a_circle_is_cut_where_it_begins() -> None:
-    ports = {"a": Ports(["x", "y"], ["z"]), "b": Ports(["z"], ["y"])}
+    ports = {"a": (["x", "y"], ["z"]), "b": (["z"], ["y"])}
     assert links(ports) == ["a/z -> b/z"]
 
 
 def test_a_record_reads_as_it_was_written(tmp_path: Path) -> None:
-    sides = {name: Ports(["x"], ["embeds"]) for name in ("text", "vision")}
+    sides = {name: (["x"], ["embeds"]) for name in ("text", "vision")}
     for written in (compose(SPEECH, "model.onnx"), compose(sides, "model.onnx", [JOIN])):
         composition.write(written, tmp_path)
         assert composition.read(tmp_path) == written
@@ -73,28 +74,33 @@ def test_a_record_reads_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_model_without_a_record_is_what_its_files_are(tmp_path: Path) -> None:
     assert composition.read(tmp_path) is None
-    assert composition.plain(["model.onnx"]).components == {"": "model.onnx"}
-    assert composition.plain(["b/model.onnx", "a/model.onnx"]).components == {
-        "a": "a/model.onnx",
-        "b": "b/model.onnx",
-    }
+    assert composition.plain(["model.onnx"]).components == (Component("", "model.onnx"),)
+    assert composition.plain(["b/model.onnx", "a/model.onnx"]).components == (
+        Component("a", "a/model.onnx"),
+        Component("b", "b/model.onnx"),
+    )
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
         (lambda d: d.update(schema=2), "its schema is 2, this version reads 1"),
-        (lambda d: d.pop("links"), "KeyError"),
+        (lambda d: d.pop("components"), "TypeError"),
+        (lambda d: d["links"][0].update(output=7), "AttributeError"),
+        (lambda d: d.update(new="x"), "KeyError"),
         (lambda d: d.update(components=5), "TypeError"),
         (lambda d: d["links"][0].update(output="nobody/x"), "nobody/x belongs to no component"),
         (lambda d: d["components"].reverse(), "feeds an earlier component"),
-        (lambda d: d["joins"].append({"kind": "sum"}), "a join of the kind sum is unknown"),
+        (
+            lambda d: d["joins"].append({"name": "x", "outputs": [], "kind": "sum"}),
+            "joins of the kind sum are unknown",
+        ),
     ],
 )
 def test_a_damaged_record_says_what_is_wrong(
     damage: Callable[[Any], object], reason: str, tmp_path: Path
 ) -> None:
-    record = compose(SEGMENTATION, "model.onnx").to_json()
+    record = json.loads(json.dumps(asdict(compose(SEGMENTATION, "model.onnx"))))
     damage(record)
     (tmp_path / composition.FILE).write_text(json.dumps(record))
     with pytest.raises(ValueError, match=reason):

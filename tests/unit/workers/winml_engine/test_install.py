@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from workers.winml_engine import diagnosis, install
-from workers.winml_engine.diagnosis import Diagnosis, check
+from workers.host import venv as venvs
+from workers.host.venv import Diagnosis, InstallFailed
+from workers.winml_engine import install
+from workers.winml_engine.diagnosis import check
 
 GOOD = {
     "python": [3, 11, 7],
@@ -98,7 +100,7 @@ def test_no_interpreter_at_all(tmp_path: Path) -> None:
 def test_our_own_paths_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/ours")
     monkeypatch.setenv("VIRTUAL_ENV", "/ours")
-    found = diagnosis.foreign_environment()
+    found = venvs.foreign_environment()
     assert not {"PYTHONPATH", "VIRTUAL_ENV"} & set(found)
     assert found["HF_HUB_DISABLE_TELEMETRY"] == "1"
     assert found["ORT_DISABLE_TELEMETRY"] == "1"
@@ -110,7 +112,7 @@ def test_pip_gets_the_password_of_its_index_and_no_other_credential(
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@index.example/simple")
     monkeypatch.setenv("AZURE_DEVOPS_EXT_PAT", "feed-token")
     monkeypatch.setenv("HF_TOKEN", "hub-token")
-    found = diagnosis.foreign_environment()
+    found = venvs.foreign_environment()
     assert found["PIP_INDEX_URL"] == "https://me:hunter2@index.example/simple"
     assert not {"AZURE_DEVOPS_EXT_PAT", "HF_TOKEN"} & set(found)
 
@@ -191,14 +193,14 @@ def test_a_failure_of_pip_is_one_line(children: Any, tmp_path: Path) -> None:
         return machine(command)
 
     children(offline)
-    with pytest.raises(install.InstallFailed) as caught:
+    with pytest.raises(InstallFailed) as caught:
         install.install(venv, Path("python3.11"))
     assert caught.value.message == "pip cannot be updated: ERROR: no matching distribution"
 
 
 def test_without_a_python_that_fits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(install, "find_python", lambda: None)
-    with pytest.raises(install.InstallFailed, match=r"no Python 3\.11 here"):
+    with pytest.raises(InstallFailed, match=r"no Python 3\.11 here"):
         install.install(tmp_path / "venv")
 
 
@@ -212,5 +214,5 @@ def test_an_environment_that_turns_out_broken_is_told(children: Any, tmp_path: P
         return done(out=broken) if found.stdout == json.dumps(GOOD).encode() else found
 
     children(answer)
-    with pytest.raises(install.InstallFailed, match="is broken: ImportError: x"):
+    with pytest.raises(InstallFailed, match="is broken: ImportError: x"):
         install.install(venv, Path("python3.11"))
