@@ -32,7 +32,7 @@ from flows.observe.masking import masked
 from flows.observe.report.collect import collect
 from flows.observe.report.page import write as write_page
 from flows.observe.summaries import REPORT_NAME, write_summaries
-from flows.observe.summaries.document import Told, tell
+from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.observe.tally import Tally
 from flows.prefect.artifacts import (
@@ -155,7 +155,7 @@ class ParentDisplay:
     def _report(
         self, state: State, info: SweepInfo, settings: Settings, plan: Plan, index: str | None
     ) -> None:
-        told = tell(state, info)
+        told = summary_document(state, info)
         files = _write_files(state, told, settings)
         page = package_page(info.feed, plan.index_package, index) if index else None
         text = masked(markdown(told))
@@ -175,7 +175,7 @@ class ParentDisplay:
             )
 
 
-def _write_files(state: State, told: Told, settings: Settings) -> str | None:
+def _write_files(state: State, told: SummaryDocument, settings: Settings) -> str | None:
     """Write the summary files where this machine keeps them; returns the report's address."""
     if not settings.summary:
         return None

@@ -12,7 +12,7 @@ from state.records import Kind, Outcome, SweepInfo
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """The runs of a sweep that came to an end."""
+    """The time of all runs of a sweep that have ended."""
 
     seconds: float = 0.0
     runs: int = 0
@@ -21,7 +21,7 @@ class Duration:
 
 
 def duration_of(state: State, info: SweepInfo, outcomes: Iterable[Outcome]) -> Duration:
-    """Add up the runs of a sweep, from the events that begin and end them."""
+    """Add up the runs of a sweep from the events that begin and end them."""
     begins = [one.at for one in state.events(info.id, kind=Kind.BEGUN)]
     ends = [one.at for one in state.events(info.id, kind=Kind.ENDED)]
     seconds, runs = 0.0, 0

@@ -1,10 +1,10 @@
-"""What a sweep will take, from what earlier ones took: time, disk, memory, each with a range.
+"""What a sweep will take: time, disk and memory, each with a range, estimated from earlier sweeps.
 
-A model with a history costs what its distinct stage runs cost last. One without is taken to be
-like those of its task and type, then of its task, then like all; of these, the ones nearest in
-size where the size is known. The plan, the progress line and the scheduler use the same numbers.
+A model with a history costs what its distinct stage runs cost last. A model without one is taken to
+be like those of its task and type, else of its task, else like all; among these, like the nearest
+in size where sizes are known. The plan, the progress line and the scheduler use the same numbers.
 
-Nothing is counted as reused: it is the estimate of work that is really done.
+Estimates assume that no stage is reused.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from state.ledger import State
 
 SPREAD = 1.5
-"""A stage that has run before takes this much more or less the next time on the same machine."""
+"""On the same machine, a stage takes up to this factor more or less than the last time."""
 COMMON = 1.25
-"""What all of a sweep may be off by together: the machine is busier, or calmer, than it was."""
+"""The factor by which a whole sweep may be off: the machine may be busier than it was."""
 NEAREST = 8
-"""How many models of similar size stand for one that was never built."""
+"""How many models of similar size an estimate of a new model is made from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Range:
 
     @classmethod
     def around(cls, value: float, spread: float = SPREAD) -> Range:
-        """As much more as less, by a factor."""
+        """A figure that may be off by a factor either way."""
         return cls(value, value / spread, value * spread)
 
     @classmethod
     def among(cls, values: Sequence[float]) -> Range:
-        """From figures of others: their middle, and the middle half of them."""
+        """From the figures of others: their median and their middle half."""
         if len(values) < 2:
             return cls.around(values[0], 2 * SPREAD)
         low, middle, high = quantiles(values, n=4, method="inclusive")
@@ -55,7 +55,7 @@ class Range:
 
 
 def total(parts: Iterable[Range]) -> Range:
-    """A sum. What is off here is made up for there, so deviations add up in squares."""
+    """A sum. Deviations partly cancel out, so they add up as squares."""
     listed = list(parts)
     likely = sum(one.likely for one in listed)
     below = math.hypot(*(one.likely - one.low for one in listed))
@@ -75,25 +75,25 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What was found for a plan; models nothing is known of are not in it."""
+    """The estimates for a plan; models of which nothing is known are left out."""
 
     models: Mapping[str, Cost]
     cells: Mapping[str, float]
-    """Seconds of each cell; work shared by cells is counted with the first of them."""
+    """Seconds of each cell; work that cells share counts with the first of them."""
     unknown: int = 0
     peaks: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
-    """Memory of each model's stages and components, as far as they have run before."""
+    """Peak memory by model, stage and component, for those that have run before."""
     sizes: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
-    """Likewise, the bytes that they made."""
+    """Likewise the bytes that they wrote."""
     if_changed: bool = False
-    """Whether only what has changed is built: the figures are the most that it can take."""
+    """Whether the sweep builds only what has changed; it then takes this much at most."""
 
     def disk_of(self, cell: Cell, stage: str, component: str) -> int:
-        """Bytes that a stage is expected to make; 0: no idea."""
+        """Bytes that a stage is expected to write; 0: unknown."""
         return self.sizes.get((cell.model.name, stage, component), 0)
 
     def memory_of(self, cell: Cell, stage: str, component: str) -> int:
-        """Bytes that a stage is expected to take at its peak; 0: no idea."""
+        """The expected peak memory of a stage in bytes; 0: unknown."""
         known = self.peaks.get((cell.model.name, stage, component))
         if known is not None:
             return known
@@ -101,32 +101,32 @@ class Estimates:
         return int(cost.memory.likely) if cost else 0
 
     def seconds(self, model: str) -> float:
-        """The likely time of a model; 0.0: no idea."""
+        """The likely time of a model; 0.0: unknown."""
         cost = self.models.get(model)
         return cost.seconds.likely if cost else 0.0
 
     def wall(self, slots: int) -> Range:
-        """Until the last slot is through, the longest model first."""
+        """The time until the last slot is done, if the longest models go first."""
         parts = [cost.seconds for cost in self.models.values()]
         spent, whole = makespan([one.likely for one in parts], slots), total(parts)
         scale = spent / whole.likely if whole.likely else 0.0
-        # No sweep is over before its longest model is.
+        # No sweep ends before its longest model does.
         longest = max((one.low for one in parts), default=0.0)
         low = max(longest, whole.low * scale) / COMMON
         return Range(spent, low, whole.high * scale * COMMON)
 
     def disk(self) -> Range:
-        """Of all models together, before anything is evicted."""
+        """Disk for all models together, before anything is evicted."""
         return total(cost.disk for cost in self.models.values())
 
     def memory(self, slots: int) -> Range:
-        """If the largest models meet."""
+        """Memory if the largest models are built at the same time."""
         peaks = sorted((cost.memory for cost in self.models.values()), key=lambda one: -one.likely)
         return total(peaks[:slots])
 
 
 def makespan(seconds: Iterable[float], slots: int) -> float:
-    """When the last slot is through, if each takes the longest that is left."""
+    """When the last slot is done, if each always takes the longest model that is left."""
     busy = [0.0] * max(1, slots)
     for one in sorted(seconds, reverse=True):
         heapq.heapreplace(busy, busy[0] + one)
@@ -163,7 +163,7 @@ def _kind(model: Model) -> tuple[str, str]:
 
 
 class _History:
-    """Costs by model, as they were last."""
+    """What each model cost last."""
 
     def __init__(self, units: Sequence[UnitCost], overheads: Mapping[str, float]) -> None:
         self._overheads = overheads
@@ -174,7 +174,7 @@ class _History:
         self._whole = {name: _whole(listed) for name, listed in self._units.items()}
 
     def own(self, planned: PlannedModel) -> tuple[Cost, dict[str, float]] | None:
-        """From the model's own past, for the cells that are planned."""
+        """From the model's own past with the planned targets."""
         units = self._units.get(planned.name)
         if not units:
             return None
@@ -196,7 +196,7 @@ class _History:
             seconds += map(Range.around, parts)
         known = [share for cell, share in shares.items() if cell in by_cell]
         for cell in wanted if known else ():
-            if cell not in by_cell:  # a target that is new to this model
+            if cell not in by_cell:  # a target that the model was never built for
                 shares[cell] = median(known)
                 seconds.append(Range.among(known))
         cost = Cost(
@@ -210,8 +210,8 @@ class _History:
     def _elsewhere(
         self, name: str, wanted: Sequence[str], by_cell: Mapping[str, list[UnitCost]]
     ) -> tuple[Cost, dict[str, float]]:
-        """From the model's own past, of which none is for these targets: the export once, and what
-        a cell took beside it."""
+        """From the model's past with other targets: the export once, and for each cell what a cell
+        took beside it."""
         whole = self._whole[name]
         exports = {unit.key: unit for unit in self._units[name] if unit.stage == "export"}.values()
         export = sum(unit.seconds for unit in exports)
@@ -229,7 +229,7 @@ class _History:
     def similar(
         self, planned: PlannedModel, types: Mapping[str, tuple[str, str]]
     ) -> tuple[Cost, dict[str, float]] | None:
-        """From others: of its task and type, of its task, of any."""
+        """From models of its task and type, else of its task, else from all."""
         task, kind = _kind(planned.model)
         tiers = (
             (f"{kind} models for {task}", lambda name: types.get(name) == (task, kind)),
@@ -261,7 +261,7 @@ class _History:
                 ]
             ),
             Range.among([one.disk * scale for one, scale in pairs]),
-            # A host takes a good part of its memory whatever it builds.
+            # A host needs much of its memory whatever it builds.
             Range.among([one.memory * max(1.0, scale) for one, scale in pairs]),
             basis,
         )
@@ -271,13 +271,13 @@ class _History:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A model that was built, all its distinct stage runs together."""
+    """What all distinct stage runs of a model cost together."""
 
     seconds: float
     disk: float
     memory: float
     size: float
-    """Bytes of its export: how large the model is."""
+    """Bytes of its export: the size of the model."""
 
 
 def _whole(units: Sequence[UnitCost]) -> _Whole:
@@ -291,7 +291,7 @@ def _whole(units: Sequence[UnitCost]) -> _Whole:
 
 
 def source_size(model: Model) -> int:
-    """Bytes of the weights, where that is cheap to know; 0: it is not."""
+    """Bytes of the weights; 0: not known without asking a hub."""
     if model.source.kind is not SourceKind.FOLDER:
         return 0
     folder = Path(model.source.ref)

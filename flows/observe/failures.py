@@ -1,8 +1,8 @@
-"""Failures grouped by their cause: what every output tells instead of one entry per cell.
+"""Failures grouped by cause, as every output shows them.
 
 One broken export fails eight cells, one missing tool a whole catalog. Their messages differ only in
-what belongs to a cell (its id, its files, its measured numbers), so that is taken out before they
-are compared.
+what belongs to a cell (its id, files, measured numbers), so that is removed before they are
+compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_MODELS = 3
 """Models that a line names."""
 
 _REPEATED = re.compile(r"\s*\(the same run failed for (.*)\)\s*$", re.DOTALL)
-"""What the builder adds when it does not run a stage again that is known to fail."""
+"""What the builder adds if it skips a stage that is known to fail."""
 _OUTPUT = re.compile(r"(^|: |; )[^;:]+? on [^;:]+?: (?=cosine|relative error|a value|[\d.]+%)")
 """The output and the runtime in front of each finding of parity."""
 _VARIABLE = (
@@ -71,7 +71,7 @@ class FailureGroup:
         return f"{'' if self.alike else 'for example: '}{brief(self.message)}"
 
     def lines(self, indent: str = "  ") -> list[str]:
-        """For people: what failed and why, then the next step."""
+        """What failed and why, then the next step."""
         return [
             f"{indent}{self.failure}  {self.extent}: {self.text}",
             f"{indent}  next: {brief(self.hint)}",
@@ -91,7 +91,7 @@ class FailureGroup:
 
 
 def group_failures(outcomes: Iterable[Outcome]) -> tuple[FailureGroup, ...]:
-    """The causes of all failures, those that cost the most cells first."""
+    """The causes of all failures, those with the most cells first."""
     groups: dict[tuple[FailureClass, str], list[Outcome]] = {}
     for one in outcomes:
         if one.status.failed:
@@ -102,7 +102,7 @@ def group_failures(outcomes: Iterable[Outcome]) -> tuple[FailureGroup, ...]:
 
 
 def common_text(one: Outcome) -> str:
-    """The message of a failure without what belongs to this cell alone."""
+    """The message of a failure without what belongs to its cell alone."""
     text = " ".join(_message(one).split())
     for name in _names(one):
         if name in text:
@@ -118,8 +118,8 @@ def common_text(one: Outcome) -> str:
 
 
 def in_passing(failure: str, message: str) -> str:
-    """A failure in the line of its cell, while the sweep goes on: what was said of another cell
-    is not said again."""
+    """A failure in the line of its cell while the sweep runs: a message that another cell has
+    already shown is not repeated."""
     repeated = _REPEATED.search(message)
     return f"{failure} as {repeated[1]}" if repeated else brief(f"{failure} {message}")
 
@@ -129,7 +129,7 @@ def _message(one: Outcome) -> str:
 
 
 def _names(one: Outcome) -> list[str]:
-    """What this cell, its model and its package are called, longest first."""
+    """The names of this cell, its model and its package, longest first."""
     target = one.cell.rpartition("@")[2]
     model = one.model.rpartition(":")[0]
     short = model.rpartition("/")[2]

@@ -1,7 +1,7 @@
 """Keeping credentials out of what leaves the machine: reports, summaries, files for dashboards.
 
-The state should hold none. What a foreign tool printed into a log is not ours to promise, so the
-shapes that credentials have are masked once more on the way out.
+The state should hold none, but nobody can promise what a foreign tool prints into a log. So
+whatever looks like a credential is masked on the way out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def masked(text: str) -> str:
 
 
 def masked_json(value: Any) -> Any:
-    """JSON values with every text in them masked; keys are ours and stay."""
+    """JSON with every string in it masked, except keys, which are ours."""
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""How a sweep ended: in words, as JSON, as an exit code."""
+"""How a sweep stands or ended: as text, as JSON, as an exit code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Counts and failures of a sweep. Only cells are counted; exports are told apart."""
+    """Counts and failures of a sweep. Exports are not cells and are counted apart."""
 
     stamp: str
     feed: str
@@ -44,7 +44,7 @@ class Summary:
     failures: tuple[Failure, ...]
     """Cells that failed."""
     groups: tuple[FailureGroup, ...]
-    """The same, and the exports that failed, by cause."""
+    """The same cells, and the exports that failed, by cause."""
     open: int
     """Cells that a resume would take up."""
     open_exports: int = 0
@@ -91,7 +91,7 @@ class Summary:
         }
 
     def lines(self, most: int = MOST_CAUSES) -> list[str]:
-        """For people: the counts, then each cause of failures and each wait with its next step."""
+        """The counts, then each cause of failures and each wait with its next step."""
         return [self.headline(), *self.cause_lines(most), *(f"  {line}" for line in self.waiting)]
 
     def headline(self) -> str:
@@ -101,7 +101,7 @@ class Summary:
         return f"sweep {self.stamp}: {counted(total, 'cell')}: {', '.join(parts) or 'none'}"
 
     def cause_lines(self, most: int = MOST_CAUSES) -> list[str]:
-        """What failed, a cause at a time."""
+        """What failed, by cause."""
         lines = []
         for group in self.groups[:most]:
             lines += group.lines()
@@ -111,7 +111,7 @@ class Summary:
         return lines
 
     def exit_code(self, stop: Stop | None = None) -> Exit:
-        """What a process that watched this sweep says."""
+        """The exit code of a process that ran or watched this sweep."""
         if stop:
             return stop.exit_code
         if self.groups or self.waiting:
@@ -126,7 +126,7 @@ def summary_of(state: State, info: SweepInfo) -> Summary:
 
 
 def open_text(summary: Summary) -> str:
-    """What a resume would take up; exports only where no cell is left."""
+    """What a resume would take up; exports only if no cell is open."""
     if summary.open:
         return f"{counted(summary.open, 'cell')} open"
     if summary.open_exports:

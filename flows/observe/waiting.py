@@ -1,7 +1,7 @@
 """What keeps a sweep from being built, read from its state alone.
 
 The parent of a fleet, or a local run, notes in the state which cells no machine at hand can do.
-Until a parent takes an order of a fleet up nothing is noted, and that too can be told.
+Before a parent has taken up an order there is no note, and that says something too.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What keeps the last run of a sweep from building."""
+    """What the last run of a sweep waits for."""
 
     stamp: str = ""
     fleet: bool = False
-    """Whether the last run is one of a fleet."""
+    """Whether the last run is on a fleet."""
     ordered_at: float | None = None
     """When a fleet was asked to build the sweep, if no parent has begun."""
     unserved: Sequence[Json] = ()
 
     def lines(self) -> list[str]:
-        """For people; empty: nothing that the state knows of."""
+        """For people; empty: nothing known."""
         if self.ordered_at is not None:
             return [NOT_TAKEN_UP]
         with Tolerated("a notice of what waits for a machine"):
@@ -66,7 +66,7 @@ class Waiting:
 
 
 def waiting(state: State, sweep: int) -> Waiting:
-    """Look at the last run of a sweep."""
+    """What the last run of a sweep waits for."""
     begun = state.newest_event(sweep, Kind.BEGUN)
     if begun is None:
         return Waiting()
@@ -104,7 +104,7 @@ def unserved_groups(
 
 
 def one_line(unserved: Sequence[Json]) -> str:
-    """The same beside a progress bar."""
+    """The same in one line, beside a progress bar."""
     return "; ".join(map(_what, unserved))
 
 

@@ -83,7 +83,7 @@ def test_a_machine_whose_slots_fail_at_once_is_told_of_and_comes_back(works: Pla
     logs.write_text("in the way")
     with works.sweep(catalog, "s1", "--target", "mlas_cpu") as order:
         order.until("slots fail as soon as they begin: Unwritable: cannot make the folder")
-        assert any("mend the machine with" in line for line in idle(works, "s1"))
+        assert any("repair the machine that offers" in line for line in idle(works, "s1"))
         logs.unlink()
         aside.rename(logs)
         ran = order.end()

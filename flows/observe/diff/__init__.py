@@ -1,7 +1,7 @@
-"""Comparing two sweeps from what the state recorded: which cells fare differently, and why.
+"""Comparing two sweeps from their state: which cells differ, and why.
 
-    outcomes of both -- comparison --> a change per cell -- inputs --> what it is made of differs
+    outcomes of both -- comparison --> a change per cell -- inputs --> which inputs differ
 
-Cells are matched by their ids, which hold no stamp. Content is compared by tree digest; where it
-differs, the parts of the stage keys of both builds say which input it was.
+Cells are matched by their ids, which hold no stamp. Content is compared by tree digest; if it
+differs, the recorded stage keys of both builds say which input changed.
 """

@@ -1,4 +1,4 @@
-"""Two sweeps cell by cell: what became of each, and by how much it differs."""
+"""Two sweeps, cell by cell: what became of each, and how much it differs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from state.records import Outcome, StageRun, SweepInfo
 
 
 class ChangeKind(StrEnum):
-    """What became of a cell from one sweep to the other; in the order of their weight."""
+    """What became of a cell from one sweep to the other, the most important first."""
 
     NOW_FAILS = "now fails"
     STILL_FAILS = "still fails"
@@ -55,7 +55,7 @@ class Side:
     tree: str | None
     bytes: int | None
     seconds: float | None
-    """Of its stages when they really ran; a reused stage counts with what it took then."""
+    """Of its stages; a reused stage counts with the time of its real run."""
     failure: str | None
     message: str | None
     measures: Mapping[str, float]
@@ -72,9 +72,9 @@ class Change:
     after: Side | None
     inputs: tuple[InputChange, ...] = ()
     note: str = ""
-    """What the inputs do not say."""
+    """An explanation where the inputs give none."""
     weaker: tuple[str, ...] = ()
-    """What verification proved before and does not prove any more."""
+    """What verification proved before and no longer proves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Whether any cell is not what it was."""
+        """Whether any cell differs."""
         return any(change.verdict not in _SAME for change in self.changes)
 
     def of(self, verdict: ChangeKind) -> list[Change]:
@@ -110,7 +110,7 @@ class Comparison:
 
 
 def compare(state: State, before: SweepInfo, after: SweepInfo) -> Comparison:
-    """Compare two sweeps of one state. An export counts only where it fails."""
+    """Compare two sweeps of one state. Exports count only where they fail."""
     first, second = _Half.read(state, before), _Half.read(state, after)
     changes = []
     for cell in sorted(first.outcomes.keys() | second.outcomes.keys()):
@@ -192,13 +192,13 @@ class _Half:
         )
 
     def made(self, cell: str) -> Made:
-        """What a cell was made of here."""
+        """The inputs of a cell in this sweep."""
         stages = made_of(self.runs.get(cell, ()), self.parts)
         model = cell.rpartition("@")[0]
         return Made(stages, self.planned.policy(cell), self.planned.model(model).source)
 
     def side(self, cell: str) -> Side | None:
-        """The cell here."""
+        """The cell in this sweep."""
         one = self.outcomes.get(cell)
         if one is None:
             return None

@@ -1,7 +1,7 @@
 """What differs between the inputs of two builds of a cell: source, tools, policy, parameters.
 
-Every stage key was recorded with what it was made of. What a stage gets from an earlier stage is
-no cause of its own, so only what comes from outside is told, once, with the stages that saw it.
+Every stage key is recorded with its parts. What a stage gets from an earlier one is a consequence,
+not a cause, so only inputs from outside are listed, each once with the stages that use it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InputChange:
-    """One input that differs, and the stages that it went into."""
+    """One input that differs, and the stages that use it."""
 
     origin: Origin
     name: str
@@ -45,10 +45,10 @@ class InputChange:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a cell was made of: the parts of its stage keys, its policy, its source as asked for."""
+    """The inputs of a cell: the parts of its stage keys, its policy, its source as requested."""
 
     stages: Mapping[str, Json]
-    """By stage and component; empty where nothing was built in that sweep."""
+    """By stage and component; empty if that sweep built nothing."""
     policy: Json
     source: Json
 
@@ -59,12 +59,12 @@ class Made:
 
 
 def made_of(runs: Iterable[StageRun], parts: Mapping[str, Json]) -> dict[str, Json]:
-    """The key parts of a cell's stage runs by stage name; the last run of a stage counts."""
+    """The key parts of a cell by stage name, from the last run of each stage."""
     return {f"{run.stage} {run.component}".strip(): parts.get(run.key, {}) for run in runs}
 
 
 def input_changes(before: Made, after: Made) -> list[InputChange]:
-    """Every outside input that differs, each once."""
+    """Every input from outside that differs, once."""
     found: dict[tuple[Origin, str, str, str], list[str]] = {}
     for origin, name, old, new in _around(before, after):
         found.setdefault((origin, name, old, new), [])
@@ -98,7 +98,7 @@ def _within(old: Json, new: Json) -> Iterator[tuple[Origin, str, str, str]]:
         if name == "source":
             yield Origin.SOURCE, "content", was, now
     for name, was, now in _differing(old.get("params", {}), new.get("params", {})):
-        if name == "commit":  # what the revision that was asked for stood for
+        if name == "commit":  # the commit that the requested revision resolved to
             yield Origin.SOURCE, name, was, now
         elif name != "source":  # the same digest as among the inputs
             yield Origin.PARAMETER, name, was, now

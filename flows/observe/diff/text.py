@@ -1,4 +1,4 @@
-"""A comparison for a terminal: what matters first, each cause once."""
+"""A comparison as text: the most important changes first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _QUIET = (ChangeKind.UNCHANGED,)
 
 
 def lines(comparison: Comparison, *, everything: bool = False) -> Iterator[str]:
-    """Every verdict with its cells; what is unchanged is only counted."""
+    """The changes of every kind; unchanged cells are only counted."""
     for verdict in ChangeKind:
         changes = comparison.of(verdict)
         if not changes or verdict in _QUIET:
@@ -30,7 +30,7 @@ def lines(comparison: Comparison, *, everything: bool = False) -> Iterator[str]:
 
 
 def facts(change: Change) -> Iterator[str]:
-    """What is known of why a cell is not what it was."""
+    """Why a cell differs, as far as it is known."""
     before, after = change.before, change.after
     if after is not None and after.failure:
         yield brief(f"{after.failure}: {after.message or ''}", 200)
@@ -48,7 +48,7 @@ def facts(change: Change) -> Iterator[str]:
 
 
 def deltas(before: Side, after: Side) -> Iterator[str]:
-    """Size, time and what verification measured, where they differ."""
+    """Size, time and measured numbers, where they differ."""
     if before.bytes and after.bytes:
         was, now = show_size(before.bytes), show_size(after.bytes)
         if was != now:

@@ -27,12 +27,12 @@ from state.ledger import State
 from state.records import Outcome, StageRun, SweepInfo
 
 LOG_LENGTH = 6_000
-"""Characters of a log's end that a report keeps; the state has more, the file all of it."""
+"""How many characters of a log's end a report keeps; the log file has all of it."""
 _EVIDENCE_LENGTH = 3_000
 
 
 def collect(state: State, info: SweepInfo, comparison: Comparison | None = None) -> Document:
-    """Everything that a report shows; reads only, so it may run beside the sweep."""
+    """Everything that a report shows. Only reads, so it may run beside the sweep."""
     outcomes = list(state.outcomes(info.id))
     planned = PlannedCells.of(state, info.id)
     grid = Grid.of(outcomes, planned)
@@ -195,7 +195,7 @@ def _heading(state: State, info: SweepInfo, summary: Summary, duration: Duration
     }
     code = info.exit_code
     if code == Exit.OK and summary.groups:
-        code = int(Exit.CELLS_FAILED)  # the last run took up a part, and that went well
+        code = int(Exit.CELLS_FAILED)  # the last run took up only a part of the sweep
     return Heading(
         stamp=info.stamp,
         feed=masked(info.feed),

@@ -1,7 +1,7 @@
 """The document of a report: everything it shows, as frozen dataclasses and as compact JSON.
 
-A large sweep has thousands of cells, so what repeats (keys, policies, owners, logs) stands once in
-a list and is named by its place there; what is not known is left out.
+A large sweep has thousands of cells, so what repeats (keys, policies, owners, logs) is listed once
+and referred to by its place in that list. What is unknown is left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Distinct(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Which sweep, from when, and how it ended."""
+    """Which sweep it is, when it ran and how it ended."""
 
     stamp: str
     feed: str
@@ -73,12 +73,12 @@ class Row:
     type: str
     source: Json
     content: Mapping[str, str] = field(default_factory=dict)
-    """Digest and commit of the source that was really read; empty where nothing was built."""
+    """Digest and commit of the source that was read; empty if nothing was built."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of a cell; `key` and `saved` say what reuse was worth."""
+    """A stage of a cell; `saved`: the seconds that reuse saved."""
 
     stage: str
     component: str
@@ -98,12 +98,12 @@ class Step:
     what: str
     owner: int | None = None
     why: str = ""
-    """Of a failure: an attempt that failed is told even where a later one went well."""
+    """The reason of a failed attempt, even if a later one succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellView:
-    """A cell (or export): where it stands in the grid and all that the panel tells."""
+    """A cell or export: its place in the grid and the content of its panel."""
 
     row: int
     column: int
@@ -138,7 +138,7 @@ class CellView:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A stretch of work of a slot; `lane` 0 builds, 1 publishes beside the next build."""
+    """A stretch of work of a slot; `lane` 0: building, 1: publishing during the next build."""
 
     cell: int
     what: str
@@ -160,7 +160,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Stretches in which anything happened (a sweep may be resumed days later), and the workers."""
+    """When anything happened (a sweep may be resumed days later), and the workers."""
 
     stretches: Sequence[tuple[float, float]]
     workers: Sequence[Worker]
@@ -190,14 +190,14 @@ class CauseView:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How many cells of a priority in a column passed; None: of all of them."""
+    """How many cells of a priority in a column passed; None: of all priorities or columns."""
 
     priority: str | None
     column: int | None
     passed: int
     ended: int
     level: str | None
-    """The lowest that a cell among those that passed reached, as far as it is known."""
+    """The verification level that all cells that passed have reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +240,11 @@ class Document:
     slowest: Sequence[Ranked]
     largest: Sequence[Ranked]
     comparison: Json | None = None
-    """With another sweep, without what is unchanged in it."""
+    """With another sweep, without unchanged cells."""
     schema: int = field(default=SCHEMA)
 
     def to_json(self) -> dict[str, Any]:
-        """Without what is not known."""
+        """Without unknown values."""
         plain: dict[str, Any] = _plain(self)
         return plain
 

@@ -1,4 +1,4 @@
-"""The grid of a report: models down, targets across, and where each cell stands in it."""
+"""The grid of a report: models down, targets across."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from state.records import Outcome, StageRun
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Models down, targets across; the export first, then the targets in their own order."""
+    """Rows and columns: the export first, then the targets in their usual order."""
 
     columns: list[Column]
     rows: list[Row]
@@ -25,7 +25,7 @@ class Grid:
 
     @classmethod
     def of(cls, outcomes: list[Outcome], planned: PlannedCells) -> Grid:
-        """Lay it out."""
+        """The grid of these outcomes."""
         table = {row.label: row for row in load_targets().rows}
         order = [EXPORT, *table]
         labels = {_label(one.cell) for one in outcomes}
@@ -54,7 +54,7 @@ class Grid:
 def with_content(
     rows: Iterable[Row], runs: Iterable[StageRun], parts: Mapping[str, Mapping[str, Any]]
 ) -> list[Row]:
-    """The rows with the source that their stages were keyed with; `parts` by key."""
+    """The rows with the source that went into their stage keys; `parts` by key."""
     found: dict[str, dict[str, str]] = {}
     for run in runs:
         known = parts.get(run.key, {})

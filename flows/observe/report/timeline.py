@@ -1,4 +1,4 @@
-"""From events to what each worker slot was doing when."""
+"""What each worker slot did when, from the events of a sweep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LANES = {
     Status.VERIFYING: BUILD_LANE,
     Status.PUBLISHING: PUBLISH_LANE,
 }
-"""What takes time; the other statuses are moments between."""
+"""The statuses that take time."""
 _SHORTEST_BREAK = 120.0
 _CELL_KINDS = frozenset(
     {Kind.STATUS, Kind.SEEDED, Kind.UNSEEDED, Kind.RESUMED, Kind.RETRY, Kind.HANDED_BACK}
@@ -27,7 +27,7 @@ _CELL_KINDS = frozenset(
 
 @dataclass(slots=True)
 class History:
-    """Read all events of a sweep once, in order; ask it afterwards."""
+    """Reads all events of a sweep once, in order."""
 
     owners: Distinct[str]
     cells: Mapping[str, int]
@@ -58,7 +58,7 @@ class History:
     def _finish(self, event: Event) -> None:
         assert event.cell is not None
         begun = self._under_way.pop(event.cell, None)
-        # What a lost worker had begun has no known end: it is not shown as work.
+        # The work of a lost worker has no known end and is not shown.
         if begun is None or event.owner is None or self.owners.of(event.owner) != begun[2]:
             return
         status, start, owner = begun
@@ -71,7 +71,7 @@ class History:
             del self._under_way[cell]
 
     def timeline(self) -> Timeline:
-        """Workers in the order in which they first did something."""
+        """Workers in the order in which they began to work."""
         exports = {place for name, place in self.cells.items() if is_export(name)}
         workers = [
             Worker(
@@ -95,7 +95,7 @@ def _why(event: Event) -> str:
 
 
 def stretches(bars: Sequence[Bar]) -> list[tuple[float, float]]:
-    """The times in which something happened, without the long breaks between runs."""
+    """The times in which anything happened, without long breaks between runs."""
     merged: list[tuple[float, float]] = []
     for bar in sorted(bars, key=lambda bar: bar.start):
         if merged and bar.start - merged[-1][1] <= _SHORTEST_BREAK:

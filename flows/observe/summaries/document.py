@@ -1,4 +1,4 @@
-"""What a summary tells: the counts and failures of a sweep, and every cell in short."""
+"""The content of a summary: counts and failures of a sweep, and every cell in short."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SummaryDocument:
     """A sweep for machines and dashboards."""
 
     info: SweepInfo
@@ -27,11 +27,11 @@ class Told:
     """Cells and exports, in the order of their ids."""
     duration: Duration = field(default_factory=Duration)
     since: Comparison | None = None
-    """Against the sweep of the same cells before this one; None: there is none."""
+    """Compared with the sweep before this one; None: it is the first."""
 
     @property
     def seconds(self) -> float | None:
-        """Of all runs; None while one is under way."""
+        """Of all runs; None while one is at work."""
         return None if self.info.ended_at is None else self.duration.seconds
 
     def to_json(self) -> dict[str, Any]:
@@ -56,19 +56,18 @@ class Told:
         return {**document, "cells": cells}
 
 
-def tell(state: State, info: SweepInfo) -> Told:
+def summary_document(state: State, info: SweepInfo) -> SummaryDocument:
     """Read a sweep."""
     fresh = state.sweep(info.id)
     outcomes = list(state.outcomes(fresh.id))
     summary = summarize(fresh.stamp, fresh.feed, outcomes, publish=fresh.publish)
     before = previous(state, fresh)
     since = compare(state, before, fresh) if before else None
-    return Told(fresh, summary, outcomes, duration_of(state, fresh, outcomes), since)
+    return SummaryDocument(fresh, summary, outcomes, duration_of(state, fresh, outcomes), since)
 
 
 def previous(state: State, info: SweepInfo) -> SweepInfo | None:
-    """The sweep that this one follows: what was begun last before it of the same catalog, with the
-    same selection, for the same feed."""
+    """The last sweep before this one with the same catalog, selection and feed."""
 
     def kind(one: SweepInfo) -> tuple[object, ...]:
         return (one.feed, one.publish, one.settings.get("catalog"), _plain(one.selection))

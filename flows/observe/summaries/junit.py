@@ -1,9 +1,9 @@
-"""Cells as JUnit test cases: what every CI dashboard can draw.
+"""Cells as JUnit test cases, which every CI dashboard can show.
 
-A model is a suite, a cell a case. Failed is failed; skipped on purpose is skipped; what was not
-reached (planned, cancelled, under way) is an error, so that an interrupted sweep never looks green.
-An export is no cell. It becomes an error of its own only where no cell of its model tells that
-something is wrong. The causes that its failures have are properties of a suite.
+A model is a suite, a cell a case. A cell that was not finished (planned, cancelled, in work) is an
+error, so that an interrupted sweep never looks green. Exports are not cells: a failed export is an
+error of its own only if no cell of its model shows one. The causes of the failures are properties
+of the suite.
 """
 
 from __future__ import annotations
@@ -16,30 +16,33 @@ from xml.etree import ElementTree as ET
 from flows.cli.plaintext import plain_text
 from flows.cli.quantity import brief
 from flows.observe.masking import masked
-from flows.observe.summaries.document import Told
+from flows.observe.summaries.document import SummaryDocument
 from flows.sweep.exports import is_export
 from matrix.status import Status
 from state.records import Outcome
 
 _LOG_LENGTH = 4_000
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""XML 1.0 has no way to write these, not even as a reference."""
+"""XML 1.0 cannot hold these characters, not even as references."""
 
 
-def junit(told: Told) -> str:
+def junit(document: SummaryDocument) -> str:
     """The file's content."""
-    root = ET.Element("testsuites", name=_text(f"modelmill {told.summary.stamp}"))
-    by_model = groupby(sorted(told.outcomes, key=lambda one: one.model), lambda one: one.model)
-    sums = [_suite(root, name, _cases(list(outcomes), told), told) for name, outcomes in by_model]
+    root = ET.Element("testsuites", name=_text(f"modelmill {document.summary.stamp}"))
+    by_model = groupby(sorted(document.outcomes, key=lambda one: one.model), lambda one: one.model)
+    sums = [
+        _suite(root, name, _cases(list(outcomes), document), document)
+        for name, outcomes in by_model
+    ]
     for place, name in enumerate(("tests", "failures", "errors", "skipped")):
         root.set(name, str(sum(counts[place] for counts in sums)))
     ET.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
 
 
-def _causes(suite: ET.Element, cases: Iterable[Outcome], told: Told) -> None:
+def _causes(suite: ET.Element, cases: Iterable[Outcome], document: SummaryDocument) -> None:
     model = next((one.model for one in cases), "")
-    groups = [group for group in told.summary.groups if model in group.models]
+    groups = [group for group in document.summary.groups if model in group.models]
     if not groups:
         return
     properties = ET.SubElement(suite, "properties")
@@ -48,19 +51,19 @@ def _causes(suite: ET.Element, cases: Iterable[Outcome], told: Told) -> None:
         ET.SubElement(properties, "property", name="cause", value=_text(value))
 
 
-def _cases(outcomes: list[Outcome], told: Told) -> list[Outcome]:
-    """The cells, and the exports where they alone went wrong."""
+def _cases(outcomes: list[Outcome], document: SummaryDocument) -> list[Outcome]:
+    """The cells, and the exports if they alone went wrong."""
     cells = [one for one in outcomes if not is_export(one.cell)]
-    if any(_wrong(one, told) for one in cells):
+    if any(_wrong(one, document) for one in cells):
         return cells
-    return cells + [one for one in outcomes if is_export(one.cell) and _wrong(one, told)]
+    return cells + [one for one in outcomes if is_export(one.cell) and _wrong(one, document)]
 
 
 def _suite(
-    root: ET.Element, name: str, outcomes: list[Outcome], told: Told
+    root: ET.Element, name: str, outcomes: list[Outcome], document: SummaryDocument
 ) -> tuple[int, int, int, int]:
     suite = ET.SubElement(root, "testsuite", name=_text(name))
-    _causes(suite, outcomes, told)
+    _causes(suite, outcomes, document)
     tests = failures = errors = skipped = 0
     seconds = 0.0
     for one in outcomes:
@@ -80,7 +83,7 @@ def _suite(
         elif one.status is Status.SKIPPED:
             skipped += 1
             ET.SubElement(case, "skipped", message=_text(one.message or "skipped on purpose"))
-        elif _unended(one, told):
+        elif _unended(one, document):
             errors += 1
             ET.SubElement(case, "error", type="unfinished", message=f"still {one.status}")
     counts = (tests, failures, errors, skipped)
@@ -90,12 +93,12 @@ def _suite(
     return counts
 
 
-def _wrong(one: Outcome, told: Told) -> bool:
-    return one.status.failed or _unended(one, told)
+def _wrong(one: Outcome, document: SummaryDocument) -> bool:
+    return one.status.failed or _unended(one, document)
 
 
-def _unended(one: Outcome, told: Told) -> bool:
-    return one.status.open or (told.info.publish and one.status is Status.VERIFIED)
+def _unended(one: Outcome, document: SummaryDocument) -> bool:
+    return one.status.open or (document.info.publish and one.status is Status.VERIFIED)
 
 
 def _failure(case: ET.Element, one: Outcome) -> None:

@@ -1,4 +1,4 @@
-"""A summary as Markdown: what a pipeline shows on its page."""
+"""A summary as Markdown, for the page of a pipeline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flows.observe.diff.comparison import ChangeKind, Comparison
 from flows.observe.diff.text import facts
 from flows.observe.durations import Duration
 from flows.observe.failures import FailureGroup
-from flows.observe.summaries.document import Told
+from flows.observe.summaries.document import SummaryDocument
 from flows.observe.summary import Summary, open_text
 from matrix.errors import Exit
 from matrix.status import Status
@@ -23,16 +23,16 @@ _NO_NEWS = (ChangeKind.UNCHANGED, ChangeKind.STILL_FAILS, ChangeKind.UNFINISHED)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
-def markdown(told: Told) -> str:
+def markdown(document: SummaryDocument) -> str:
     """The file's content."""
-    return "\n".join(_lines(told)) + "\n"
+    return "\n".join(_lines(document)) + "\n"
 
 
-def _lines(told: Told) -> Iterator[str]:
-    summary, info = told.summary, told.info
+def _lines(document: SummaryDocument) -> Iterator[str]:
+    summary, info = document.summary, document.info
     yield f"# Sweep {plain(summary.stamp)}"
     yield ""
-    yield f"{_ending(told)} Feed: {plain(summary.feed)}."
+    yield f"{_ending(document)} Feed: {plain(summary.feed)}."
     yield ""
     if summary.counts:
         yield "| status | cells | |"
@@ -43,8 +43,8 @@ def _lines(told: Told) -> Iterator[str]:
         yield ""
     if summary.groups:
         yield from _failures(summary)
-    if told.since is not None:
-        yield from _since(told.since)
+    if document.since is not None:
+        yield from _since(document.since)
     if summary.unfinished:
         yield f"{open_text(summary)}: `modelmill resume {info.stamp}` goes on."
 
@@ -92,13 +92,15 @@ def _since(since: Comparison) -> Iterator[str]:
         yield ""
 
 
-def _ending(told: Told) -> str:
-    code, seconds = told.info.exit_code, told.seconds
+def _ending(document: SummaryDocument) -> str:
+    code, seconds = document.info.exit_code, document.seconds
     if code is None:
-        return "Running, or interrupted without a word."
-    took = f" after {show_duration(seconds)}{_runs(told.duration)}" if seconds is not None else ""
-    if code == Exit.OK and told.summary.groups:
-        return f"Exit code 0{took}: the last run took up a part, and that went well."
+        return "Running, or interrupted."
+    took = (
+        f" after {show_duration(seconds)}{_runs(document.duration)}" if seconds is not None else ""
+    )
+    if code == Exit.OK and document.summary.groups:
+        return f"Exit code 0{took}: the last run took up only a part, which succeeded."
     try:
         meaning = EXITS[Exit(code)]
     except ValueError:
@@ -107,7 +109,7 @@ def _ending(told: Told) -> str:
 
 
 def _runs(duration: Duration) -> str:
-    """A run that has nothing to do must not be taken for the one that built everything."""
+    """Say so if the last run had nothing to do: it did not build all this."""
     if duration.runs < 2:
         return ""
     idle = ", the last of which had nothing to do" if duration.idle else ""
@@ -119,5 +121,5 @@ def _id(cell: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text of others as text: a model id or message must not become markup."""
+    """Escape the text of others: a model id or message must not become markup."""
     return _MARKUP.sub(r"\\\1", " ".join(text.split()))

@@ -9,7 +9,7 @@ from flows.cli.commands import status
 from flows.cli.meanings import CAUSES
 from flows.observe.failures import MOST_MODELS, common_text, group_failures, in_passing
 from flows.observe.report.collect import collect
-from flows.observe.summaries.document import tell
+from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
 from flows.observe.summary import summarize
@@ -146,7 +146,7 @@ def test_every_output_counts_the_same_cells(floor: Floor) -> None:
     summary = floor.sweep(make_plan(small_model("a/good"), bad))
     assert floor.begun is not None
     info = floor.begun.info
-    told = tell(floor.state, info)
+    told = summary_document(floor.state, info)
     report = collect(floor.state, info)
     document = told.to_json()
     suites = ET.fromstring(junit(told).partition("\n")[2])
@@ -176,7 +176,7 @@ def test_an_export_that_fails_alone_is_seen_everywhere(floor: Floor) -> None:
     one = small_model("a/good")
     floor.sweep(make_plan(one))
     assert floor.begun is not None
-    told = tell(floor.state, floor.begun.info)
+    told = summary_document(floor.state, floor.begun.info)
     rows = [
         replace(row, status=Status.PUBLISH_FAILED, failure=FailureClass.PUBLISH, message="full")
         if row.target == "export"

@@ -16,7 +16,7 @@ from flows.observe.report.collect import collect
 from flows.observe.report.document import Bar, CellView, Document
 from flows.observe.report.page import render, write
 from flows.observe.report.timeline import stretches
-from flows.observe.summaries.document import tell
+from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.sweep.exports import is_export
 from matrix.errors import UsageError
@@ -101,7 +101,7 @@ def test_a_last_run_that_took_up_a_part_does_not_make_a_sweep_good(floor: Floor)
     assert info is not None
     heading = collect(floor.state, info).heading
     assert (heading.exit_code, heading.verdict) == (1, "some cells failed")
-    text = markdown(tell(floor.state, info))
+    text = markdown(summary_document(floor.state, info))
     assert "Exit code 0" in text
     assert "every cell" not in text.partition("##")[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from feed.azure.address import package_page
-from flows.observe.summaries.document import previous, tell
+from flows.observe.summaries.document import previous, summary_document
 from flows.observe.summaries.markdown import markdown
 from state.ledger import State, open_state
 from state.records import SweepInfo
@@ -27,7 +27,7 @@ def test_a_summary_tells_what_is_news(floor: Floor) -> None:
         )
     )
     assert floor.begun is not None
-    told = tell(floor.state, floor.begun.info)
+    told = summary_document(floor.state, floor.begun.info)
     assert told.since is not None
     assert told.since.before == "n1"
     document = told.to_json()["since"]
@@ -43,7 +43,7 @@ def test_a_summary_tells_what_is_news(floor: Floor) -> None:
 def test_the_first_sweep_has_none_before_it(floor: Floor) -> None:
     floor.sweep(make_plan(small_model(), stamp="n1"))
     assert floor.begun is not None
-    told = tell(floor.state, floor.begun.info)
+    told = summary_document(floor.state, floor.begun.info)
     assert told.since is None
     assert told.to_json()["since"] is None
     assert "Since" not in markdown(told)

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from flows.observe.masking import masked_json
 from flows.observe.summaries import clear_summaries, write_summaries
-from flows.observe.summaries.document import Told, tell
+from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown, plain
 from flows.observe.summary import summarize
@@ -25,12 +25,12 @@ HOSTILE = (
 )
 
 
-def told(floor: Floor, **flags: Any) -> Told:
+def told(floor: Floor, **flags: Any) -> SummaryDocument:
     bad = small_model("b/bad", act={"quantize": "fail:QUANTIZE"})
     skipped = (replace(bad.cells[0], skip="does not fit"), *bad.cells[1:])
     floor.sweep(make_plan(small_model("a/good"), replace(bad, cells=skipped)), slots=1, **flags)
     assert floor.begun is not None
-    return tell(floor.state, floor.begun.info)
+    return summary_document(floor.state, floor.begun.info)
 
 
 def cases(text: str) -> dict[str, ET.Element]:

@@ -10,7 +10,7 @@ import pytest
 from flows.cli.main import main
 from flows.observe.durations import LastRun, duration_of
 from flows.observe.report.collect import collect
-from flows.observe.summaries.document import tell
+from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.sweep.rerun import nothing_to_retry
 from matrix.errors import Exit
@@ -77,7 +77,7 @@ def test_a_run_with_nothing_to_do_is_not_told_as_the_sweep(floor: Floor) -> None
     assert (first.runs, first.idle) == (2, True)
     info = floor.state.find_sweep()
     assert info is not None
-    told = tell(floor.state, info)
+    told = summary_document(floor.state, info)
     assert " in 2 runs, the last of which had nothing to do: every cell" in markdown(told)
     assert told.seconds == told.to_json()["seconds"] == first.seconds
     assert first.seconds > (info.ended_at or 0) - info.begun_at
@@ -86,7 +86,7 @@ def test_a_run_with_nothing_to_do_is_not_told_as_the_sweep(floor: Floor) -> None
 
 
 def test_a_single_run_is_told_as_before(floor: Floor) -> None:
-    told = tell(floor.state, swept(floor))
+    told = summary_document(floor.state, swept(floor))
     assert (told.duration.runs, told.duration.idle) == (1, False)
     assert "runs" not in markdown(told)
 
