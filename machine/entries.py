@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine.files import read_whole, replace
+from machine.files import read_whole, replace_file
 from machine.folders import remove
 from machine.locks import locked
 from machine.processes import Process, this_host
@@ -117,12 +117,12 @@ class Entries:
             self._file.unlink(missing_ok=True)
             return
         try:
-            replace(self._file, own.to_json())
+            replace_file(self._file, own.to_json())
         except (IsADirectoryError, PermissionError):  # Windows says the second
             if not self._file.is_dir():
                 raise
             remove(self._file)
-            replace(self._file, own.to_json())
+            replace_file(self._file, own.to_json())
 
     def look(self) -> None:
         """Show the others that we still wait."""

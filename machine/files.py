@@ -60,7 +60,9 @@ def overwrite(path: Path, data: bytes, *, sync: bool = False) -> None:
             os.fsync(file)
 
 
-def replace(path: Path, data: bytes, *, sync: bool = False, beside: Path | None = None) -> None:
+def replace_file(
+    path: Path, data: bytes, *, sync: bool = False, beside: Path | None = None
+) -> None:
     """Give a file these bytes, all or none: readers see the old ones or the new ones.
 
     The folder is made if need be. `beside`: where the new file is written until it is complete,

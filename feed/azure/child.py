@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -16,13 +15,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
-import psutil
+from machine.children import ProcessTree
 
 TAIL = 200
 """Lines of the child's log that are kept."""
 _LONGEST_LINE = 64 * 1024
 _STDOUT_LIMIT = 1 << 20
-_NO_WINDOW = 0x08000000 if sys.platform == "win32" else 0
 _LINES = 1000
 """Lines that may wait to be looked at; a flood beyond that slows the child, not us."""
 
@@ -63,31 +61,28 @@ class Child:
         self._env = dict(env)
         self._cwd = cwd
         self._stopped = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._tree: ProcessTree | None = None
         self._lines: queue.Queue[str | None] = queue.Queue(_LINES)
 
     def stop(self) -> None:
         """End the run at once; it answers with `End.STOPPED`."""
         self._stopped.set()
-        process = self._process
-        if process and process.poll() is None:
-            kill_tree(process)
+        if self._tree is not None and self._tree.alive:
+            self._tree.kill()
 
     def run(self, on_line: Callable[[str | None], bool], limits: RunLimits) -> Outcome:
         """Run to the end. `on_line` gets each line of stderr and tells whether it is progress.
 
         While there is none it gets None every now and then; what it raises ends the run.
         """
-        process = self._process = subprocess.Popen(
+        tree = self._tree = ProcessTree(
             self._command,
+            self._env,
+            self._cwd,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=self._env,
-            cwd=self._cwd,
-            start_new_session=sys.platform != "win32",
-            creationflags=_NO_WINDOW,
         )
+        process = tree.popen
         out: list[bytes] = []
         readers = [
             threading.Thread(target=self._read_log, args=(process.stderr,), daemon=True),
@@ -102,8 +97,8 @@ class Child:
         finally:
             _running.discard(self)
             # Also on Ctrl-C: nothing of the tree outlives this call.
-            if process.poll() is None or any(reader.is_alive() for reader in readers):
-                kill_tree(process)
+            if tree.alive or any(reader.is_alive() for reader in readers):
+                tree.kill()
             self._drain(readers, tail)
         return Outcome(end, process.returncode, b"".join(out).decode(errors="replace"), tuple(tail))
 
@@ -173,40 +168,6 @@ def _stop_all() -> None:
     """Daemon threads end without their `finally`: their children are ended here."""
     for child in list(_running):
         child.stop()
-
-
-def kill_users(folder: Path) -> None:
-    """Kill what a process that is gone has left running on one of its folders.
-
-    Such an orphan would go on publishing what is about to be removed under its feet.
-    """
-    for process in psutil.process_iter(["cmdline"]):
-        arguments = process.info["cmdline"] or []
-        if any(str(folder) in argument for argument in arguments):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-                process.wait(10)
-
-
-def kill_tree(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process with everything it has started, and wait for it."""
-    family: list[psutil.Process] = []
-    if process.poll() is None:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            family = psutil.Process(process.pid).children(recursive=True)
-    if sys.platform != "win32":
-        import os
-        import signal
-
-        # Its session: this reaches what has lost its parent inside the tree as well.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    for member in family:
-        with contextlib.suppress(psutil.Error):
-            member.kill()
-    if process.poll() is None:
-        process.kill()
-    process.wait()
 
 
 def _read_all(pipe: IO[bytes], into: list[bytes]) -> None:

@@ -11,11 +11,11 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from feed.azure.child import kill_users
 from feed.azure.options import WORK_VARIABLE
 from feed.checked import hash_file, read_blocks, write_checked
 from feed.errors import Corrupt, NoSpace, Unauthorized
 from feed.interface import LocalFile
+from machine.children import kill_users
 from machine.claims import abandoned, claim
 from machine.disk import is_full, reason
 from machine.files import long_path

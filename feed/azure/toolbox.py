@@ -28,7 +28,7 @@ from feed.azure.staging import own_folder, survey
 from feed.checked import hash_file
 from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
 from machine.claims import abandoned, claim
-from machine.files import replace
+from machine.files import replace_file
 from machine.folders import remove
 from machine.locks import locked
 from machine.waits import WaitedTooLong
@@ -202,4 +202,4 @@ def _inventory(folder: Path) -> dict[str, Any]:
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    replace(path, f"{json.dumps(value, indent=1)}\n".encode())
+    replace_file(path, f"{json.dumps(value, indent=1)}\n".encode())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from flows.cli.resolution import CONFIG_NAME, ENVIRONMENT
-from machine.files import replace
+from machine.files import replace_file
 from matrix.errors import UsageError
 from workers.engines import find_engine, installed_engines
 from workers.runtimes.install import RuntimeInstaller
@@ -68,7 +68,7 @@ def remember(table: str, name: str, python: Path, folder: Path) -> str:
     section = f"[{table}.{name}]\npython = {json.dumps(str(python))}\n"
     known = tomllib.loads(text).get(table, {}).get(name, {}).get("python")
     if known is None:
-        replace(file, f"{text.rstrip()}\n\n{section}".lstrip().encode())
+        replace_file(file, f"{text.rstrip()}\n\n{section}".lstrip().encode())
     elif known != str(python):
         return f"{file.name} names another interpreter for it; to use this one:\n{section}"
     return f"{file.name} says where it is"

@@ -13,17 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from flows.cli.settings import Settings
 from flows.fleet.cleanup import Cleanup
 from flows.fleet.run import state_url
 from flows.fleet.worker_folder import CWD, FOLDER, WORDS, WorkerFolder
-from flows.prefect.children import command
 from flows.sweep.engines import engine_spec, slot_count
 from flows.sweep.needs import words_here
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
+from machine.children import family, kill, module_command, start
 from matrix.errors import Exit, MillError, UsageError
 from matrix.needs import Words, to_text
 from state.ledger import open_state
@@ -138,15 +136,12 @@ class Worker:
         self, folder: Path, env: dict[str, str], pool: str, queue: str, name: str, limit: int
     ) -> None:
         with (folder / f"{pool}.log").open("ab") as log:
-            process = subprocess.Popen(
-                command("flows.fleet.worker_process", pool, queue, name, str(limit)),
-                stdin=subprocess.PIPE,
+            process = start(
+                module_command("flows.fleet.worker_process", pool, queue, name, str(limit)),
                 stdout=log,
                 stderr=log,
                 env=env,
                 cwd=folder,
-                start_new_session=os.name == "posix",
-                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
         self._processes.append(process)
 
@@ -176,10 +171,7 @@ class Worker:
             shared.stop()
             shared.wait_until_idle(10.0)
         for pid in shared.working():
-            with suppress(psutil.NoSuchProcess):
-                process_ = psutil.Process(pid)
-                for one in [*process_.children(recursive=True), process_]:
-                    one.kill()
+            kill(family(pid))
 
 
 def _remove_abandoned(folders: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from machine.disk import reason
-from machine.files import replace
+from machine.files import replace_file
 from matrix.errors import UsageError
 
 
 def replace_text(path: Path, text: str, *, hint: str) -> None:
     """Write a file. `hint` says how to choose another place."""
     try:
-        replace(path, text.encode())
+        replace_file(path, text.encode())
     except OSError as error:
         raise UsageError(f"cannot write {path}: {reason(error)}", hint=hint) from None

@@ -17,7 +17,7 @@ from flows.cli.settings import Settings
 from flows.sweep.engines import runtimes_of
 from flows.sweep.local import bare_builder
 from flows.sweep.workspace import Workspace
-from machine.files import hash_file
+from machine.files import hash_file, replace_file
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, files_digest, tree_digest
 from matrix.errors import UsageError
 from matrix.model import EXPORT, Plan
@@ -75,10 +75,7 @@ def prove_cell(settings: Settings, plan: Plan) -> tuple[Climbed, str]:
 def keep_evidence(settings: Settings, tree: str, climbed: Climbed) -> Path:
     """Where a later promotion finds it: by the digest of the content, whoever built it."""
     path = evidence_file(settings, tree)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_suffix(".half")
-    half.write_text(json.dumps(climbed.to_json(), indent=1, sort_keys=True), "utf-8")
-    half.replace(path)
+    replace_file(path, json.dumps(climbed.to_json(), indent=1, sort_keys=True).encode())
     return path
 
 

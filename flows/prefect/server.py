@@ -19,7 +19,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from flows.prefect.children import command
+from machine.children import module_command, start
 from machine.disk import free, is_full, reason, says_full
 from machine.locks import take
 from machine.waits import WaitCancelled, WaitedTooLong
@@ -147,15 +147,12 @@ def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Se
     port = _free_port()
     env = {**_server_environment(environ), **_ENVIRONMENT, "PREFECT_HOME": str(prefect_home)}
     with (prefect_home / "server.log").open("wb") as output:
-        process = subprocess.Popen(
-            command("flows.prefect.server_process", str(port)),
-            stdin=subprocess.PIPE,
+        process = start(
+            module_command("flows.prefect.server_process", str(port)),
             stdout=output,
             stderr=output,
             env=env,
             cwd=prefect_home,
-            start_new_session=os.name == "posix",
-            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
     return Server(f"http://127.0.0.1:{port}/api", prefect_home, process, lock)
 

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-import psutil
-
+from machine.children import family, kill
 from matrix.errors import Exit, MillError
 
 PATIENCE = 4.0
@@ -117,9 +116,7 @@ def _listen(signals: socket.socket, stop: Stop, patience: float) -> None:
 def abandon() -> NoReturn:
     """End the process and all it has started, now. What is recorded is safe, leases of a process
     that is gone are void, and the next run sweeps what lies about."""
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            child.kill()
+    kill(family(os.getpid())[1:])
     if sys.stdout.isatty():
         os.write(sys.stdout.fileno(), b"\x1b[?25h\n")  # the live view has hidden the cursor
     os.write(2, b"modelmill: interrupted; what did not end in time was killed\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import modelmill
-from flows.prefect.children import command
+from machine.children import module_command
 from tests.sweeps.command import Mill, model
 
 _WHERE = "import json, sys; print(json.dumps([sys.modules[n].__file__ for n in sys.argv[1:]]))"
@@ -63,6 +63,6 @@ def test_a_fleets_flows_are_our_own_packages(mill: Mill) -> None:
 
 def test_a_process_that_we_start_is_our_own(mill: Mill) -> None:
     # The module alone is asked for: without its arguments it ends with a usage error of Python's.
-    done = run(mill, *command("flows.prefect.server_process")[1:])
+    done = run(mill, *module_command("flows.prefect.server_process")[1:])
     assert "foreign" not in done.stderr
     assert f"{modelmill.ROOT / 'flows' / 'prefect' / 'server_process.py'}" in done.stderr

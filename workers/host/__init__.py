@@ -3,7 +3,7 @@
     owner process                                    child process (any interpreter >= 3.10)
     client.EngineHost --> process.HostProcess ==JSON lines on a private pipe==> child.py
          |                     |                          |  stdout, stderr --> the cell's log
-         |                     +-- tree.ProcessTree       +-- service.EngineService --> engine
+         |                     +-- children.ProcessTree   +-- service.EngineService --> engine
          +-- watch: time, memory, output, cancel
 
 The child loads what takes seconds to import (torch, onnx, a vendor's runtime) once, and may die

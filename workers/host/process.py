@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.host.tree import ProcessTree
+from machine.children import ProcessTree
 
 LONGEST_LINE = 64 * 1024 * 1024
 """A reply beyond this is not one of ours."""
@@ -26,7 +26,7 @@ class HostProcess:
         self, command: Sequence[str], env: Mapping[str, str], cwd: Path, own_log: Path
     ) -> None:
         with own_log.open("ab") as stderr:
-            self.tree = ProcessTree(command, env, cwd, stderr)
+            self.tree = ProcessTree(command, env, cwd, stderr=stderr)
         self._inbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._ended = False
         self.closed = False

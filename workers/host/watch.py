@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from machine.children import describe_exit
 from matrix.status import FailureClass
 from workers.errors import BuildFailed, Cancelled
 from workers.host.environment import mask
 from workers.host.process import HostProcess, Message
-from workers.host.tree import describe_exit
 
 POLL = 0.1
 """Seconds between two looks at cancel, clock, memory and log."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from machine.disk import reason
-from machine.files import replace
+from machine.files import replace_file
 from workers.errors import StoreError
 from workers.store.aside import Aside
 
@@ -42,7 +42,7 @@ def open_folder(root: Path) -> None:
             f"{root} is not a store: it has files but no {TAG} of ours",
             hint="choose an empty folder with --store",
         )
-    replace(root / TAG, TEXT.encode(), sync=True)
+    replace_file(root / TAG, TEXT.encode(), sync=True)
 
 
 @contextlib.contextmanager
@@ -68,8 +68,8 @@ def require_store(root: Path) -> None:
 def write_record(path: Path, data: bytes, root: Path, scratch: Path, aside: Aside) -> None:
     """Write a file below `root`, which is the store's; what stands in its way is put aside."""
     try:
-        replace(path, data, beside=scratch)
+        replace_file(path, data, beside=scratch)
     except OSError:
         if not aside.make_way(path, root):
             raise
-        replace(path, data, beside=scratch)
+        replace_file(path, data, beside=scratch)

@@ -13,7 +13,7 @@ from machine.files import (
     hash_file,
     overwrite,
     read_whole,
-    replace,
+    replace_file,
     write_all,
 )
 from machine.flush import flush_file
@@ -65,13 +65,13 @@ def test_a_call_that_writes_a_part_is_followed_by_others(
 
 def test_a_file_is_replaced_whole_and_its_folder_made(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "a"
-    replace(path, b"first, longer")
-    replace(path, b"second", sync=True)
+    replace_file(path, b"first, longer")
+    replace_file(path, b"second", sync=True)
     assert path.read_bytes() == b"second"
     assert [one.name for one in path.parent.iterdir()] == ["a"]
     beside = tmp_path / "beside"
     beside.mkdir()
-    replace(path, b"third", beside=beside)
+    replace_file(path, b"third", beside=beside)
     assert path.read_bytes() == b"third"
     assert list(beside.iterdir()) == []
 
@@ -85,7 +85,7 @@ def test_a_half_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        replace(target, b"new", sync=True)
+        replace_file(target, b"new", sync=True)
     assert target.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 

@@ -9,8 +9,8 @@ import pytest
 
 import modelmill
 from flows.prefect import server
-from flows.prefect.children import command
 from flows.prefect.server import start_server
+from machine.children import module_command
 
 SECRETS = {
     "AZURE_DEVOPS_EXT_PAT": "feed-token",
@@ -53,7 +53,7 @@ def test_the_server_gets_prefects_settings_and_no_other_credential(
 
 
 def test_a_child_is_started_by_the_path_of_our_entry_point() -> None:
-    python, isolated, main, *rest = command("flows.prefect.server_process", "--port", "1")
+    python, isolated, main, *rest = module_command("flows.prefect.server_process", "--port", "1")
     assert [python, isolated] == [sys.executable, "-P"]
     assert Path(main).samefile(Path(modelmill.__file__).with_name("__main__.py"))
     assert rest == ["-m", "flows.prefect.server_process", "--port", "1"]

@@ -40,7 +40,9 @@ if sys.platform == "win32":
         def __init__(self, process_handle: int) -> None:
             self._api = ctypes.WinDLL("kernel32", use_last_error=True)
             self._api.CreateJobObjectW.restype = wintypes.HANDLE
-            self._handle = wintypes.HANDLE(self._api.CreateJobObjectW(None, None))
+            self._handle: wintypes.HANDLE | None = wintypes.HANDLE(
+                self._api.CreateJobObjectW(None, None)
+            )
             limits = _Extended()
             limits.Basic.LimitFlags = KILL_ON_JOB_CLOSE
             done = self._api.SetInformationJobObject(
@@ -53,8 +55,11 @@ if sys.platform == "win32":
 
         def end(self) -> None:
             """Terminate every process of the job."""
-            self._api.TerminateJobObject(self._handle, 1)
+            if self._handle:
+                self._api.TerminateJobObject(self._handle, 1)
 
         def close(self) -> None:
-            """Give the handle back (and end what is left)."""
-            self._api.CloseHandle(self._handle)
+            """Give the handle back (and end what is left); a second time does no harm."""
+            handle, self._handle = self._handle, None
+            if handle:
+                self._api.CloseHandle(handle)
