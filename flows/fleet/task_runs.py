@@ -56,11 +56,6 @@ def _tag_task_run(model: PlannedModel, stamp: str) -> None:
 
 
 def _state_of(result: ModelResult, stop: Stop) -> State[Any]:
-    """Returned by the task.
-
-    Works around Prefect (test_a_failed_run_is_logged_with_a_traceback_unless_it_returns_its_state):
-    a failure that is raised prints a traceback.
-    """
     if stop and not result.done:
         return Cancelled(message="stopped; a resume takes it up")
     if result.failed:

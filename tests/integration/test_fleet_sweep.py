@@ -13,7 +13,7 @@ import pytest
 from matrix.errors import Exit
 from state.ledger import open_state
 from state.records import Kind
-from tests.fleets.machines import POOL, FleetMill, PrefectServer, copied, fleet_mill
+from tests.fleets.machines import LIMIT, POOL, FleetMill, PrefectServer, copied, fleet_mill
 from tests.services.postgres import Server, postgres
 from tests.sweeps.command import Mill, model
 
@@ -97,14 +97,15 @@ def test_a_server_with_a_password_is_told_it_or_says_no(mill: FleetMill) -> None
 
 def test_two_workers_make_what_one_machine_makes(mill: FleetMill, tmp_path: Path) -> None:
     with mill.worker("a") as first, mill.worker("b", "--sweeps", "0") as second:
-        ran = mill.run(*mill.fleet("sweep", models(mill), "--stamp", "s1"), plain=False)
+        with mill.start(*mill.fleet("sweep", models(mill), "--stamp", "s1")) as order:
+            ran = order.end(LIMIT)
         assert (ran.code, ran.err) == (0, ""), ran
         assert "24 published" in ran.out
         assert "index: modelmill-index 0.0.0-s1" in ran.out
         check_same(mill, tmp_path)
         for worker in (first, second):
             worker.signal(signal.SIGTERM)
-        assert [worker.end().code for worker in (first, second)] == [0, 0]
+        assert [worker.end(LIMIT).code for worker in (first, second)] == [0, 0]
         assert mill.machines.alone()
         assert SECRET not in "".join(path.read_text() for path in mill.folder.rglob("*.log"))
     assert not [path for home in mill.folder.glob("home-*") for path in (home / "fleet").iterdir()]

@@ -29,7 +29,7 @@ from tests.fakes.engine import SITE
 from tests.machine.timing import eventually, patient
 
 ROOT = Path(__file__).parents[2]
-MARK = "MODELMILL_TEST_MARK"
+MARK = "TEST_MILL_MARK"
 CLI = ("-m", "flows.cli.main")
 PLAIN = ("-m", "tests.sweeps.plain")
 """The same command, but the slots run without Prefect: a start costs a third."""

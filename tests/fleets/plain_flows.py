@@ -1,0 +1,104 @@
+"""Flows and tasks that use Prefect as it is, in processes of their own.
+
+`python -m tests.fleets.plain_flows WHAT` prints what Prefect does, as JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, task
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+
+
+@flow(persist_result=False)
+def wait_for_release(folder: str) -> None:
+    """Say who runs, and wait."""
+    started, release = Path(folder, "started"), Path(folder, "release")
+    started.write_text(str(os.getpid()), encoding="ascii")
+    while not release.exists():
+        time.sleep(0.1)
+
+
+def say(**facts: object) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+class Records(logging.Handler):
+    """The levels at which Prefect logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.levels: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.levels.append(record.levelname)
+
+
+def tasks() -> None:
+    """Run a task that has tags and one that fails; then cancel the flow as a runner does."""
+    from prefect import task_engine
+
+    asked: list[str] = []
+    plain = vars(task_engine)["_concurrency"]
+
+    @contextmanager
+    def recorded(names: list[str], **options: Any) -> Iterator[None]:
+        asked.extend(names)
+        with plain(names, **options):
+            yield
+
+    vars(task_engine)["_concurrency"] = recorded
+
+    @task(tags=["a"], persist_result=False)
+    def tagged() -> State[Any]:
+        return Completed()
+
+    @task(persist_result=False)
+    def fails() -> State[Any]:
+        return Failed(message="failed")
+
+    @flow(persist_result=False)
+    def run() -> None:
+        tagged(return_state=True)
+        say(asked=asked)
+        records = Records()
+        logging.getLogger("prefect.task_runs").addHandler(records)
+        fails(return_state=True)
+        say(failed=records.levels)
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            while True:
+                time.sleep(1)
+        except BaseException as error:  # noqa: BLE001 - as Prefect's is none of Exception
+            in_main = threading.current_thread() is threading.main_thread()
+            say(cancelled=type(error).__name__, in_main=in_main)
+            os._exit(0)
+
+    run()
+
+
+def temporary_server() -> None:
+    """Prefect's own temporary server, until this process is killed."""
+    from prefect.server.api.server import SubprocessASGIServer
+
+    server = SubprocessASGIServer()
+    server.start()
+    assert server.server_process
+    say(pid=server.server_process.pid)
+    time.sleep(3600)
+
+
+if __name__ == "__main__":
+    {"tasks": tasks, "temporary_server": temporary_server}[sys.argv[1]]()
