@@ -36,8 +36,8 @@ _PENDING_LIMIT = timedelta(seconds=300)
 def crash_silent_runs(client: SyncPrefectClient) -> str:
     """Mark runs whose heartbeats stopped as crashed.
 
-    Works around Prefect (test_the_server_never_ends_a_run_by_itself): it shows a run whose machine
-    is gone as running for ever.
+    Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would show a run whose
+    machine is gone as running for ever.
     """
     return _put(client, _crashes(_ZOMBIE, "heartbeat", _HEARTBEAT_LIMIT, "no heartbeat"))
 

@@ -121,9 +121,9 @@ def _alive(client: SyncPrefectClient, pool: str) -> str:
 def nightly_tags() -> list[str]:
     """The tags by which later parents of this nightly sweep are known; empty: not a nightly one.
 
-    Works around Prefect (test_a_concurrency_limit_counts_the_runs_of_one_deployment): its limit
-    counts the runs of the nightly deployment, but a parent that has to leave its worker asks for
-    another one, which is a run of another deployment. These tags are handed on to it.
+    Works around Prefect (test_a_concurrency_limit_counts_the_runs_of_one_deployment): a parent that
+    has to leave its worker asks for another one, which is not a run of the nightly deployment and
+    does not count against its limit. These tags are handed on to it.
     """
     run = _this_run()
     if run is None or NIGHTLY not in run.tags:

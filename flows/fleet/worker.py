@@ -35,7 +35,7 @@ _DEFAULTS = {
     # Works around Prefect (test_a_worker_asks_for_what_is_due_by_its_own_clock): this machine's
     # may be behind the server's.
     "PREFECT_WORKER_PREFETCH_SECONDS": "120",
-    # Works around Prefect (test_runs_have_no_heartbeat_unless_asked): crash_silent_runs goes by it.
+    # The limit of automations.crash_silent_runs is three of these.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "DO_NOT_TRACK": "1",

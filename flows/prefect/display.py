@@ -1,8 +1,7 @@
-"""Showing a run of a sweep on a Prefect server, from a thread of its own beside the work.
+"""Showing a run of a local sweep on a Prefect server, from a thread beside the work.
 
-The events of the state are all that it reads, so nothing that builds waits for a server or knows of
-one. A server that is late, or comes back, is told everything from the first event on. Without
-PREFECT_API_URL the server is ours: started when the first cell is built, and again when it dies.
+The thread reads the events of the state, so nothing that builds waits for a server or knows of one.
+A server that is late, or comes back, is told everything from the first event on.
 """
 
 from __future__ import annotations
@@ -11,17 +10,18 @@ import math
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
-from urllib.parse import urlsplit
 
 from flows.observe.tally import UNSHOWN, Tally
-from flows.prefect.server import Server, ServerFailed, start_server
+from flows.prefect.chosen_server import ChosenServer
 from flows.sweep.cancellation import StoppedElsewhere
 from flows.sweep.exports import is_export
 from flows.sweep.stop import Stop
+from matrix.errors import MillError
 from matrix.model import Plan
 from matrix.status import Status
 from state.ledger import State
@@ -36,10 +36,10 @@ _LOOK = 1.0
 _LONGEST_PAUSE = 30.0
 _TRIES = 5
 _EXPORTING = 3.0
-"""Seconds after which an export is one that is really made."""
-FAREWELL = 20.0
+"""Seconds after which an export is really made, not found in the store."""
+LAST_WORDS = 20.0
 """Seconds that a server gets after the work, to take what it was not told yet."""
-FAREWELL_AFTER_STOP = 1.5
+LAST_WORDS_AFTER_STOP = 1.5
 """The same, when somebody waits for the prompt."""
 
 
@@ -69,9 +69,9 @@ class Display:
     _noted: str = ""
     _failed: int = 0
     """Tries in a row."""
-    _server: Server | None = None
     _run: ShownRun | None = None
     _told: int = 0
+    """The last event that the server was told."""
     _ended: threading.Event = field(default_factory=threading.Event)
     """The work is over."""
     _gone: threading.Event = field(default_factory=threading.Event)
@@ -80,6 +80,7 @@ class Display:
 
     def __enter__(self) -> Self:
         self._told = self.where.after
+        self._server = ChosenServer(self.home, self.environ)
         self._thread = threading.Thread(target=self._keep_showing, name="display", daemon=True)
         self._thread.start()
         return self
@@ -92,21 +93,21 @@ class Display:
     ) -> None:
         self._error = error
         self._ended.set()
-        limit = FAREWELL
+        limit = LAST_WORDS
         if self.stop:
-            limit = FAREWELL_AFTER_STOP if self._run is not None else 0.0
+            limit = LAST_WORDS_AFTER_STOP if self._run is not None else 0.0
         self._thread.join(limit)
         if self._thread.is_alive() and not self.problem:
-            trouble = self._server.trouble() if self._server is not None else ""
-            self.problem = trouble or f"{self._whose} was too slow"
+            self.problem = self._server.problem()
         self._gone.set()
-        server, self._server = self._server, None
-        if server is not None:
-            server.stop(FAREWELL_AFTER_STOP if self.stop else 5.0)
+        self._server.stop(LAST_WORDS_AFTER_STOP if self.stop else 5.0)
 
     def _keep_showing(self) -> None:
-        if not self._own_wanted():
-            return
+        try:
+            if not self._wanted():
+                return
+        except MillError:
+            return  # the state is gone, and with it the sweep
         pause = _LOOK
         while not self._gone.is_set():
             last = self._ended.is_set()
@@ -114,30 +115,27 @@ class Display:
                 self._show()
             except Exception as error:  # noqa: BLE001 - whatever it is, the work goes on
                 self._failed += 1
-                self._note(self._reason(error))
+                self._note(self._server.problem(error))
                 if last and not self._may_pass(error):
                     return
             else:
                 return
-            if self._ended.is_set() and not self._has_server():
-                return  # nobody waits for one more to start
+            if self._ended.is_set() and not self._server.lives:
+                return  # nobody waits for another one to start
             (self._gone if last else self._ended).wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _may_pass(self, error: Exception) -> bool:
-        """Whether the server only asks for a moment, as one does whose database is busy."""
+        """Whether the server may take it at the next try, as one does whose database is busy."""
         import httpx
 
         busy = isinstance(error, httpx.HTTPStatusError) and error.response.status_code >= 500
         return busy and self._failed < _TRIES
 
-    def _has_server(self) -> bool:
-        return bool(self.environ.get("PREFECT_API_URL")) or self._server_lives()
-
-    def _own_wanted(self) -> bool:
-        """Starting a server costs seconds of processor time: not where nothing is built, and an
-        export that is found in the store takes no time."""
-        if self.environ.get("PREFECT_API_URL"):
+    def _wanted(self) -> bool:
+        """Wait until something is built: starting our own server costs seconds of processor time,
+        too much for a sweep that finds everything in the store."""
+        if self._server.given:
             return True
         seen, exporting = self.where.after, math.inf
         while time.monotonic() < exporting + _EXPORTING:
@@ -155,7 +153,7 @@ class Display:
 
     def _show(self) -> None:
         """Connect, tell what happens until the work has ended, and how it ended."""
-        url = self._find_server()
+        url = self._server.url(self._gone)
         from flows.prefect import shown_run
 
         if self._run is None:
@@ -163,8 +161,8 @@ class Display:
             self._run = shown_run.ShownRun(self.plan.stamp, models, self.where.owners)
         run = self._run
         with shown_run.connected(url) as client:
-            if self._server is not None:
-                shown_run.bury_dead_runs(client)
+            if not self._server.given:
+                shown_run.crash_dead_runs(client)
             if not run.begin(client):
                 self._told = self.where.after
             self._follow(client, run)
@@ -194,59 +192,16 @@ class Display:
                 self.stop.ask(StoppedElsewhere({"why": "cancelled in Prefect"}))
             self._ended.wait(_LOOK)
 
-    def _find_server(self) -> str:
-        given = self.environ.get("PREFECT_API_URL")
-        if given:
-            return given
-        if not self._server_lives():
-            if self._server is not None:
-                self._server.stop()
-            self._server = start_server(self.home, self.environ, self._gone)
-            self._server.wait(self._gone)
-        assert self._server is not None
-        if self._gone.is_set():
-            self._server.stop(0.0)  # nobody else does any more
-            raise ServerFailed("it was started too late")
-        return self._server.url
-
-    def _server_lives(self) -> bool:
-        return self._server is not None and self._server.lives
-
-    @property
-    def _whose(self) -> str:
-        given = self.environ.get("PREFECT_API_URL")
-        if not given:
-            return "the embedded Prefect server"
-        return f"the Prefect server {urlsplit(given).hostname}"  # never a password in it
-
-    def _reason(self, error: Exception) -> str:
-        """What is wrong with the server, in a few words."""
-        if isinstance(error, ServerFailed):
-            return str(error)
-        if self._server is not None and (why := self._server.trouble()):
-            return why
-        import httpx
-
-        if isinstance(error, httpx.TimeoutException):
-            return f"{self._whose} does not answer in time"
-        if isinstance(error, httpx.HTTPStatusError):
-            answer = error.response
-            return f"{self._whose} answers {answer.status_code} {answer.reason_phrase}"
-        if isinstance(error, httpx.TransportError):
-            return f"{self._whose} does not answer"
-        return f"{self._whose} cannot be used: {type(error).__name__}"
-
-    def _note(self, problem: str) -> None:
-        """Note a change of what is wrong; those who follow the sweep see it. What the next try
-        mends is not worth a line."""
-        if self._gone.is_set():
-            return
-        self.problem = problem
-        if (problem and self._failed > 1) or (self._noted and not problem):
-            if problem != self._noted:
-                self.where.state.note(self.where.sweep, Kind.NOTICE, {UNSHOWN: problem})
-            self._noted = problem
-
     def _works(self) -> None:
         self._failed = 0
         self._note("")
+
+    def _note(self, problem: str) -> None:
+        """Note a change for those who follow the sweep; a single failed try is not worth a line."""
+        if self._gone.is_set():
+            return
+        self.problem = problem
+        if problem != self._noted and (self._failed > 1 or not problem):
+            with suppress(MillError):  # the state fails the sweep where that matters
+                self.where.state.note(self.where.sweep, Kind.NOTICE, {UNSHOWN: problem})
+            self._noted = problem

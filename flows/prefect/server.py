@@ -1,6 +1,7 @@
-"""The API server that a local sweep starts to be shown on, where PREFECT_API_URL names none.
+"""The Prefect API server that a local sweep starts where PREFECT_API_URL names none.
 
-Prefect's own temporary server is not used: it is killed at exit and loses most of the history.
+Works around Prefect (test_prefects_temporary_server_outlives_a_killed_owner): its own temporary
+server would be left behind, and importing it costs the sweep more than a second of processor time.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from matrix.errors import MillError
 START_LIMIT = 300.0
 """Seconds; nothing but the display waits for it, and a busy machine takes minutes."""
 
+TOO_LATE = "the sweep ended before the embedded Prefect server had started"
 _LEAST_SPACE = 1 << 20
 _TAIL = 64_000
 _FLUSHES = {
-    # Whole seconds: the recorder cuts what is behind the point, and would flush without a pause.
+    # Works around Prefect (test_the_recorder_cuts_fractions_of_a_second): 0.5 would be no pause.
     "TASK_RUN_RECORDER": "1",
     "EVENT_PERSISTER": "0.5",
 }
@@ -48,18 +50,18 @@ _ENVIRONMENT = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
-    # One event at a time, the default, takes the recorder 15 ms a task run.
+    # Works around Prefect (test_events_are_recorded_one_by_one): that takes 15 ms a task run.
     **_BATCHES,
 }
 
 
 class ServerFailed(MillError):
-    """Our server cannot be had; the text says why."""
+    """The server cannot be started or used; the text says why."""
 
 
 @dataclass(slots=True)
 class Server:
-    """A server that we start and stop."""
+    """A server that this process starts and stops."""
 
     url: str
     home: Path
@@ -68,7 +70,7 @@ class Server:
 
     @property
     def log(self) -> Path:
-        """What it wrote since it was started."""
+        """What it has written since it was started."""
         return self.home / "server.log"
 
     @property
@@ -77,26 +79,26 @@ class Server:
         return self._process.poll() is None
 
     def wait(self, cancel: threading.Event) -> None:
-        """Until it answers or `cancel`; a dead or silent server is an error that says why."""
+        """Wait until it answers or `cancel` is set; a server that ends or stays silent fails."""
         deadline = time.monotonic() + START_LIMIT
         try:
             while not cancel.is_set() and not _healthy(self.url):
                 if not self.lives or time.monotonic() > deadline:
-                    self.stop(0.0)
                     why = self.trouble() or f"the embedded Prefect server did not start: {self.log}"
+                    self.stop(0.0)
                     raise ServerFailed(why)
                 cancel.wait(0.05)
         finally:
             self._lock.release()
 
     def trouble(self) -> str:
-        """What keeps it from working, as far as that can be seen from outside; empty: nothing."""
+        """What keeps it from working, as far as can be seen from outside; empty: nothing."""
         if _is_full(self.home) or _says_full(self.log):
             return f"the disk of {self.home} is full"
-        return "" if self.lives else "the embedded Prefect server ended"
+        return "" if self.lives else f"the embedded Prefect server ended: {self.log}"
 
     def stop(self, limit: float = 5.0) -> None:
-        """Close its input and wait; kill what does not end in time. What it was told is safe."""
+        """Close its input and wait, then kill it: it has written whatever it was told."""
         self._lock.release()
         if self._process.stdin:
             self._process.stdin.close()
@@ -110,7 +112,7 @@ class Server:
 def start_server(
     home: Path, environ: Mapping[str, str], cancel: threading.Event | None = None
 ) -> Server:
-    """Begin to start a server; `wait` before use."""
+    """Start a server; `wait` for it before use."""
     prefect_home = prefect_home_of(home, environ)
     try:
         prefect_home.mkdir(parents=True, exist_ok=True)
@@ -123,22 +125,25 @@ def start_server(
             lock.release()
             raise
     except OSError as error:
-        full = is_full(error)
-        why = "is full" if full else f"cannot be written: {reason(error)}"
-        raise ServerFailed(f"the {'disk of ' if full else ''}{prefect_home} {why}") from error
+        if is_full(error):
+            raise ServerFailed(f"the disk of {prefect_home} is full") from error
+        raise ServerFailed(f"{prefect_home} cannot be written: {reason(error)}") from error
 
 
 def prefect_home_of(home: Path, environ: Mapping[str, str]) -> Path:
-    """Where the server and the client of a local sweep keep what is theirs."""
+    """The PREFECT_HOME of a local sweep."""
     return Path(environ.get("PREFECT_HOME") or home / "prefect").absolute()
 
 
 def _wait_for_turn(prefect_home: Path, cancel: threading.Event) -> FileLock:
-    """Three servers that migrate one fresh database at once trip over each other."""
+    """Start one server at a time.
+
+    Works around Prefect (test_servers_that_migrate_one_new_database_at_once_fail).
+    """
     try:
         return take(prefect_home / "start.lock", limit=START_LIMIT, cancel=cancel)
     except WaitCancelled as error:
-        raise ServerFailed("it was given up before its turn to start") from error
+        raise ServerFailed(TOO_LATE) from error
     except WaitedTooLong as error:
         raise ServerFailed(error.message, hint=error.hint) from error
 
@@ -162,7 +167,7 @@ def _is_full(home: Path) -> bool:
 
 
 def _says_full(log: Path) -> bool:
-    """What the server says: a quota leaves space to others."""
+    """Whether the server complains of a full disk: a quota does not show in the free space."""
     try:
         with log.open("rb") as lines:
             lines.seek(0, os.SEEK_END)
@@ -173,7 +178,7 @@ def _says_full(log: Path) -> bool:
 
 
 def _server_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Prefect's own settings, its database's password included; no credential of anybody else."""
+    """Prefect's own settings, its database's password included, and no other credential."""
     passed = without_credentials(environ, lambda name: name.startswith("PREFECT_"))
     return {name: text for name, text in passed.items() if not name.startswith("MODELMILL_")}
 

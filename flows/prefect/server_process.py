@@ -1,7 +1,7 @@
 """The embedded Prefect API server as a process: lives exactly as long as its standard input.
 
-Started by `flows.prefect.server` with the argument PORT. Its owner keeps the other end
-of the pipe; when that closes, on purpose or because the owner was killed, the server ends.
+Started by `flows.prefect.server` with the argument PORT. Its owner holds the other end of the pipe;
+when that closes, on purpose or because the owner was killed, the server ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FORCED_EXIT_AFTER = 15.0
 
 def main(port: int) -> None:
     """Serve on loopback until standard input ends."""
-    # The terminal's Ctrl-C reaches the whole group: the owner alone decides when we stop.
+    # Ctrl-C reaches the whole group of the terminal; the owner alone decides when this ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import uvicorn
 

@@ -1,7 +1,9 @@
 """A run of a sweep on a Prefect server: a flow run, a task run for each leased model, artifacts.
 
-Everything is written through the API from outside, after the fact: no code that builds runs inside
-a flow or a task. Imported only once a server answers (Prefect takes most of a second).
+All of it is written through the API, after the fact: no code that builds runs inside a flow or a
+task. This module is imported once a server answers, because importing Prefect takes most of a
+second. Requests are written out because Prefect's client takes flows and tasks, which do not exist
+here (test_the_client_makes_runs_of_flows_and_tasks_only).
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _OVER = frozenset({Kind.RELEASED, Kind.LOST})
 
 @contextmanager
 def connected(url: str) -> Iterator[SyncPrefectClient]:
-    """A client that tells at once what is wrong, instead of trying again for minutes."""
+    """A client that fails at once; by default it tries again for minutes."""
     settings = {
         PREFECT_API_URL: url,
         PREFECT_CLIENT_MAX_RETRIES: 0,
@@ -73,8 +75,8 @@ class _Attempt:
 
 @dataclass(slots=True)
 class ShownRun:
-    """What of a run is on the server. It outlives connections, so a server that comes back is told
-    what it missed; what it was told before is recognized by its keys."""
+    """What the server was told of a run. It outlives connections: a server that comes back is told
+    what it missed, and recognizes by their keys the runs that it knows."""
 
     stamp: str
     models: Mapping[str, PlannedModel]
@@ -88,8 +90,8 @@ class ShownRun:
     _moved_at: float = 0.0
 
     def begin(self, client: SyncPrefectClient) -> bool:
-        """Make the flow run, or find the one of before. False: the server has forgotten it, all
-        events are to be told again."""
+        """Create the flow run, or find it again. False: the server has forgotten it, and has to be
+        told all events again."""
         if self._id is None:
             self._create(client)
             return True
@@ -103,7 +105,7 @@ class ShownRun:
         return True
 
     def tell(self, client: SyncPrefectClient, event: Event) -> None:
-        """Take in the next event."""
+        """Tell of the next event."""
         if event.kind is Kind.LEASED and (event.owner or "").startswith(self.owners):
             self._attempts[event.id] = self._start(client, event)
         attempt = self._attempts.get(event.token or 0)
@@ -116,7 +118,7 @@ class ShownRun:
             del self._attempts[event.token or 0]
 
     def progress(self, client: SyncPrefectClient, tally: Tally, *, now: bool = False) -> None:
-        """Move the bar, every few seconds."""
+        """Update the progress bar, every few seconds."""
         if not now and time.monotonic() < self._moved_at + _PROGRESS_INTERVAL:
             return
         shown = {"data": percent_done(tally), "description": progress_text(tally)}
@@ -153,7 +155,7 @@ class ShownRun:
     def end(
         self, client: SyncPrefectClient, outcomes: Iterator[Outcome], state: State[Any]
     ) -> None:
-        """The table of outcomes, and how it ended."""
+        """Tell the outcomes and how the run ended."""
         table, description = outcome_table(self.stamp, outcomes)
         self._artifact(client, "outcomes", "table", {"data": table, "description": description})
         if self._id is not None:
@@ -208,7 +210,7 @@ def _state_of(attempt: _Attempt, event: Event) -> State[Any]:
 def ended(
     counts: Mapping[Status, int], *, stopped: bool, error: BaseException | None
 ) -> State[Any]:
-    """How the whole run ended; notifications repeat the message."""
+    """The final state of the flow run; notifications repeat its message."""
     if error is not None:
         return Failed(message=f"{type(error).__name__}: {error}"[:500])
     if stopped:
@@ -217,8 +219,12 @@ def ended(
     return Completed(message=f"{failed} failed of {sum(counts.values())} cells and exports")
 
 
-def bury_dead_runs(client: SyncPrefectClient) -> int:
-    """Mark runs of killed sweeps Crashed: the server would show them running for ever."""
+def crash_dead_runs(client: SyncPrefectClient) -> int:
+    """Mark the runs of killed sweeps as crashed; returns how many there were.
+
+    Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would show them running
+    for ever.
+    """
     runs = client.read_flow_runs(
         flow_filter=FlowFilter.model_validate({"name": {"any_": [FLOW_NAME]}}),
         flow_run_filter=FlowRunFilter.model_validate(_UNFINISHED),
@@ -226,11 +232,11 @@ def bury_dead_runs(client: SyncPrefectClient) -> int:
     )
     dead = [run.id for run in runs if any(_is_dead(tag) for tag in run.tags)]
     for run in dead:
-        _bury(client, run)
+        _crash(client, run)
     return len(dead)
 
 
-def _bury(client: SyncPrefectClient, run: UUID) -> None:
+def _crash(client: SyncPrefectClient, run: UUID) -> None:
     state: State[Any] = Crashed(message="its process is gone")
     tasks = client.read_task_runs(
         flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run]}}),

@@ -20,6 +20,7 @@ import psutil
 import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions
 from prefect.deployments import flow_runs, run_deployment
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Pending, Scheduled
@@ -52,20 +53,25 @@ def client(server: PrefectServer) -> Iterator[SyncPrefectClient]:
         get_client(sync_client=True) as made,
     ):
         made.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
-        made.create_deployment(
-            flow_id=made.create_flow(wait_for_release),
-            name=POOL,
-            entrypoint="tests.fleets.plain_flows:wait_for_release",
-            pull_steps=[],
-            work_pool_name=POOL,
-            parameter_openapi_schema=parameter_schema(wait_for_release).model_dump_for_openapi(),
-            enforce_parameter_schema=True,
-        )
+        deploy(made, POOL)
         yield made
 
 
-def submit(folder: Path) -> Any:
-    name = f"wait-for-release/{POOL}"
+def deploy(client: SyncPrefectClient, name: str, **options: Any) -> None:
+    client.create_deployment(
+        flow_id=client.create_flow(wait_for_release),
+        name=name,
+        entrypoint="tests.fleets.plain_flows:wait_for_release",
+        pull_steps=[],
+        work_pool_name=POOL,
+        parameter_openapi_schema=parameter_schema(wait_for_release).model_dump_for_openapi(),
+        enforce_parameter_schema=True,
+        **options,
+    )
+
+
+def submit(folder: Path, deployment: str = POOL) -> Any:
+    name = f"wait-for-release/{deployment}"
     return run_deployment(name, parameters={"folder": str(folder)}, timeout=0, as_subflow=False)
 
 
@@ -163,6 +169,19 @@ def test_a_pending_run_is_never_given_to_another_worker(
     client.set_flow_run_state(run.id, Scheduled(), force=True)
     assert offered()
     client.delete_flow_run(run.id)
+
+
+def test_a_concurrency_limit_counts_the_runs_of_one_deployment(
+    client: SyncPrefectClient, tmp_path: Path
+) -> None:
+    cancel_new = ConcurrencyOptions(collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
+    deploy(client, "limited", concurrency_limit=1, concurrency_options=cancel_new)
+    other, first, second = submit(tmp_path), *(submit(tmp_path, "limited") for _run in range(2))
+    for run, state in ((other, "Pending"), (first, "Pending"), (second, "Cancelled")):
+        client.set_flow_run_state(run.id, Pending())
+        assert client.read_flow_run(run.id).state_name == state
+    for run in (other, first, second):
+        client.delete_flow_run(run.id)
 
 
 def test_a_run_is_due_by_the_clock_of_whoever_submits_it(

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,10 @@ def check_built(mill: Mill, ran: Ran, cells: int = 8) -> None:
 
 
 @contextmanager
-def waiting(mill: Mill, url: str = "") -> Iterator[Running]:
+def waiting(mill: Mill, **env: str) -> Iterator[Running]:
     """A sweep whose second model waits for `go`; the first is through."""
     mill.catalog(model("tiny/a"), model("tiny/b", act={"export": f"wait:{mill.folder / 'gate'}"}))
     arguments = ("sweep", "catalog.toml", "--stamp", "s1", "--jobs", "1")
-    env = {"PREFECT_API_URL": url} if url else {}
     with mill.start(*arguments, plain=False, **env) as running:
         running.until("8/16] published")
         yield running
@@ -65,7 +64,7 @@ def test_an_absent_server_costs_a_line(mill: Mill) -> None:
 def test_a_server_that_says_nothing_holds_nothing_up(mill: Mill) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://me:secretword@127.0.0.1:{silent.getsockname()[1]}/api"
-        with waiting(mill, url) as running:
+        with waiting(mill, PREFECT_API_URL=url) as running:
             go(mill)
             ran = running.end()
     check_built(mill, ran, 16)
@@ -78,7 +77,7 @@ def test_a_late_server_is_told_everything_and_cancels(tmp_path: Path, mill: Mill
     home = tmp_path / "server"
     home.mkdir()
     server = PrefectServer(home)
-    with waiting(mill, server.url) as running:
+    with waiting(mill, PREFECT_API_URL=server.url) as running:
         running.until("not shown in Prefect, the sweep goes on: the Prefect server 127.0.0.1 does")
         server.start()
         try:
@@ -101,6 +100,15 @@ def test_a_late_server_is_told_everything_and_cancels(tmp_path: Path, mill: Mill
     assert mill.alone()
 
 
+def shown(database: Path) -> list[tuple[str, str]]:
+    """The task runs that a server has recorded."""
+    if not database.exists():
+        return []
+    with suppress(sqlite3.OperationalError), sqlite3.connect(database) as opened:
+        return opened.execute("SELECT name, state_type FROM task_run ORDER BY name").fetchall()
+    return []  # it has no tables yet
+
+
 def servers(mill: Mill) -> list[psutil.Process]:
     return named(mill.processes(), "flows.prefect.server_process")
 
@@ -110,21 +118,20 @@ def test_our_server_is_started_again_when_it_dies(full_mill: Mill) -> None:
     mill = full_mill
     database = mill.home / "prefect" / "prefect.db"
 
-    def shown() -> list[tuple[str, str]]:
-        with sqlite3.connect(database) as opened:
-            return opened.execute("SELECT name, state_type FROM task_run ORDER BY name").fetchall()
-
     with waiting(mill) as running:
         assert eventually(lambda: bool(servers(mill)), 90)
         servers(mill)[0].kill()
-        assert eventually(lambda: len(shown()) == 2, 120)
+        assert eventually(lambda: len(shown(database)) == 2, 120)
         servers(mill)[0].kill()
         assert eventually(lambda: bool(servers(mill)), 90)
         go(mill)
         ran = running.end()
     check_built(mill, ran, 16)
     assert NOTE not in ran.out
-    assert shown() == [("tiny/a:fill-mask#1", "COMPLETED"), ("tiny/b:fill-mask#1", "COMPLETED")]
+    assert shown(database) == [
+        ("tiny/a:fill-mask#1", "COMPLETED"),
+        ("tiny/b:fill-mask#1", "COMPLETED"),
+    ]
     with sqlite3.connect(database) as opened:
         assert opened.execute("SELECT state_type FROM flow_run").fetchall() == [("COMPLETED",)]
 
@@ -151,6 +158,27 @@ def test_a_full_disk_is_told_as_that(mill: Mill, full_disk: Path) -> None:
     ran = mill.run(*arguments, plain=False, PREFECT_HOME=str(full_disk))
     check_built(mill, ran)
     assert ran.lines()[-1]["unshown"] == f"the disk of {full_disk} is full"
+
+
+def test_a_run_is_shown_when_the_disk_has_space_again(mill: Mill, full_disk: Path) -> None:
+    with waiting(mill, PREFECT_HOME=str(full_disk)) as running:
+        running.until(f"not shown in Prefect, the sweep goes on: the disk of {full_disk} is full")
+        subprocess.run(["mount", "-o", "remount,size=64m", str(full_disk)], check=True)
+        assert eventually(lambda: len(shown(full_disk / "prefect.db")) == 2, 200)
+        go(mill)
+        ran = running.end()
+    check_built(mill, ran, 16)
+    assert NOTE not in ran.out
+    assert {state for _name, state in shown(full_disk / "prefect.db")} == {"COMPLETED"}
+
+
+def test_a_home_that_cannot_be_written_is_told_as_that(mill: Mill) -> None:
+    mill.catalog(model())
+    (mill.folder / "taken").write_text("a file")
+    home = str(mill.folder / "taken")
+    ran = mill.run("sweep", "catalog.toml", "--stamp", "s1", plain=False, PREFECT_HOME=home)
+    check_built(mill, ran)
+    assert f"{NOTE}{home} cannot be written: " in ran.out
 
 
 def test_without_anything_to_build_no_server_is_started(mill: Mill) -> None:
