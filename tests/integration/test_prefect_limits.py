@@ -28,7 +28,8 @@ from prefect.utilities.callables import parameter_schema
 
 from tests.fleets.machines import PrefectServer, gone, prefect_server
 from tests.fleets.plain_flows import wait_for_release
-from tests.sweeps.command import ROOT, eventually
+from tests.machine.timing import eventually
+from tests.sweeps.command import ROOT
 
 pytestmark = [
     pytest.mark.fleet,
