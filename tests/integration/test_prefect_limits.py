@@ -28,7 +28,7 @@ from prefect.utilities.callables import parameter_schema
 
 from tests.fleets.machines import PrefectServer, gone, prefect_server
 from tests.fleets.plain_flows import wait_for_release
-from tests.machine.timing import eventually
+from tests.machine.timing import eventually, patient
 from tests.sweeps.command import ROOT
 
 pytestmark = [
@@ -127,7 +127,7 @@ def stopped(
             assert eventually(lambda: bool(text_of(folder / "started")), LIMIT)
             pid = int(text_of(folder / "started"))
             worker.send_signal(signal.SIGTERM)
-            worker.wait(LIMIT)
+            worker.wait(patient(LIMIT))
             return Stopped(
                 eventually(lambda: gone(pid), 10),
                 client.read_flow_run(run.id).state_name or "",
@@ -212,7 +212,7 @@ def facts(server: PrefectServer, tmp_path_factory: pytest.TempPathFactory) -> di
     """What tasks do in a process of their own."""
     env = environment(server, tmp_path_factory.mktemp("tasks"))
     with child("-m", "tests.fleets.plain_flows", "tasks", env=env) as process:
-        out, _nothing = process.communicate(timeout=LIMIT)
+        out, _nothing = process.communicate(timeout=patient(LIMIT))
     found: dict[str, Any] = {}
     for line in out.splitlines():
         with suppress(ValueError):
@@ -237,13 +237,13 @@ def test_prefects_temporary_server_outlives_a_killed_owner(
 ) -> None:
     env = environment(server, tmp_path)
     del env["PREFECT_API_URL"]
-    env["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = str(int(LIMIT))
+    env["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = str(int(patient(LIMIT)))
     with child("-m", "tests.fleets.plain_flows", "temporary_server", env=env) as owner:
         assert owner.stdout
         left = psutil.Process(json.loads(owner.stdout.readline())["pid"])
         try:
             owner.kill()
-            owner.wait(LIMIT)
+            owner.wait(patient(LIMIT))
             assert not eventually(lambda: gone(left.pid), 5)
         finally:
             left.kill()
@@ -265,6 +265,6 @@ def test_servers_that_migrate_one_new_database_at_once_fail(
             )
             for _server in range(3)
         ]
-        return max(process.wait(LIMIT) for process in started) != 0
+        return max(process.wait(patient(LIMIT)) for process in started) != 0
 
     assert any(fails(tmp_path / f"home-{number}") for number in range(5))

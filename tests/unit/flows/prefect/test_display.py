@@ -23,7 +23,7 @@ class FullState:
     def __init__(self) -> None:
         self.noted = threading.Event()
 
-    def events(self, sweep: int, after: int, _limit: int) -> list[Event]:
+    def events(self, sweep: int, after: int) -> list[Event]:
         cell = "a:fill-mask@mlas_cpu"
         building = Status.BUILDING
         made = Event(1, time.time(), sweep, cell, "a", Kind.STATUS, building, 1, "me", None)
