@@ -6,20 +6,29 @@ away stops none of it; Prefect's client sends later what the server missed.
 
 from __future__ import annotations
 
+import contextvars
 import logging
-from collections.abc import Callable
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from prefect import task
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.context import TagsContext, TaskRunContext
 from prefect.states import Cancelled, Completed, Failed
 
+from flows.fleet.parent_display import AWAY
 from flows.slot.loop import RunModel
 from flows.slot.model_run import ModelResult
 from flows.sweep.stop import Stop
 from matrix.model import PlannedModel
+
+_INTERVAL = 5.0
+"""Seconds between two changes of what a task run shows."""
 
 
 def with_task_runs(stop: Stop, stamp: str) -> RunModel:
@@ -28,19 +37,58 @@ def with_task_runs(stop: Stop, stamp: str) -> RunModel:
     @task(persist_result=False, cache_policy=NO_CACHE, task_run_name="{model}#{attempt}")
     def build_model(model: str, attempt: int) -> State[Any]:  # noqa: ARG001 - names the run
         _tag_task_run(models[model], stamp)
-        return _state_of(pending[model](), stop)
+        with _activity_shown(activities[model]):
+            return _state_of(pending[model](), stop)
 
     # Not parameters of the task: Prefect would hash them, and record the plan with every run.
     pending: dict[str, Callable[[], ModelResult]] = {}
     models: dict[str, PlannedModel] = {}
+    activities: dict[str, Callable[[], str]] = {}
 
-    def run_model(model: PlannedModel, attempt: int, work: Callable[[], ModelResult]) -> None:
+    def run_model(
+        model: PlannedModel,
+        attempt: int,
+        work: Callable[[], ModelResult],
+        activity: Callable[[], str],
+    ) -> None:
         pending[model.name], models[model.name] = work, model
+        activities[model.name] = activity
         with TagsContext(current_tags=set()):  # see _tag_task_run
             build_model(model.name, attempt, return_state=True)
-        del pending[model.name], models[model.name]
+        del pending[model.name], models[model.name], activities[model.name]
 
     return run_model
+
+
+@contextmanager
+def _activity_shown(activity: Callable[[], str]) -> Iterator[None]:
+    """Show at the task run around us what the engine is doing, every few seconds."""
+    over = threading.Event()
+
+    def show() -> None:
+        artifact, shown = None, ""
+        while not over.wait(_INTERVAL):
+            text = activity()
+            if not text or text == shown:
+                continue
+            with suppress(*AWAY):  # the work does not wait for what shows it
+                if artifact is None:
+                    artifact = create_progress_artifact(_percent(text), description=text)
+                else:
+                    update_progress_artifact(artifact, _percent(text), text)  # type: ignore[arg-type]
+                shown = text
+
+    threading.Thread(target=contextvars.copy_context().run, args=(show,), daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _percent(text: str) -> float:
+    """How far `calibrating 40/128` is; 0 where a text has no such numbers."""
+    found = re.search(r"\b(\d+)/([1-9]\d*)\b", text)
+    return min(100.0, 100.0 * int(found[1]) / int(found[2])) if found else 0.0
 
 
 def _tag_task_run(model: PlannedModel, stamp: str) -> None:

@@ -24,6 +24,8 @@ UNSHOWN = "unshown"
 BUSY = frozenset(
     {Status.BUILDING, Status.BUILT, Status.VERIFYING, Status.VERIFIED, Status.PUBLISHING}
 )
+_TOLD = frozenset({Status.BUILDING, Status.VERIFIED})
+"""While a cell is built an engine says what it is doing; then it may wait for the feed."""
 _BESIDE = frozenset({Status.VERIFIED, Status.PUBLISHING})
 """What happens to a cell while its slot builds the next."""
 
@@ -113,7 +115,7 @@ class Tally:
         """What an owner does with its cell: in the engine's words, else its status."""
         cell, status, _since = self.busy[owner]
         about, text = self.activities.get(owner, ("", ""))
-        return text if about == cell and status is Status.BUILDING else str(status)
+        return text if about == cell and status in _TOLD else str(status)
 
     def _builds_another(self, owner: str, cell: str) -> bool:
         """Whether a slot already builds its next cell while this one is being published."""

@@ -16,8 +16,8 @@ from flows.slot.model_run import ModelResult, ModelRun
 from matrix.model import PlannedModel
 from state.records import Lease
 
-RunModel = Callable[[PlannedModel, int, Callable[[], ModelResult]], None]
-"""Called with a model, the attempt and the work; runs the work and shows it."""
+RunModel = Callable[[PlannedModel, int, Callable[[], ModelResult], Callable[[], str]], None]
+"""Called with a model, the attempt, the work and what tells the activity; runs and shows it."""
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def _run_shown(run: ModelRun, run_model: RunModel) -> ModelResult:
         return results[0]
 
     try:
-        run_model(run.sweep.models[run.name], run.lease.lease.attempt, work)
+        run_model(run.sweep.models[run.name], run.lease.lease.attempt, work, run.activity)
     except Exception as error:  # noqa: BLE001 - a picture of the work is not worth the work
         if not (results or raised):
             _log.warning("%s is built without being shown: %s", run.name, error)

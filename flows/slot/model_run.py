@@ -57,6 +57,11 @@ class ModelRun:
         """The leased model."""
         return self.lease.lease.model
 
+    def activity(self) -> str:
+        """What the engine is doing now; empty: nothing that it tells."""
+        activity = self.lease.activity
+        return f"{activity.text} ({activity.cell})" if activity else ""
+
     def run(self) -> ModelResult:
         """Build and publish what is open. Raises `StateError`; anything else ends the cells."""
         leased = self._statuses()
@@ -107,6 +112,7 @@ class ModelRun:
 
     def _send(self, work: CellWork, publisher: Publisher, built: Built) -> None:
         while not self._room.acquire(timeout=LOOK_AGAIN):
+            work.report(f"waits for the feed to take {MOST_UNPUBLISHED} packages before it")
             if self.lease.gone.is_set():
                 built.release()
                 return

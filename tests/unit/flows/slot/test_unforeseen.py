@@ -24,7 +24,12 @@ from workers.build.builder import Builder
 from workers.errors import Cancelled
 
 
-def silent(_model: PlannedModel, _attempt: int, work: Callable[[], ModelResult]) -> None:
+def silent(
+    _model: PlannedModel,
+    _attempt: int,
+    work: Callable[[], ModelResult],
+    _activity: Callable[[], str],
+) -> None:
     """Shows a run and loses its error, as a task runner does."""
     with suppress(Exception):
         work()
@@ -163,7 +168,7 @@ def test_an_error_of_the_state_stops_the_sweep(
 def test_a_model_that_cannot_be_shown_is_built_all_the_same(
     floor: Floor, error: Exception | None
 ) -> None:
-    def absent(_model: PlannedModel, _attempt: int, _work: Callable[[], ModelResult]) -> None:
+    def absent(*_what: object) -> None:
         if error is not None:
             raise error
 
