@@ -32,7 +32,7 @@ class Activity:
         self._thread: threading.Thread | None = None
 
     def show(self, text: str) -> None:
-        """Say that this is being waited for."""
+        """Show what the command waits for."""
         with self._lock:
             if not self._text:
                 self._began = time.monotonic()
@@ -42,7 +42,7 @@ class Activity:
                 self._thread.start()
 
     def hide(self) -> None:
-        """Take the line away: something else is printed."""
+        """Erase the line, so that something else can be printed."""
         with self._lock:
             self._text = ""
             if self._drawn:
@@ -70,7 +70,7 @@ class Activity:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (OSError, ValueError):  # a terminal that is gone is noticed by what prints
+        except (OSError, ValueError):  # whatever prints next notices that the terminal is gone
             self._text = ""
 
 
@@ -82,7 +82,7 @@ def _width(stream: TextIO) -> int:
 
 
 def waiting_for(text: str) -> None:
-    """Show on a terminal what the command waits for; whatever it prints next takes its place."""
+    """Show on a terminal what the command waits for, until it prints something."""
     activity = getattr(sys.stdout, "activity", None)
     if isinstance(activity, Activity):
         activity.show(text)
@@ -90,7 +90,7 @@ def waiting_for(text: str) -> None:
 
 @contextmanager
 def meter(title: str) -> Iterator[Progress | None]:
-    """A moving bar on standard error; None where nobody is watching."""
+    """A progress bar on standard error; None if that is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

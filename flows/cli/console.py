@@ -1,7 +1,7 @@
 """Standard output and standard error: what they can show, and what happens when they fail.
 
-A stream may be closed from the start, take nothing more (a full disk, a reader that has gone) or
-know only ASCII. None of that is a reason for a traceback, and none of it ends a sweep.
+A stream may be closed from the start, fail later (a full disk, a reader that has gone) or know only
+ASCII. None of that causes a traceback, and none of it ends a sweep.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _PLAINER = {"…": "...", "━": "#", "–": "-", "—": "-", "→": "->", "’"
 
 
 class Detail(IntEnum):
-    """How much is told of a running sweep (`-q`, nothing, `-v`); each tells what the one before
-    tells, and more."""
+    """How much a running sweep prints: `-q`, the default, `-v`."""
 
     QUIET = 0
     USUAL = 1
@@ -35,7 +34,7 @@ class Detail(IntEnum):
 
 
 class OutputLost(Exception):
-    """Nobody can read what is printed."""
+    """Standard output cannot be written any more."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(str(cause))
@@ -51,10 +50,10 @@ class OutputLost(Exception):
 
 
 class Output:
-    """A text stream whose first failure is kept; everything after it is dropped.
+    """A text stream that keeps its first failure and drops whatever is written after it.
 
-    The failure is raised as `OutputLost`, unless `goes_on` is set: a sweep that nobody watches
-    any more still has its work to do.
+    The failure is raised as `OutputLost` unless `goes_on` is set: a sweep goes on when nobody can
+    read its output any more.
     """
 
     def __init__(self, stream: TextIO, *, goes_on: bool = False) -> None:
@@ -78,7 +77,7 @@ class Output:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write them all."""
+        """Write all of them."""
         for line in lines:
             self.write(line)
 
@@ -92,7 +91,7 @@ class Output:
 
     def _lose(self, error: OSError) -> None:
         self.lost = OutputLost(error)
-        # What is still buffered is flushed once more when Python exits; give it a place to go.
+        # Python flushes the buffer again when it exits; send that to nowhere.
         with contextlib.suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.stream.fileno())
@@ -110,7 +109,7 @@ def safe_output() -> Iterator[Output]:
     before = sys.stdout, sys.stderr
     _occupy_closed()
     out = Output(_usable(sys.stdout))
-    # Typed as they are: whoever prints need not know.
+    # `print` wants a TextIO; an Output behaves like one.
     sys.stdout = cast("TextIO", out)
     errors = Output(_usable(sys.stderr), goes_on=True)
     sys.stderr = cast("TextIO", errors)
@@ -125,7 +124,8 @@ def safe_output() -> Iterator[Output]:
 
 
 def _occupy_closed() -> None:
-    """Keep the numbers 0 to 2 from files of ours: children would print into them."""
+    """Take up descriptors 0 to 2 if they are closed: a file of ours that got one of these numbers
+    would receive what children print."""
     with contextlib.suppress(OSError):
         while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
             os.set_inheritable(number, True)
@@ -133,7 +133,7 @@ def _occupy_closed() -> None:
 
 
 class _Nowhere(io.StringIO):
-    """Takes everything and keeps nothing."""
+    """Discards what is written."""
 
     def write(self, text: str) -> int:
         return len(text)
@@ -162,8 +162,8 @@ codecs.register_error(_ERRORS, _plainer)
 
 
 def choose_colour(choice: Choice, environ: Mapping[str, str]) -> None:
-    """Decide about colours for both streams: `--color`, then NO_COLOR, then FORCE_COLOR, then
-    whether a terminal is there."""
+    """Decide whether both streams show colours: by `--color`, else NO_COLOR, else FORCE_COLOR, else
+    whether they are terminals."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, Output):
             stream.colour = _wanted(choice, environ, stream.stream)
@@ -192,7 +192,7 @@ def coloured(stream: TextIO) -> bool:
 
 
 def detail_of(stream: TextIO) -> Detail:
-    """How much is to be told on this stream."""
+    """How much a running sweep prints on this stream."""
     return stream.detail if isinstance(stream, Output) else Detail.USUAL
 
 

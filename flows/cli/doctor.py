@@ -1,4 +1,4 @@
-"""What of this machine works for modelmill: one finding per question, with the way to mend it."""
+"""What works on this machine: one finding per question, with the next step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _START_LIMIT = 120.0
 
 
 class Health(StrEnum):
-    """How bad it is."""
+    """How bad a finding is."""
 
     GOOD = "ok"
     NOTE = "note"
@@ -51,7 +51,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One answer."""
+    """The answer to one question."""
 
     what: str
     health: Health
@@ -60,7 +60,7 @@ class Finding:
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Every question in turn; none of them changes anything."""
+    """Answer every question in turn, changing nothing."""
     yield _python()
     yield _installation()
     yield from _packages()
@@ -98,7 +98,7 @@ def _installation() -> Finding:
         gone = f"pip uninstall {' '.join(names)}, then " if names else ""
         return Finding("installation", Health.BAD, text, gone + again)
     if shared:
-        mend = f"to remove it breaks modelmill; afterwards {again}"
+        mend = f"removing it breaks modelmill; then {again}"
         return Finding("installation", Health.NOTE, f"{text}; {shared}", mend)
     return Finding("installation", Health.GOOD, text)
 
@@ -127,7 +127,7 @@ def _engines(settings: Settings, logs: Path) -> Iterator[Finding]:
 
 
 def _environment(settings: Settings, name: str, installer: Installer) -> Finding:
-    """An engine that lives elsewhere is bad news only for who wants to use it."""
+    """An engine in its own environment; it is bad only if it is missing and chosen."""
     what, needed = f"engine {name}", settings.engine == name
     python = settings.engine_pythons.get(name)
     if python is None:
@@ -212,7 +212,7 @@ def _prefect() -> Finding:
     if not _version("prefect"):
         return Finding("prefect", Health.NOTE, "needs the sweep extra")
     url = os.environ.get("PREFECT_API_URL")
-    text = f"runs are shown on {url}" if url else "an own server is started for each sweep"
+    text = f"runs are shown on {url}" if url else "each sweep starts a server of its own"
     return Finding("prefect", Health.GOOD, f"prefect {_version('prefect')}, {text}")
 
 

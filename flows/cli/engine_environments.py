@@ -1,4 +1,4 @@
-"""Engines that live in an environment of their own: making one, and saying what is wrong with it.
+"""Engines in an environment of their own: making it, and finding what is wrong with it.
 
 Such an engine's package has a module `install` that runs in our interpreter, with
 `install(venv, python, say=...) -> interpreter` and `check(interpreter) -> Diagnosis`.
@@ -54,7 +54,7 @@ class Installer(Protocol):
 
 
 def venv_of(name: str) -> Path:
-    """Where an engine's environment is made if nobody says otherwise."""
+    """The default folder of an engine's environment."""
     return Path(f"{ENVIRONMENT}{name}")
 
 
@@ -75,7 +75,7 @@ def remember(table: str, name: str, python: Path, folder: Path) -> str:
 
 
 def installer_of(name: str) -> Installer | None:
-    """The installer of an engine; None: it lives in our own environment."""
+    """The installer of an engine; None: it runs in our own environment."""
     package = installed_engines()[name].module
     spec = find_spec(package)
     # An engine in a single module has nothing beside it.
@@ -87,7 +87,7 @@ def installer_of(name: str) -> Installer | None:
 
 
 def wanted_installer(name: str) -> Installer:
-    """The same for an engine that somebody wants to install."""
+    """The installer of an engine that a user wants to install."""
     kind = kind_named(name)
     if kind is not None and not kind.extra:
         return RuntimeInstaller(kind)

@@ -1,4 +1,4 @@
-"""The command line: parse, run one command, turn what happened into a line and an exit code."""
+"""The command line: parse, run one command, turn errors into a line and an exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from matrix.errors import Exit, MillError
 
 
 class _Version(argparse.Action):
-    """`--version`; the installed version is looked up only for who asks."""
+    """`--version`; looks the version up only when it is asked for."""
 
     def __call__(self, *_args: object) -> NoReturn:
         from importlib.metadata import version
@@ -31,7 +31,7 @@ class _Version(argparse.Action):
 
 
 _MOST_NAMED = 5
-_OF_THE_MACHINE = {
+_NEXT_STEPS = {
     errno.EACCES: "check its permissions, or choose another place with --home",
     errno.EPERM: "check its permissions, or choose another place with --home",
     errno.EROFS: "choose a place that can be written with --home",
@@ -44,9 +44,9 @@ _OF_THE_MACHINE = {
     errno.ENOTDIR: "a file is where a folder should be",
     errno.EISDIR: "a folder is where a file should be",
 }
-"""What the operating system refuses, with the next step. Any other OSError is a bug of ours."""
+"""Errors of the operating system that a user can act on. Any other OSError is a bug of ours."""
 if hasattr(errno, "EDQUOT"):
-    _OF_THE_MACHINE[errno.EDQUOT] = "free space: your quota on this disk is used up"
+    _NEXT_STEPS[errno.EDQUOT] = "free space: your quota on this disk is used up"
 
 
 def build_parser(filled: Collection[str] = COMMANDS) -> Parser:
@@ -76,11 +76,11 @@ def _fill(name: str, parser: Parser) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of the `modelmill` command."""
+    """Run a command; returns its exit code."""
     with safe_output() as out:
         try:
             code = _run(argv, out)
-            _tell_damage()
+            _report_damage()
             out.flush()
         except OutputLost as lost:
             out.lost = lost
@@ -121,10 +121,10 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
         _say("interrupted")
         return Exit.INTERRUPTED
     except OSError as error:
-        if error.errno not in _OF_THE_MACHINE:
+        if error.errno not in _NEXT_STEPS:
             raise
         where = f" {error.filename}:" if error.filename else ""
-        _say(f"{where} {error.strerror} ({_OF_THE_MACHINE[error.errno]})".lstrip())
+        _say(f"{where} {error.strerror} ({_NEXT_STEPS[error.errno]})".lstrip())
         return Exit.UNUSABLE
     return code
 
@@ -133,7 +133,7 @@ def _say(text: str) -> None:
     print(f"{paint('modelmill:', 'red', sys.stderr)} {text}", file=sys.stderr)
 
 
-def _tell_damage() -> None:
+def _report_damage() -> None:
     """Name the records of the state that could not be read."""
     if "state.damage" not in sys.modules:  # importing it costs as much as SQLAlchemy does
         return
@@ -145,25 +145,25 @@ def _tell_damage() -> None:
         more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         _say(
             f"the state has damaged records, which were left out: {shown}{more} "
-            "(a backup of the state has them; everything else is used as it is)"
+            "(restore them from a backup; all other records are used)"
         )
 
 
 def complete(line: str) -> None:
-    """Tell a shell what may come next (`modelmill completion` has taught it to ask)."""
+    """Answer a shell that completes a command line; see `modelmill completion`."""
     import argcomplete
 
     argcomplete.autocomplete(build_parser(filled=line.split()))
 
 
 def entry() -> None:
-    """The installed command. Once Prefect is loaded nothing is left to its exit handlers: they
-    wait for a server that is gone by then, seven seconds for every event."""
-    # Imports make many objects and no garbage; collecting it costs a tenth of a short command.
+    """The installed `modelmill` command."""
+    # Imports make many objects and no garbage; collections take a tenth of a short command.
     gc.set_threshold(50_000)
     if "_ARGCOMPLETE" in os.environ:
         complete(os.environ.get("COMP_LINE", ""))
     code = main()
+    # Prefect's exit handlers wait seven seconds for every event to reach a server that is gone.
     if "prefect" in sys.modules:
         os._exit(code)
     sys.exit(code)

@@ -1,6 +1,6 @@
-"""What the words mean: statuses, failure classes, exit codes, each in a line, and how they look.
+"""What statuses, failure classes and exit codes mean, in a line each, and how statuses look.
 
-One table each; the report, the reference pages and their tests are made from them.
+The report, the reference pages and their tests are made from these tables.
 """
 
 from __future__ import annotations
@@ -36,15 +36,13 @@ class Look:
 
 LOOKS: Mapping[Status, Look] = MappingProxyType(
     {
-        Status.PLANNED: Look(Tone.IDLE, "·", "to be built; nobody is at it"),
-        Status.BUILDING: Look(Tone.BUSY, "▸", "its stages run, or are looked up in the store"),
-        Status.BUILT: Look(Tone.BUSY, "▪", "all files are there; not verified yet"),
-        Status.VERIFYING: Look(Tone.BUSY, "◇", "the verification ladder is being climbed"),
-        Status.VERIFIED: Look(
-            Tone.GOOD, "◆", "passed verification; the end where nothing is published"
-        ),
-        Status.PUBLISHING: Look(Tone.BUSY, "↑", "on its way to the feed, or being read back"),
-        Status.PUBLISHED: Look(Tone.GOOD, "✓", "the feed has it; read back and equal"),
+        Status.PLANNED: Look(Tone.IDLE, "·", "to be built"),
+        Status.BUILDING: Look(Tone.BUSY, "▸", "its stages run or are found in the store"),
+        Status.BUILT: Look(Tone.BUSY, "▪", "all files are there, not yet verified"),
+        Status.VERIFYING: Look(Tone.BUSY, "◇", "verification runs"),
+        Status.VERIFIED: Look(Tone.GOOD, "◆", "passed verification; final if nothing is published"),
+        Status.PUBLISHING: Look(Tone.BUSY, "↑", "being sent to the feed or read back"),
+        Status.PUBLISHED: Look(Tone.GOOD, "✓", "in the feed, read back and equal"),
         Status.UNCHANGED: Look(
             Tone.SAME, "=", "equal to its newest published version; no new version was made"
         ),
@@ -57,13 +55,13 @@ LOOKS: Mapping[Status, Look] = MappingProxyType(
             Tone.BAD, "⤒", "built and verified, but the feed did not take it"
         ),
         Status.CONFLICT: Look(
-            Tone.BAD, "‼", "the feed holds other content under that version; ours is kept"
+            Tone.BAD,
+            "‼",
+            "the feed has other content under that version; the local package is kept",
         ),
         Status.UNSUPPORTED: Look(Tone.WARN, "∅", "cannot be built here or for this target at all"),
-        Status.SKIPPED: Look(Tone.IDLE, "–", "left out on purpose; the catalog gives the reason"),
-        Status.CANCELLED: Look(
-            Tone.IDLE, "◌", "interrupted before it was done; a resume takes it up"
-        ),
+        Status.SKIPPED: Look(Tone.IDLE, "–", "left out on purpose, for the reason in the catalog"),
+        Status.CANCELLED: Look(Tone.IDLE, "◌", "interrupted; a resume goes on with it"),
     }
 )
 
@@ -112,7 +110,7 @@ CAUSES: Mapping[FailureClass, Cause] = MappingProxyType(
             "free space or raise --disk-budget, then retry --class DISK",
         ),
         FailureClass.NETWORK: Cause(
-            "a download or the feed was away, longer than the retries lasted",
+            "a hub or the feed stayed unreachable for all retries",
             "check the connection, then retry --class NETWORK",
         ),
         FailureClass.AUTH: Cause(
@@ -123,7 +121,7 @@ CAUSES: Mapping[FailureClass, Cause] = MappingProxyType(
             "read the log; retry --class CRASH tells whether it happens again",
         ),
         FailureClass.UNSUPPORTED: Cause(
-            "this engine, target or machine cannot do it",
+            "this engine, target or machine cannot build it",
             "skip the cell in the catalog, or use the engine or machine that can",
         ),
         FailureClass.UNKNOWN: Cause("none of the above", "read the log"),

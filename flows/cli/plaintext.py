@@ -1,7 +1,7 @@
-"""Text of tools as plain text: what they meant for their own terminal must not act on ours.
+"""The output of tools as plain text, so that it cannot act on our terminal.
 
 Logs and messages hold colours, progress bars that overwrite themselves, and whatever a model's
-own code printed.
+own code prints.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def plain_text(text: str) -> str:
-    """Without escape sequences and control characters; of a line that overwrote itself, its end."""
+    """Text without escape sequences and control characters, and with the last version of lines
+    that overwrite themselves."""
     text = _ESCAPES.sub("", text)
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return _CONTROLS.sub("", "\n".join(lines))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Left-aligned columns (numbers to the right), two blanks between, no trailing blanks."""
+    """Columns two blanks apart: text aligned left, numbers right, no trailing blanks."""
     cells = [[str(value) for value in row] for row in rows]
     widths = [
         max([len(header), *(len(row[index]) for row in cells)])

@@ -1,4 +1,4 @@
-"""The gate before a view: a version enters only if its recorded ladder reaches what is demanded."""
+"""Promotion into a view, which demands a level of verification from each version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workers.verify.ladder.verdict import Demand
 
 
 def demand_of(settings: Settings, view: str) -> Demand | None:
-    """What a view asks; None: nothing. Feeds ignore the case of a view's name."""
+    """What a view demands; None: nothing. Feeds ignore the case of a view's name."""
     for text in settings.demand:
         name, _, level = text.partition("=")
         if name.strip().casefold() == view.casefold():
@@ -28,7 +28,7 @@ def demand_of(settings: Settings, view: str) -> Demand | None:
 
 
 def promote(settings: Settings, feed: Feed, package: str, version: str, view: str) -> str:
-    """Make a version part of a view if it may enter it; returns the view as the feed spells it."""
+    """Promote a version into a view if it may enter; returns the view as the feed spells it."""
     name = feed.view(view)
     _check(settings, feed, package, version, name)
     feed.promote(package, version, name)
@@ -38,8 +38,8 @@ def promote(settings: Settings, feed: Feed, package: str, version: str, view: st
 def _check(settings: Settings, feed: Feed, package: str, version: str, view: str) -> None:
     """Raise `Rejected` with the reason unless the version may enter the view.
 
-    Exports and indexes have no ladder of their own: they go where their cells go. What is none of
-    the three is nothing that was verified.
+    Exports and indexes are not verified themselves and may always enter. Whatever is neither these
+    nor a cell was never verified.
     """
     demand = demand_of(settings, view)
     if demand is None:
@@ -58,7 +58,7 @@ def _check(settings: Settings, feed: Feed, package: str, version: str, view: str
     if lacks:
         asked = demand.level + (" on the target's own provider" if demand.own else "")
         raise Rejected(
-            f"{package} {version} does not enter {view}, which asks {asked}: {lacks}",
+            f"{package} {version} cannot enter {view}, which demands {asked}: {lacks}",
             hint=f"on a machine that can: modelmill verify {package} {version}; "
             "or waive it in the catalog and build again",
         )

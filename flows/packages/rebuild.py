@@ -1,6 +1,6 @@
 """Building a published package again from its own provenance, and comparing the bytes.
 
-Nothing of this machine's store is used: every stage runs, in folders that go again.
+It does not use this machine's store: every stage runs, in temporary folders.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Rebuilt:
 
     @property
     def same(self) -> bool:
-        """Every byte of its content is the same."""
+        """Whether every byte of its content is the same."""
         return self.published == self.rebuilt
 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """What a package says of itself."""
+    """What a package says about itself."""
 
     manifest: Json
     recipe: Json
@@ -60,13 +60,13 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Local folders that a package was made from, where they are on this machine."""
+    """Where the local folders that a package was made from are on this machine."""
 
     source: Path | None = None
     recipes: Path | None = None
 
     def place(self, name: str, known_as: str | None, what: str, cwd: Path) -> str | None:
-        """One of them; asked for if the package had one (`known_as`, there)."""
+        """One of these folders; required if the package was made from one (`known_as`)."""
         folder: Path | None = getattr(self, name)
         if folder is None:
             if known_as is None:
@@ -81,7 +81,7 @@ class Given:
 
 
 def rebuild(feed: Feed, package: str, version: str, settings: Settings, given: Given) -> Rebuilt:
-    """Build it again. Raises `BuildFailed` where it cannot be built here at all."""
+    """Build it again. Raises `BuildFailed` if it cannot be built on this machine."""
     work = Workspace(settings)
     work.prepare()
     with tempfile.TemporaryDirectory(prefix="rebuild-", dir=work.home) as folder:
@@ -132,7 +132,7 @@ def _cell(original: Original, settings: Settings, given: Given) -> Cell:
 
 
 def _pinned(cell: Cell, commit: str | None) -> Cell:
-    """A branch has gone on since; what it stood for then is in the manifest."""
+    """Pin the source to the commit in the manifest: a branch has moved on since."""
     if not commit:
         return cell
     source = replace(cell.model.source, revision=commit)
@@ -164,7 +164,7 @@ def _build(cell: Cell, original: Original, settings: Settings, root: Path) -> Bu
 
 
 def _comparable(manifest: Json) -> dict[str, Any]:
-    """A manifest whose lists are looked up by name, so that what differs has a name too."""
+    """A manifest whose lists are keyed by name, so that differences have names too."""
     named = dict(manifest)
     named["files"] = {one["path"]: one["sha256"] for one in manifest["files"]}
     named["stages"] = {

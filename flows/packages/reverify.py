@@ -1,4 +1,4 @@
-"""Climbing the ladder again for what is there already: a folder, a published version, a cell."""
+"""Verifying what exists already: a folder, a published version, a cell."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from workers.verify.verifier import Climbed, Verifier
 
 @contextmanager
 def proving(settings: Settings) -> Iterator[tuple[Verifier, Store]]:
-    """A verifier and the store it works beside."""
+    """A verifier and the store that it reads."""
     waiting_for("running the model")
     work = Workspace(settings)
     work.prepare()
@@ -43,14 +43,14 @@ def proving(settings: Settings) -> Iterator[tuple[Verifier, Store]]:
 
 
 def prove_folder(settings: Settings, folder: Path, export: Path | None) -> tuple[Climbed, str]:
-    """A package folder, wherever it came from; returns what was found and its tree digest."""
+    """Verify a package folder; returns the result and its tree digest."""
     with proving(settings) as (verifier, store):
         subject = subject_of(settings, store, folder, export)
         return verifier.climb(subject), tree_digest(subject.files)
 
 
 def prove_published(settings: Settings, package: str, version: str) -> tuple[Climbed, str]:
-    """A version of the feed, fetched for this; its export is looked for beside it."""
+    """Verify a version of the feed, with its export from the same package."""
     feed = Workspace(settings).open_feed()
     with proving(settings) as (verifier, store), store.scratch.borrow("pulled") as folder:
         own = folder / "package"
@@ -61,7 +61,7 @@ def prove_published(settings: Settings, package: str, version: str) -> tuple[Cli
 
 
 def prove_cell(settings: Settings, plan: Plan) -> tuple[Climbed, str]:
-    """A planned cell, from the store as far as it is there, else built."""
+    """Verify a planned cell; stages that the store does not have are run."""
     with bare_builder(plan, settings) as builder:
         built = builder.build(next(plan.cells()))
         verifier = Verifier(runtimes_of(settings), settings.verify)
@@ -73,22 +73,22 @@ def prove_cell(settings: Settings, plan: Plan) -> tuple[Climbed, str]:
 
 
 def keep_evidence(settings: Settings, tree: str, climbed: Climbed) -> Path:
-    """Where a later promotion finds it: by the digest of the content, whoever built it."""
+    """Keep evidence where a promotion finds it: by the digest of the content."""
     path = evidence_file(settings, tree)
     replace_file(path, json.dumps(climbed.to_json(), indent=1, sort_keys=True).encode())
     return path
 
 
 def evidence_file(settings: Settings, tree: str) -> Path:
-    """The evidence that this machine has of a content."""
+    """Where this machine keeps its evidence about a content."""
     return Workspace(settings).home / "evidence" / f"{tree}.json"
 
 
 def subject_of(settings: Settings, store: Store, folder: Path, export: Path | None) -> Subject:
-    """A package folder as the ladder takes it, by its own records."""
+    """A package folder as the verifier takes it, described by its own records."""
     manifest, record = _json(folder / MANIFEST), {}
     if manifest.get("kind") != "cell":
-        raise UsageError(f"{folder} holds no package of a cell", hint=f"see its {MANIFEST}")
+        raise UsageError(f"{folder} is not the package of a cell", hint=f"see its {MANIFEST}")
     if (folder / BUILD_RECORD).is_file():
         record = _json(folder / BUILD_RECORD)
     target = Workspace(settings).targets().get(manifest["target"]["label"])
@@ -128,7 +128,7 @@ def _folder_part(folder: Path) -> Part:
 
 
 def _stage_part(store: Store, manifest: Mapping[str, Any], stage: str) -> Part | None:
-    """What a stage made, if this machine's store has it (all components of it)."""
+    """What a stage wrote for all components, if this machine's store has it."""
     files: list[FileEntry] = []
     for one in manifest.get("stages", ()):
         if one["stage"] == stage:
@@ -157,5 +157,5 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint="is this a package?") from None
     if not isinstance(value, dict):
-        raise UsageError(f"{path} is no record of a package")
+        raise UsageError(f"{path} is not a record of a package")
     return value

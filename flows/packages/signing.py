@@ -1,7 +1,7 @@
-"""Signing provenance, and checking signatures: DSSE envelopes by securesystemslib.
+"""Signing provenance and checking signatures: DSSE envelopes by securesystemslib.
 
-That library is what in-toto and TUF sign with, needs no network and no service, and takes the
-keys that OpenSSL makes (Ed25519, ECDSA, RSA in PEM). Only an extra needs it: `modelmill[sign]`.
+in-toto and TUF use the same library. It needs no network and no service, and takes the keys that
+OpenSSL makes (Ed25519, ECDSA, RSA in PEM). The extra `modelmill[sign]` installs it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from securesystemslib.signer._key import Key
 
 UNLOCK = "MODELMILL_SIGN_PASSWORD"
-"""The variable with the passphrase of an encrypted key: never a flag, never recorded, and by its
-name kept from the processes that build."""
+"""The variable with the passphrase of an encrypted key. It is never a flag and never recorded, and
+its name keeps it from the processes that build."""
 
 _INSTALL = "pip install modelmill[sign]"
 
 
 class SigningError(MillError):
-    """A signature could not be made, or is not one by the given key."""
+    """A signature could not be made, or is not by the given key."""
 
     exit_code = Exit.USAGE
 
 
 def signer_of(settings: Settings) -> Callable[[bytes], bytes] | None:
-    """What signs statements, if a key is set; every fault of the key is found here."""
+    """The function that signs statements, if a key is set. Finds every fault of the key."""
     if not settings.sign_key:
         return None
     _require()
@@ -55,7 +55,7 @@ def signer_of(settings: Settings) -> Callable[[bytes], bytes] | None:
 
 
 def public_key(path: Path) -> Key:
-    """The key that signatures are checked with."""
+    """Read the key that signatures are checked with."""
     _require()
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
     from securesystemslib.signer._key import SSlibKey
@@ -67,7 +67,7 @@ def public_key(path: Path) -> Key:
 
 
 def check_signature(envelope: bytes, statement: bytes, key: Key) -> None:
-    """The envelope holds exactly this statement, signed by the key. Raises `SigningError`."""
+    """Raise `SigningError` unless the envelope holds this statement, signed by the key."""
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import Error as SecureSystemsError
     from securesystemslib.exceptions import VerificationError

@@ -1,7 +1,7 @@
 """One module per command: its arguments, and a `run` that returns the exit code.
 
-A module is imported when its command is parsed. What only `run` needs is imported there: a help
-text loads no feed and no database.
+A module is imported when its command is parsed, so what only `run` needs is imported in `run`: a
+help text loads no feed and no database.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "sweep": "build, verify and publish every selected cell",
         "resume": "go on with an interrupted sweep",
         "retry": "take failed cells of a sweep up again",
-        "status": "how every cell fares, with the next step",
+        "status": "the status of every cell, with next steps for failures",
         "explain": "why each stage of a cell ran or was reused",
         "rebuild": "build a published package again and compare the bytes",
         "report": "a sweep as one HTML file",
@@ -24,12 +24,12 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "store": "the local content store",
         "engine": "list engines; make an engine's own environment",
         "compile": "compile ahead of time for a device, so that models open at once",
-        "verify": "climb the verification ladder for a folder, a published version or a cell",
-        "doctor": "what of this machine works for modelmill",
+        "verify": "verify a package folder, a published version or a cell",
+        "doctor": "what works on this machine and what to do about the rest",
         "completion": "let a shell complete commands and flags",
         "worker": "make this machine part of a fleet",
         "deploy": "set a fleet up on its Prefect server",
         "cancel": "stop a sweep, local or of a fleet; a resume goes on",
     }
 )
-"""Every command in the order of the help text, with its line there."""
+"""Every command in the order of the help, with its line there."""

@@ -29,7 +29,6 @@ def _finished(state: State, info: SweepInfo) -> bool:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Tell everybody through the state, and wait until they have let go."""
     from flows.observe.summary import open_text, summary_of
     from flows.sweep.cancellation import cancel_sweep
     from flows.sweep.lookup import find_sweep

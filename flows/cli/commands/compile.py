@@ -29,7 +29,6 @@ _INDENT = " " * 9
 
 
 def add(parser: Parser) -> None:
-    """The arguments."""
     parser.add_argument("models", nargs="*", metavar="MODEL.onnx", help="portable ONNX files")
     parser.add_argument("--profile", help="the device profile to compile for, see --list")
     parser.add_argument("-o", "--output", metavar="DIR", help="where the context models go")

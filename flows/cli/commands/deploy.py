@@ -28,7 +28,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Pools, deployments, automation; safe to repeat."""
     if not os.environ.get("PREFECT_API_URL"):
         raise UsageError("there is no Prefect server to deploy to", hint="set PREFECT_API_URL")
     waiting_for("asking the Prefect server")

@@ -22,7 +22,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Compare and print; a difference is no failure, unless `--exit-code` says so."""
     from flows.observe.diff.comparison import compare
     from flows.observe.diff.text import lines
     from flows.observe.masking import masked, masked_json

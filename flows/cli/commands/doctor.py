@@ -19,7 +19,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Ask everything, tell everything; bad findings make the exit code."""
     waiting_for("asking the engines")
     from flows.cli.doctor import Health, examine
 

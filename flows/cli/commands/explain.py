@@ -26,7 +26,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Key the cell as a build would, and compare with what was built before."""
     from datetime import date
 
     from flows.sweep.local import bare_builder

@@ -29,7 +29,7 @@ from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.naming import index_name
 
 _SHOWN = 20
-"""Problems of one package; who wrote its documents decides how many there can be."""
+"""Problems that are printed of one package: a damaged document can cause any number."""
 
 
 def add(parser: Parser) -> None:

@@ -1,4 +1,4 @@
-"""`modelmill plan`: the matrix and the effective settings, without doing anything."""
+"""`modelmill plan`: print the matrix and the effective settings, and change nothing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _note_engine(settings: Settings) -> None:
 
 
 def print_plan(plan: Plan, settings: Settings) -> None:
-    """The matrix, then what decided it."""
+    """The matrix, then the settings that led to it."""
     rows = [
         (cell.id, cell.policy.precision, cell.policy.opset, cell.package, cell.version)
         if not cell.skip
@@ -98,7 +98,7 @@ def _show(name: str, value: Any) -> str:
 
 
 def _estimates(plan: Plan, settings: Settings) -> Estimates | None:
-    """From the history in the state; without one nothing is loaded and nothing is said."""
+    """Estimates from the history in the state, if there is one."""
     work = Workspace(settings)
     if not work.has_state():
         return None

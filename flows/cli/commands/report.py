@@ -23,7 +23,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Read the state, write the page; never writes to the state, so it can run beside a sweep."""
     from flows.observe.diff.comparison import compare
     from flows.observe.report.collect import collect
     from flows.observe.report.page import write

@@ -26,7 +26,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Find the sweep in the state or the feed, then run it with its own settings."""
     if arguments.fleet and arguments.catalog:
         raise UsageError(
             "a fleet resumes what its state has recorded",

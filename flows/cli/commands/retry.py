@@ -31,7 +31,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Plan the failed cells again, then resume."""
     classes = tuple(FailureClass(name) for name in arguments.classes)
     settings = settings_of(arguments)
     if arguments.fleet:

@@ -1,4 +1,4 @@
-"""`modelmill status`: how every cell of a sweep fares, from the state alone."""
+"""`modelmill status`: the status of every cell of a sweep, from the state alone."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ if TYPE_CHECKING:
 
 
 _MOST_CELLS = 20
-"""Cells that a cause names; `--json` has all."""
+"""Cells that are listed for a cause; `--json` has all."""
 _LOG_LINES = 40
 _SHORT = 80
-"""Characters of a message beside a cell; its cause has all of it."""
+"""Characters of a message beside a cell; the cause shows all of it."""
 
 
 def add(parser: Parser) -> None:
     parser.add_argument("stamp", nargs="?", help="the batch; default: the one begun last")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument(
-        "--watch", action="store_true", help="follow it live until it ends; Ctrl-C only looks away"
+        "--watch",
+        action="store_true",
+        help="follow it live until it ends; Ctrl-C stops only the watching",
     )
     parser.add_argument(
         "--failed",
@@ -53,7 +55,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Read and print; never writes, so it can run beside a sweep."""
     settings = settings_of(arguments)
     with Workspace(settings).read_state() as state:
         if arguments.sweeps:
@@ -152,7 +153,7 @@ def _print(
 
 
 def _idle(state: State, info: SweepInfo, summary: Summary) -> list[str]:
-    """Why what is open is not being worked on."""
+    """Why nobody works on what is open."""
     if not summary.unfinished:
         return []
     why = waiting(state, info.id)
@@ -169,7 +170,7 @@ def _idle(state: State, info: SweepInfo, summary: Summary) -> list[str]:
 
 
 def _print_causes(summary: Summary, outcomes: list[Outcome]) -> None:
-    """Each cause with its cells and the end of one log: the others say the same."""
+    """Each cause with its cells and the end of one log, since the others say the same."""
     known = {one.cell: one for one in outcomes}
     for group in summary.groups:
         print("\n".join(group.lines(indent="")))

@@ -65,7 +65,7 @@ def _clear(arguments: argparse.Namespace) -> Exit:
 
 
 def _open(settings: Settings) -> Store:
-    """An existing store; asking for one must not make one."""
+    """The existing store; none is created."""
     root = Workspace(settings).store
     require_store(root)
     return Store(root)

@@ -1,4 +1,4 @@
-"""`modelmill verify`: climb the ladder for a package that is there already."""
+"""`modelmill verify`: verify a package that exists already."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Climb, print, keep the evidence where a promotion finds it."""
     from flows.packages.reverify import keep_evidence
 
     settings = settings_of(arguments)

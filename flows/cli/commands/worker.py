@@ -27,7 +27,7 @@ def add(parser: Parser) -> None:
         type=parse_duration,
         default=1800.0,
         metavar="TIME",
-        help="how long models at hand may take when the worker stops; default 30m",
+        help="how long models in work may take when the worker stops; default 30m",
     )
     names = ("home", "state", "store", "jobs", "disk_budget", "memory", "memory_budget")
     more = ("keep_local", "retention", "has", "allow_remote_code", "allow_pickle")

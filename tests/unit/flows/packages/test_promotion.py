@@ -93,7 +93,7 @@ def test_what_falls_short_of_it_is_refused_with_the_reason(
     desk: Desk, told: dict[str, Any] | None, why: str
 ) -> None:
     desk.publish(told)
-    assert f"{NAME} {VERSION} does not enter Release, which asks parity on" in desk.refusal()
+    assert f"{NAME} {VERSION} cannot enter Release, which demands parity on" in desk.refusal()
     assert why in desk.refusal()
     assert desk.refusal("prerelease") == ""  # nothing is asked there
 
