@@ -1,16 +1,19 @@
-"""Options of the whole suite."""
+"""The whole suite: its options, its limits of time, and what it leaves out."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from machine.entries import VARIABLE
 from tests.machine.timing import patient
+from tests.services.installing import NOT_SELECTED
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,3 +40,31 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="modelmill-ledger-")
     os.environ[VARIABLE] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+_left_out = Counter[str]()
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    _left_out.update(
+        mark for item in items for mark in NOT_SELECTED if item.get_closest_marker(mark)
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of xdist hands over what it has left out; every one collects everything."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = dict(_left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    if not _left_out:
+        _left_out.update(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tests that were skipped are listed with their reasons (-ra); these were not even selected."""
+    for mark, count in sorted(_left_out.items()):
+        terminalreporter.write_line(f"not selected: {count} {mark} tests; {NOT_SELECTED[mark]}")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
+from tests.services.installing import program
 from tests.services.postgres import PASSWORD, Server
 from tests.sweeps.command import ROOT
 
@@ -28,14 +26,7 @@ def run(
     )
 
 
-def needs(tool: str) -> str:
-    found = shutil.which(tool)
-    if found is None:
-        pytest.skip(f"{tool} is not on this machine")
-    return found
-
-
 def psql(server: Server, *arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     login = {"PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGUSER": "mill"}
     login |= {"PGPASSWORD": PASSWORD, "PGDATABASE": "postgres", "PATH": os.environ["PATH"]}
-    return run(needs("psql"), "--no-psqlrc", *arguments, env={**login, **env})
+    return run(program("psql"), "--no-psqlrc", *arguments, env={**login, **env})

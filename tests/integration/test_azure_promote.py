@@ -71,6 +71,7 @@ def test_wrong_views_and_versions_are_named(lab: Lab) -> None:
 
 def test_preflight_is_content_with_a_good_plan(lab: Lab) -> None:
     lab.feed().preflight([(NAME, VERSION), (NAME, "0.0.0-b"), ("new", "0.0.0-a")])
+    assert lab.standin.counts().keys().isdisjoint({"register", "promote", "blob-put"})
 
 
 def test_preflight_names_all_problems_at_once(lab: Lab) -> None:
@@ -117,6 +118,7 @@ def test_preflight_finds_a_missing_or_closed_feed_and_bad_credentials(lab: Lab) 
 def test_roles_that_the_service_does_not_tell_stop_nobody(lab: Lab) -> None:
     lab.standin.plan(Fault("feeds", status=200, body=b'{"count": 0, "value": []}', times=9))
     lab.feed().preflight()
+    assert lab.standin.faults.struck["feeds"]
 
 
 def test_a_service_that_is_down_is_one_problem(lab: Lab) -> None:

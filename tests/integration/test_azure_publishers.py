@@ -76,7 +76,7 @@ def test_a_token_nobody_accepts_stops_the_sweep_and_keeps_the_bytes(lab: Lab) ->
     with pytest.raises(Unauthorized, match=r"release-bot@example\.com") as caught:
         publish(lab, files, feed=feed)
     assert caught.value.exit_code == 3
-    assert "resume" in caught.value.hint
+    assert "then run the same command again" in caught.value.hint
     assert all(file.source.is_file() for file in files)
 
 

@@ -14,9 +14,10 @@ import yaml
 from deploy import environment
 from deploy.service import read_environment
 from tests.deployments.files import AZURE, DEPLOY, GITHUB, MANIFESTS, UNITS, manifests, scripts
-from tests.deployments.tools import needs, psql, run
+from tests.deployments.tools import psql, run
 from tests.fleets.machines import PrefectServer, copied
 from tests.machine.timing import eventually
+from tests.services.installing import program
 from tests.services.postgres import Server, postgres
 from tests.sweeps.command import Mill
 
@@ -43,7 +44,7 @@ def service_unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_systemd_takes_every_unit(service_unit: Path) -> None:
-    ran = run(needs("systemd-analyze"), "verify", "--man=no", service_unit)
+    ran = run(program("systemd-analyze"), "verify", "--man=no", service_unit)
     complaints = [line for line in ran.stderr.splitlines() if service_unit.name in line]
     assert (ran.returncode, complaints) == (0, [])
 
@@ -51,13 +52,13 @@ def test_systemd_takes_every_unit(service_unit: Path) -> None:
 def test_systemd_sees_what_is_wrong(service_unit: Path) -> None:
     text = service_unit.read_text("utf-8")
     service_unit.write_text(text.replace("KillMode=mixed", "KillMode=most") + "[Servis]\n")
-    ran = run(needs("systemd-analyze"), "verify", "--man=no", service_unit)
+    ran = run(program("systemd-analyze"), "verify", "--man=no", service_unit)
     assert service_unit.name in ran.stderr
 
 
 def test_systemd_finds_little_exposed(service_unit: Path) -> None:
     """Of ten; a service without any option has 9.6. What is left is the network and devices."""
-    judge = needs("systemd-analyze")
+    judge = program("systemd-analyze")
     if "--offline" not in run(judge, "--help").stdout:
         pytest.skip("this systemd judges installed units only")
     ran = run(judge, "security", "--offline=true", "--threshold=25", "--no-pager", service_unit)
@@ -66,7 +67,7 @@ def test_systemd_finds_little_exposed(service_unit: Path) -> None:
 
 def test_systemd_makes_the_user() -> None:
     ran = run(
-        needs("systemd-sysusers"), "--dry-run", "--root=/", DEPLOY / "systemd/modelmill.sysusers"
+        program("systemd-sysusers"), "--dry-run", "--root=/", DEPLOY / "systemd/modelmill.sysusers"
     )
     assert ran.returncode == 0, ran.stderr
 
@@ -76,7 +77,7 @@ def test_systemd_makes_the_user() -> None:
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_kustomize_puts_every_set_together(name: str) -> None:
-    made = run(needs("kubectl"), "kustomize", MANIFESTS[name])
+    made = run(program("kubectl"), "kustomize", MANIFESTS[name])
     assert (made.returncode, made.stderr) == (0, "")
     objects = [one for one in yaml.safe_load_all(made.stdout) if one]
     kinds = [one["kind"] for one in manifests(name)]
@@ -133,7 +134,7 @@ def test_roles_have_their_own_database_and_no_other(database: Server, tmp_path: 
 @pytest.mark.parametrize("path", [AZURE, GITHUB], ids=["azure-pipelines", "github"])
 def test_bash_can_read_every_script(path: Path) -> None:
     for script in scripts(path).values():
-        assert run(needs("bash"), "-n", text=script).stderr == ""
+        assert run(program("bash"), "-n", text=script).stderr == ""
 
 
 # Prefect

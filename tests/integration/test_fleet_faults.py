@@ -16,7 +16,6 @@ from matrix.errors import Exit
 from tests.fleets.machines import LIMIT, Plant, gone, named, plant, wait_for
 from tests.sweeps.command import model
 
-pytest.importorskip("psycopg")
 pytestmark = [
     pytest.mark.fleet,
     pytest.mark.timeout(900),

@@ -18,7 +18,6 @@ import pytest
 from tests.fleets.machines import LIMIT, Plant, plant, wait_for
 from tests.sweeps.command import model
 
-pytest.importorskip("psycopg")
 pytestmark = [
     pytest.mark.fleet,
     pytest.mark.slow,

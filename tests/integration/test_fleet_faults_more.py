@@ -21,7 +21,6 @@ from matrix.status import FailureClass
 from tests.fleets.machines import LIMIT, Plant, gone, named, plant, wait_for
 from tests.sweeps.command import model
 
-pytest.importorskip("psycopg")
 pytestmark = [
     pytest.mark.fleet,
     pytest.mark.slow,

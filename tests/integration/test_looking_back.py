@@ -50,6 +50,7 @@ def test_two_sweeps_are_compared_for_people_machines_and_the_report(swept: Mill)
     assert (swept.home / ".gitignore").read_text("utf-8").splitlines()[-1] == "*"
     counts = {
         "now fails": 1,
+        "verified less": 0,
         "still fails": 0,
         "now works": 0,
         "changed": 1,

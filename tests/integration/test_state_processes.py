@@ -184,7 +184,7 @@ def test_killed_while_it_makes_the_file(tmp_path: Path) -> None:
         process.kill()
         process.communicate()
         with open_state(path) as state:
-            begin(state)
+            assert begin(state).id
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="folder modes mean nothing on Windows")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+from tests.services.installing import lacking
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -20,9 +19,8 @@ def launched() -> Iterator[Browser]:
     """The browser of this machine; skips where there is none."""
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
-        pytest.skip(f"no Chromium on this machine (looked for {', '.join(NAMES)})")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
+        lacking("Chromium")
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
         browser.close()

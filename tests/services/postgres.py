@@ -14,9 +14,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pytest
+import psycopg
 
-psycopg = pytest.importorskip("psycopg")
+from tests.services.installing import lacking
 
 PASSWORD = "s3cr3t"
 
@@ -41,7 +41,7 @@ def _binary(name: str) -> str:
     if found is None:
         candidates = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
         if not candidates:
-            pytest.skip(f"PostgreSQL's {name} is not on this machine")
+            lacking("PostgreSQL")
         found = str(candidates[-1])
     return found
 

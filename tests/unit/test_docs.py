@@ -92,17 +92,17 @@ def test_the_sample_catalog_is_one() -> None:
 def test_every_command_shown_is_one(page: Path) -> None:
     parser = build_parser()
     for words in commands(page):
-        parser.parse_args(words)
+        assert parser.parse_args(words)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_settings_file_shown_is_one(page: Path, tmp_path: Path) -> None:
     for body in blocks(page, "toml"):
         if re.search(r"^\[\[?(?:model|defaults|target|ep)\b", body, re.MULTILINE):
-            tomllib.loads(body)  # a piece of a catalog or of a targets file
+            assert tomllib.loads(body)  # a piece of a catalog or of a targets file
             continue
         (tmp_path / "modelmill.toml").write_text(body, "utf-8")
-        resolve({}, {}, tmp_path)
+        assert resolve({}, {}, tmp_path).cwd == tmp_path
 
 
 def test_the_pages_show_commands_at_all() -> None:

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+import tree_sitter
+import tree_sitter_powershell
 import yaml
 from prefect.settings import Settings
 from prefect.settings.legacy import _get_valid_setting_names
@@ -58,12 +60,12 @@ def filled(word: str) -> str:
 @pytest.mark.parametrize("path", [*FILES, *PAGES], ids=name_of)
 def test_every_command_is_one(path: Path) -> None:
     for words in commands(path):
-        build_parser().parse_args(words)
+        assert build_parser().parse_args(words)
     for words in services(path):
         arguments = service.build_parser().parse_args(words)
-        build_parser().parse_args([filled(word) for word in arguments.command])
+        assert build_parser().parse_args([filled(word) for word in arguments.command])
     for words in reading.makers(path):
-        environment.build_parser().parse_args(words)
+        assert environment.build_parser().parse_args(words)
 
 
 def test_commands_are_found_at_all() -> None:
@@ -333,10 +335,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_windows_is_asked_in_words_that_powershell_understands() -> None:
-    language = pytest.importorskip("tree_sitter_powershell").language()
-    import tree_sitter
-
-    parser = tree_sitter.Parser(tree_sitter.Language(language))
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_powershell.language()))
     assert not parser.parse(WINDOWS.read_bytes()).root_node.has_error
     broken = WINDOWS.read_bytes().replace(b"switch ($Action) {", b"switch ($Action) ")
     assert parser.parse(broken).root_node.has_error

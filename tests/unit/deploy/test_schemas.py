@@ -7,11 +7,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import kubernetes_validate
 import pytest
 
 from tests.deployments.files import AZURE, COMPOSE, GITHUB, load, manifests
-
-pytest.importorskip("check_jsonschema", reason="brings the schemas")
 
 KUBERNETES = ["1.34", "1.37"]
 
@@ -82,10 +81,9 @@ def test_files_fit_their_schema(
 @pytest.mark.parametrize("version", KUBERNETES)
 @pytest.mark.parametrize("name", ["worker", "server"])
 def test_manifests_fit_the_schema_of_kubernetes(name: str, version: str) -> None:
-    kubernetes = pytest.importorskip("kubernetes_validate")
     for one in manifests(name):
-        kubernetes.validate(one, version, strict=True)
+        kubernetes_validate.validate(one, version, strict=True)
     spoilt = next(one for one in manifests(name) if one["kind"] == "NetworkPolicy")
     spoilt["spec"]["podSelectors"] = spoilt["spec"].pop("podSelector")
-    with pytest.raises(kubernetes.ValidationError):
-        kubernetes.validate(spoilt, version, strict=True)
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(spoilt, version, strict=True)

@@ -190,3 +190,4 @@ def test_a_link_whose_reply_was_lost_is_our_own(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     create_exclusive(tmp_path / "a", tmp_path / "final")
     create_exclusive(tmp_path / "a", tmp_path / "final")
+    assert (tmp_path / "final").read_text() == "a"

@@ -65,6 +65,7 @@ def test_a_folder_that_somebody_closed_is_not_given_out_again(tmp_path: Path) ->
         (first / "file").write_text("x")
         first.chmod(0o000)
     with scratch.borrow() as again:
+        assert again != first
         (again / "file").write_text("x")
 
 

@@ -47,7 +47,8 @@ def test_a_new_file_is_made_with_its_folder(tmp_path: Path) -> None:
 def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     path.touch()
-    open_state(path).close()
+    with open_state(path) as state:
+        assert state.sweeps() == []
 
 
 def test_a_missing_file_is_not_made_unasked(tmp_path: Path) -> None:
