@@ -60,12 +60,12 @@ def filled(word: str) -> str:
 @pytest.mark.parametrize("path", [*FILES, *PAGES], ids=name_of)
 def test_every_command_is_one(path: Path) -> None:
     for words in commands(path):
-        assert build_parser().parse_args(words)
+        assert vars(build_parser().parse_args(words))
     for words in services(path):
         arguments = service.build_parser().parse_args(words)
-        assert build_parser().parse_args([filled(word) for word in arguments.command])
+        assert vars(build_parser().parse_args([filled(word) for word in arguments.command]))
     for words in reading.makers(path):
-        assert environment.build_parser().parse_args(words)
+        assert vars(environment.build_parser().parse_args(words))
 
 
 def test_commands_are_found_at_all() -> None:

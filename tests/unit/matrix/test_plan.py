@@ -159,7 +159,7 @@ def test_cells_that_are_skipped_take_no_version() -> None:
     models = [
         replace(model, per_target={"dml_gpu": Overrides(skip="x")}) for model in numbered(600)
     ]
-    plan = plan_of(models, options=PlanOptions(STAMP, STRICTEST, package="fixed"))
+    plan = plan_of(models, options=plan_options(STAMP, STRICTEST, package="fixed"))
     exports = len(plan.models)
     assert len(list(plan.cells())) + exports > STRICTEST.versions
 
