@@ -32,7 +32,7 @@ def test_no_test_module_imports_another(module: Path) -> None:
 
 
 def checking(tree: ast.AST) -> bool:
-    """Whether something in it can fail: an assertion, an error that it raises, or a helper that asserts."""
+    """Whether something in it can fail: an assertion, an error, or a helper that asserts."""
     helpers = {"fail", "raises"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert | ast.Raise):
