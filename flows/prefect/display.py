@@ -100,6 +100,8 @@ class Display:
         if self._thread.is_alive() and not self.problem:
             self.problem = self._server.problem()
         self._gone.set()
+        if not self.stop:
+            self._note_problem()
         self._server.stop(LAST_WORDS_AFTER_STOP if self.stop else 5.0)
 
     def _keep_showing(self) -> None:
@@ -201,7 +203,11 @@ class Display:
         if self._gone.is_set():
             return
         self.problem = problem
-        if problem != self._noted and (self._failed > 1 or not problem):
+        if self._failed > 1 or not problem:
+            self._note_problem()
+
+    def _note_problem(self) -> None:
+        if self.problem != self._noted:
             with suppress(MillError):  # the state fails the sweep where that matters
-                self.where.state.note(self.where.sweep, Kind.NOTICE, {UNSHOWN: problem})
-            self._noted = problem
+                self.where.state.note(self.where.sweep, Kind.NOTICE, {UNSHOWN: self.problem})
+            self._noted = self.problem

@@ -55,10 +55,14 @@ def go(mill: Mill) -> None:
 
 def test_an_absent_server_costs_a_line(mill: Mill) -> None:
     mill.catalog(model())
-    ran = mill.run("sweep", "catalog.toml", "--stamp", "s1", plain=False, PREFECT_API_URL=NOBODY)
+    arguments = ("sweep", "catalog.toml", "--stamp", "s1", "--summary", "out")
+    ran = mill.run(*arguments, plain=False, PREFECT_API_URL=NOBODY)
     check_built(mill, ran)
     assert ran.out.count(NOTE) == 1
-    assert f"{NOTE}the Prefect server 127.0.0.1 does not answer\n" in ran.out
+    why = "the Prefect server 127.0.0.1 does not answer"
+    assert f"{NOTE}{why}\n" in ran.out
+    assert json.loads((mill.folder / "out" / "summary.json").read_text())["unshown"] == why
+    assert f"{why}." in (mill.folder / "out" / "summary.md").read_text()
 
 
 def test_a_server_that_says_nothing_holds_nothing_up(mill: Mill) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 from flows.observe.diff.comparison import ChangeKind, Comparison, compare
 from flows.observe.durations import Duration, duration_of
 from flows.observe.summary import Summary, summarize
+from flows.observe.tally import UNSHOWN
 from flows.sweep.exports import is_export
 from state.ledger import State
-from state.records import Outcome, SweepInfo
+from state.records import Kind, Outcome, SweepInfo
 
 SCHEMA = 1
 
@@ -28,6 +29,8 @@ class SummaryDocument:
     duration: Duration = field(default_factory=Duration)
     since: Comparison | None = None
     """Compared with the sweep before this one; None: it is the first."""
+    unshown: str = ""
+    """Why Prefect does not show all of the last run; empty: it does."""
 
     @property
     def seconds(self) -> float | None:
@@ -44,6 +47,7 @@ class SummaryDocument:
             "seconds": self.seconds,
             "runs": self.duration.runs,
             "exit_code": self.info.exit_code,
+            "unshown": self.unshown or None,
             "since": self._since(),
             "outcomes": [_cell(one) for one in self.outcomes],
         }
@@ -63,7 +67,15 @@ def summary_document(state: State, info: SweepInfo) -> SummaryDocument:
     summary = summarize(fresh.stamp, fresh.feed, outcomes, publish=fresh.publish)
     before = previous(state, fresh)
     since = compare(state, before, fresh) if before else None
-    return SummaryDocument(fresh, summary, outcomes, duration_of(state, fresh, outcomes), since)
+    duration = duration_of(state, fresh, outcomes)
+    return SummaryDocument(fresh, summary, outcomes, duration, since, _unshown(state, fresh))
+
+
+def _unshown(state: State, info: SweepInfo) -> str:
+    begun = state.newest_event(info.id, Kind.BEGUN)
+    notices = state.events(info.id, begun.id if begun else 0, kind=Kind.NOTICE)
+    told = [one.data[UNSHOWN] for one in notices if one.data and UNSHOWN in one.data]
+    return str(told[-1]) if told else ""
 
 
 def previous(state: State, info: SweepInfo) -> SweepInfo | None:

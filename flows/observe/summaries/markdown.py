@@ -45,6 +45,8 @@ def _lines(document: SummaryDocument) -> Iterator[str]:
         yield from _failures(summary)
     if document.since is not None:
         yield from _since(document.since)
+    if document.unshown:
+        yield f"Prefect does not show all of this run: {plain(document.unshown)}."
     if summary.unfinished:
         yield f"{open_text(summary)}: `modelmill resume {info.stamp}` goes on."
 
