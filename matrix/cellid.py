@@ -1,4 +1,4 @@
-"""Cell ids: `MODEL:TASK@TARGET[:PRECISION]`, printed and parsed here and nowhere else.
+"""Cell ids: `MODEL:TASK@TARGET[:PRECISION][+PROFILE]`, printed and parsed here and nowhere else.
 
 An id is typed at a shell, shown in logs, stored as a key and matched by globs. What would make
 it ambiguous in any of those places cannot be part of a model's id or task.
@@ -13,7 +13,7 @@ from matrix.errors import UsageError
 from matrix.nearest import quote
 from matrix.precision import PRECISIONS
 
-SHAPE = "MODEL:TASK@TARGET[:PRECISION]"
+SHAPE = "MODEL:TASK@TARGET[:PRECISION][+PROFILE]"
 SYNTAX = frozenset("@:")
 GLOBBING = frozenset("*?[]{},!")
 UNSAFE = frozenset("\\\"'`<>|$;&#%")
@@ -31,21 +31,30 @@ class CellId:
     task: str
     target: str
     precision: str | None = None
+    profile: str | None = None
 
     def __str__(self) -> str:
-        return cell_id(self.model, self.task, self.target, self.precision)
+        return cell_id(self.model, self.task, self.target, self.precision, self.profile)
 
 
-def cell_id(model: str, task: str, target: str, precision: str | None = None) -> str:
+def cell_id(
+    model: str,
+    task: str,
+    target: str,
+    precision: str | None = None,
+    profile: str | None = None,
+) -> str:
     """Print a cell id."""
     left = f"{model}:{task}" if task else model
-    return f"{left}@{target}:{precision}" if precision else f"{left}@{target}"
+    right = f"{target}:{precision}" if precision else target
+    return f"{left}@{right}+{profile}" if profile else f"{left}@{right}"
 
 
 def parse(text: str) -> CellId:
     """Read a cell id; `str(parse(text)) == text` for everything that is accepted."""
     left, at, right = text.partition("@")
     model, colon, task = left.partition(":")
+    right, plus, profile = right.partition("+")
     target, tail, precision = right.partition(":")
     fault = (
         ("" if at else "there is no '@'")
@@ -56,10 +65,13 @@ def parse(text: str) -> CellId:
             f"{quote(precision)} is not a precision" if tail and precision not in PRECISIONS else ""
         )
         or ("the task is empty" if colon and not task else "")
+        or (
+            f"{quote(profile)} cannot be a profile" if plus and not LABEL.fullmatch(profile) else ""
+        )
     )
     if fault:
         raise UsageError(f"{quote(text)} is not a cell id: {fault}", hint=f"it reads {SHAPE}")
-    return CellId(model, task, target, precision or None)
+    return CellId(model, task, target, precision or None, profile or None)
 
 
 def model_fault(text: str) -> str:

@@ -111,6 +111,27 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Profile:
+    """A device generation with the options that its compiler is given."""
+
+    label: str
+    target: str
+    """The label of the target whose cells it compiles."""
+    runtime: str
+    """The kind of runtime that compiles, and runs what was compiled."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    file_options: tuple[str, ...] = ()
+    """Options whose value names a file: its content decides the result, not its name."""
+    backend: str = "api"
+    embed: bool = False
+    emulator: bool = False
+    """Whether a software emulation of the device makes the same file."""
+    asks_device: bool = False
+    """Whether the compiler asks the device, so that another device gives another file."""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """What is done for a cell, resolved from catalog, target and flags."""
 
@@ -136,7 +157,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Model x target (x precision): the unit that is built, published and recorded."""
+    """Model x target (x precision, x profile): the unit that is built, published and recorded."""
 
     id: str
     model: Model
@@ -149,6 +170,13 @@ class Cell:
     skip: str | None = None
     needs: tuple[str, ...] = ()
     """What it needs of a machine besides what the whole sweep needs; see `matrix.needs`."""
+    profile: Profile | None = None
+    """What a compiled cell is made for; None: a portable one."""
+
+    @property
+    def column(self) -> str:
+        """The label of the target, with the profile of a compiled cell: `qnn_npu+htp73`."""
+        return f"{self.target.label}+{self.profile.label}" if self.profile else self.target.label
 
 
 COMMON_OPSET = 17

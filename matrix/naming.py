@@ -1,6 +1,6 @@
 """Package names and versions under which a plan is published, and the rules for them.
 
-    0.0.0-<stamp>-<ep>-<device>-<model-slug>[-<task>][-<precision>]     a cell
+    0.0.0-<stamp>-<ep>-<device>-<model-slug>[-<task>][-<precision>][-<profile>]     a cell
     0.0.0-<stamp>-export-<model-slug>[-<task>]                          a model's export
     0.0.0-<stamp>[-rN]                                                  the sweep index
 
@@ -104,9 +104,11 @@ class Namer:
         """The package of all cells of a model."""
         return render(self.template, self.names.models[model.id], slug(model.task))
 
-    def version(self, model: Model, target: Target, precision: str | None) -> str:
+    def version(
+        self, model: Model, target: Target, precision: str | None, profile: str | None = None
+    ) -> str:
         """The version of a cell; without `precision`, that of the target's default."""
-        tail = f"-{precision}" if precision else ""
+        tail = "".join(f"-{slug(word)}" for word in (precision, profile) if word)
         return f"0.0.0-{self.stamp}-{slug(target.label)}-{self.names.entries[model.name]}{tail}"
 
     def export_version(self, model: Model) -> str:

@@ -2,6 +2,8 @@
 
 `engine:NAME`, `os:NAME`, `arch:NAME`, `ep:NAME`, `compile:PROFILE`, `remote-code`, `pickle`, or any
 word of a catalog's own. `memory:GB` is served by a machine that has as much or more.
+`compile-emulated:PROFILE` is what a cell needs whose sweep lets an emulator compile: machines with
+the device offer it too.
 """
 
 from __future__ import annotations
@@ -12,6 +14,11 @@ from collections.abc import Collection, Iterable
 Words = frozenset[str]
 
 MEMORY = "memory"
+
+
+def compiling(profile: str, *, emulated: bool) -> str:
+    """What a machine must offer to compile for a profile; `emulated`: an emulator may do it."""
+    return f"compile-emulated:{profile}" if emulated else f"compile:{profile}"
 
 
 def serves(offers: Collection[str], needs: Collection[str]) -> bool:

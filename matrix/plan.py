@@ -12,13 +12,25 @@ from dataclasses import dataclass
 
 from matrix.catalog import Catalog
 from matrix.cellid import cell_id
-from matrix.errors import NothingSelected, PlanError, Problem
+from matrix.errors import NothingSelected, PlanError, Problem, UsageError
 from matrix.limits import Limits
-from matrix.model import EXPORT, Cell, Model, Overrides, Plan, PlannedModel, Policy, Target
+from matrix.model import (
+    EXPORT,
+    Cell,
+    Model,
+    Overrides,
+    Plan,
+    PlannedModel,
+    Policy,
+    Profile,
+    Target,
+)
 from matrix.naming import Namer, model_room, stamp_problems, template_problems
 from matrix.nearest import hint, quote
+from matrix.needs import compiling
 from matrix.policy import Flags, opset_of, overrides_of, policies
 from matrix.precision import NAMES, PRECISIONS, canonical
+from matrix.profiles import Profiles, load_profiles
 from matrix.selector import Chosen, Selection, chosen, filtered
 from matrix.slugs import MODEL_LIMIT, Seniority, names_of, slug
 from matrix.targets import OPSETS, Targets
@@ -39,6 +51,10 @@ class PlanOptions:
     precision: tuple[str, ...]
     opset: int | None
     self_contained: bool
+    compile: tuple[str, ...]
+    """Labels of the device profiles that cells are compiled for besides."""
+    emulated: bool
+    """Whether an emulator of the device may compile."""
     timeout: float
     publish_timeout: float
 
@@ -52,6 +68,7 @@ class _Draft:
     target: Target
     overrides: Overrides
     policy: Policy
+    profile: Profile | None = None
 
 
 def make_plan(
@@ -60,11 +77,13 @@ def make_plan(
     selection: Selection,
     options: PlanOptions,
     seniority: Seniority = tuple,
+    profiles: Profiles | None = None,
 ) -> Plan:
     """The plan of what is selected. Raises `PlanError` or `NothingSelected`."""
     problems: list[Problem] = []
-    flags = _flags(options, problems)
-    namer = _namer(catalog, targets, options, seniority, problems)
+    profiles = profiles or load_profiles(targets)
+    flags = _flags(options, profiles, problems)
+    namer = _namer(catalog, targets, profiles, options, seniority, problems)
     part = filtered(selection, catalog.models, targets, problems)
     drafts = list(_drafts(part.models, part.targets, flags))
     pick = chosen(
@@ -91,6 +110,7 @@ def make_plan(
             *part.left_out,
             *pick.notices,
             *_dropped(drafts),
+            *_not_compiled(drafts, flags),
             *_shared_names(models, namer),
         ),
     )
@@ -100,7 +120,14 @@ def make_plan(
     return plan
 
 
-def _flags(options: PlanOptions, problems: list[Problem]) -> Flags:
+@dataclass(frozen=True, slots=True)
+class _Flags(Flags):
+    """The flags that decide which cells there are."""
+
+    compile: tuple[Profile, ...] = ()
+
+
+def _flags(options: PlanOptions, profiles: Profiles, problems: list[Problem]) -> _Flags:
     found = []
     for name in options.precision:
         precision = canonical(name)
@@ -112,12 +139,19 @@ def _flags(options: PlanOptions, problems: list[Problem]) -> Flags:
     low, high = OPSETS
     if options.opset is not None and not low <= options.opset <= high:
         problems.append(Problem("--opset", f"must be between {low} and {high}"))
-    return Flags(tuple(found), options.opset)
+    aims: dict[str, Profile] = {}
+    for name in options.compile:
+        try:
+            aims.setdefault(profiles.get(name).label, profiles.get(name))
+        except UsageError as error:
+            problems.append(Problem("--compile", error.message, error.hint))
+    return _Flags(tuple(found), options.opset, tuple(aims.values()))
 
 
 def _namer(
     catalog: Catalog,
     targets: Targets,
+    profiles: Profiles,
     options: PlanOptions,
     seniority: Seniority,
     problems: list[Problem],
@@ -126,9 +160,11 @@ def _namer(
     stamp = "0" if faults else slug(options.stamp)
     unfit = template_problems(options.package, options.limits)
     problems += faults + unfit
-    # Room for the longest label and precision, so that names do not depend on the selection.
+    # Room for the longest label, precision and profile, so that names do not depend on the
+    # selection.
     words = max(map(len, (*targets.labels, EXPORT))) + max(map(len, (*PRECISIONS, LONGEST_OPSET)))
-    limit = options.limits.version.longest - len(f"0.0.0-{stamp}---") - words
+    words += max(len(profile.label) for profile in profiles)
+    limit = options.limits.version.longest - len(f"0.0.0-{stamp}----") - words
     room = MODEL_LIMIT if unfit else model_room(options.package, options.limits)
     names = names_of(catalog.models, targets.labels, limit, seniority, room)
     return Namer(stamp, options.package, names)
@@ -149,7 +185,7 @@ def _shared_names(models: Iterable[PlannedModel], namer: Namer) -> Iterator[str]
                 yield f"{key} is named {hashed}, because {other} has the plain name"
 
 
-def _drafts(models: Iterable[Model], targets: Iterable[Target], flags: Flags) -> Iterator[_Draft]:
+def _drafts(models: Iterable[Model], targets: Iterable[Target], flags: _Flags) -> Iterator[_Draft]:
     rows = tuple(targets)
     # Most models override nothing, so a target has one policy for all of them.
     plain = {row.label: policies(Overrides(), row, flags) for row in rows}
@@ -160,8 +196,10 @@ def _drafts(models: Iterable[Model], targets: Iterable[Target], flags: Flags) ->
             found = policies(overrides, row, flags) if special else plain[row.label]
             for policy in found:
                 precision = None if policy.default else policy.precision
-                name = cell_id(model.id, model.task, row.label, precision)
-                yield _Draft(name, model, row, overrides, policy)
+                for profile in (None, *(one for one in flags.compile if one.target == row.label)):
+                    label = profile.label if profile else None
+                    name = cell_id(model.id, model.task, row.label, precision, label)
+                    yield _Draft(name, model, row, overrides, policy, profile)
 
 
 def _opset_problems(drafts: Iterable[_Draft], flags: Flags) -> list[Problem]:
@@ -198,6 +236,7 @@ def _planned(
     for group in by_model.values():
         model = group[0].model
         package = namer.package(model)
+        group.sort(key=lambda draft: draft.profile is not None)  # portable cells come first
         cells = tuple(_cell(draft, package, namer, options) for draft in group)
         yield PlannedModel(model, cells, package, namer.export_version(model))
 
@@ -211,12 +250,32 @@ def _cell(draft: _Draft, package: str, namer: Namer, options: PlanOptions) -> Ce
         target=draft.target,
         policy=policy,
         package=package,
-        version=namer.version(draft.model, draft.target, precision),
+        version=namer.version(
+            draft.model, draft.target, precision, draft.profile.label if draft.profile else None
+        ),
         timeout=overrides.timeout or options.timeout,
         publish_timeout=overrides.publish_timeout or options.publish_timeout,
         skip=overrides.skip,
-        needs=draft.model.needs,
+        needs=_needs(draft, options),
+        profile=draft.profile,
     )
+
+
+def _needs(draft: _Draft, options: PlanOptions) -> tuple[str, ...]:
+    if draft.profile is None:
+        return draft.model.needs
+    return (*draft.model.needs, compiling(draft.profile.label, emulated=options.emulated))
+
+
+def _not_compiled(drafts: Sequence[_Draft], flags: _Flags) -> Iterator[str]:
+    """Profiles that no selected cell is compiled for."""
+    used = {draft.profile.label for draft in drafts if draft.profile}
+    for profile in flags.compile:
+        if profile.label not in used:
+            yield (
+                f"--compile {profile.label} compiles nothing: it takes cells of {profile.target}, "
+                "which are not selected"
+            )
 
 
 def _dropped(drafts: Iterable[_Draft]) -> list[str]:

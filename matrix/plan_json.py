@@ -45,6 +45,7 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
         "ep": cell.target.ep,
         "device": cell.target.device,
         "provider": cell.target.provider,
+        "profile": cell.profile.label if cell.profile else None,
         "precision_default": policy.pop("default"),
         "precision_asked": policy.pop("asked"),
         **policy,

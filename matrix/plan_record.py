@@ -46,7 +46,7 @@ def plan_to_record(plan: Plan) -> dict[str, Any]:
             **{name: getattr(planned, name) for name in _MODEL},
             "cells": [
                 [targets.place(cell.target), policies.place(cell.policy)]
-                + [getattr(cell, name) for name in _CELL]
+                + [to_json(getattr(cell, name)) for name in _CELL]
                 for cell in planned.cells
             ],
         }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from matrix.cellid import LABEL
 from matrix.errors import PlanError, Problem, UsageError
+from matrix.model import Profile
 from matrix.nearest import hint, quote, tag
 from matrix.reader import Entry, parse_toml, read_text, tables
 from matrix.targets import Targets
@@ -22,27 +22,6 @@ NEVER = {
     "MIGraphXExecutionProvider": "it writes no EPContext model",
 }
 """Providers that cannot compile ahead of time, with the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """A device generation with the options that its compiler is given."""
-
-    label: str
-    target: str
-    """The label of the target whose cells it compiles."""
-    runtime: str
-    """The kind of runtime that compiles, and runs what was compiled."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    file_options: tuple[str, ...] = ()
-    """Options whose value names a file: its content decides the result, not its name."""
-    backend: str = "api"
-    embed: bool = False
-    emulator: bool = False
-    """Whether a software emulation of the device makes the same file."""
-    asks_device: bool = False
-    """Whether the compiler asks the device, so that another device gives another file."""
-    why: str = ""
 
 
 class Profiles:

@@ -22,6 +22,7 @@ from flows.cli.options import (
     text,
 )
 from flows.cli.quantity import parse_duration, parse_size
+from matrix.cellid import parse
 from matrix.model import DEFAULT_PRIORITIES, PRIORITIES
 from matrix.verification import RUNGS
 from workers.verify.ladder.verdict import DEFAULT_LEVEL
@@ -82,6 +83,13 @@ class Settings:
     )
     opset: int | None = quantity(None, "ONNX opset for every cell", parse_count, "N", scope=PLAN)
     self_contained: bool = switch("put the export into every package", scope=PLAN)
+    compile: tuple[str, ...] = many(
+        "device profiles to compile for, after the portable cells; `modelmill compile --list`",
+        "PROFILE",
+        group="sweep",
+        scope=PLAN,
+    )
+    emulated: bool = switch("let an emulator of a device compile for it", scope=PLAN)
     if_changed: bool = switch(
         "do not publish a cell that equals its newest published version", scope=SWEEP
     )
@@ -216,6 +224,8 @@ class Settings:
         """The same for one cell, whatever was selected."""
         taken: dict[str, tuple[str, ...]] = dict.fromkeys(SELECTION, ())
         taken |= {"priority": PRIORITIES, "only": (cell_id,)}
+        if profile := parse(cell_id).profile:
+            taken["compile"] = (profile,)
         origins = {**dict.fromkeys(SELECTION, "default"), "only": "the cell asked for"}
         return self._with(taken, origins)
 

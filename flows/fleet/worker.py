@@ -73,7 +73,8 @@ class Worker:
         able = [name for name in self.engines or installed_engines() if self._answers(name)]
         if not able:
             raise WorkerFailed("no engine works on this machine", hint="see modelmill doctor")
-        return words_here(self.settings, able, self.settings.has)
+        profiles = Workspace(self.settings).profiles()
+        return words_here(self.settings, able, self.settings.has, profiles)
 
     def _answers(self, name: str) -> bool:
         limits = HostLimits(start_timeout=_START_LIMIT, plan_timeout=_START_LIMIT)

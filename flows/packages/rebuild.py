@@ -17,7 +17,7 @@ from feed.interface import Feed
 from feed.reader import pull
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
-from flows.sweep.engines import engine_spec
+from flows.sweep.engines import engine_spec, runtimes_of
 from flows.sweep.workspace import Workspace
 from matrix.digest import MANIFEST, PROVENANCE
 from matrix.errors import UsageError
@@ -25,6 +25,7 @@ from matrix.model import EXPORT, Cell
 from workers.attest.recipe import cell_of
 from workers.build.builder import Builder, BuildOptions, Built
 from workers.build.keys import diff_keys
+from workers.compile.stage import CompileStage
 from workers.host.client import EngineHost, HostLimits
 from workers.store import Store
 
@@ -152,12 +153,16 @@ def _build(cell: Cell, original: Original, settings: Settings, root: Path) -> Bu
     store = Store(root / "store")
     try:
         host = EngineHost(spec, limits=limits, log_dir=root / "logs")
-        builder = Builder(store, host, root / "work", options)
+        runtimes = runtimes_of(settings, limits, root / "logs")
+        # What an emulator made is made again by one; on a device the comparison tells them apart.
+        compiler = CompileStage(runtimes, emulated=True, base=settings.cwd)
+        builder = Builder(store, host, root / "work", options, compiler=compiler)
         try:
             if manifest["kind"] == EXPORT:
                 return builder.build(cell, export_version=cell.version)
             return builder.build(cell)
         finally:
+            runtimes.close()
             builder.close()
     finally:
         store.close()

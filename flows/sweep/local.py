@@ -31,6 +31,7 @@ from workers.attest.attester import Attester, Sign
 from workers.build.builder import Builder, BuildOptions
 from workers.build.disk_budget import DiskBudget
 from workers.build.memory_budget import MemoryBudget
+from workers.compile.stage import CompileStage
 from workers.host.client import EngineHost, EngineSpec
 from workers.host.watch import HostLimits
 from workers.store import GcReport, Store
@@ -117,10 +118,13 @@ def bare_builder(plan: Plan, settings: Settings) -> Iterator[Builder]:
     store = Store(work.store)
     waiting_for(f"asking the engine {settings.engine}")
     host = EngineHost(engine_spec(settings), log_dir=work.logs)
-    builder = Builder(store, host, work.home / "work", _options(plan, settings))
+    runtimes = runtimes_of(settings)
+    compiler = CompileStage(runtimes, settings.emulated, settings.cwd)
+    builder = Builder(store, host, work.home / "work", _options(plan, settings), compiler=compiler)
     try:
         yield builder
     finally:
+        runtimes.close()
         builder.close()
         store.close()
 
@@ -152,15 +156,24 @@ def _slot(
         threads=max(1, (os.cpu_count() or 1) // slots),
     )
     host = EngineHost(spec, limits=limits, log_dir=work.logs)
+    runtimes = runtimes_of(settings, limits)
     owner = Owner.here(f"{owners_here()}slot-{number}")
-    builder = Builder(store, host, work.home / "work", options, budget=budget, memory=memory)
+    builder = Builder(
+        store,
+        host,
+        work.home / "work",
+        options,
+        budget=budget,
+        memory=memory,
+        compiler=CompileStage(runtimes, settings.emulated, settings.cwd),
+    )
     attester = Attester(
         host,
         allow={"remote_code": options.remote_code, "pickle": options.pickle},
         builder=settings.builder_id or "",
         sign=sign,
     )
-    verifier = Verifier(runtimes_of(settings, limits), settings.verify)
+    verifier = Verifier(runtimes, settings.verify)
     return Slot(owner, builder, verifier, attester)
 
 

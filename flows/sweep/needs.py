@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from flows.cli.settings import Settings
+from flows.sweep.engines import runtimes_of
+from flows.sweep.workspace import Workspace
 from machine.memory import total
-from matrix.model import Cell
-from matrix.needs import MEMORY, Words
+from matrix.model import Cell, Profile
+from matrix.needs import MEMORY, Words, compiling
+from workers.compile.devices import available
 from workers.runtimes.kinds import KINDS, ORT
 
 _SAFETY = 1.25
@@ -33,8 +37,16 @@ def needs_of(cell: Cell, engine: str, values: Mapping[str, Any], memory: float =
     return frozenset(words)
 
 
-def words_here(settings: Settings, engines: Iterable[str], more: Iterable[str] = ()) -> Words:
-    """What this machine offers. Memory in powers of two, so that like machines are alike."""
+def words_here(
+    settings: Settings,
+    engines: Iterable[str],
+    more: Iterable[str] = (),
+    profiles: Iterable[Profile] = (),
+) -> Words:
+    """What this machine offers. Memory in powers of two, so that like machines are alike.
+
+    `profiles`: those that are asked about; finding out starts the runtimes that compile for them.
+    """
     ceiling = settings.memory or total()
     words = {
         f"os:{platform.system().lower()}",
@@ -43,12 +55,25 @@ def words_here(settings: Settings, engines: Iterable[str], more: Iterable[str] =
         *(f"engine:{name}" for name in engines),
         *(f"ep:{name}" for name in _runtimes(settings)),
         *more,
+        *_compiled_here(settings, tuple(profiles)),
     }
     if settings.allow_remote_code:
         words.add("remote-code")
     if settings.allow_pickle:
         words.add("pickle")
     return frozenset(words)
+
+
+def _compiled_here(settings: Settings, profiles: Collection[Profile]) -> Iterator[str]:
+    if not profiles:
+        return
+    with closing(runtimes_of(settings)) as runtimes:
+        for one in available(runtimes, profiles, Workspace(settings).targets()):
+            if one.runtime is None:
+                continue
+            yield compiling(one.profile.label, emulated=True)
+            if not one.runtime.emulated:
+                yield compiling(one.profile.label, emulated=False)
 
 
 def _runtimes(settings: Settings) -> list[str]:

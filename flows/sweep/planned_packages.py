@@ -22,7 +22,7 @@ class PlannedPackage:
     @property
     def target(self) -> str:
         """The label under which the state files it."""
-        return EXPORT if self.is_export else self.cell.target.label
+        return EXPORT if self.is_export else self.cell.column
 
     @property
     def as_cell(self) -> Cell:

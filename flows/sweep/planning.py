@@ -87,6 +87,8 @@ def _plan_of(settings: Settings, catalog: str, today: date, limits: Limits) -> P
         precision=settings.precision,
         opset=settings.opset,
         self_contained=settings.self_contained,
+        compile=settings.compile,
+        emulated=settings.emulated,
         timeout=settings.timeout,
         publish_timeout=settings.publish_timeout,
     )
@@ -99,7 +101,12 @@ def _plan_of(settings: Settings, catalog: str, today: date, limits: Limits) -> P
     )
     work = Workspace(settings)
     return make_plan(
-        loaded, targets, selection_of(settings), options, lambda: _published_before(work)
+        loaded,
+        targets,
+        selection_of(settings),
+        options,
+        lambda: _published_before(work),
+        work.profiles(),
     )
 
 

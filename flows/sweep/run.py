@@ -93,7 +93,8 @@ class Run:
         )
         publisher = Publisher(feed, tries=self.settings.tries) if begun.info.publish else None
         self._say_begun(begun)
-        offers = words_here(self.settings, [self.plan.engine], self.settings.has)
+        profiles = {cell.profile.label: cell.profile for cell in self.plan.cells() if cell.profile}
+        offers = words_here(self.settings, [self.plan.engine], self.settings.has, profiles.values())
         wanted = [one for one, left in state.demand(begun.info.id).items() if left.open]
         if unserved := unserved_groups(state, begun.info.id, wanted, [offers]):
             state.note(begun.info.id, Kind.NOTICE, {UNSERVED: unserved})

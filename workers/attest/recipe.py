@@ -36,6 +36,7 @@ def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
         "allow": dict(allow),
         "target": {name: getattr(cell.target, name) for name in _TARGET},
         "policy": to_json(cell.policy),
+        **({"profile": to_json(cell.profile)} if cell.profile else {}),
     }
 
 
@@ -55,6 +56,7 @@ def cell_of(
         "id": recipe["cell"],
         "model": model,
         **{name: recipe[name] for name in ("package", "version", "target", "policy")},
+        "profile": recipe.get("profile"),
         "timeout": timeout,
         "publish_timeout": timeout,
     }

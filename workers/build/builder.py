@@ -25,6 +25,7 @@ from workers.build.record import Clock, build_record
 from workers.build.request import request_for
 from workers.build.room import Crowded, Room
 from workers.build.stage_runner import Report, StageRunner, os_failure, unreported, wait_report
+from workers.compile.stage import CompileStage, portable_stage
 from workers.engine import BuildPlan, Request
 from workers.errors import BuildFailed, CorruptBlob
 from workers.host import codec
@@ -65,12 +66,14 @@ class Builder:
         *,
         budget: DiskBudget | None = None,
         memory: MemoryBudget | None = None,
+        compiler: CompileStage | None = None,
     ) -> None:
         self.store = store
         self.host = host
         self.options = options or BuildOptions()
         self._budget = budget
         self._memory = memory
+        self._compiler = compiler
         sweep_dead(work_root)
         self._scratch = Scratch(work_root)
         self._plans: dict[str, BuildPlan] = {}
@@ -133,6 +136,8 @@ class Builder:
         `export`: of the export that the cell is made from.
         """
         plan = self._plan(self._request(cell, offline), cancel=cancel)
+        if not export:
+            plan = self._compiled(plan, cell)
         walked = self._walk(plan, lambda task: self.store.lookup(task.key.key), export=export)
         if walked is None:
             return None
@@ -155,7 +160,7 @@ class Builder:
             seen.append((task, action))
             return action
 
-        self._walk(self._plan(self._request(cell)), resolve)
+        self._walk(self._compiled(self._plan(self._request(cell)), cell), resolve)
         return seen
 
     def close(self) -> None:
@@ -185,12 +190,15 @@ class Builder:
             cancel=cancel,
             log=log,
             limit=limit,
+            compiler=self._compiler,
         )
 
     def _build_once(self, runner: StageRunner, export_version: str | None, attempt: int) -> Built:
         """Run the stages and put the package together; a failure leaves no folder behind."""
         cell, clock, export = runner.cell, Clock(), export_version is not None
         plan = self._plan(runner.request, runner.log, runner.cancel)
+        if not export:
+            plan = self._compiled(plan, cell)
         runner.begin(plan)
         walked = walk(
             self.host.spec.name,
@@ -233,6 +241,7 @@ class Builder:
             export_tree=sealed.tree if export else sealed.manifest["export"]["tree"],
             inputs=() if export else walked.files_of(INPUTS),
             export=() if export else walked.files_of(EXPORT),
+            portable=walked.files_of(portable_stage(plan).name) if cell.profile else (),
             claim=None if export else Claim.of(cell),
         )
 
@@ -241,6 +250,10 @@ class Builder:
         if export:
             return maker.export(cell.model, plan, walked)
         return maker.cell(cell, plan, walked, self_contained=self.options.self_contained)
+
+    def _compiled(self, plan: BuildPlan, cell: Cell) -> BuildPlan:
+        """With the stage that compiles, for a compiled cell."""
+        return self._compiler.extend(plan, cell) if self._compiler else plan
 
     def _walk(
         self,

@@ -49,6 +49,8 @@ class Built:
     evidence: tuple[Rung, ...] = ()
     export: tuple[FileEntry, ...] = ()
     """The files of the export that it was made of: what verification compares it with."""
+    portable: tuple[FileEntry, ...] = ()
+    """Of a compiled cell: the models that were compiled."""
     claim: Claim | None = None
     """What verification holds it to; None: an export."""
     used: ExitStack = field(default_factory=ExitStack, compare=False)

@@ -21,6 +21,8 @@ from matrix.model import Cell, Model
 from matrix.status import FailureClass
 from workers.build.built import PackageFile
 from workers.build.graph import EXPORT, StageTask, Walked
+from workers.compile.group import STAGE as COMPILE
+from workers.compile.stage import portable_stage
 from workers.engine import BuildPlan
 from workers.errors import BuildFailed
 from workers.store import Action, Store
@@ -62,7 +64,18 @@ class Maker:
             files += tuple(replace(file, path=f"{EXPORT}/{file.path}") for file in exported)
         export = self.export(cell.model, plan, walked).tree if EXPORT in walked.outputs else None
         subject = {**_cell_subject(cell, plan), "export": {"tree": export}}
+        if cell.profile is not None:
+            subject["profile"] = asdict(cell.profile)
+            subject["portable"] = {"tree": self._portable(cell, plan, walked, self_contained)}
         return _seal({**subject, **self._origin(plan, walked)}, files)
+
+    def _portable(self, cell: Cell, plan: BuildPlan, walked: Walked, self_contained: bool) -> str:
+        """The tree digest of the portable package that a compiled one is made from."""
+        label = f"+{cell.profile.label}" if cell.profile else ""
+        portable = replace(cell, id=cell.id.removesuffix(label), profile=None)
+        before = replace(plan, stages=[one for one in plan.stages if one.name != COMPILE])
+        until = walked.up_to(portable_stage(before).name)
+        return self.cell(portable, before, until, self_contained=self_contained).tree
 
     def export(self, model: Model, plan: BuildPlan, walked: Walked) -> Sealed:
         """The package of the export that a walk has made."""

@@ -18,7 +18,9 @@ from workers.build.known_failures import KnownFailures
 from workers.build.memory_budget import MemoryBudget
 from workers.build.room import Room
 from workers.build.stages import StageRun, doing
-from workers.engine import SOURCE, BuildPlan, Request, StageJob
+from workers.compile.group import STAGE as COMPILE
+from workers.compile.stage import CompileStage
+from workers.engine import SOURCE, BuildPlan, Request, StageJob, StageReport
 from workers.errors import BuildFailed, failure_of
 from workers.host.client import EngineHost
 from workers.store import Action, Store
@@ -78,6 +80,8 @@ class StageRunner:
     log: Path | None
     limit: float
     """Seconds after which a wait for other builds is given up if none of them moves."""
+    compiler: CompileStage | None = None
+    """Runs the stage that compiles; None: this build compiles nothing."""
     plan: BuildPlan = field(init=False)
     runs: list[StageRun] = field(init=False)
     """The stages of this try."""
@@ -159,9 +163,7 @@ class StageRunner:
                 progress=self.report,
             )
             with self._memory(task):
-                made = self.host.run(
-                    job, timeout=self.cell.timeout, log=self.log, cancel=self.cancel
-                )
+                made = self._perform(job, task.key.key)
             action = Action(
                 key=task.key.key,
                 parts=task.key.parts,
@@ -173,6 +175,16 @@ class StageRunner:
                 subject=f"{self.request.model['id']} {task.spec.name} {task.component}".strip(),
             )
             return self.store.ingest(out, action)
+
+    def _perform(self, job: StageJob, key: str) -> StageReport:
+        """Run a stage where it belongs: compiling in the process of a runtime, all else in the
+        engine's."""
+        if job.stage != COMPILE or self.compiler is None:
+            return self.host.run(job, timeout=self.cell.timeout, log=self.log, cancel=self.cancel)
+        with self.store.scratch.borrow("compiling") as scratch:
+            return self.compiler.run(
+                job, self.cell, key, log=self.log, cancel=self.cancel, scratch=scratch
+            )
 
     @contextmanager
     def _failures_of(self, task: StageTask) -> Iterator[None]:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix.errors import UsageError
-from matrix.model import Target
-from matrix.profiles import Profile
+from matrix.model import Profile, Target
 from matrix.targets import Targets
 from workers.runtimes.kinds import KINDS, kind_named
 from workers.runtimes.pool import Runtimes

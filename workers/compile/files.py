@@ -12,7 +12,7 @@ from typing import Any
 from machine.files import hash_file
 from matrix.digest import value_digest
 from matrix.errors import UsageError
-from matrix.profiles import Profile
+from matrix.model import Profile
 from workers.compile.check import Checked, check_compiled
 from workers.compile.devices import parameters
 from workers.compile.group import GroupResult, Job, Member, compile_group

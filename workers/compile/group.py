@@ -59,6 +59,8 @@ class GroupResult:
     contexts: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By name: what `read_contexts` tells. A member without nodes has nothing that the EP takes."""
     failures: dict[str, BuildFailed] = field(default_factory=dict)
+    peak_memory: int = 0
+    """Of the compiler's process."""
 
 
 def compile_group(runtimes: Runtimes, members: Sequence[Member], job: Job) -> GroupResult:
@@ -122,6 +124,7 @@ def _compile(
     if "error" in answer:
         failure = BuildFailed(FailureClass.COMPILE, STAGE, str(answer["error"]), hint=_HINT)
         return members[int(answer["failed"])], failure
+    result.peak_memory = int(answer["peak_memory"])
     result.seconds = dict(zip((one.name for one in members), answer["seconds"], strict=True))
     return None
 

@@ -136,7 +136,7 @@ class Runtimes:
             log=log,
             progress=progress,
         )
-        return dict(reply.result)
+        return {**reply.result, "peak_memory": reply.peak_memory}
 
     def close(self) -> None:
         """End all host processes."""

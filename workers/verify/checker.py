@@ -82,6 +82,9 @@ def inspect(folder: Path, path: Path) -> Answer:
         files = {_external(folder, path, tensor) for tensor in weights} - {""}
         answer["external"] = sorted(files)
         unreadable = _read(model, path, weights, answer)
+        context = read_contexts(folder, path.relative_to(folder).as_posix())
+        answer["contexts"] = context["nodes"]
+        answer["problems"] += context["problems"]
         check(model, path, files, folder)
         if unreadable is not None:  # the checker would have explained more
             raise unreadable

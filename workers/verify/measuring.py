@@ -9,9 +9,11 @@ from typing import Any
 from machine.files import hash_file
 from machine.folders import remove_tree
 from matrix.digest import value_digest
+from workers.compile.devices import runtime_for
 from workers.composition import split
 from workers.runtimes.pool import STAGE, Runtimes, Watching
 from workers.runtimes.runtime import Missing, Runtime
+from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import Observed, RuntimeRun
 from workers.verify.subject import Subject
 
@@ -65,14 +67,26 @@ class Measuring:
                 observed.no_reference = (
                     f"the export has no {missing[0]}" if missing else f"the export: {broken[0]}"
                 )
-        own = self.runtimes.for_target(subject.claim.target)
-        observed.runs.append(job.ran(cpu, own=own == cpu, alone=bool(observed.no_reference)))
+        own = self._own(subject.claim)
+        alone, profile = bool(observed.no_reference), subject.claim.profile
+        if profile is None:
+            observed.runs.append(job.ran(cpu, own=own == cpu, alone=alone))
         if isinstance(own, Missing):
             observed.missing.append(own)
+            if profile is not None:
+                observed.stopped = f"only its own provider opens a compiled model: {own.why}"
         elif own != cpu:
-            observed.runs.append(job.ran(own, own=True, alone=bool(observed.no_reference)))
+            observed.runs.append(job.ran(own, own=True, alone=alone))
+            if profile is not None:
+                observed.opening = job.opening(own)
         job.close()
         return fresh
+
+    def _own(self, claim: Claim) -> Runtime | Missing:
+        """The provider and device of the target, with the options of a compiled cell's profile."""
+        if claim.profile is None:
+            return self.runtimes.for_target(claim.target)
+        return runtime_for(self.runtimes, claim.profile, claim.target, emulated=True)
 
 
 class _Job:
@@ -157,6 +171,42 @@ class _Job:
             self._fresh[key] = {"models": found.models, "joined": found.joined}
         return found
 
+    def opening(self, runtime: Runtime) -> Json:
+        """Seconds and memory to open each model, portable and then compiled, one after the other
+        in the same process."""
+        subject = self._subject
+        if subject.portable is None:
+            return {}
+        basis = {"opening": VERSION, "portable": subject.portable.tree, "on": runtime.to_json()}
+        key = value_digest({**basis, "content": subject.content})
+        note = subject.store.notes.read(MEASURED, key)
+        if note:
+            return dict(note)
+        found: Json = {}
+        with subject.scratch.borrow("portable") as folder:
+            subject.portable.place(folder)
+            for name in subject.models:
+                found[name] = {
+                    "portable": self._opened(runtime, folder / name, name),
+                    "compiled": self._opened(runtime, subject.folder / name, name),
+                }
+        self._fresh[key] = found
+        return found
+
+    def _opened(self, runtime: Runtime, file: Path, name: str) -> Json:
+        component = self._names.get(name, "")
+        args: Json = {
+            "file": str(file.absolute()),
+            "component": component,
+            "sets": 1,
+            "inputs": self._input_files(component),
+            "shapes": self._subject.shapes().get(component, {}),
+        }
+        told = self._owner.runtimes.measure(runtime, args, self._watching)
+        if told.get("error"):
+            return {"error": told["error"]}
+        return {"seconds": told["open_seconds"], "memory": told["open_memory"]}
+
     def _outputs(self) -> Path:
         """The folder of the export's outputs."""
         key = value_digest({**self._basis, "models": self._subject.models})
@@ -184,7 +234,7 @@ class _Job:
             "outputs": [port[0] for port in outputs],
             "save": str(save / _saved(component)) if wanted else None,
             "reference": str(reference / _saved(component)) if reference else None,
-            "task": self._task if runtime == self._cpu else None,
+            "task": self._task if runtime == self._cpu or self._subject.claim.profile else None,
             "linked": self._linked(component, save, reference),
         }
         return self._owner.runtimes.measure(runtime, args, self._watching)

@@ -49,6 +49,8 @@ class Subject:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     export: Part | None = None
     inputs: Part | None = None
+    portable: Part | None = None
+    """Of a compiled cell: the models that were compiled."""
     afresh: bool = False
     """Hash the files of the folder, because nothing else has."""
 
@@ -66,6 +68,7 @@ class Subject:
             manifest=built.manifest,
             export=Part.stored(built.store, built.export),
             inputs=Part.stored(built.store, built.inputs),
+            portable=Part.stored(built.store, built.portable),
         )
 
     @property

@@ -30,7 +30,7 @@ from workers.verify.subject import Subject
 
 INSPECTED = "inspected"
 """The kind of note that keeps what inspection found."""
-VERSION = 1
+VERSION = 2
 """Raised when the inspection changes, so that older notes no longer count."""
 STATIC = {"integrity", "policy"}
 """Rungs for which no model has to run."""
@@ -79,6 +79,7 @@ class Climbed:
                 *({**one.to_json(), "own": True} for one in self.observed.missing),
             ],
             "verifier": dict(self.versions),
+            **({"opening": dict(self.observed.opening)} if self.observed.opening else {}),
         }
 
 

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from matrix.model import Cell, Target
+from matrix.codec import from_json
+from matrix.model import Cell, Profile, Target
 from matrix.verification import Rules, rules_from, rules_of
 
 IR_OF_OPSET = {13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
@@ -26,6 +27,8 @@ class Claim:
     blocked_ops: tuple[str, ...] = ()
     blocked_passes: tuple[str, ...] = ()
     rules: Rules = field(default_factory=Rules)
+    profile: Profile | None = None
+    """What a compiled cell was made for."""
 
     @classmethod
     def of(cls, cell: Cell) -> Claim:
@@ -40,6 +43,7 @@ class Claim:
             policy.blocked_ops,
             policy.blocked_passes,
             rules_of(cell),
+            cell.profile,
         )
 
     @classmethod
@@ -62,6 +66,7 @@ class Claim:
             tuple(policy["blocked_ops"]),
             tuple(policy["blocked_passes"]),
             rules_from(rules),
+            from_json(manifest["profile"], Profile) if manifest.get("profile") else None,
         )
 
     @property

@@ -97,6 +97,8 @@ class Observed:
     runs: list[RuntimeRun] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     """Why the target's own provider could not be used."""
+    opening: Json = field(default_factory=dict)
+    """Model file -> what it takes to open the portable and the compiled model."""
 
     def judged(
         self, problems: list[str], evidence: dict[str, Any], unseen: Sequence[str] = ()

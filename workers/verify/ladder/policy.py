@@ -30,6 +30,8 @@ _NEARLY_ALL = 0.9
 
 def judge(claim: Claim, observed: Observed) -> Judgement:
     """Compare content and label of every model of the package."""
+    if claim.profile is not None:
+        return _compiled(claim, observed)
     problems, evidence = [], {}
     for model, found in observed.models.items():
         if found["problems"]:
@@ -52,6 +54,18 @@ def judge(claim: Claim, observed: Observed) -> Judgement:
     elif len(evidence) < max(len(observed.models), 1):
         return not_run("integrity failed: there is a model that cannot be read", found)
     return not problems, problems, found
+
+
+def _compiled(claim: Claim, observed: Observed) -> Judgement:
+    """A compiled model holds contexts; what they hold was judged in the portable package."""
+    label = claim.profile.label if claim.profile else ""
+    contexts = {model: found.get("contexts", []) for model, found in observed.models.items()}
+    problems = [
+        f"{model}: is labelled {label}, but holds no compiled context"
+        for model, nodes in contexts.items()
+        if not nodes
+    ]
+    return not problems, problems, {"contexts": contexts, "profile": label}
 
 
 def _label(claim: Claim, found: Json) -> list[str]:

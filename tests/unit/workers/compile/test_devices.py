@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from matrix.errors import UsageError
-from matrix.profiles import Profile, load_profiles
+from matrix.model import Profile
+from matrix.profiles import load_profiles
 from matrix.targets import load_targets
 from workers.compile.devices import available, parameters, runtime_for
 from workers.runtimes.kinds import Kind

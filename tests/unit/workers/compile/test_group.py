@@ -51,7 +51,7 @@ class FakeRuntimes:
             (folder / output).write_text(f"context of {name}")
             seconds.append(0.5)
         (folder / "out" / "shared.bin").write_text("".join(names))
-        return {"seconds": seconds}
+        return {"seconds": seconds, "peak_memory": 7}
 
     @property
     def checker(self) -> FakeRuntimes:

@@ -1,0 +1,113 @@
+"""Compiled cells from the plan to the feed, with the real QNN compiler and its emulated HTP."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sweeps.command import Mill
+
+pytestmark = [pytest.mark.vendor, pytest.mark.engine, pytest.mark.timeout(600)]
+
+CELL = "demo/bert-tiny:text-classification@qnn_npu"
+COMPILED = f"{CELL}+htp73"
+PACKAGE = "modelmill-demo-bert-tiny"
+SWEEP = ("sweep", "demo", "--model", "demo/bert-tiny", "--target", "qnn_npu", "--jobs", "1")
+EMULATED = (*SWEEP, "--compile", "htp73", "--emulated")
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Mill:
+    mill = Mill(
+        tmp_path_factory.mktemp("compiled"),
+        {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": "qnn"},
+    )
+    mill.ok(*EMULATED, "--stamp", "one")
+    mill.ok("feed", "pull", PACKAGE, version(mill, "one", "htp73"), "--dest", "pulled")
+    return mill
+
+
+def version(mill: Mill, stamp: str, end: str) -> str:
+    found = [name for _package, name in mill.published() if f"-{stamp}-" in name]
+    return next(name for name in found if name.endswith(end) and "export" not in name)
+
+
+def record(mill: Mill, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((mill.folder / "pulled" / name).read_bytes())
+    return found
+
+
+def test_it_is_published_beside_the_portable_package_and_names_it_by_digest(swept: Mill) -> None:
+    assert swept.statuses("one") == {"published": 2}
+    portable = swept.published()[PACKAGE, version(swept, "one", "classification")]
+    manifest = record(swept, "modelmill.json")
+    assert (manifest["cell"], manifest["profile"]["label"]) == (COMPILED, "htp73")
+    assert manifest["portable"]["tree"] == portable
+    stage = manifest["stages"][-1]
+    assert stage["stage"] == "compile"
+    assert stage["facts"]["compatibility"]["QNNExecutionProvider"].startswith("v2:")
+    (binary,) = stage["facts"]["binaries"]
+    assert {"model.onnx", binary} <= {path.name for path in (swept.folder / "pulled").iterdir()}
+
+
+def test_it_was_run_on_the_provider_that_compiled_it_and_opens_faster(swept: Mill) -> None:
+    found = record(swept, "build.json")
+    assert found["verdict"] == {"level": "parity", "reached": True}
+    (runtime,) = found["runtimes"]
+    assert (runtime["own"], runtime["ran"], runtime["emulated"]) == (True, True, True)
+    assert runtime["options"]["htp_arch"] == "73"
+    (opening,) = found["opening"].values()
+    assert opening["compiled"]["seconds"] < opening["portable"]["seconds"]
+    assert swept.ok("verify", "pulled").out.endswith("level parity: reached\n")
+
+
+def test_another_stamp_runs_no_stage_and_an_unchanged_one_publishes_nothing(swept: Mill) -> None:
+    swept.ok(*EMULATED, "--stamp", "two")
+    assert not swept.ran("two")
+    trees = [swept.published()[PACKAGE, version(swept, stamp, "htp73")] for stamp in ("one", "two")]
+    assert trees[0] == trees[1]
+    swept.ok(*EMULATED, "--stamp", "three", "--if-changed")
+    assert swept.statuses("three") == {"unchanged": 2}
+
+
+def test_its_stages_are_explained_and_it_is_rebuilt_to_the_same_bytes(swept: Mill) -> None:
+    told = swept.ok("explain", COMPILED, "--stamp", "one").out
+    assert "compile" in told
+    rebuilt = swept.run("rebuild", PACKAGE, version(swept, "one", "htp73"))
+    assert rebuilt.code == 0, rebuilt
+
+
+@pytest.mark.parametrize("damage", ["truncated", "swapped", "missing", "escaping"])
+def test_a_binary_that_is_not_the_built_one_is_caught(
+    swept: Mill, tmp_path: Path, damage: str
+) -> None:
+    package = tmp_path / "package"
+    shutil.copytree(swept.folder / "pulled", package)
+    (binary,) = package.glob("*.bin")
+    if damage == "truncated":
+        binary.write_bytes(binary.read_bytes()[:-4096])
+    elif damage == "swapped":
+        binary.write_bytes(bytes(reversed(binary.read_bytes())))
+    elif damage == "missing":
+        binary.unlink()
+    else:
+        model = (package / "model.onnx").read_bytes()
+        outside = b"../" + binary.name.encode()[3:]
+        (package / "model.onnx").write_bytes(model.replace(binary.name.encode(), outside))
+    ran = swept.run("verify", str(package))
+    assert ran.code == 1, ran
+    assert "FAIL  integrity" in ran.out
+
+
+def test_without_leave_for_the_emulator_the_compiled_cell_waits_for_a_machine(
+    swept: Mill,
+) -> None:
+    ran = swept.run(*SWEEP, "--compile", "htp73", "--stamp", "four")
+    assert swept.statuses("four") == {"published": 1, "planned": 1}
+    assert "compile:htp73" in ran.out
+    done = swept.ok("resume", "four", "--emulated")
+    assert swept.statuses("four") == {"published": 2}, done
