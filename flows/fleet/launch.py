@@ -23,7 +23,7 @@ from flows.observe.summaries import clear_summaries, write_summaries
 from flows.observe.summary import summarize
 from flows.observe.tally import Tally
 from flows.sweep.cancellation import RELEASED, cancel_sweep
-from flows.sweep.earlier_failures import take_up
+from flows.sweep.earlier_failures import try_again
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import cell_rows, model_rows
 from flows.sweep.planning import selection_of
@@ -108,7 +108,7 @@ class Launch:
             publish=not self.settings.no_publish,
         )
         wanted = {row.cell for row in rows}
-        earlier = take_up(state, info, wanted, again=self.again)
+        earlier = try_again(state, info, wanted, again=self.again)
         run = FleetRun(info.id, self.plan, self.values, feed.name)
         run = replace(run, id=record_run(state, run))
         if not self.as_json:

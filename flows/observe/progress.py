@@ -13,7 +13,7 @@ from flows.cli.console import Detail, coloured, detail_of, paint
 from flows.cli.quantity import shortened, show_clock, show_duration, show_size
 from flows.observe.failures import in_passing
 from flows.observe.tally import Tally
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from state.records import Event
 
 

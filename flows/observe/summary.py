@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.cli.quantity import counted
 from flows.observe.failures import FailureGroup, group_failures
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from flows.sweep.stop import Stop
 from matrix.errors import Exit
 from matrix.status import Status

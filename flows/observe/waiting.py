@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.cli.quantity import counted
 from flows.fleet.run import FLEET
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from flows.sweep.recorded_plan import PLAN
 from matrix.needs import Words, lacking, serves
 from state.damage import Tolerated

@@ -13,7 +13,7 @@ from typing import Any
 
 from flows.cli.quantity import show_duration, show_size
 from flows.observe.estimates import Estimates, Range
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from matrix.codec import from_json, to_json
 
 ESTIMATE = "estimate"

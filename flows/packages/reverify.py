@@ -15,7 +15,7 @@ from feed.reader import pull
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.sweep.engines import runtimes_of
-from flows.sweep.local import bare_builder
+from flows.sweep.local import open_builder
 from flows.sweep.workspace import Workspace
 from machine.files import hash_file, replace_file
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, files_digest, tree_digest
@@ -62,7 +62,7 @@ def prove_published(settings: Settings, package: str, version: str) -> tuple[Cli
 
 def prove_cell(settings: Settings, plan: Plan) -> tuple[Climbed, str]:
     """Verify a planned cell; stages that the store does not have are run."""
-    with bare_builder(plan, settings) as builder:
+    with open_builder(plan, settings) as builder:
         built = builder.build(next(plan.cells()))
         verifier = Verifier(runtimes_of(settings), settings.verify)
         try:

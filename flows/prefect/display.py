@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 from flows.observe.tally import UNSHOWN, Tally
 from flows.prefect.chosen_server import ChosenServer
 from flows.sweep.cancellation import StoppedElsewhere
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from flows.sweep.stop import Stop
 from matrix.errors import MillError
 from matrix.model import Plan

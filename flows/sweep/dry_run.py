@@ -14,7 +14,7 @@ from matrix.errors import Exit
 from matrix.model import Plan
 
 
-def rehearse(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
+def dry_run(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
     """Say what a sweep would do with every cell."""
     feed = Workspace(settings).open_feed()
     found = Survey() if feed.is_new else survey(feed, plan, every_stamp=False)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from matrix.status import FailureClass
 from state.ledger import State
 from state.records import SweepInfo
@@ -20,7 +20,7 @@ AGAIN = tuple(kind for kind in FailureClass if kind.may_pass)
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierFailures:
     """Cells that failed before, counted by class."""
 
     tried: Mapping[FailureClass, int] = field(default_factory=dict)
@@ -39,11 +39,13 @@ class Earlier:
         return lines
 
 
-def take_up(state: State, info: SweepInfo, cells: Collection[str], *, again: bool) -> Earlier:
+def try_again(
+    state: State, info: SweepInfo, cells: Collection[str], *, again: bool
+) -> EarlierFailures:
     """Plan again what may succeed now, of these cells. `again` is off where somebody has chosen
     what to try; then nothing more is taken up."""
     if info.created:
-        return Earlier()
+        return EarlierFailures()
     failed = {
         one.cell: one.failure or FailureClass.UNKNOWN
         for one in state.outcomes(info.id, brief=True)
@@ -51,7 +53,7 @@ def take_up(state: State, info: SweepInfo, cells: Collection[str], *, again: boo
     }
     tried = state.retry(info.id, AGAIN, among=failed) if again and failed else []
     again_now = frozenset(tried)
-    return Earlier(
+    return EarlierFailures(
         _count(failed[cell] for cell in tried if not is_export(cell)),
         _count(
             kind for cell, kind in failed.items() if cell not in again_now and not is_export(cell)

@@ -12,7 +12,7 @@ from feed.index import INDEX_FILE, IndexCell, SweepIndex
 from feed.interface import Feed, LocalFile
 from feed.publisher import Publisher
 from feed.selection import index_revisions
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from matrix.cellid import parse
 from matrix.digest import FileEntry, tree_digest
 from matrix.model import Plan

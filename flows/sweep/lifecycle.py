@@ -13,7 +13,7 @@ from flows.cli.settings import Settings
 from flows.observe.estimates import Estimates, estimate
 from flows.observe.summary import Summary, summarize
 from flows.observe.waiting import waiting
-from flows.sweep.earlier_failures import Earlier, take_up
+from flows.sweep.earlier_failures import EarlierFailures, try_again
 from flows.sweep.index import index_of, publish_index
 from flows.sweep.needs import needs_of
 from flows.sweep.planned_packages import PlannedPackage, packages_of
@@ -36,7 +36,7 @@ class Begun:
     info: SweepInfo
     newest: Mapping[str, Published]
     seeded: int
-    earlier: Earlier = field(default_factory=Earlier)
+    earlier: EarlierFailures = field(default_factory=EarlierFailures)
 
 
 def begin(
@@ -72,7 +72,7 @@ def begin(
         publish=publish,
     )
     note_plan(state, info.id, plan, known)
-    earlier = take_up(state, info, {item.id for item in packages_of(plan)}, again=again)
+    earlier = try_again(state, info, {item.id for item in packages_of(plan)}, again=again)
     if not publish:
         return Begun(info, {}, 0, earlier)
     listed_at = state.now()

@@ -111,7 +111,7 @@ def open_slots(
 
 
 @contextmanager
-def bare_builder(plan: Plan, settings: Settings) -> Iterator[Builder]:
+def open_builder(plan: Plan, settings: Settings) -> Iterator[Builder]:
     """A builder for one question, with nothing around it."""
     work = Workspace(settings)
     work.prepare()

@@ -1,4 +1,8 @@
-"""The packages that a plan wants: an export or a cell each, with the version that carries it."""
+"""The packages that a plan wants: an export or a cell each, with the version that carries it.
+
+The export is published once per model (and opset), and the manifest of every cell names it by its
+digest. It is planned, seeded, published, recorded and resumed like a cell, as `MODEL:TASK@export`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from matrix.model import EXPORT, Cell, Plan, PlannedModel
+
+
+def is_export(cell_id: str) -> bool:
+    """Whether an id is an export's; no target can have that label."""
+    return cell_id.rpartition("@")[2].partition(":")[0] == EXPORT
 
 
 @dataclass(frozen=True, slots=True)

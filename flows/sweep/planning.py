@@ -6,7 +6,7 @@ from datetime import date
 
 from feed.rules import STRICTEST
 from flows.cli.settings import Settings
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from flows.sweep.workspace import Workspace
 from matrix.catalog import load_catalog, packaged
 from matrix.cellid import parse

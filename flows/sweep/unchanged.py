@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from flows.cli.settings import Settings
 from flows.sweep.lifecycle import Begun, among
-from flows.sweep.local import bare_builder
+from flows.sweep.local import open_builder
 from flows.sweep.planned_packages import PlannedPackage, packages_of_model
 from flows.sweep.stop import Stop
 from machine.processes import this_host
@@ -21,7 +21,7 @@ from matrix.status import Status
 from state.ledger import State
 from state.records import Facts, Lease, Owner
 from workers.build.builder import Builder
-from workers.build.last_keys import last_keys
+from workers.build.keys import last_keys
 from workers.errors import BuildFailed, Cancelled
 
 
@@ -33,7 +33,7 @@ def settle_unchanged(
     if not candidates:
         return
     owner = Owner.here(f"{this_host().partition('/')[0]}/{os.getpid()}/unchanged")
-    with bare_builder(plan, settings) as builder:
+    with open_builder(plan, settings) as builder:
         for model, packages in candidates:
             if stop:
                 return

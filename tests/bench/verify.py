@@ -27,7 +27,7 @@ import psutil
 from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.sweep.engines import runtimes_of
-from flows.sweep.local import bare_builder
+from flows.sweep.local import open_builder
 from flows.sweep.planning import plan_of
 from tests.bench.command import table
 from workers.verify.measuring import SETS
@@ -82,7 +82,7 @@ def measure(settings: Settings, catalog: str) -> None:
     sides = [f"{side} {unit}" for unit in ("s", "CPU s", "GB") for side in ("build", "verify")]
     rows: list[tuple[object, ...]] = [("cell", "MB", *sides)]
     building, verifying, emulated = Spent(), Spent(), 0.0
-    with bare_builder(plan, settings) as builder:
+    with open_builder(plan, settings) as builder:
         for cell in plan.cells():
             with watched(building) as build:
                 built = builder.build(cell)

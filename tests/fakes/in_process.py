@@ -28,7 +28,7 @@ class InProcessHost(EngineHost):
     def tools(self) -> dict[str, str]:
         return dict(self.engine.tools())
 
-    def surroundings(self) -> dict[str, Any]:
+    def environment(self) -> dict[str, Any]:
         return {
             "python": {"implementation": "CPython", "version": "3.11.9"},
             "system": {"name": "Linux", "release": "6.1", "machine": "x86_64"},

@@ -71,7 +71,7 @@ class Attester:
             built.build_record,
             recipe,
             [file.entry for file in named],
-            self._surroundings(built),
+            self._components(built),
             name=built.cell_id,
             tree=built.tree,
             modelmill=modelmill_version(),
@@ -101,10 +101,10 @@ class Attester:
             "pickle": cell.model.pickle and self._allow["pickle"],
         }
 
-    def _surroundings(self, built: Built) -> list[Component]:
+    def _components(self, built: Built) -> list[Component]:
         if self._environment is None:
             tools = built.manifest["engine"]["tools"]
-            self._environment = environment_of(self._host.surroundings(), tools)
+            self._environment = environment_of(self._host.environment(), tools)
         return self._environment
 
 

@@ -68,9 +68,9 @@ def sbom(
     }
 
 
-def environment_of(surroundings: Json, tools: Iterable[str]) -> list[Component]:
+def environment_of(environment: Json, tools: Iterable[str]) -> list[Component]:
     """Everything that is installed where the engine runs; computed once for all packages."""
-    python, system = surroundings["python"], surroundings["system"]
+    python, system = environment["python"], environment["system"]
     used = {name.lower().replace("_", "-") for name in tools}
     components: list[Component] = [
         {
@@ -89,7 +89,7 @@ def environment_of(surroundings: Json, tools: Iterable[str]) -> list[Component]:
             "scope": "excluded",
         },
     ]
-    for one in surroundings["distributions"]:
+    for one in environment["distributions"]:
         uri = tool_uri(one["name"], one["version"])
         component: Component = {
             "type": "library",

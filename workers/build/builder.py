@@ -17,8 +17,8 @@ from workers.build.built import Built
 from workers.build.disk_budget import DiskBudget
 from workers.build.expectation import Expectation, Unknown
 from workers.build.graph import EXPORT, INPUTS, StageTask, Walked, walk
+from workers.build.keys import note_keys
 from workers.build.known_failures import KnownFailures
-from workers.build.last_keys import note_keys
 from workers.build.memory_budget import MemoryBudget
 from workers.build.package import Maker, Sealed, assemble
 from workers.build.record import Clock, build_record
@@ -142,7 +142,7 @@ class Builder:
         if walked is None:
             return None
         if not export:
-            note_keys(self.store.notes, cell.id, walked)
+            note_keys(self.store.notes, cell.id, walked.keys)
         return self._sealed(cell, plan, walked, export=export).tree
 
     def tools(self) -> dict[str, str]:
@@ -220,7 +220,7 @@ class Builder:
             attempt,
         )
         if not export:
-            note_keys(self.store.notes, cell.id, walked)
+            note_keys(self.store.notes, cell.id, walked.keys)
         folder = self._scratch.take("package")
         try:
             placed = assemble(self.store, folder, sealed, record)

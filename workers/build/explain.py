@@ -8,8 +8,7 @@ from typing import Any
 
 from matrix.model import Cell
 from workers.build.builder import Builder
-from workers.build.keys import StageKey, diff_keys
-from workers.build.last_keys import last_keys
+from workers.build.keys import StageKey, diff_keys, last_keys
 
 Kept = Mapping[str, Any]
 

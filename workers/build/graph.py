@@ -76,6 +76,11 @@ class Walked:
                     files.setdefault(file.path, file)
         return tuple(files[path] for path in sorted(files))
 
+    @property
+    def keys(self) -> Mapping[str, StageKey]:
+        """The keys of all runs, by `STAGE:COMPONENT`."""
+        return {f"{task.spec.name}:{task.component}": task.key for task, _action in self.tasks}
+
     def files_of(self, stage: str) -> tuple[FileEntry, ...]:
         """What a stage made; nothing where there is no such stage."""
         return self.outputs[stage].files if stage in self.outputs else ()

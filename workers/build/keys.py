@@ -8,8 +8,10 @@ from typing import Any
 
 from matrix.digest import value_digest
 from workers.engine import StageSpec
+from workers.store.notes import Notes
 
 ABSENT = "(nothing)"
+NOTE = "keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +63,16 @@ def _show(value: Any) -> str:
     text = str(value)
     is_digest = len(text) == 64 and set(text) <= set("0123456789abcdef")
     return f"{text[:12]}..." if is_digest else text
+
+
+def note_keys(notes: Notes, cell_id: str, keys: Mapping[str, StageKey]) -> None:
+    """Remember the keys of a build for `explain`; the ones before stay unless nothing changed."""
+    now = {name: {"key": one.key, "parts": one.parts} for name, one in keys.items()}
+    last = last_keys(notes, cell_id)
+    if last.get("now") != now:
+        notes.write(NOTE, cell_id, {"now": now, "before": last.get("now")})
+
+
+def last_keys(notes: Notes, cell_id: str) -> Mapping[str, Any]:
+    """The keys that a cell had when it was last built (`now`) and before that (`before`)."""
+    return notes.read(NOTE, cell_id) or {}

@@ -187,9 +187,9 @@ class EngineHost(Host):
         result: dict[str, str] = self.call("tools", {}, timeout=self.limits.plan_timeout).result
         return result
 
-    def surroundings(self) -> dict[str, Any]:
+    def environment(self) -> dict[str, Any]:
         """The interpreter, the system and the distributions that the engine runs with."""
-        reply = self.call("surroundings", {}, timeout=self.limits.plan_timeout)
+        reply = self.call("environment", {}, timeout=self.limits.plan_timeout)
         result: dict[str, Any] = reply.result
         return result
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from dataclasses import replace
+from importlib import metadata
 from typing import Any
 
 from workers.engine import Engine, Request, StageJob
 from workers.host import codec
-from workers.host.surroundings import surroundings
 
 
 class EngineService:
@@ -25,6 +27,42 @@ class EngineService:
         if op == "run":
             job = replace(codec.from_json(args, StageJob), progress=progress)
             return codec.to_json(self._engine.run(job))
-        if op == "surroundings":
-            return surroundings()
+        if op == "environment":
+            return environment()
         raise ValueError(f"an engine has no operation {op!r}")
+
+
+def environment() -> dict[str, Any]:
+    """The interpreter, the system and every distribution that the engine runs with.
+
+    Asked in the host because its interpreter need not be ours. It takes a tenth of a second, and
+    no run of a stage changes it.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for distribution in metadata.distributions():
+        # The first on the path is what is imported; a broken installation lacks its metadata.
+        about: Any = distribution.metadata
+        name, version = (about.get("Name"), about.get("Version")) if about else (None, None)
+        if name and version:
+            key = re.sub(r"[-_.]+", "-", name).lower()
+            found.setdefault(
+                key,
+                {
+                    "name": name,
+                    "version": version,
+                    # Only what is an SPDX expression by definition; older fields are free text.
+                    "license": about.get("License-Expression") or "",
+                },
+            )
+    return {
+        "python": {
+            "implementation": platform.python_implementation(),
+            "version": platform.python_version(),
+        },
+        "system": {
+            "name": platform.system(),
+            "release": platform.release(),
+            "machine": platform.machine(),
+        },
+        "distributions": [found[name] for name in sorted(found)],
+    }

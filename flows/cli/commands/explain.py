@@ -28,7 +28,7 @@ def add(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     from datetime import date
 
-    from flows.sweep.local import bare_builder
+    from flows.sweep.local import open_builder
     from workers.build.explain import explain
 
     cell_id = str(parse(arguments.cell))
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         history = [one for one in state.stage_runs(info.id) if one.cell == cell_id]
     plan = plan_of(recalled.narrowed(cell_id), catalog, date.today())  # noqa: DTZ011 - the user's date
     cell = next(plan.cells())
-    with bare_builder(plan, recalled) as builder:
+    with open_builder(plan, recalled) as builder:
         reasons = explain(builder, cell)
     if arguments.json:
         document = {"cell": cell_id, "stages": [asdict(one) for one in reasons]}

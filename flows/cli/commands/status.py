@@ -13,8 +13,8 @@ from flows.cli.quantity import brief, show_duration, show_moment, show_size
 from flows.cli.table import render
 from flows.observe.summary import Summary, open_text, summarize
 from flows.observe.waiting import waiting
-from flows.sweep.exports import is_export
 from flows.sweep.lookup import find_sweep
+from flows.sweep.planned_packages import is_export
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 from matrix.globs import matches

@@ -29,9 +29,9 @@ def run(arguments: argparse.Namespace) -> Exit:
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
     if arguments.dry_run:
-        from flows.sweep.dry_run import rehearse
+        from flows.sweep.dry_run import dry_run
 
-        return rehearse(plan, settings, as_json=arguments.json)
+        return dry_run(plan, settings, as_json=arguments.json)
     if arguments.fleet:
         from flows.fleet.launch import Launch
         from flows.fleet.run import values_of

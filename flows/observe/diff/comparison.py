@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.observe.diff.inputs import InputChange, Made, input_changes, made_of
 from flows.observe.evidence import rungs_of, weaker
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from flows.sweep.recorded_plan import PlannedCells
 from matrix.status import Status
 from state.ledger import State

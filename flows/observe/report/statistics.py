@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from flows.observe.report.document import CellView, Ranked, Rate, Row, Totals
 from flows.observe.summary import Summary
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from matrix.status import Status
 from matrix.verification import RUNGS
 

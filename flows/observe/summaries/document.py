@@ -11,7 +11,7 @@ from flows.observe.diff.comparison import ChangeKind, Comparison, compare
 from flows.observe.durations import Duration, duration_of
 from flows.observe.summary import Summary, summarize
 from flows.observe.tally import UNSHOWN
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from state.ledger import State
 from state.records import Kind, Outcome, SweepInfo
 

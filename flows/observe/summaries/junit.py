@@ -17,7 +17,7 @@ from flows.cli.plaintext import plain_text
 from flows.cli.quantity import brief
 from flows.observe.masking import masked
 from flows.observe.summaries.document import SummaryDocument
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from matrix.status import Status
 from state.records import Outcome
 

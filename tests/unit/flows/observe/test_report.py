@@ -18,7 +18,7 @@ from flows.observe.report.page import render, write
 from flows.observe.report.timeline import stretches
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.markdown import markdown
-from flows.sweep.exports import is_export
+from flows.sweep.planned_packages import is_export
 from matrix.errors import UsageError
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow

@@ -153,7 +153,7 @@ def test_the_bill_of_materials_is_valid(works: Works, composite: bool) -> None:
 
 
 def test_the_environment_is_listed_as_what_it_is(works: Works) -> None:
-    components = environment_of(works.host.surroundings(), ["fake", "engine"])
+    components = environment_of(works.host.environment(), ["fake", "engine"])
     by_name = {one["name"]: one for one in components}
     assert all(one["scope"] == "excluded" for one in components)
     assert by_name["fake"]["properties"] == [{"name": "modelmill:tool", "value": "true"}]
@@ -164,8 +164,8 @@ def test_the_environment_is_listed_as_what_it_is(works: Works) -> None:
 
 
 def test_the_environment_is_asked_for_once(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter([works.host.surroundings()])
-    monkeypatch.setattr(works.host, "surroundings", lambda: next(answers))
+    answers = iter([works.host.environment()])
+    monkeypatch.setattr(works.host, "environment", lambda: next(answers))
     attester = Attester(works.host)
     for cell in plan_model().cells:
         attester.attest(works.builder.build(cell), cell)
