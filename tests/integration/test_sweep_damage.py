@@ -183,7 +183,9 @@ def test_a_clock_that_was_set_back_stops_nothing(mill: Mill) -> None:
             for table in columns
             for name in columns[table]
         ),
-        "INSERT INTO lease SELECT model, sweep_id, 1, 'lost', 'elsewhere', 7, '7',"
+        "INSERT INTO lease (model, sweep_id, needs, token, owner, host, pid, pid_started, taken_at,"
+        " renewed_at, expires_at, ttl)"
+        " SELECT model, sweep_id, needs, 1, 'lost', 'elsewhere', 7, '7',"
         f" {later}, {later}, {later} + 60, 0.5 FROM work LIMIT 1",
     )
     for path in (mill.home / "store").rglob("*"):
