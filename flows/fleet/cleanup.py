@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.cli.quantity import show_size
+from flows.cli.quantity import counted, show_size
 from flows.cli.settings import Settings
 from flows.sweep.workspace import Workspace
 from workers.store import Store
@@ -53,7 +53,7 @@ def _results(work: Workspace, budget: int | None, since: float) -> Iterator[str]
     finally:
         store.close()
     if report.evicted:
-        yield f"{len(report.evicted)} stage results ({show_size(report.freed)})"
+        yield f"{counted(len(report.evicted), 'stage result')} ({show_size(report.freed)})"
 
 
 def _logs(folder: Path, since: float) -> Iterator[str]:
@@ -64,4 +64,4 @@ def _logs(folder: Path, since: float) -> Iterator[str]:
                 path.unlink()
                 removed += 1
     if removed:
-        yield f"{removed} logs"
+        yield counted(removed, "log")

@@ -67,7 +67,7 @@ def slot(stamp: str, sweep: int, run: int) -> State[Any]:
     if error is not None:
         return _failed(error)
     if stop:
-        return Cancelled(message=str(stop.error or "handed back"))
+        return Cancelled(message=str(stop.error or "stopped; its model was handed back"))
     return Completed()
 
 
@@ -113,7 +113,7 @@ def parent(
     if not made and stop:
         return Cancelled(message="cancelled before it began")
     if not made:
-        return Completed(message="led no longer: a newer parent does, or its worker ended")
+        return Completed(message="no longer leads: a newer parent does, or its worker ended")
     code = made[0].exit_code(stop)
     text = "; ".join(made[0].lines())[:500]
     if code is Exit.OK:

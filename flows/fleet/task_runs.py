@@ -105,7 +105,7 @@ def _tag_task_run(model: PlannedModel, stamp: str) -> None:
 
 def _state_of(result: ModelResult, stop: Stop) -> State[Any]:
     if stop and not result.done:
-        return Cancelled(message="stopped; a resume takes it up")
+        return Cancelled(message="stopped; resume the sweep to build it")
     if result.failed:
         return Failed(message=f"{result.failed} of {result.total} failed")
     return Completed(message=f"{result.total} done")

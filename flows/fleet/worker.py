@@ -32,8 +32,8 @@ from workers.host.watch import HostLimits
 _START_LIMIT = 120.0
 _DEFAULTS = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",
-    # Works around Prefect (test_a_worker_asks_for_what_is_due_by_its_own_clock): this machine's
-    # may be behind the server's.
+    # Works around Prefect (test_a_worker_asks_for_what_is_due_by_its_own_clock): that clock may be
+    # behind the server's.
     "PREFECT_WORKER_PREFETCH_SECONDS": "120",
     # The limit of automations.crash_silent_runs is three of these.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",

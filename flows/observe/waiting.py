@@ -1,7 +1,7 @@
 """What keeps a sweep from being built, read from its state alone.
 
 The parent of a fleet, or a local run, notes in the state which cells no machine at hand can do.
-Before a parent has taken up an order there is no note, and that says something too.
+Before a parent begins there is no note, and that says something too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNSERVED = "unserved"
 """Key of the notice: an entry for each group of cells that no machine at hand can do, and for each
 kind of machine whose slots fail at once."""
 
-NOT_TAKEN_UP = "no worker has taken the order up yet: does a modelmill worker run in its pool?"
+NOT_TAKEN_UP = "no worker has started this sweep yet: is a modelmill worker running in its pool?"
 _SHOWN = 3
 _KEPT = 5
 _FLAGS = {"remote-code": "--allow-remote-code", "pickle": "--allow-pickle"}
@@ -40,7 +40,7 @@ class Waiting:
     fleet: bool = False
     """Whether the last run is on a fleet."""
     ordered_at: float | None = None
-    """When a fleet was asked to build the sweep, if no parent has begun."""
+    """When the sweep was submitted to a fleet, if no parent has begun."""
     unserved: Sequence[Json] = ()
 
     def lines(self) -> list[str]:
@@ -74,7 +74,7 @@ def waiting(state: State, sweep: int) -> Waiting:
     fleet = started is not None and FLEET in (started.data or {})
     stamp = state.sweep(sweep).stamp
     notices = [one.data or {} for one in state.events(sweep, begun.id, kind=Kind.NOTICE)]
-    # Whoever leads a run notes its plan when it begins; who only orders one does not.
+    # A parent notes the plan of a run when it begins; the command that submits one does not.
     if fleet and not any(PLAN in notice for notice in notices):
         return Waiting(stamp, fleet, begun.at)
     told = [notice[UNSERVED] for notice in notices if UNSERVED in notice]

@@ -34,7 +34,7 @@ from prefect.states import Cancelled, Completed, Crashed, Failed, Running, to_st
 
 from flows.observe.tally import Tally
 from flows.prefect.artifacts import artifact_key, outcome_table, percent_done, progress_text
-from machine.processes import started
+from machine.processes import Process, this_host
 from matrix.model import PlannedModel
 from matrix.status import Status
 from state.records import Event, Holder, Kind, Outcome
@@ -203,7 +203,7 @@ def _state_of(attempt: _Attempt, event: Event) -> State[Any]:
     if attempt.failed:
         return Failed(message=f"{len(attempt.failed)} failed")
     if not (event.data or {}).get("done"):
-        return Cancelled(message="stopped; a resume takes it up")
+        return Cancelled(message="stopped; resume the sweep to build it")
     return Completed(message="done")
 
 
@@ -214,7 +214,7 @@ def ended(
     if error is not None:
         return Failed(message=f"{type(error).__name__}: {error}"[:500])
     if stopped:
-        return Cancelled(message="stopped; a resume goes on")
+        return Cancelled(message="stopped; resume it to go on")
     failed = sum(count for status, count in counts.items() if status.failed)
     return Completed(message=f"{failed} failed of {sum(counts.values())} cells and exports")
 
@@ -248,10 +248,14 @@ def _crash(client: SyncPrefectClient, run: UUID) -> None:
 
 
 def _process_tag() -> str:
-    return f"process:{os.getpid()}:{started(os.getpid())}"
+    process = Process.current()
+    return f"process:{process.pid}:{process.started}:{process.host}"
 
 
 def _is_dead(tag: str) -> bool:
     kind, _, process = tag.partition(":")
-    pid, _, when = process.partition(":")
-    return kind == "process" and pid.isdigit() and started(int(pid)) != when
+    pid, _, rest = process.partition(":")
+    when, _, host = rest.partition(":")  # older versions did not name the host
+    if kind != "process" or not pid.isdigit():
+        return False
+    return Process(host or this_host(), int(pid), when).is_dead()

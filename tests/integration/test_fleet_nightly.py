@@ -236,7 +236,7 @@ def does_not_begin_while_another_machine_leads(world: World, leaves: Running) ->
     assert eventually(gate.exists, LIMIT)
     with mill.worker("d", "--sweeps", "2"):
         leaves.signal(signal.SIGTERM)
-        assert "led no longer" in world.ended(first)["state"]["message"]
+        assert "no longer leads" in world.ended(first)["state"]["message"]
         left_out = world.ended(world.start(stamp="other"))
         assert left_out["state_type"] == "CANCELLED"
         assert "of an earlier night is not over" in left_out["state"]["message"]

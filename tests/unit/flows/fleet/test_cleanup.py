@@ -47,7 +47,7 @@ def test_what_is_older_than_the_retention_goes(tmp_path: Path) -> None:
     fresh = old(tmp_path / "logs" / "s2" / "cell.log", 29)
     kept = old(tmp_path / "kept" / "s1" / "conflict.log", 400)
     said = cleanup(tmp_path).if_due()
-    assert said == "removed 1 stage results (1 B) and 1 logs"
+    assert said == "removed 1 stage result (1 B) and 1 log"
     assert keys(tmp_path) == {"b"}
     assert not gone.exists()
     assert fresh.exists()
@@ -69,7 +69,7 @@ def test_it_is_done_once_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert keys(tmp_path) == {"a"}
     later = time.monotonic() + PERIOD
     monkeypatch.setattr("flows.fleet.cleanup.time.monotonic", lambda: later)
-    assert work.if_due() == "removed 1 stage results (1 B)"
+    assert work.if_due() == "removed 1 stage result (1 B)"
 
 
 def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path) -> None:

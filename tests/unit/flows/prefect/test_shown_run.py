@@ -1,0 +1,50 @@
+"""Runs that killed sweeps left on the server of a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID, uuid4
+
+from prefect.client.orchestration import SyncPrefectClient
+
+from flows.prefect.shown_run import crash_dead_runs
+from machine.processes import Process
+
+HERE = Process.current()
+GONE = f"{HERE.pid}:another-start"
+
+
+@dataclass
+class Server:
+    """Flow runs by their tags, each with one task run."""
+
+    runs: dict[UUID, list[str]]
+    crashed: list[UUID] = field(default_factory=list)
+
+    def read_flow_runs(self, **_filters: Any) -> list[Any]:
+        return [SimpleNamespace(id=run, tags=tags) for run, tags in self.runs.items()]
+
+    def read_task_runs(self, flow_run_filter: Any, **_filters: Any) -> list[Any]:
+        return [SimpleNamespace(id=run) for run in flow_run_filter.id.any_]
+
+    def set_flow_run_state(self, run: UUID, state: Any, *, force: bool) -> None:
+        assert state.is_crashed()
+        self.crashed.append(run)
+
+    set_task_run_state = set_flow_run_state
+
+
+def test_runs_of_dead_processes_of_this_machine_are_crashed() -> None:
+    tags = {
+        uuid4(): ["stamp:s1", f"process:{GONE}:{HERE.host}"],
+        uuid4(): [f"process:{GONE}"],
+        uuid4(): [f"process:{GONE}:another-host"],
+        uuid4(): [f"process:{HERE.pid}:{HERE.started}:{HERE.host}"],
+        uuid4(): ["process:", "stamp:s2"],
+    }
+    server = Server(tags)
+    dead = list(tags)[:2]
+    assert crash_dead_runs(cast("SyncPrefectClient", server)) == 2
+    assert server.crashed == [dead[0], dead[0], dead[1], dead[1]]
