@@ -51,11 +51,11 @@ class Committer:
         self._syncer = syncer
         self._note = layout.tmp / "commit.json"
         self._spare = layout.tmp / "commit.new"
-        """Where the note is written, and where its file waits for the next one."""
+        """The note is written here and then renamed; its file returns here for the next note."""
 
     @contextmanager
     def exclusive(self, wait: float | None = None) -> Iterator[None]:
-        """Hold the feed's commit lock; first undo what a dead holder left."""
+        """Hold the feed's commit lock; first undo what a holder that died left behind."""
         root = self._layout.root
         limit = LOCK_WAIT if wait is None else max(0.0, min(wait, LOCK_WAIT))
         try:
@@ -71,8 +71,10 @@ class Committer:
             lock.release()
 
     def commit(self, staged: Staged) -> list[str]:
-        """Make the version visible. Returns the digests that are missing, if any; then nothing
-        happened. Call it inside `exclusive`."""
+        """Make the version visible, inside `exclusive`.
+
+        Returns the digests of missing blobs; if there are any, nothing was changed.
+        """
         final = self._layout.manifest(staged.package, staged.version)
         if final.exists():
             raise VersionExists(f"{staged.package} {staged.version} is in the feed already")

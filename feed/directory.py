@@ -40,14 +40,14 @@ from matrix.digest import FileEntry
 from matrix.limits import Limits
 
 SWEEP_EVERY = 10.0
-"""Seconds between two looks of a publisher at what dead ones left."""
+"""Seconds between two searches of a publisher for leftovers of dead ones."""
 
 Stage = Callable[[str], Path]
-"""Where to write a file until it gets its name."""
+"""Gives the path where a file is written until it gets its final name."""
 
 
 class DirectoryFeed:
-    """A feed in a folder. With `durable=False` it does not survive a power cut (for benches)."""
+    """A feed in a folder. With `durable=False` it may not survive a power cut (for benchmarks)."""
 
     def __init__(self, root: Path, *, durable: bool = True, limits: Limits = STRICTEST) -> None:
         self._layout = Layout(long_path(root))
@@ -110,10 +110,10 @@ class DirectoryFeed:
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> Published:
-        """Copy, check and commit; before the last step the feed shows nothing of it.
+        """Copy, check and commit; the version becomes visible with the last step.
 
-        The feed must exist: only `preflight` makes one, so that a disk which is not mounted is
-        never filled by mistake.
+        The feed must exist: only `preflight` makes one. A publish to a disk that is not mounted
+        fails instead of filling the disk below it.
         """
         meter = Meter(sum(file.entry.size for file in files), progress, timeout)
         problems = publish_problems(self.limits, package, version, [file.entry for file in files])
@@ -132,7 +132,7 @@ class DirectoryFeed:
 
     @contextmanager
     def _staging(self) -> Iterator[Stage]:
-        """Names for unfinished files; those that were not moved away are removed."""
+        """Paths for unfinished files; those that were not renamed are removed."""
         name, staged = f"{STAGE}{claim()}", list[Path]()
 
         def stage(what: str) -> Path:
@@ -159,7 +159,7 @@ class DirectoryFeed:
                 missing = set(self._committer.commit(staged))
             if not missing:
                 return
-            # Blobs that were there have gone: their publisher died and they were taken back.
+            # Blobs that were there are gone: their publisher died and they were removed again.
             again = [file for file in files if file.entry.sha256 in missing]
             meter.again(sum(file.entry.size for file in again))
             unsynced = self._copy(again, stage, blobs, meter)
@@ -209,7 +209,7 @@ class DirectoryFeed:
         return name.lower()
 
     def promote(self, package: str, version: str, view: str) -> None:
-        """Add a version to a view; there is no way back out, as on every feed."""
+        """Add a version to a view. As on every feed, this cannot be undone."""
         name = self.view(view)
         self._shelves.live(package, version)
         marker = self._layout.views / name / package / version
@@ -249,7 +249,7 @@ def _discard(staged: Sequence[Path]) -> None:
 
 
 def _check_source(file: LocalFile) -> None:
-    """The feed has the content already; still refuse what could not have been its source."""
+    """The feed has the content already; refuse a source that cannot hold it."""
     try:
         size = file.source.stat().st_size
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What can go wrong with a feed, typed: the publisher decides by class, never by text."""
+"""Errors of feeds. The publisher decides by their class, never by their text."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from matrix.errors import Exit, MillError
 
 
 class FeedError(MillError):
-    """Something about a feed."""
+    """The base of all errors of feeds."""
 
     exit_code = Exit.UNUSABLE
 
 
 class VersionExists(FeedError):
-    """The version is there already; whose content it is must be compared."""
+    """The version exists; comparing digests shows whether its content is ours."""
 
 
 class OutcomeUnknown(FeedError):
@@ -28,7 +28,7 @@ class Unavailable(FeedError):
 
 
 class NoSpace(Unavailable):
-    """The disk of the feed is full: worth trying again only after somebody has made room."""
+    """The feed's disk is full: trying again helps only after somebody frees space."""
 
 
 class TimeLimit(Unavailable):
@@ -36,11 +36,11 @@ class TimeLimit(Unavailable):
 
 
 class Outage(FeedError):
-    """The feed is away, not just one call: no other package would fare better now."""
+    """The feed is unavailable, not just one call: no other package can be published now."""
 
 
 class Unauthorized(FeedError):
-    """This host cannot use the feed at all: no later cell would fare better."""
+    """This host cannot use the feed: no other cell can be published either."""
 
     exit_code = Exit.HOST_CANNOT_PUBLISH
 
@@ -50,22 +50,22 @@ class NotFound(FeedError):
 
 
 class Rejected(FeedError):
-    """The feed will never take this: a bad name or version, a quota, a forbidden file."""
+    """The feed will never accept this: a bad name or version, a quota, a forbidden file."""
 
 
 class Conflict(FeedError):
-    """The version exists with other content; local bytes are kept, the feed's are not touched."""
+    """The version exists with other content. Local files are kept; the feed is left as it is."""
 
 
 class Corrupt(FeedError):
-    """Bytes are not what their digest says, in the feed or in what was to be sent."""
+    """Content does not match its digest, in the feed or on this machine."""
 
 
 class UnsafePath(FeedError):
-    """A file name that would leave the folder it belongs in."""
+    """A file name that points outside its folder."""
 
 
 class Cancelled(FeedError):
-    """The caller asked to stop: nothing is recorded, a later publish settles what became of it."""
+    """The caller stopped the publish. Nothing is recorded; the next publish asks the feed."""
 
     exit_code = Exit.INTERRUPTED

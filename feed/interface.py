@@ -12,13 +12,13 @@ from matrix.digest import FileEntry
 from matrix.limits import Limits
 
 Progress = Callable[[int, int], None]
-"""Called with (bytes done, bytes in all); never from two threads at once. It may raise to stop
-the transfer: the feed then stops, cleans up and lets that error pass."""
+"""Called with (bytes done, total bytes), never from two threads at once. It may raise to stop
+the transfer: the feed then stops, cleans up and lets the error propagate."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file to be published: where it goes, where it is, and what it must hash to."""
+    """A file to publish: its path in the package, its source, and the digest it must have."""
 
     entry: FileEntry
     source: Path
@@ -26,7 +26,7 @@ class LocalFile:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A version that the feed has. `tree` comes from its description; None: not one of ours."""
+    """A version in the feed. `tree` comes from its description; None: it is not ours."""
 
     package: str
     version: str
@@ -35,7 +35,7 @@ class Published:
     published_at: datetime | None = None
     views: tuple[str, ...] = ()
     deleted: bool = False
-    """Deleted versions stay taken for ever."""
+    """The version number of a deleted version can never be used again."""
 
 
 class Feed(Protocol):
@@ -64,13 +64,16 @@ class Feed(Protocol):
         """
 
     def packages(self) -> Iterator[str]:
-        """Every package of the feed, complete or an error."""
+        """Every package of the feed. Incomplete lists are errors."""
 
     def versions(self, package: str, prefix: str = "") -> Iterator[Published]:
-        """Every version of exactly that package, complete or an error; no package: nothing."""
+        """Every version of exactly this package; empty if there is no such package.
+
+        Incomplete lists are errors.
+        """
 
     def find(self, package: str, version: str) -> Published | None:
-        """One version by name, from the strongly consistent side of the feed."""
+        """One version by name, from the side of the feed that is always up to date."""
 
     def publish(
         self,
@@ -85,7 +88,7 @@ class Feed(Protocol):
         """Publish all files as one version, or none. Raises a typed `FeedError`."""
 
     def files(self, package: str, version: str) -> tuple[FileEntry, ...]:
-        """What the feed says it holds for a version (the read-back). Raises `NotFound`."""
+        """The files that the feed holds for a version (the read-back). Raises `NotFound`."""
 
     def fetch(
         self,
@@ -98,11 +101,11 @@ class Feed(Protocol):
     ) -> tuple[FileEntry, ...]:
         """Download matching files into the folder `dest`, each checked against its digest.
 
-        No file is ever under its final name before it is whole and checked.
+        A file gets its final name only when it is complete and checked.
         """
 
     def view(self, name: str) -> str:
-        """The view as the feed spells it, whatever the case; an unknown one is an error."""
+        """The name of a view as the feed spells it, found without regard to case."""
 
     def promote(self, package: str, version: str, view: str) -> None:
         """Make a version part of a view."""

@@ -1,4 +1,4 @@
-"""Where files from a feed come down: safe paths only, and no half-written file under its name.
+"""Receives the files of a package: safe paths only, and no partial file under its final name.
 
 The names in a package were chosen by whoever published it. They are checked by the same rules
 as on the way in, and the folders on the way are checked for links that lead elsewhere.
@@ -23,11 +23,11 @@ from machine.files import long_path
 from matrix.digest import FileEntry
 
 PART = ".modelmill-part-"
-"""How the name of a file begins that is still being written."""
+"""Prefix of the names of files that are still being written."""
 
 
 class Landing:
-    """A folder that receives the given entries."""
+    """A folder that receives the given files."""
 
     def __init__(
         self, dest: Path, entries: Iterable[FileEntry], progress: Progress | None = None
@@ -40,7 +40,7 @@ class Landing:
         self._meter = Meter(sum(entry.size for entry in expected), progress)
 
     def receive(self, entry: FileEntry, blocks: Iterable[bytes]) -> Path:
-        """Write one file, checked against its entry, and give it its name."""
+        """Write one file, check it, then give it its final name."""
         with local_errors(self._dest):
             target = self._target(PurePosixPath(entry.path))
             temp = self._dest / f"{PART}{claim()}"
@@ -52,7 +52,7 @@ class Landing:
         return target
 
     def adopt(self, entry: FileEntry, checked: Path) -> None:
-        """Give a file its name that was checked elsewhere on the same file system."""
+        """Give a file its final name that was checked elsewhere on the same file system."""
         with local_errors(self._dest):
             checked.replace(self._target(PurePosixPath(entry.path)))
 

@@ -1,4 +1,4 @@
-"""What `modelmill feed ls` and `feed show` tell: packages, versions, files and sizes."""
+"""What `modelmill feed ls` and `feed show` print: packages, versions, files and sizes."""
 
 from __future__ import annotations
 

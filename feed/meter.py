@@ -1,4 +1,4 @@
-"""Bytes moved against bytes in all, with a deadline: shared by everything that copies."""
+"""Counts the bytes of a transfer, reports them and keeps its deadline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from feed.interface import Progress
 
 
 class Meter:
-    """Counts bytes, reports them, and stops the copy when its time is over."""
+    """Counts bytes, reports progress, and stops the transfer at its deadline."""
 
     def __init__(
         self, total: int, progress: Progress | None = None, timeout: float | None = None
@@ -21,14 +21,14 @@ class Meter:
         self._deadline = None if timeout is None else time.monotonic() + timeout
 
     def moved(self, count: int) -> None:
-        """`count` more bytes are done."""
+        """Count bytes as done."""
         self._done += count
         self.check()
         if self._progress:
             self._progress(self._done, self._total)
 
     def again(self, count: int) -> None:
-        """`count` bytes turned out not to be done."""
+        """Count bytes as not done: they must be copied again."""
         self._done -= count
 
     def left(self) -> float | None:

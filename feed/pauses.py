@@ -1,4 +1,4 @@
-"""Telling of pauses: a feed that lets us wait would look like a program that hangs."""
+"""Announces pauses: otherwise a feed that makes us wait looks like a program that hangs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import time
 from collections.abc import Callable
 
 TOLD = 5.0
-"""Seconds from which on a pause is told."""
+"""Shorter pauses (in seconds) are not announced."""
 _LONGEST = 200
 
 Say = Callable[[str], None]
 
 
 def on_stderr(text: str) -> None:
-    """One line for whoever watches."""
+    """Print one line to standard error."""
     print(f"modelmill: {text}", file=sys.stderr, flush=True)
 
 
 class Pauses:
-    """Tells of each pause once, however many threads make it. Safe to use from several threads."""
+    """Announces each pause once, however many threads wait. Safe to use from several threads."""
 
     def __init__(self, say: Say = on_stderr, clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -29,7 +29,7 @@ class Pauses:
         self._told_until = 0.0
 
     def tell(self, why: str, seconds: float) -> None:
-        """Say why nothing happens for so long, unless a pause is told already."""
+        """Say why nothing happens, unless a pause that lasts as long was announced."""
         now = self._clock()
         with self._lock:
             if seconds < TOLD or now < self._told_until:

@@ -1,8 +1,8 @@
 """Publishing that is safe to repeat: find -> publish -> read back -> only then say so.
 
-Every attempt begins by asking the feed what it has under that version. So the questions that a
-lost reply, a rival or an earlier run leave open are settled in one place, by comparing content:
-equal is published, different is a conflict, absent is published now.
+Every attempt first asks the feed for the version. So the questions that a lost reply, another
+publisher or an earlier run leaves open are answered in one place, by comparing content: equal is
+published, different is a conflict, absent is published now.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ from matrix.digest import FileEntry, tree_digest
 TRIES = 6
 LONGEST_WAIT = 60.0
 MISSES = 3
-"""Packages in a row that a feed fails to take although it answers: it takes none at the moment."""
+"""Packages in a row that a feed fails to accept although it answers; more is an outage."""
 
 Sleep = Callable[[threading.Event, float], bool]
-"""Wait until the event is set or so many seconds are over; True if it was set."""
+"""Wait for the event, at most so many seconds; True if it was set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Proof that the feed has been read back and agrees."""
+    """Proof that the feed was read back and holds what was sent."""
 
     published: Published
     already_there: bool
-    """The content was there before the first byte was sent (an earlier run, a rival)."""
+    """The content was there before the first byte was sent (by an earlier run or another
+    publisher)."""
     attempts: int
     """How many times bytes were sent."""
     seconds: float
@@ -104,7 +105,7 @@ class Publisher:
         self._clock = clock
         self._lock = threading.Lock()
         self._misses: set[tuple[str, str]] = set()
-        """What could not be published since something could."""
+        """What failed to publish since the last success."""
 
     def publish(
         self,
@@ -237,7 +238,7 @@ class _Attempts:
         )
 
     def _settle(self) -> _There | None:
-        """Whose content has the version? Ours: the answer. Nobody's: None. Else `Conflict`."""
+        """The version if it has our content; None if it does not exist; else raise `Conflict`."""
         job = self._job
         published = self._feed.find(job.package, job.version)
         if published is None:
@@ -283,7 +284,7 @@ class _Attempts:
 
 
 def _transient(error: BaseException) -> bool:
-    # A full disk is for its owner; the caller may come back when there is room.
+    # Only the owner of a full disk can help; the caller tries again when there is room.
     return isinstance(error, Unavailable | OutcomeUnknown) and not isinstance(error, NoSpace)
 
 

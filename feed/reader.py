@@ -1,4 +1,4 @@
-"""Pull: a version of a feed into a local folder, whole and checked, or not at all.
+"""Pull: download a version into a local folder, complete and checked, or not at all.
 
 Files go to a new folder beside the destination. Only when every one of them agrees with the
 feed's list and with the package's own manifest does that folder get the destination's name.
@@ -26,14 +26,14 @@ from matrix.digest import MANIFEST, PROVENANCE, RUN_RECORDS, FileEntry, tree_dig
 from matrix.errors import UsageError
 
 _LISTS = frozenset({MANIFEST, PROVENANCE})
-"""What says which files a package has: read with every pull, whatever else is asked for."""
+"""The files that say what a package holds: every pull reads them."""
 
 _REPORT = "pull again; a version that stays damaged must be built under a new stamp"
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What is in the destination now."""
+    """What the destination holds now."""
 
     package: str
     version: str
@@ -42,7 +42,7 @@ class Pulled:
     tree: str
     """Of the whole version, also where only some files were asked for."""
     unchanged: bool
-    """The destination held exactly this before; nothing was transferred."""
+    """The destination held exactly this already; nothing was transferred."""
 
 
 def pull(
@@ -158,7 +158,7 @@ def _literal(path: str) -> str:
 def _check(
     stage: Path, title: str, listed: Sequence[FileEntry], wanted: Sequence[FileEntry]
 ) -> None:
-    """What came is what the feed lists, and all that the package says it has.
+    """Check that the files are those that the feed and the package list.
 
     The feed has checked the digest of every byte on the way (`Feed.fetch`).
     """
@@ -175,7 +175,7 @@ def _check(
 
 
 def _check_records(data: bytes, title: str, listed: Sequence[FileEntry]) -> None:
-    """The tree digest leaves out the records of the run; the provenance names them."""
+    """Check the records of the run: only the provenance names them, not the tree digest."""
     try:
         named = records_in(parse(data))
     except ValueError as error:

@@ -36,7 +36,7 @@ class PulledCell:
 
 
 def index_revisions(feed: Feed, package: str, stamp: str) -> dict[int, Published]:
-    """Every revision of a stamp's index, deleted ones included: their numbers stay taken."""
+    """Every revision of a stamp's index, deleted ones included: their numbers cannot be reused."""
     base = f"0.0.0-{slug(stamp)}"
     pattern = re.compile(rf"{re.escape(base)}(?:-{INDEX})?(?:-r([1-9][0-9]*))?")
     # Narrow prefixes: with one fixed package name all cells of the stamp stand beside it.
@@ -84,7 +84,7 @@ def select(
 
 @dataclass(frozen=True, slots=True)
 class LostCell:
-    """A cell that the index lists and the feed cannot give."""
+    """A cell that the index lists but the feed does not have."""
 
     cell: IndexCell
     error: FeedError
@@ -92,7 +92,7 @@ class LostCell:
 
 @dataclass(frozen=True, slots=True)
 class PulledStamp:
-    """What became of the cells of a stamp."""
+    """The cells of a stamp that were pulled, and those that could not be."""
 
     pulled: tuple[PulledCell, ...]
     lost: tuple[LostCell, ...]
@@ -146,7 +146,7 @@ def pull_selection(
 
 
 def _check_tree(feed: Feed, cell: IndexCell) -> None:
-    """The index and the feed must mean the same content, before anything is transferred."""
+    """Check that index and feed name the same content, before anything is transferred."""
     published = feed.find(cell.package, cell.version)
     if published and not published.deleted and published.tree != cell.tree:
         raise Corrupt(

@@ -1,4 +1,4 @@
-"""ArtifactTool, run as what it is: a program with an argument list, a log and an exit code."""
+"""Runs ArtifactTool: a program with an argument list, a log and an exit code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BEAT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a good run reports."""
+    """What a successful run reports."""
 
     version: str
     manifest_id: str
@@ -118,7 +118,7 @@ class ArtifactTool:
         timeout: float | None,
         progress: Progress | None,
     ) -> Result:
-        """Run with a fresh token; where it is refused, once more with another one."""
+        """Run with a fresh token; if it is refused, once more with another one."""
         end = None if timeout is None else time.monotonic() + timeout
         token = self._credentials.token(fresh=True)
         try:

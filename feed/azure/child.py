@@ -1,4 +1,4 @@
-"""Running a child process to its end: both pipes drained, a deadline that moves, a whole kill."""
+"""Runs a child process to its end: drains its pipes, keeps its deadlines, ends its whole tree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LINES = 1000
 
 
 class End(StrEnum):
-    """How a child came to its end."""
+    """How a child ended."""
 
     EXITED = "exited"
     STUCK = "stuck"
@@ -36,7 +36,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """How long a child may go without progress, and in all."""
+    """How long a child may run without progress, and in total."""
 
     idle: float
     total: float

@@ -1,6 +1,6 @@
-"""What a published version holds: learned as cheaply as it can be proven.
+"""The files of a published version, found in the cheapest way that proves them.
 
-The service tells no file list. Three ways lead to one, and each is proven before it is used:
+The service has no list of files. Three ways lead to one, and each is proven before it is used:
 
 1. This process published it. The tool reported the manifest id it registered; the feed shows
    the same id and exactly the size that these files with their manifest must have.
@@ -183,7 +183,7 @@ def _lengths(manifest: dict[str, Any]) -> Iterator[int]:
 
 
 def _check_size(title: str, came: Entries, registered: int) -> None:
-    """What came down may be less than the version has: the tool is not always right."""
+    """Refuse a download that lacks files: the tool may leave some out."""
     missing = registered - max(package_sizes(came))
     if missing > 0:
         raise Corrupt(

@@ -1,4 +1,4 @@
-"""Who we are to Azure DevOps: a personal access token, or azure-identity's default chain."""
+"""Credentials for Azure DevOps: a personal access token, or azure-identity's default chain."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Credentials(Protocol):
 
     @property
     def identity(self) -> str:
-        """Who the token speaks for, as far as it can be told; for messages."""
+        """Whom the token belongs to, as far as it can be known; for messages."""
 
     def token(self, *, fresh: bool = False) -> Secret:
         """The token in use, or a `fresh` one for what cannot renew it by itself."""

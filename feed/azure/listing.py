@@ -26,7 +26,7 @@ PAGE = 1000
 _PROTOCOL = "upack"
 _RESTARTS = 5
 _DOUBTS = 10
-"""So many versions that only the slower side shows are asked for one by one."""
+"""At most so many versions that only the slower side shows are asked for one by one."""
 
 
 class Listing:
@@ -69,11 +69,11 @@ class Listing:
         return iter([known[v] for v in sorted(known) if v.startswith(prefix)])
 
     def taken(self, package: str) -> set[str]:
-        """The version names that are used up, in one request once the GUID is known."""
+        """The versions that exist or existed, in one request once the GUID is known."""
         return {entry.version for entry in self._by_id(package)}
 
     def find(self, package: str, version: str) -> Published | None:
-        """One version, from the side that knows it at once."""
+        """One version, from the side that is always up to date."""
         try:
             meta = self.metadata(package, version)
         except PackageAbsent:

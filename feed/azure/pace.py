@@ -1,4 +1,4 @@
-"""Slowing down when the service asks for it, on good replies too."""
+"""Slows down when the service asks for it, in successful replies as well."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Pace:
-    """No request of this feed starts before the moment the service asked us to wait for."""
+    """Delays the requests of a feed until the time that the service asked for."""
 
     def __init__(
         self,
@@ -24,13 +24,13 @@ class Pace:
         self._not_before = 0.0
 
     def hold(self, seconds: float) -> None:
-        """The service wants a pause; one that is absurdly long is cut to `longest`."""
+        """Pause for so many seconds, at most `longest`."""
         with self._lock:
             until = self._clock() + min(seconds, self.longest)
             self._not_before = max(self._not_before, until)
 
     def wait(self) -> None:
-        """Wait for the end of the pause, if there is one."""
+        """Wait until the pause ends, if there is one."""
         with self._lock:
             pause = self._not_before - self._clock()
         if pause > 0:

@@ -1,4 +1,4 @@
-"""What can be known before anything is built: all problems of the host, the feed and the plan."""
+"""Finds all problems of the host, the feed and the plan before anything is built."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from feed.rules import STRICTEST
 _AT_ONCE = 8
 _WRITERS = ("contributor", "administrator")
 _WORST = (Unauthorized, Unavailable)
-"""Which class the one error gets, if any problem is of it; in this order."""
+"""The error for several problems has the first of these classes that one of them has."""
 
 
 class Preflight:
@@ -58,7 +58,7 @@ class Preflight:
         self._writable(found)
 
     def _writable(self, feed: Any) -> None:
-        """The role is only refused where the service clearly says that we read and no more."""
+        """Refuse only a role that the service clearly names as reader."""
         if any(self._has_role(feed, role) for role in _WRITERS):
             return
         if self._has_role(feed, "reader"):

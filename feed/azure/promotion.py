@@ -1,4 +1,4 @@
-"""Promotion: adding a version to a view. Nobody can take it out of the view again."""
+"""Promotion: adds a version to a view. It cannot be undone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Promotion:
         )
 
     def promote(self, package: str, version: str, view: str) -> None:
-        """Ask once; a lost answer is settled by looking, never by asking again blindly."""
+        """Ask once; after a lost reply look at the views instead of asking again."""
         name = self.view(view)
         found = self._listing.find(package, version)
         if found is None or found.deleted:

@@ -1,8 +1,8 @@
-"""The official SDK, tamed: imported late, no disk cache, our timeouts, our retries, our eyes.
+"""The official SDK, imported late, without a disk cache, with our timeouts and retries.
 
-What it does by itself and we switch off: a cache file shared by all programs of the user that
-parallel processes tear; silent retries for many seconds; following a redirect to a sign-in
-page; `.netrc` passwords in place of our token. Every reply passes `Watch` first.
+Switched off here: a cache file that all programs of the user share and parallel processes tear,
+silent retries for many seconds, redirects to a sign-in page, and `.netrc` passwords in place of our
+token. `Watch` sees every reply first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOOLS_LOCATION = "187ec90d-dd1e-4ec6-8c57-937d979261e5"
 _CACHE_VARIABLE = "AZURE_DEVOPS_CACHE_DIR"
 
 Watch = Callable[[Reply], None]
-"""Sees every reply before the SDK does, and raises what it stands for."""
+"""Gets every reply before the SDK and raises the error it stands for."""
 
 Sign = Callable[[], tuple[str, str]]
 """User name and password of the next request."""

@@ -1,4 +1,4 @@
-"""One organization, seen through the SDK: safe calls are repeated, all errors are typed."""
+"""Calls to one organization through the SDK: safe ones are repeated, all errors are typed."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Service:
         self._used = threading.local()
 
     def read(self, call: Call[T]) -> T:
-        """Make a call that changes nothing, as often as is reasonable."""
+        """Make a call that changes nothing, repeated while the service is unavailable."""
         return self.patiently(lambda: self.once(call))
 
     def patiently(self, action: Callable[[], T]) -> T:
-        """Repeat what may safely be repeated while the service is only unavailable."""
+        """Repeat a safe action while the service is unavailable."""
         attempts = Retrying(
             retry=retry_if_exception_type(Unavailable),
             stop=self._enough,
@@ -66,7 +66,7 @@ class Service:
         return attempts(action)
 
     def once(self, call: Call[T]) -> T:
-        """Make a call a single time; a refused token is renewed once, since it did nothing."""
+        """Make a call once; if its token is refused, once more with another one."""
         try:
             return self._try(call)
         except TokenRefused:

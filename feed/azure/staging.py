@@ -1,7 +1,7 @@
-"""The folder that a publish run of the tool is given: exactly the files to be sent, checked.
+"""The folder that the tool publishes: exactly the files to send, checked.
 
-The tool publishes whatever lies in a folder, and leaves out what it has rules against. So it is
-never pointed at a folder of somebody else's: the files are linked (or copied) into a new one.
+The tool publishes everything in a folder except what its own rules leave out. So it never gets a
+folder of others: the files are linked (or copied) into a new one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Stamp = tuple[int, int, int]
 
 @contextlib.contextmanager
 def own_folder(folder: Path, variable: str) -> Iterator[None]:
-    """Tell of a folder of ours that cannot be made or written to, and how to name another one."""
+    """Turn an `OSError` in a folder of ours into one line that says how to choose another."""
     try:
         yield
     except OSError as error:
@@ -95,7 +95,7 @@ class Stage:
             self._stamps[target] = _stamp(target)
 
     def check_untouched(self) -> None:
-        """Nobody may have written to the files while the tool read them."""
+        """Check that nobody wrote to the files while the tool read them."""
         for path, stamp in self._stamps.items():
             if _stamp(path) != stamp:
                 raise Corrupt(

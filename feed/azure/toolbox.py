@@ -1,4 +1,4 @@
-"""Where ArtifactTool comes from: a folder the user names, or our own cache, filled once.
+"""Finds ArtifactTool: in a folder that the user names, or in our cache, which it fills once.
 
     <cache>/tools/<platform>-<version>/         one version, complete: it got its name at the end
     <cache>/tools/<platform>-<version>/.modelmill.json   what it holds, with digests

@@ -1,7 +1,7 @@
-"""What the end of a tool run means, from its exit code and from its words.
+"""Turns the end of a run of the tool into an error, by its exit code and its messages.
 
-The codes are few and most are not documented, so words decide where a code says nothing. A run
-that may have committed before it failed is `OutcomeUnknown`: the feed is asked then.
+Most codes are not documented, so the messages decide where a code says nothing. A run that may
+have committed before it failed is `OutcomeUnknown`: then the feed is asked.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _ADDRESS_HINT = "check organization, project and feed in the address given with 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Which run is judged."""
+    """The run that has ended."""
 
     what: str
     """`publish NAME VERSION` or the like."""
     commits: bool
-    """Whether it changes the feed: then a broken end leaves a question."""
+    """Whether it changes the feed: then a failure leaves the outcome open."""
     identity: str
 
 
 def judge_run(run: Run, outcome: Outcome) -> FeedError | None:
-    """The error a run ended with; None: it says that all went well."""
+    """The error that a run ended with; None: it succeeded."""
     if outcome.end is not End.EXITED:
         return _unknown(run, f"was {_WHY[outcome.end]}")
     if outcome.code == 0:
@@ -66,7 +66,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Words of the tool, and what they stand for; the first that are found decide."""
+    """A pattern in the tool's messages and the error it stands for; the first match decides."""
 
     pattern: str
     kind: type[FeedError]

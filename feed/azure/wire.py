@@ -1,4 +1,4 @@
-"""What an HTTP reply of the service means: one place where status, headers and text are read.
+"""Turns HTTP replies of the service into errors: the one place that reads status and headers.
 
 The SDK's exceptions carry neither status nor headers, so replies are judged here before the
 SDK sees them. A reply that does not clearly say "absent" never becomes "absent".
@@ -18,7 +18,7 @@ from feed.errors import FeedError, NotFound, Rejected, Unauthorized, Unavailable
 
 
 class TokenRefused(Unauthorized):
-    """The token is expired or unknown: another one may do."""
+    """The token is expired or unknown; another one may work."""
 
 
 class PackageAbsent(NotFound):
@@ -47,13 +47,13 @@ class Reply:
 
     @property
     def is_page(self) -> bool:
-        """Whether a person was meant to read this."""
+        """Whether it is a page for a browser."""
         kind = self.headers.get("Content-Type", "").lower()
         return "html" in kind or self.body.lstrip()[:1] == b"<"
 
 
 def judge(reply: Reply) -> FeedError | None:
-    """The error that a reply stands for; None: it is good."""
+    """The error that a reply stands for; None: it succeeded."""
     if reply.status in {203, 401} or 300 <= reply.status < 400:
         # A refused token is answered with 401, with a sign-in page under 203, or by sending
         # us to that page; each of them has been seen.

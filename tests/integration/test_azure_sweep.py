@@ -229,3 +229,43 @@ def test_a_full_work_folder_ends_the_cells_that_need_it(azure: AzureStandIn, mil
         remount(disk, "size=50m")
         mill.ok("retry", "--class", "DISK")
     assert mill.statuses("s1") == {"published": 2}
+
+
+def end_service(azure: AzureStandIn, status: int) -> None:
+    """From now on the service fails every request, or denies that it has the feed."""
+    if status == 404:
+        azure.feed.name = "renamed"
+    else:
+        azure.plan(*(Fault(route, status=status, times=10_000) for route in ROUTES))
+
+
+def begin_service(azure: AzureStandIn) -> None:
+    azure.feed.name = "models"
+    azure.faults.forget()
+
+
+ROUTES = ("connection", "feed", "metadata", "names", "version", "versions", "packages", "register")
+
+
+@pytest.mark.parametrize("status", [503, 404])
+def test_an_outage_stops_the_sweep_and_the_same_command_completes_it(
+    azure: AzureStandIn, mill: Mill, status: int
+) -> None:
+    at(azure, mill)
+    catalog = mill.catalog(model("tiny/a"), model("tiny/b"))
+
+    def fail(route: str) -> None:
+        if route == "register" and len(azure.organization.registrations) == 3:
+            azure.on_request = lambda _route: None
+            end_service(azure, status)
+
+    azure.on_request = fail
+    ran = mill.run("sweep", catalog, "--stamp", "s1")
+    assert ran.code == 5, ran
+    assert "what is built is kept: modelmill resume s1" in ran.err
+    failures = {one.failure for one in mill.outcomes("s1").values() if one.status.failed}
+    assert failures <= {FailureClass.NETWORK}
+    begin_service(azure)
+    mill.ok("sweep", catalog, "--stamp", "s1")
+    assert once(azure, 2 * VERSIONS - 1)
+    assert mill.statuses("s1") == {"published": 16}

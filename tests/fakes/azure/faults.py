@@ -74,6 +74,11 @@ class Faults:
         with self._lock:
             self._planned.extend(faults)
 
+    def forget(self) -> None:
+        """Nothing is wrong any more."""
+        with self._lock:
+            self._planned.clear()
+
     def take(self, route: str) -> Fault | None:
         """The fault for this request, if any."""
         with self._lock:
