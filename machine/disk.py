@@ -1,4 +1,4 @@
-"""How much a disk has left, and whether an error means that it is full."""
+"""How much a disk has left, in words too, and whether an error means that it is full."""
 
 from __future__ import annotations
 
@@ -35,3 +35,8 @@ def reason(error: OSError) -> str:
 def free(path: Path) -> int:
     """Bytes that this user can still write on the volume of `path`, which may be still to come."""
     return shutil.disk_usage(next(one for one in (path, *path.parents) if one.exists())).free
+
+
+def size_text(size: int) -> str:
+    """Bytes as people read them: `1.25 GB`."""
+    return f"{size / 1e9:.2f} GB" if size >= 1e7 else f"{size / 1e6:.2f} MB"

@@ -23,6 +23,7 @@ from zlib import crc32
 import psutil
 
 from feed.directory import DirectoryFeed
+from machine.entries import VARIABLE
 from state.ledger import State, open_state
 from state.records import Outcome, SweepInfo
 from tests.fakes.engine import SITE
@@ -126,7 +127,7 @@ class Mill:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("MODELMILL_", "PREFECT_", "COV"))
+            if name == VARIABLE or not name.startswith(("MODELMILL_", "PREFECT_", "COV"))
         }
         python_path = os.pathsep.join((str(ROOT), str(SITE)))
         return {

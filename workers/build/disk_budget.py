@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine import disk
+from machine.disk import size_text
 from machine.entries import Entry
 from machine.ledger import Ledger, Place, Reservation
 from machine.reservations import Want, notes, reserved
@@ -141,7 +142,9 @@ class DiskBudget:
             except WaitCancelled as error:
                 raise Cancelled("cancelled while waiting for disk space") from error
             except WaitedTooLong as error:
-                reason = self._lacks(size) or f"needs {_gb(size)} and waits behind another build"
+                reason = (
+                    self._lacks(size) or f"needs {size_text(size)} and waits behind another build"
+                )
                 text = f"{reason}; those that have it do not go on"
                 raise self._full(size, text) from error
 
@@ -181,7 +184,7 @@ class DiskBudget:
             held = self._held(notes(self._resource, entries))
             return min(free, limit - held) if held is not None else -1
 
-        return [Want(self._resource, size, room, f"{_gb(size)} of disk space")]
+        return [Want(self._resource, size, room, f"{size_text(size)} of disk space")]
 
     def _lacks(self, size: int) -> str | None:
         """Why `size` bytes more do not fit, after having made room where possible."""
@@ -193,8 +196,8 @@ class DiskBudget:
                 held = self._evict(int(max(room, 0) * LOW_WATER)).kept
             if held > max(room, 0) or room < 0:
                 return (
-                    f"needs {_gb(size)}, but of the disk budget of {_gb(self.limit)} "
-                    f"{_gb(held)} are in use and {_gb(taken)} reserved"
+                    f"needs {size_text(size)}, but of the disk budget of {size_text(self.limit)} "
+                    f"{size_text(held)} are in use and {size_text(taken)} reserved"
                 )
         wanted = size + taken + self._keep_free
         if self._free(self._store.root) < wanted:
@@ -202,7 +205,8 @@ class DiskBudget:
             self._evict(max(self._measure() - lacking, 0))
             left = self._free(self._store.root)
             if left < wanted:
-                return f"needs {_gb(size)}, but the volume of the store has {_gb(left)} free"
+                there = f"the volume of the store has {size_text(left)} free"
+                return f"needs {size_text(size)}, but {there}"
         return None
 
     def _held(self, added: Mapping[str, int]) -> int | None:
@@ -232,7 +236,3 @@ class DiskBudget:
         if report.evicted:
             self._evicted(report)
         return report
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.2f} GB" if size >= 1e7 else f"{size / 1e6:.2f} MB"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from machine import memory
+from machine.disk import size_text
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS, Want, reserved
 from machine.waits import Told, WaitCancelled, WaitedTooLong, untold
@@ -50,7 +51,7 @@ class MemoryBudget:
         Raises `Cancelled`, or `BuildFailed` when none of those who hold memory has begun or ended
         anything for `limit` seconds.
         """
-        words = f"{size / 1e9:.2f} GB of memory"
+        words = f"{size_text(size)} of memory"
         wants = [Want(RESOURCE, size, self.limit, words, alone=True), DISTURBS]
         try:
             reservation = self._ledger.reserve(wants, what, cancel=cancel, limit=limit, told=told)

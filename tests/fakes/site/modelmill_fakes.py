@@ -78,6 +78,7 @@ class FakeEngine:
             stages=stages,
             notices=list(config.get("notices", [])),
             disk=config.get("disk", 0),
+            memory=config.get("memory", 0),
         )
 
     def run(self, job: StageJob) -> StageReport:

@@ -125,7 +125,7 @@ def test_the_budget_holds_for_all_participants_of_the_ledger(tmp_path: Path) -> 
     assert other.runs.wait(10)
     assert two.reserved == 60
     with (
-        pytest.raises(BuildFailed, match=r"waited 0 s for 0\.00 GB of memory, held by process"),
+        pytest.raises(BuildFailed, match=r"waited 0 s for 0\.00 MB of memory, held by process"),
         two.reserve(60, limit=0.0),
     ):
         raise AssertionError("started without memory")
