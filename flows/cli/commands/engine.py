@@ -26,13 +26,14 @@ def add(parser: Parser) -> None:
 
 
 def _ls(arguments: argparse.Namespace) -> Exit:
+    from flows.cli.engine_environments import installer_of
     from workers.engines import installed_engines
 
     settings = settings_of(arguments)
-    rows = [
-        (name, point.value, settings.engine_pythons.get(name, "this one"))
-        for name, point in installed_engines().items()
-    ]
+    rows = []
+    for name, point in installed_engines().items():
+        default = f"none: modelmill engine install {name}" if installer_of(name) else "this one"
+        rows.append((name, point.value, settings.engine_pythons.get(name, default)))
     if arguments.json:
         names = ("engine", "object", "python")
         print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=1))

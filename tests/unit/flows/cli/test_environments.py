@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.engine_environments import installer_of, remember, venv_of, wanted_installer
+from flows.cli.main import main
 from flows.cli.resolution import resolve
 from flows.sweep.engines import check_engine
 from matrix.errors import Exit, MillError, UsageError
@@ -80,3 +81,17 @@ def test_an_unknown_engine_is_told_with_the_nearest_name() -> None:
     with pytest.raises(MillError, match="there is no engine 'winlm'") as caught:
         wanted_installer("winlm")
     assert "winml" in caught.value.hint
+
+
+def test_engine_ls_says_which_environment_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MODELMILL_WINML_PYTHON", raising=False)
+    assert main(["engine", "ls"]) == Exit.OK
+    told = capsys.readouterr().out
+    assert "optimum  workers.optimum_engine:OptimumEngine  this one" in told
+    assert "none: modelmill engine install winml" in told
+    python = make_environment(tmp_path / venv_of("winml"))
+    assert main(["engine", "ls"]) == Exit.OK
+    assert str(python.relative_to(tmp_path)) in capsys.readouterr().out
