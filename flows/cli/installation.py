@@ -12,10 +12,13 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import Distribution, PackagePath
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from matrix.errors import UsageError
+
+if TYPE_CHECKING:  # it costs more than a help text
+    from importlib.metadata import Distribution, PackagePath
 
 PACKAGES = ("deploy", "feed", "flows", "machine", "matrix", "modelmill", "state", "workers")
 """The top level of our distribution."""

@@ -113,7 +113,7 @@ def test_a_sweep_is_followed_live_from_another_machine(
             text = screen.until(lambda _text: False)
         assert at.end().code == 1
     assert screen.process.returncode == 0
-    assert text.startswith("sweep seen -> ")
+    assert "\rsweep seen -> " in text
     assert re.search(AT_WORK, text)
     assert re.search(r"\d/3\] published +tiny/b:fill-mask@qnn_npu", text)
     assert re.search(r"/3\] build_failed +tiny/bad:fill-mask@qnn_npu +QUANTIZE told to", text)

@@ -8,7 +8,6 @@ import os
 from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.settings import FORM
-from flows.sweep.planning import catalog_reference
 from matrix.errors import Exit, UsageError
 
 
@@ -28,6 +27,8 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
+    from flows.sweep.planning import catalog_reference
+
     if not os.environ.get("PREFECT_API_URL"):
         raise UsageError("there is no Prefect server to deploy to", hint="set PREFECT_API_URL")
     waiting_for("asking the Prefect server")

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.settings import PLACES
 from flows.sweep.lookup import find_sweep
-from flows.sweep.planning import plan_of
 from flows.sweep.recorded_settings import recall
 from flows.sweep.workspace import Workspace
 from matrix.cellid import parse
@@ -29,6 +28,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from datetime import date
 
     from flows.sweep.local import open_builder
+    from flows.sweep.planning import plan_of
     from workers.build.explain import explain
 
     cell_id = str(parse(arguments.cell))

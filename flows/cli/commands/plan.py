@@ -12,7 +12,6 @@ from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.quantity import counted, parse_duration, parse_size, show_duration, show_size
 from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, SELECTION, Settings
 from flows.cli.table import render
-from flows.sweep.planning import plan_of
 from flows.sweep.sizes import print_notices, size_of
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
@@ -30,6 +29,8 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
+    from flows.sweep.planning import plan_of
+
     settings = settings_of(arguments)
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011

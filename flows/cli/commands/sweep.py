@@ -7,7 +7,6 @@ from datetime import date
 
 from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
 from flows.cli.settings import OF_A_SWEEP, PLACES, SELECTION
-from flows.sweep.planning import catalog_reference, plan_of
 from matrix.errors import Exit
 
 
@@ -25,6 +24,8 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
+    from flows.sweep.planning import catalog_reference, plan_of
+
     settings = settings_of(arguments)
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
