@@ -1,9 +1,9 @@
-"""What an engine is: the contract between the pipeline and the code that runs in the host.
+"""The contract of engines, between the build and the code that runs in the host.
 
-Standard library only: this module is imported inside foreign interpreters too.
+Standard library only: foreign interpreters import this module too.
 
 The host calls `tools`, `plan` and `run` of one engine object, one request at a time. `plan`
-must be cheap (no torch): a sweep that finds every stage in the store calls nothing else.
+must be cheap (no torch): it is all that a sweep calls when the store has every stage.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Request:
 
 @dataclass(frozen=True)
 class StageSpec:
-    """A stage of a cell before it runs. Only what is in here, and the inputs, may change a byte."""
+    """A stage of a cell before it runs. Only these fields and the inputs may change its outputs."""
 
     name: str
     """export, inputs, optimize, quantize, compile: also the failure class of what it raises."""
@@ -89,7 +89,7 @@ class StageJob:
 
 @dataclass(frozen=True)
 class StageReport:
-    """What a stage tells of itself. `facts` must depend on nothing but the key; `info` may."""
+    """The report of a stage. `facts` must depend on the key alone; `info` need not."""
 
     facts: Json = field(default_factory=dict)
     """For the manifest: precision really applied, components (export: a list; empty for a
@@ -99,7 +99,7 @@ class StageReport:
 
 
 class StageError(Exception):
-    """A stage failed for a reason it understands."""
+    """A stage failed for a known reason."""
 
     def __init__(
         self, message: str, *, failure: str = "", hint: str = "", retryable: bool = False

@@ -17,7 +17,7 @@ _IMPORTS = {
     "optimum": ("numpy", "onnx", "onnxruntime", "optimum", "torch", "transformers"),
     "winml": ("winml",),
 }
-"""What our engines import where they run; of another engine nothing is known."""
+"""What our engines import; nothing is known of other engines."""
 
 
 def installed_engines() -> dict[str, EntryPoint]:
@@ -43,7 +43,7 @@ def find_engine(name: str, python: Path | None = None) -> EngineSpec:
 def missing_imports(engine: EngineSpec) -> list[str]:
     """The packages that an engine imports and its interpreter lacks, without starting that.
 
-    An interpreter whose packages are not where an environment has them is taken to have all.
+    An interpreter outside of a virtual environment is assumed to have them all.
     """
     needed = _IMPORTS.get(engine.name, ())
     if engine.python is None:

@@ -26,7 +26,7 @@ from workers.build.builder import Builder
 from workers.verify.verifier import Verifier
 
 LOOK_AGAIN = 0.2
-"""Seconds between two looks at a stop while waiting."""
+"""Seconds between two checks for a stop while waiting."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +67,7 @@ class SweepContext:
     rules: Rules
     logs: Path
     kept: Path
-    """Where packages stay that could not be published but must not be lost."""
+    """Where packages stay that failed verification or conflict with the feed."""
     publish_pool: ThreadPoolExecutor
     hub: HubOutage = field(init=False)
     publisher: Publisher | None = None
@@ -79,7 +79,7 @@ class SweepContext:
     offers: Words | None = None
     """What this machine offers: cells that need more are not leased here; None: all are."""
     closing: threading.Event = field(default_factory=threading.Event)
-    """Set: no further model is leased here; those at hand are finished."""
+    """When set, no further model is leased here; leased ones are finished."""
     models: Mapping[str, PlannedModel] = field(init=False)
     _free_slots: queue.Queue[Slot] = field(default_factory=queue.Queue)
     _runs: Counter[tuple[str, tuple[str, ...]]] = field(default_factory=Counter)

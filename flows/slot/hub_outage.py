@@ -1,4 +1,4 @@
-"""The Hugging Face hub when it cannot be reached: found out by one cell for all, and told once."""
+"""An outage of the Hugging Face hub: one cell detects it for all, and it is reported once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from workers.errors import BuildFailed
 OUTAGE = "outage"
 """Key of the notice."""
 PAUSE = 300.0
-"""Seconds for which nobody asks the hub after it could not be reached."""
+"""Seconds without a request to the hub after one that failed."""
 
 
 def concerns(cell: Cell, error: object) -> bool:
-    """Whether an error says that the hub cannot be reached."""
+    """Whether an error means that the hub cannot be reached."""
     from_hub = cell.model.source.kind is SourceKind.HUB
     return from_hub and isinstance(error, BuildFailed) and error.failure is FailureClass.NETWORK
 
@@ -29,8 +29,8 @@ def concerns(cell: Cell, error: object) -> bool:
 class HubOutage:
     """What the slots of a process know of the hub.
 
-    The first cell that fails for all its tries opens it. Then models that are in the local cache
-    go on and all others fail at once, until one cell asks again after a pause.
+    The outage begins when a cell has failed all its tries. From then on, models in the local cache
+    are built and all others fail at once, until one cell asks the hub again after a pause.
     """
 
     state: State
@@ -43,18 +43,18 @@ class HubOutage:
 
     @property
     def suspected(self) -> bool:
-        """Whether the hub could not be reached when it was asked last."""
+        """Whether the last request to the hub failed."""
         return self._first is not None
 
     @property
     def known(self) -> bool:
-        """Whether to leave the hub alone."""
+        """Whether to build from the local cache alone."""
         return self.suspected and self.clock() - self._since < PAUSE
 
     def note(self, error: BuildFailed, *, asked: bool) -> BuildFailed:
-        """A cell failed by it; returns how that is told, the same for every cell.
+        """Take in the failure of a cell; returns the failure to record, the same for every cell.
 
-        `asked`: the hub was really asked, not only left alone.
+        `asked`: the cell sent a request to the hub.
         """
         with self._lock:
             first = self._first is None
@@ -68,7 +68,7 @@ class HubOutage:
         return self._told(self._first)
 
     def over(self) -> None:
-        """The hub answered."""
+        """Take in that the hub answered."""
         with self._lock:
             back, self._first = self._first is not None, None
         if back:

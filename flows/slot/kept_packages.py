@@ -1,4 +1,4 @@
-"""Package folders that stay on this machine for people to look at, within a part of the budget."""
+"""Package folders that stay on this machine for inspection, within a share of the disk budget."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from matrix.digest import BUILD_RECORD, MANIFEST
 from workers.build.built import Built
 
 SHARE = 4
-"""Kept packages may take this part of the disk budget: one in so many bytes."""
+"""Kept packages may take one SHARE-th of the disk budget."""
 RECORDS = {MANIFEST, BUILD_RECORD}
 
 
 def keep(built: Built, dest: Path, root: Path, budget: int = 0) -> Path:
-    """Move a package to where people look at it; an earlier one of the same name gives way.
+    """Move a package to `dest`, replacing an earlier one of the same name.
 
-    Over the budget the oldest ones lose their model files; their records always stay.
+    Over budget, the oldest packages lose their model files; their records always stay.
     """
     remove_tree(dest)
     kept = built.move_to(dest)
@@ -61,7 +61,7 @@ def _strip(folder: Path) -> bool:
 
 def _size(folder: Path) -> int:
     total = 0
-    for place, _folders, names in os.walk(folder):  # passes over what another slot strips meanwhile
+    for place, _folders, names in os.walk(folder):  # another slot may remove files meanwhile
         for name in names:
             with suppress(OSError):
                 total += Path(place, name).stat().st_size

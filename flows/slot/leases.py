@@ -1,10 +1,10 @@
-"""Renews the leases of this process, notices the ones that are lost, and tells what they are at.
+"""Renews the leases of this process, notices lost ones, and writes what their slots are doing.
 
 One thread does it for all. A lease that cannot be renewed belongs to somebody else: its `gone`
 event is set, which cancels the work under way, and nothing of that work can be recorded any more.
 
-What a slot is doing changes often and matters only now, so it stands in the lease's row: no event
-is written for it, the row is updated at most every two seconds, and it goes with the lease.
+What a slot is doing changes often and matters only now, so it is a column of the lease and no
+event: updated at most every two seconds, and gone with the lease.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
 ACTIVITY_SECONDS = 2.0
-"""How often a change of activity is written at most."""
+"""The shortest time between two writes of an activity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class LeaseRenewer:
         activity = one.activity
         if activity == one._written:
             return
-        with suppress(StateError):  # a picture of the work is not worth the work
+        with suppress(StateError):  # the work does not depend on it
             cell, text = (activity.cell, activity.text) if activity else (None, None)
             self._state.set_activity(one.lease, cell, text)
             one._written = activity

@@ -17,21 +17,21 @@ from matrix.model import PlannedModel
 from state.records import Lease
 
 RunModel = Callable[[PlannedModel, int, Callable[[], ModelResult], Callable[[], str]], None]
-"""Called with a model, the attempt, the work and what tells the activity; runs and shows it."""
+"""Called with a model, the attempt, the work and a function that tells its activity."""
 
 _log = logging.getLogger(__name__)
 
 THREADS_PER_SLOT = 2
 _IDLE = 1.0
-"""Seconds between two looks for work while other processes hold all that is left."""
+"""Seconds between two attempts to lease while other processes hold all open models."""
 
 
 def run_slots(
     sweep: SweepContext, slots: Sequence[Slot], run_model: RunModel | None = None
 ) -> None:
-    """Work until nothing is left, no more is to be leased here, or everything stops.
+    """Build models until none is left, leasing ends here, or everything stops.
 
-    Raises what a thread could not handle.
+    Raises any error that a thread could not handle.
     """
     for slot in slots:
         sweep.give_back(slot)

@@ -24,9 +24,9 @@ from workers.build.built import Built
 from workers.errors import BuildFailed
 
 MOST_UNPUBLISHED = 2
-"""Built packages that may wait for the feed before the building waits too: they take disk."""
+"""Built packages that may wait for the feed before the build waits too: they take disk."""
 MOST_RUNS = 3
-"""A model that has been run this often without an end and without a reason is given up."""
+"""Runs that leave cells open without a reason before those cells fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ModelRun:
         return self.lease.lease.model
 
     def activity(self) -> str:
-        """What the engine is doing now; empty: nothing that it tells."""
+        """What the engine reports to be doing; empty if nothing."""
         activity = self.lease.activity
         return f"{activity.text} ({activity.cell})" if activity else ""
 
@@ -80,7 +80,7 @@ class ModelRun:
         result = self._result(packages)
         if result.done or self.lease.gone.is_set():
             return result
-        # Somebody may have asked for its cells anew meanwhile. That does not happen every time.
+        # A retry may have reopened its cells meanwhile, but not in every run.
         if self.sweep.count_run(self.lease.lease) < MOST_RUNS:
             return result
         text = f"{MOST_RUNS} runs of the model left this cell unfinished and gave no reason"
@@ -125,13 +125,13 @@ class ModelRun:
         self._sent[work.id] = sent
 
     def give_back_slot(self) -> None:
-        """Let others build in it; harmless when done before."""
+        """Give the slot back, once."""
         if self._has_slot:
             self._has_slot = False
             self.sweep.give_back(self.slot)
 
     def _wait_for_slot(self) -> bool:
-        """Take a slot again; False: everything stops, or the lease is lost."""
+        """Take a slot again; False if everything stops or the lease is lost."""
         while not self.lease.gone.is_set():
             slot = self.sweep.take_slot()
             if slot is not None:

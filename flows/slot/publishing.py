@@ -64,7 +64,7 @@ def _publish(work: CellWork, publisher: Publisher, built: Built) -> bool:
     except Cancelled:
         return True
     except (Unauthorized, Outage) as error:
-        work.sweep.stop.ask(error)  # no other package would fare better; this one stays open
+        work.sweep.stop.ask(error)  # every other package would fail too; this one stays open
     except Corrupt as error:
         if not work.rebuilt and built.distrust():
             work.record(Status.BUILDING)
@@ -83,7 +83,7 @@ def _publish(work: CellWork, publisher: Publisher, built: Built) -> bool:
 
 
 def _description(work: CellWork, built: Built) -> str:
-    """A listing alone tells what was published although it did not pass."""
+    """Mark packages that failed verification, so that a listing shows them."""
     verdict = built.build_record.get("verdict", {})
     return work.id if verdict.get("reached", True) else f"{work.id} (unverified)"
 
@@ -151,7 +151,7 @@ def _failure(work: CellWork, error: FeedError, failure: FailureClass) -> Facts:
 
 
 def _next_step(work: CellWork, failure: FailureClass) -> str:
-    """A command that takes the cell up; its build is in the store."""
+    """A command that publishes the cell; its build is still in the store."""
     stamp = work.sweep.plan.stamp
     if failure.may_pass:
         return f"when that is over: modelmill resume {stamp}"

@@ -1,4 +1,4 @@
-"""Cancelling a sweep through the state, for everybody who works on it, and noticing that."""
+"""Cancels a sweep through the state, for every process that works on it, and notices it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from state.records import Kind
 
 INTERVAL = 1.0
 RELEASED = 20.0
-"""Seconds in which the slots of a cancelled sweep hand back what they hold."""
+"""Seconds that the slots of a cancelled sweep have to hand back their leases."""
 
 
 class StoppedElsewhere(MillError):
@@ -29,14 +29,14 @@ class StoppedElsewhere(MillError):
 
 
 def stop_for_all(state: State, sweep: int, error: MillError | None) -> None:
-    """Make everybody who works on the sweep stop."""
+    """Stop every process that works on the sweep."""
     code = error.exit_code if error else Exit.INTERRUPTED
     data = {"why": str(error or "cancelled"), "exit_code": int(code)}
     state.note(sweep, Kind.INTERRUPTED, data)
 
 
 def cancel_sweep(state: State, sweep: int) -> int:
-    """Stop everybody who works on a sweep; returns how many cells that left open.
+    """Stop every process that works on a sweep; returns the number of cells left open.
 
     Its slots see it within a second or two, hand back and end; a resume plans everything again.
     """
@@ -57,7 +57,7 @@ class CancellationWatch:
     """Sets `stop` when somebody cancels the sweep while the block runs."""
 
     state: State
-    """One whose calls do not wait for the database."""
+    """A state whose calls do not wait for the database."""
     sweep: int
     after: int
     """The event that begins the run; what was cancelled before it does not count."""
@@ -78,7 +78,7 @@ class CancellationWatch:
             try:
                 self.check()
             except StateUnavailable:
-                continue  # whoever works waits for the database; a stop must not wait with it
+                continue  # slots wait for the database; a stop must not
             except MillError as error:  # the database was changed under us
                 if not self._over.is_set():
                     self.stop.ask(error)

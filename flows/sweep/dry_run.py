@@ -1,4 +1,4 @@
-"""A dry run: plan and look into the feed, build nothing, write nothing."""
+"""A dry run: plans and lists the feed, builds nothing, writes nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matrix.model import Plan
 
 
 def dry_run(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
-    """Say what a sweep would do with every cell."""
+    """Print what a sweep would do with every cell."""
     feed = Workspace(settings).open_feed()
     found = Survey() if feed.is_new else survey(feed, plan, every_stamp=False)
     there = {one.cell for one in found.seen}

@@ -1,8 +1,8 @@
-"""What failed in the earlier runs of a sweep, when it is run again.
+"""What a new run does with the cells that failed in earlier runs of the sweep.
 
-Some causes lie outside the build: a tool was missing, a disk full, a network or a login away. They
-may have gone, so a new run tries those cells again. The others fail again until something in the
-catalog or the settings changes; a new run leaves them, says so, and says how to take them up.
+Some causes lie outside the build: a missing tool, a full disk, the network, a login. They may be
+gone, so a new run tries those cells again. The other cells fail again until the catalog or the
+settings change; a new run leaves them, says so, and prints the command that retries them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EarlierFailures:
     left: Mapping[FailureClass, int] = field(default_factory=dict)
 
     def lines(self, stamp: str, flags: str = "") -> list[str]:
-        """For people. `flags`: what the commands need besides the stamp."""
+        """Lines for people. `flags`: what the commands need besides the stamp."""
         lines = []
         if self.tried:
             lines.append(f"failed before, tried again: {_counted(self.tried)}")
@@ -42,8 +42,10 @@ class EarlierFailures:
 def try_again(
     state: State, info: SweepInfo, cells: Collection[str], *, again: bool
 ) -> EarlierFailures:
-    """Plan again what may succeed now, of these cells. `again` is off where somebody has chosen
-    what to try; then nothing more is taken up."""
+    """Plan those of these cells again that may succeed now.
+
+    Not with `again` off: then the user has chosen which cells to try.
+    """
     if info.created:
         return EarlierFailures()
     failed = {

@@ -1,4 +1,4 @@
-"""The sweep index: published last of all, once more when a resumed sweep adds to it."""
+"""The sweep index: published last, and again when a resumed sweep adds cells."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RACES = 5
 
 
 def index_of(stamp: str, outcomes: Iterable[Outcome]) -> SweepIndex:
-    """What the batch is made of now. An unchanged cell is named by the version that has it."""
+    """The cells of the batch now. An unchanged cell is listed with its existing version."""
     cells = []
     for one in outcomes:
         if is_export(one.cell):
@@ -46,7 +46,7 @@ def index_of(stamp: str, outcomes: Iterable[Outcome]) -> SweepIndex:
 
 
 def index_line(plan: Plan, template: str, version: str, failed: int) -> str:
-    """Where the index is; versions never change, so what is repaired later is in a new one."""
+    """Where the index is. Versions never change, so later repairs go into a new revision."""
     line = f"index: {plan.index_package} {version}"
     if not failed:
         return line
@@ -86,8 +86,8 @@ def publish_index(
                     tree=tree,
                 )
             except Conflict:
-                # Another sweep took that revision with other content, or it was deleted for good:
-                # then no listing shows it, and it stays taken.
+                # Another sweep published that revision with other content, or it was deleted:
+                # a deleted version is in no listing but cannot be used again.
                 taken = revision
                 continue
         return version

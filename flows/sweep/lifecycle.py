@@ -31,7 +31,7 @@ _UNLISTED = "a feed that cannot be listed is not taken for empty; --trust-state 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A sweep that is recorded and seeded: what is open in it is what is left to do."""
+    """A sweep that is recorded and seeded: its open cells are the work left."""
 
     info: SweepInfo
     newest: Mapping[str, Published]
@@ -51,11 +51,10 @@ def begin(
     again: bool = True,
     by_memory: bool = False,
 ) -> Begun:
-    """Check the feed, record the sweep, and learn from the feed what is done.
+    """Check the feed, record the sweep, and mark what the feed already has.
 
-    `again`: try what failed before for reasons that may have passed, see
-    `flows.sweep.earlier_failures`. `by_memory`: give cells only to machines that have the memory
-    which they took before.
+    `again`: retry failures whose cause may be gone, see `flows.sweep.earlier_failures`.
+    `by_memory`: lease cells only to machines with the memory that they took before.
     """
     publish = not settings.no_publish
     if publish:
@@ -90,7 +89,7 @@ def begin(
 
 
 def _learn(plan: Plan, state: State, sweep_id: int, found: Survey, listed_at: float) -> int:
-    """Bring the state in line with the feed; returns how many cells that finished."""
+    """Bring the state in line with the feed; returns the number of cells that this finished."""
     seeded = state.seed(sweep_id, found.seen)
     there = {one.cell for one in found.seen}
     gone = [item.id for item in packages_of(plan) if item.id not in there]
@@ -144,7 +143,7 @@ def cell_rows(
 
 
 def model_rows(plan: Plan, known: Estimates) -> list[ModelRow]:
-    """The models with what they cost before, so that the longest goes first."""
+    """The models with the time they took before: the longest is built first."""
     return [
         ModelRow(model.name, position, known.seconds(model.name))
         for position, model in enumerate(plan.models)
@@ -174,7 +173,7 @@ def finish(
     """Publish the index if the batch is complete; returns the summary and the index's version."""
     index = None
     publish = publisher is not None
-    # The sweep may hold more than this run selected; only the index tells of all of it.
+    # The sweep may have more cells than this run selected; only the index lists all of them.
     wanted = {item.id for item in packages_of(plan)}
     ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
     summary = summarize(plan.stamp, feed.name, ours, publish=publish)

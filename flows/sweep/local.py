@@ -39,7 +39,7 @@ from workers.verify.verifier import Verifier
 
 
 def owners_here() -> str:
-    """How the names of the slots of this process begin."""
+    """The prefix of the owner names of this process's slots."""
     return f"{this_host().partition('/')[0]}/{os.getpid()}/"
 
 
@@ -112,7 +112,7 @@ def open_slots(
 
 @contextmanager
 def open_builder(plan: Plan, settings: Settings) -> Iterator[Builder]:
-    """A builder for one question, with nothing around it."""
+    """A single builder, without slots and leases."""
     work = Workspace(settings)
     work.prepare()
     store = Store(work.store)
@@ -178,6 +178,6 @@ def _slot(
 
 
 def _note_evictions(state: State, sweep_id: int, report: GcReport) -> None:
-    """Local bytes that went without being published can be made again; the record says so."""
+    """Record the eviction of unpublished bytes: a rebuild makes them again."""
     subjects = [one.subject for one in report.evicted]
     state.note(sweep_id, Kind.NOTICE, {"evicted": subjects[:100], "freed": report.freed})

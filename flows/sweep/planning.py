@@ -24,7 +24,7 @@ _PUBLISHED = frozenset({Status.PUBLISHED, Status.UNCHANGED})
 
 
 def stamp_of(settings: Settings, today: date) -> str:
-    """The name of the batch: as set, or the date."""
+    """The name of the batch, by default today's date."""
     return str(settings.stamp or today.strftime("%Y%m%d"))
 
 
@@ -111,7 +111,7 @@ def _plan_of(settings: Settings, catalog: str, today: date, limits: Limits) -> P
 
 
 def _published_before(work: Workspace) -> tuple[str, ...]:
-    """The models that the state knows to be published under a name without a hash."""
+    """The models that were published under a name without a hash, according to the state."""
     if not work.has_state():
         return ()
     found: dict[str, None] = {}

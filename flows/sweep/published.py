@@ -1,6 +1,6 @@
-"""What the feed already has of a plan, asked once before anything is built.
+"""Lists what the feed already has of a plan, once, before anything is built.
 
-A listing is complete or an error; the error stops the sweep unless the user trusts the state.
+A listing is complete or an error; an error stops the sweep unless `--trust-state` is set.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What there is, by the ids of the plan."""
+    """The versions in the feed, by the ids of the plan."""
 
     seen: tuple[Seen, ...] = ()
     """Versions of this stamp that the feed has and that are ours."""
     deleted: tuple[PlannedPackage, ...] = ()
-    """Versions of this stamp that were deleted: taken for ever, a new stamp is needed."""
+    """Deleted versions of this stamp: they cannot be used again, so a new stamp is needed."""
     newest: Mapping[str, Published] = field(default_factory=dict)
     """With `every_stamp`: the newest version of each id, whatever its stamp."""
 
 
 def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = None) -> Survey:
-    """List the packages of the plan, several at once; a feed that is away is asked again."""
+    """List the packages of the plan, several at once; an unavailable feed is asked again."""
     waiting_for(f"listing the feed {feed.name}")
     wanted: dict[str, list[PlannedPackage]] = defaultdict(list)
     for item in packages_of(plan):
@@ -86,10 +86,10 @@ def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = Non
 def _newest(
     wanted: Iterable[PlannedPackage], stamp: str, versions: Iterable[Published]
 ) -> Iterator[tuple[str, Published]]:
-    """The newest version of each item over all stamps.
+    """The newest version of each package under any stamp.
 
-    Behind `0.0.0-<stamp>` every version of a cell ends alike. One cell's ending can end in
-    another's, so a version belongs to the longest ending that fits.
+    After `0.0.0-<stamp>` all versions of a cell have the same suffix. One suffix may end with
+    another, so a version belongs to the longest suffix that fits.
     """
     endings = {item.version.removeprefix(f"0.0.0-{stamp}"): item.id for item in wanted}
     lengths = sorted({len(ending) for ending in endings}, reverse=True)

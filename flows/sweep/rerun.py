@@ -27,7 +27,7 @@ from state.records import SweepInfo
 
 @dataclass(frozen=True, slots=True)
 class _Again:
-    """A sweep as it is to go on."""
+    """What a resumed sweep runs with."""
 
     plan: Plan
     settings: Settings

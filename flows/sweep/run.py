@@ -1,4 +1,4 @@
-"""One run of a sweep on this machine, from opened rooms to the last line on the console."""
+"""One run of a sweep on this machine, from opening feed and state to the last line printed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from state.records import Kind
 
 @dataclass(slots=True)
 class Run:
-    """What one call of sweep, resume or retry does."""
+    """One run of `sweep`, `resume` or `retry`."""
 
     plan: Plan
     settings: Settings
@@ -54,23 +54,22 @@ class Run:
     """What a resume needs to know; see `flows.sweep.recorded_settings`."""
     as_json: bool = False
     again: bool = True
-    """Whether cells that failed for reasons that may have passed are tried again; see
-    `flows.sweep.earlier_failures`."""
+    """Whether to retry failures whose cause may be gone; see `flows.sweep.earlier_failures`."""
     _unshown: str = field(default="", init=False)
-    """Why Prefect lacks some of the run; empty: it has everything."""
+    """Why Prefect does not show all of the run; empty if it does."""
 
     def go(self, state: State | None = None) -> Exit:
         """Begin, build what is open, finish."""
         work = Workspace(self.settings)
         feed = work.open_feed()
-        check_engine(self.settings)  # what is wrong with these is said before anything is made
+        check_engine(self.settings)  # errors in these come before any folder is made
         signer_of(self.settings)
         work.prepare()
         work.tidy()
         if self.settings.summary:
             clear_summaries(self.settings.path(self.settings.summary))
         stop = Stop()
-        # To the last line: a second Ctrl-C must not break off what tells how the first one ended.
+        # Up to the last line: a second Ctrl-C must not cut off the summary of the first.
         with stopped_by_signals(stop):
             with state or work.open_state() as opened:
                 summary, index, took = self._run(work, opened, feed, stop)
@@ -140,7 +139,7 @@ class Run:
     def _shown(
         self, work: Workspace, state: State, begun: Begun, tally: Tally, stop: Stop, after: int
     ) -> Iterator[None]:
-        """Prefect shows the run while the block lasts, as far as there is a server to show it."""
+        """Show the run in Prefect while the block runs, if a server can be had."""
         if not os.environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
             os.environ["PREFECT_HOME"] = str(prefect_home_of(work.home, os.environ))
         where = Where(state, begun.info.id, after, owners_here())
@@ -149,13 +148,13 @@ class Run:
             with display:
                 yield
         finally:
-            # Somebody who stops the run does not ask how much of it was shown.
+            # After a stop nobody needs to know how much was shown.
             self._unshown = "" if stop else display.problem
 
     def _settle(self, state: State, begun: Begun, tally: Tally, after: int, stop: Stop) -> int:
-        """Settle what needs no slot; returns the event up to which that is shown."""
+        """Settle the cells that need no slot; returns the last event that was shown."""
         if not begun.newest or os.environ.get("PREFECT_API_URL"):
-            return after  # on a server of the user's every sweep is to be seen
+            return after  # the user's own server shows every sweep
         view = choose_view(as_json=self.as_json)
         with Follower(state, begun.info.id, view, tally, after) as follower:
             settle_unchanged(self.plan, begun, state, self.settings, stop)

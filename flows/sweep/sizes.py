@@ -1,4 +1,4 @@
-"""What a plan is about, as commands say it before they begin."""
+"""The size and the notices of a plan, printed before a command begins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def size_of(plan: Plan) -> str:
 
 
 def print_notices(notices: Sequence[str]) -> None:
-    """What the user should know of a plan; a long list is cut."""
+    """Print the notices of a plan, up to a limit."""
     for notice in notices[:MOST_NOTICES]:
         print(f"note: {notice}")
     if len(notices) > MOST_NOTICES:

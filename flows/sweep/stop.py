@@ -1,4 +1,4 @@
-"""Why a run ends before its work does: set once, seen by every thread."""
+"""A stop request for a whole run, with its reason, that every thread sees."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from typing import NoReturn
 from machine.children import family, kill
 from matrix.errors import Exit, MillError
 
-PATIENCE = 4.0
-"""Seconds that everything has to end by itself after a signal; all of it is to take five."""
+GRACE = 4.0
+"""Seconds that a run has to end by itself after a signal; the prompt is back within five."""
 
 
 class Stop:
-    """A stop that has a reason. `event` may be handed to whatever waits or works."""
+    """A request to stop, with its reason. `event` can be passed to anything that waits."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
         self.error: MillError | None = None
-        """What made going on pointless; None: a person or the system asked."""
+        """The error that makes all further work pointless; None if a person or the system asked."""
         self._followers: set[threading.Event] = set()
-        # Reentrant: a signal handler runs in the middle of whatever the main thread is at.
+        # Reentrant: a signal handler may run while the main thread holds it.
         self._lock = threading.RLock()
 
     def __bool__(self) -> bool:
@@ -46,7 +46,7 @@ class Stop:
 
     @contextmanager
     def followed(self, event: threading.Event) -> Iterator[None]:
-        """While the block runs, a stop sets this event too."""
+        """Let a stop set this event too while the block runs."""
         with self._lock:
             self._followers.add(event)
             if self.event.is_set():
@@ -58,29 +58,29 @@ class Stop:
                 self._followers.discard(event)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, but not through a stop."""
+        """Sleep until the time is over or a stop; returns whether there is a stop."""
         return self.event.wait(seconds)
 
     @property
     def exit_code(self) -> Exit:
-        """What the process says if this stop ended it."""
+        """The exit code of a process that this stop ended."""
         return self.error.exit_code if self.error else Exit.INTERRUPTED
 
 
 @contextmanager
-def stopped_by_signals(stop: Stop, patience: float = PATIENCE) -> Iterator[None]:
+def stopped_by_signals(stop: Stop, grace: float = GRACE) -> Iterator[None]:
     """Ctrl-C, SIGTERM and Windows' Ctrl-Break ask for the stop; main thread only.
 
-    A thread of its own listens: a handler in the main thread would wait for whatever that is
-    blocked in, and could meet itself in the middle of a lock. The same thread ends the process
-    when the block has not ended in time: a feed may never answer.
+    A separate thread listens: a handler in the main thread would run only between its blocking
+    calls, and could run while that thread holds a lock. The listener ends the process when the
+    block does not end in time, because a feed may never answer.
     """
     names = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGBREAK"):
         names.append(signal.SIGBREAK)
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    listener = threading.Thread(target=_listen, args=(theirs, stop, patience), daemon=True)
+    listener = threading.Thread(target=_listen, args=(theirs, stop, grace), daemon=True)
     wakeup = signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
     before = {name: signal.signal(name, _nothing) for name in names}
     listener.start()
@@ -96,15 +96,15 @@ def stopped_by_signals(stop: Stop, patience: float = PATIENCE) -> Iterator[None]
 
 
 def _nothing(_signum: int, _frame: FrameType | None) -> None:
-    """The wakeup socket has been written to already; that is all a signal does."""
+    """Do nothing: Python has written to the wakeup socket already."""
 
 
-def _listen(signals: socket.socket, stop: Stop, patience: float) -> None:
+def _listen(signals: socket.socket, stop: Stop, grace: float) -> None:
     if not signals.recv(1):
         return
     stop.ask()
-    deadline = time.monotonic() + patience
-    # Further signals change nothing: what can be done is being done.
+    deadline = time.monotonic() + grace
+    # Further signals change nothing.
     while (left := deadline - time.monotonic()) > 0:
         signals.settimeout(left)
         with contextlib.suppress(TimeoutError):
@@ -114,8 +114,10 @@ def _listen(signals: socket.socket, stop: Stop, patience: float) -> None:
 
 
 def abandon() -> NoReturn:
-    """End the process and all it has started, now. What is recorded is safe, leases of a process
-    that is gone are void, and the next run sweeps what lies about."""
+    """End this process and all its children now.
+
+    Records are safe, leases of a dead process are void, and the next run removes its files.
+    """
     kill(family(os.getpid())[1:])
     if sys.stdout.isatty():
         os.write(sys.stdout.fileno(), b"\x1b[?25h\n")  # the live view has hidden the cursor

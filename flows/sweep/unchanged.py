@@ -1,8 +1,8 @@
-"""With `--if-changed`: settling models that a sweep would only make again, before anything starts.
+"""With `--if-changed`: settles unchanged models before any slot starts.
 
-What a build would come to follows from stage keys and the store alone. A model whose open cells
-all equal their newest versions needs no slot, so a sweep of an unchanged catalog starts no Prefect
-server. A model with anything else to do is left to the slots, whole.
+Stage keys and the store alone tell what a build would produce. A model whose open cells all equal
+their newest versions needs no slot, so a sweep of an unchanged catalog starts no Prefect server.
+A model with any other open cell is left to the slots as a whole.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from workers.errors import BuildFailed, Cancelled
 def settle_unchanged(
     plan: Plan, begun: Begun, state: State, settings: Settings, stop: Stop
 ) -> None:
-    """Record as unchanged every model of which nothing else is to be done."""
+    """Record every model as unchanged whose open cells all equal their newest versions."""
     candidates = list(_candidates(plan, begun, state))
     if not candidates:
         return
@@ -50,7 +50,7 @@ def settle_unchanged(
 def _candidates(
     plan: Plan, begun: Begun, state: State
 ) -> Iterator[tuple[PlannedModel, list[PlannedPackage]]]:
-    """Models with open cells, each of which has a version of another stamp."""
+    """Models with open cells that all have a version under another stamp."""
     selected = among(plan, state, begun.info.id)
     for model in plan.models:
         if selected is not None and model.name not in selected:
@@ -67,14 +67,14 @@ def _candidates(
 
 
 def _built_before(builder: Builder, packages: list[PlannedPackage]) -> bool:
-    """Whether this store knows the cells: to plan a model of the hub takes a request."""
+    """Whether this store has built the cells; planning a model of the hub would need a request."""
     return all(last_keys(builder.store.notes, one.id) for one in packages if not one.is_export)
 
 
 def _predicted(
     builder: Builder, packages: list[PlannedPackage], stop: Stop
 ) -> dict[str, str | None]:
-    """What each would come to; None: it would have to be built to know."""
+    """The tree digest that each package would have; None if only a build can tell."""
     trees: dict[str, str | None] = {}
     try:
         for planned in packages:

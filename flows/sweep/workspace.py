@@ -1,6 +1,6 @@
-"""Where a run keeps its things, and how the rooms are opened from the settings.
+"""The folders of a run, and opening its feed, state and target table from the settings.
 
-A room is imported when it is opened: the feed's commands load no database, `plan` no feed.
+Each package is imported when it is opened: the feed commands load no database.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Unwritable(MillError):
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Places, all derived from the settings; nothing is created before it is needed."""
+    """The folders, all derived from the settings; none is created before it is needed."""
 
     settings: Settings
 
     @property
     def home(self) -> Path:
-        """Everything of ours is below it unless told otherwise."""
+        """The folder above all others that are not set separately."""
         return self.settings.path(self.settings.home)
 
     @property
@@ -53,7 +53,7 @@ class Workspace:
 
     @property
     def kept(self) -> Path:
-        """Package folders that stay: conflicts, failed verification."""
+        """Kept packages: conflicts and failed verifications."""
         return self.home / "kept"
 
     @property
@@ -62,9 +62,9 @@ class Workspace:
         return self.home / "packages" if self.settings.keep_local else None
 
     def prepare(self) -> None:
-        """Make the home folder, or say why not."""
+        """Make the home folder. Raises `Unwritable`."""
         try:
-            # Not in a folder that was somebody else's before: all of that would be ignored too.
+            # Not in a folder with other content, which Git would ignore too.
             ours = not self.home.exists() or self.home.name == HOME_NAME
             self.logs.mkdir(parents=True, exist_ok=True)
             ignore = self.home / ".gitignore"
@@ -79,14 +79,14 @@ class Workspace:
             raise Unwritable(f"the folder {self.home} is read-only", hint="choose one with --home")
 
     def tidy(self) -> None:
-        """Remove what runs that were killed left lying about."""
+        """Remove the working folders of killed runs."""
         from machine.scratch import sweep_dead
 
         for root in (self.home / "work", self.store / "tmp", self.logs / "scratch"):
             sweep_dead(root)
 
     def has_state(self) -> bool:
-        """Whether there is a state to read; one named by URL is taken to be there."""
+        """Whether there is a state to read; a URL is assumed to name one."""
         where = self.settings.state
         if where and "://" in where:
             return True

@@ -1,1 +1,1 @@
-"""Building a cell: the stage graph, its keys and budgets, and the package that comes out."""
+"""Builds a cell: the stage graph, its keys and budgets, and the package."""

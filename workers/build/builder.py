@@ -1,4 +1,4 @@
-"""The builder: a planned cell in, a package folder out."""
+"""Builds the package folder of a planned cell or of its export."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workers.build.graph import EXPORT, INPUTS, StageTask, Walked, walk
 from workers.build.keys import note_keys
 from workers.build.known_failures import KnownFailures
 from workers.build.memory_budget import MemoryBudget
-from workers.build.package import Maker, Sealed, assemble
+from workers.build.package import Maker, PackageContent, assemble
 from workers.build.record import Clock, build_record
 from workers.build.request import request_for
 from workers.build.room import Crowded, Room
@@ -36,11 +36,11 @@ from workers.verify.ladder.claim import Claim
 __all__ = ["BuildOptions", "Builder", "Built"]
 
 WRITTEN = {MANIFEST, *RUN_RECORDS}
-"""Of a package folder, what is written over when it is used again."""
+"""Files of a package folder that the next package overwrites."""
 WAITS = 8
 """Another build may have this many stages before it, each as long as a stage may take."""
 TRIES = 3
-"""How often a build is begun anew because the store held wrong bytes."""
+"""How often a build begins because the store held wrong bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Builder:
         self._tools: dict[str, str] | None = None
 
     def begin_model(self) -> None:
-        """What was learned of another model, or in another attempt, does not count here."""
+        """Forget the failures of the model or attempt before."""
         self._known.forget()
 
     def build(
@@ -96,10 +96,10 @@ class Builder:
         log: Path | None = None,
         attempt: int = 1,
     ) -> Built:
-        """Build a cell. Raises `BuildFailed` or `Cancelled`; then nothing of it is left behind.
+        """Build a cell. Raises `BuildFailed` or `Cancelled` and then leaves no files behind.
 
         `export_version`: build the package of the export that the cell is made from instead.
-        What the package was made from stays in the store until the answer is let go.
+        The store keeps the inputs of the package until `Built.let_go`.
         """
         runner = self._runner(cell, offline, report, cancel, log)
         bad: list[CorruptBlob] = []
@@ -131,7 +131,7 @@ class Builder:
         offline: bool = False,
         cancel: threading.Event | None = None,
     ) -> str | None:
-        """The tree digest that `build` would arrive at, if every stage is in the store.
+        """The tree digest of the package that `build` would make; None unless the store has it all.
 
         `export`: of the export that the cell is made from.
         """
@@ -143,16 +143,16 @@ class Builder:
             return None
         if not export:
             note_keys(self.store.notes, cell.id, walked.keys)
-        return self._sealed(cell, plan, walked, export=export).tree
+        return self._content(cell, plan, walked, export=export).tree
 
     def tools(self) -> dict[str, str]:
-        """Versions of the engine's tools, asked once."""
+        """Versions of the engine's tools."""
         if self._tools is None:
             self._tools = self.host.tools()
         return self._tools
 
     def keys(self, cell: Cell) -> list[tuple[StageTask, Action | None]]:
-        """Every stage run of a cell, as far as its key is known, with what the store has of it."""
+        """Every stage run of a cell whose key is known, with its action if the store has one."""
         seen: list[tuple[StageTask, Action | None]] = []
 
         def resolve(task: StageTask) -> Action | None:
@@ -164,7 +164,7 @@ class Builder:
         return seen
 
     def close(self) -> None:
-        """End the host and remove what was built and not moved away."""
+        """End the host and remove the packages that were not moved away."""
         self.host.close()
         self._scratch.close()
 
@@ -209,7 +209,7 @@ class Builder:
         )
         if walked is None:
             raise AssertionError("a runner resolves every stage or raises")
-        sealed = self._sealed(cell, plan, walked, export=export)
+        content = self._content(cell, plan, walked, export=export)
         record = build_record(
             self.options.stamp,
             export_version or cell.version,
@@ -223,7 +223,7 @@ class Builder:
             note_keys(self.store.notes, cell.id, walked.keys)
         folder = self._scratch.take("package")
         try:
-            placed = assemble(self.store, folder, sealed, record)
+            placed = assemble(self.store, folder, content, record)
         except BaseException:
             self._scratch.drop(folder)
             raise
@@ -231,21 +231,23 @@ class Builder:
             cell_id=f"{cell.model.name}@{EXPORT}" if export else cell.id,
             folder=folder,
             files=tuple(placed),
-            tree=sealed.tree,
-            manifest=sealed.manifest,
+            tree=content.tree,
+            manifest=content.manifest,
             build_record=record,
             stages=tuple(runner.runs),
             seconds=clock.seconds,
             store=self.store,
             give_back=lambda: self._scratch.give_back(folder, keep=WRITTEN),
-            export_tree=sealed.tree if export else sealed.manifest["export"]["tree"],
+            export_tree=content.tree if export else content.manifest["export"]["tree"],
             inputs=() if export else walked.files_of(INPUTS),
             export=() if export else walked.files_of(EXPORT),
             portable=walked.files_of(portable_stage(plan).name) if cell.profile else (),
             claim=None if export else Claim.of(cell),
         )
 
-    def _sealed(self, cell: Cell, plan: BuildPlan, walked: Walked, *, export: bool) -> Sealed:
+    def _content(
+        self, cell: Cell, plan: BuildPlan, walked: Walked, *, export: bool
+    ) -> PackageContent:
         maker = Maker(self.host.spec.name, self.tools())
         if export:
             return maker.export(cell.model, plan, walked)
@@ -277,7 +279,7 @@ class Builder:
     def _plan(
         self, request: Request, log: Path | None = None, cancel: threading.Event | None = None
     ) -> BuildPlan:
-        """The engine's plan, asked for once per distinct request (of the model at hand)."""
+        """The engine's plan, asked for once per distinct request of a model."""
         if request.model != self._planned_model:
             self._planned_model = request.model
             self._plans.clear()

@@ -1,4 +1,4 @@
-"""What a build hands to whoever publishes it."""
+"""A built package, as it is verified and published."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from workers.verify.ladder.claim import Claim
 
 @dataclass(frozen=True, slots=True)
 class PackageFile:
-    """A file of a package: where it goes and what it must hash to, and where it is."""
+    """A file of a package: its entry (path, size, digest) and where it is on the disk."""
 
     entry: FileEntry
     source: Path
@@ -41,20 +41,20 @@ class Built:
     seconds: float
     store: Store
     give_back: Callable[[], None]
-    """For the package folder, which may be used again."""
+    """Gives the package folder back to be used again."""
     export_tree: str | None = None
     """Tree digest of the export package that belongs to it."""
     inputs: tuple[FileEntry, ...] = ()
-    """What the engine's `inputs` stage made: the input values that verification uses."""
+    """The outputs of the `inputs` stage: the input values that verification uses."""
     evidence: tuple[Rung, ...] = ()
     export: tuple[FileEntry, ...] = ()
-    """The files of the export that it was made of: what verification compares it with."""
+    """The files of its export: verification compares the package with them."""
     portable: tuple[FileEntry, ...] = ()
     """Of a compiled cell: the models that were compiled."""
     claim: Claim | None = None
-    """What verification holds it to; None: an export."""
+    """What verification checks; None for an export."""
     used: ExitStack = field(default_factory=ExitStack, compare=False)
-    """Keeps what it was made of in the store."""
+    """Keeps its inputs in the store."""
 
     @property
     def bytes(self) -> int:
@@ -62,13 +62,13 @@ class Built:
         return sum(file.entry.size for file in self.files)
 
     def distrust(self) -> bool:
-        """Somebody says these bytes are wrong: True if so (then another build makes them anew)."""
+        """Check bytes that a feed refused; True if they are wrong: a rebuild makes new ones."""
         wrong = [file.entry for file in self.files if not _intact(file)]
         self.store.distrust(wrong)
         return bool(wrong)
 
     def move_to(self, dest: Path) -> Path:
-        """Give the package a place of its own, away from the store's links; returns it."""
+        """Copy the package to a place of its own, independent of the store; returns it."""
         if dest.exists():
             raise StoreError(f"{dest} is there already", hint="move it away")
         dest.parent.mkdir(parents=True, exist_ok=True)
@@ -87,11 +87,11 @@ class Built:
         return dest
 
     def let_go(self) -> None:
-        """It is verified: from here on its folder is enough, and the store may evict the rest."""
+        """Let the store evict the inputs: after verification the folder is enough."""
         self.used.close()
 
     def release(self) -> None:
-        """The local bytes are no longer needed; the store keeps its own."""
+        """Give up the local bytes; the store keeps its own."""
         self.let_go()
         self.give_back()
 

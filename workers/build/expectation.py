@@ -1,4 +1,4 @@
-"""What a stage is expected to take: what it took before, else what the engine says beforehand."""
+"""The disk and memory that a stage is expected to take: by earlier runs, else by the engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workers.engine import BuildPlan
 
 
 class Expectation(Protocol):
-    """Who remembers earlier builds; 0: nothing is known."""
+    """Remembers earlier builds; 0 means unknown."""
 
     def disk_of(self, cell: Cell, stage: str, component: str) -> int:
         """Bytes that a stage (of a component) made when it last ran."""
@@ -20,19 +20,17 @@ class Expectation(Protocol):
 
 
 class Unknown:
-    """Nobody does."""
+    """Remembers nothing."""
 
     def disk_of(self, _cell: Cell, _stage: str, _component: str) -> int:
-        """Nothing is known."""
         return 0
 
     def memory_of(self, _cell: Cell, _stage: str, _component: str) -> int:
-        """Nothing is known."""
         return 0
 
 
 def disk_needed(past: Expectation, cell: Cell, plan: BuildPlan, task: StageTask) -> int:
-    """What a stage may have on the disk at once: copies of its inputs, scratch and outputs."""
+    """Bytes that a stage may have on the disk at once: copied inputs, scratch files, outputs."""
     made = past.disk_of(cell, task.spec.name, task.component)
     if not made:
         return plan.disk
@@ -40,5 +38,5 @@ def disk_needed(past: Expectation, cell: Cell, plan: BuildPlan, task: StageTask)
 
 
 def memory_needed(past: Expectation, cell: Cell, plan: BuildPlan, task: StageTask) -> int:
-    """What a stage takes at its peak."""
+    """Bytes of memory that a stage takes at its peak."""
     return past.memory_of(cell, task.spec.name, task.component) or plan.memory

@@ -21,12 +21,12 @@ class Reason:
     component: str
     key: str
     reused: bool
-    """Whether the store has what it makes."""
+    """Whether the store has its outputs."""
     lines: tuple[str, ...]
 
 
 def explain(builder: Builder, cell: Cell) -> list[Reason]:
-    """Every stage run as far as it can be keyed: what follows a missing one is not known yet."""
+    """Every stage run with a known key: what follows a missing stage has none yet."""
     note = last_keys(builder.store.notes, cell.id)
     last, before = note.get("now") or {}, note.get("before") or {}
     reasons = []

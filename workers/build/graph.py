@@ -1,7 +1,6 @@
-"""The stage graph of a cell: which runs there are, what each gets, what comes out at the end.
+"""The stage graph of a cell: its runs, the inputs of each, and the files of the package.
 
-Pure: it walks the engine's plan and asks `resolve` for the action of every run, whether that looks
-it up, runs it, or gives up.
+Pure: `walk` goes through the engine's plan and asks `resolve` for the action of every run.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """One run of a stage: what it is keyed by and the files it gets."""
+    """One run of a stage: its key and its input files."""
 
     spec: StageSpec
     component: str
@@ -34,13 +33,13 @@ class StageTask:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a stage has made for all its components."""
+    """The outputs of a stage for all its components."""
 
     by_component: Mapping[str, Action]
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
-        """Everything, a component's files below its folder."""
+        """All files; those of a component are below its folder."""
         return tuple(
             replace(file, path=f"{name}/{file.path}") if name else file
             for name, action in self.by_component.items()
@@ -48,7 +47,7 @@ class Output:
         )
 
     def seen_by(self, component: str) -> tuple[FileEntry, ...]:
-        """What a run for one component gets of it."""
+        """The part that a run for one component gets."""
         if not component:
             return self.files
         if component in self.by_component:
@@ -59,7 +58,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """A walk that reached the end."""
+    """A complete walk."""
 
     tasks: tuple[tuple[StageTask, Action], ...]
     outputs: Mapping[str, Output] = field(default_factory=dict)
@@ -67,7 +66,7 @@ class Walked:
 
     @property
     def package(self) -> tuple[FileEntry, ...]:
-        """The model files of the cell: the last stage's, and what belongs to no component."""
+        """The files of the package: those of the last stage, and those of no component."""
         final = [name for name in self.outputs if name != INPUTS][-1]
         files = {file.path: file for file in self.outputs[final].files}
         if EXPORT in self.outputs and final != EXPORT:
@@ -82,11 +81,11 @@ class Walked:
         return {f"{task.spec.name}:{task.component}": task.key for task, _action in self.tasks}
 
     def files_of(self, stage: str) -> tuple[FileEntry, ...]:
-        """What a stage made; nothing where there is no such stage."""
+        """The files of a stage; none if there is no such stage."""
         return self.outputs[stage].files if stage in self.outputs else ()
 
     def up_to(self, stage: str) -> Walked:
-        """The same walk, ended after that stage."""
+        """The same walk up to that stage."""
         names = list(self.outputs)
         kept = set(names[: names.index(stage) + 1])
         return Walked(
@@ -153,7 +152,7 @@ def _task(
 
 
 def check_plan(plan: BuildPlan, tools: Mapping[str, str]) -> None:
-    """Refuse what an engine must not answer."""
+    """Raise `BuildFailed` for a plan that breaks the contract of engines."""
     seen: set[str] = set()
     for spec in plan.stages:
         missing = [name for name in spec.inputs if name != SOURCE and name not in seen]

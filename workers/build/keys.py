@@ -1,4 +1,4 @@
-"""Stage keys: the digest of everything that can change a byte of what a stage makes."""
+"""Stage keys: the digest of everything that can change a byte of a stage's outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTE = "keys"
 
 @dataclass(frozen=True, slots=True)
 class StageKey:
-    """A key with its parts, which are kept so that a later run can say what differs."""
+    """A key with its parts, which tell a later run what differs."""
 
     key: str
     parts: Mapping[str, Any]

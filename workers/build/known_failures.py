@@ -1,7 +1,7 @@
-"""Stage runs that failed for good: the same run asked for by another target fails the same way.
+"""Failed stage runs of a model: the same run fails in the same way for another target.
 
-The key holds everything that can make a difference, so trying a broken export once for each of
-eight targets only costs time. Nothing is kept beyond one model: a failure is never cached.
+The key covers everything that can make a difference, so a broken export is not tried once for
+each of eight targets. Failures are forgotten with the model and never cached.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from matrix.status import FailureClass
 from workers.errors import BuildFailed
 
 FLAKY = frozenset({FailureClass.CRASH, FailureClass.MEMORY, FailureClass.UNKNOWN})
-"""May be the moment's fault; believed the second time."""
+"""Classes that may be accidental: they count from the second time on."""
 
 
 class KnownFailures:
@@ -21,7 +21,7 @@ class KnownFailures:
         self._times: dict[str, int] = {}
 
     def check(self, key: str) -> None:
-        """Raise what is known of this key, if it is known for good."""
+        """Raise the known failure of this key, if there is one."""
         if key not in self._seen:
             return
         cell_id, error = self._seen[key]
@@ -37,12 +37,12 @@ class KnownFailures:
         )
 
     def note(self, key: str, cell_id: str, error: BuildFailed) -> None:
-        """Remember a failure, unless trying again is what it asks for."""
+        """Remember a failure unless it can be retried."""
         if not error.retryable:
             self._seen[key] = (cell_id, error)
             self._times[key] = self._times.get(key, 0) + 1
 
     def forget(self) -> None:
-        """Another model, or the same one asked for again."""
+        """Forget all failures."""
         self._seen.clear()
         self._times.clear()

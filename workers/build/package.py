@@ -1,7 +1,7 @@
-"""The manifest of a package, and putting its folder together.
+"""The manifest of a package, and assembling its folder.
 
-`modelmill.json` (manifest) holds only what the inputs determine, `build.json` what may differ from
-run to run; a package's tree digest covers the first and not the second.
+The manifest `modelmill.json` depends on the inputs alone; `build.json` may differ from run to run.
+The tree digest of a package covers the manifest and not `build.json`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
-    """What a package will hold, decided before a byte of it is placed."""
+class PackageContent:
+    """The content of a package before it is assembled."""
 
     files: tuple[FileEntry, ...]
     manifest: Json
@@ -48,12 +48,14 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Who makes packages: an engine with its tools."""
+    """Makes the content of packages for an engine with its tools."""
 
     engine: str
     tools: Mapping[str, str]
 
-    def cell(self, cell: Cell, plan: BuildPlan, walked: Walked, *, self_contained: bool) -> Sealed:
+    def cell(
+        self, cell: Cell, plan: BuildPlan, walked: Walked, *, self_contained: bool
+    ) -> PackageContent:
         """The package of a cell."""
         files = walked.package
         if not files:
@@ -77,8 +79,8 @@ class Maker:
         until = walked.up_to(portable_stage(before).name)
         return self.cell(portable, before, until, self_contained=self_contained).tree
 
-    def export(self, model: Model, plan: BuildPlan, walked: Walked) -> Sealed:
-        """The package of the export that a walk has made."""
+    def export(self, model: Model, plan: BuildPlan, walked: Walked) -> PackageContent:
+        """The package of the export of a walk."""
         if EXPORT not in walked.outputs:
             text = f"engine {self.engine} exports nothing of its own for {model.name}"
             raise BuildFailed(FailureClass.UNSUPPORTED, EXPORT, text)
@@ -112,7 +114,7 @@ def _stage(task: StageTask, action: Action) -> Json:
 
 
 def _cell_subject(cell: Cell, plan: BuildPlan) -> Json:
-    """Which cell this is and what was decided for it; no stamp."""
+    """The cell and its effective policy, without the stamp."""
     hidden = {"default", "notices"}
     policy = {name: value for name, value in asdict(cell.policy).items() if name not in hidden}
     target = cell.target
@@ -135,22 +137,24 @@ def _model(model: Model) -> Json:
     return {"id": model.id, "task": model.task, "model_type": model.model_type}
 
 
-def _seal(manifest: Json, files: Sequence[FileEntry]) -> Sealed:
+def _seal(manifest: Json, files: Sequence[FileEntry]) -> PackageContent:
     for reserved in sorted({MANIFEST, *RUN_RECORDS}):
         if any(file.path == reserved for file in files):
             text = f"a stage made a file {reserved}, which is ours"
             raise BuildFailed(FailureClass.UNKNOWN, "package", text)
     ordered = tuple(sorted(files, key=lambda file: file.path))
     data = json_bytes({"schema": SCHEMA, **manifest, "files": [asdict(file) for file in ordered]})
-    return Sealed(ordered, json.loads(data), data)
+    return PackageContent(ordered, json.loads(data), data)
 
 
-def assemble(store: Store, folder: Path, sealed: Sealed, record: Json) -> list[PackageFile]:
+def assemble(
+    store: Store, folder: Path, content: PackageContent, record: Json
+) -> list[PackageFile]:
     """Link the files of a package into its folder, add the records. Raises `CorruptBlob`."""
-    store.materialize(sealed.files, folder)
+    store.materialize(content.files, folder)
     return [
-        *(PackageFile(file, folder / file.path) for file in sealed.files),
-        write_record(folder, MANIFEST, sealed.data),
+        *(PackageFile(file, folder / file.path) for file in content.files),
+        write_record(folder, MANIFEST, content.data),
         write_record(folder, BUILD_RECORD, compact_bytes(record)),
     ]
 
@@ -168,11 +172,11 @@ def entry_of(path: str, data: bytes) -> FileEntry:
 
 
 def compact_bytes(value: Json) -> bytes:
-    """For records that every package has and few people read: indenting takes ten times as long."""
+    """JSON for records that few people read: indenting takes ten times as long."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 
 def json_bytes(value: Json) -> bytes:
-    """Readable, sorted, the same for equal values."""
+    """Readable, sorted JSON: equal values give equal bytes."""
     text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     return text.encode() + b"\n"

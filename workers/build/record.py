@@ -1,4 +1,4 @@
-"""`build.json`: what may differ from run to run, so that a package tells how it came to be."""
+"""`build.json`: how a package was built; it may differ from run to run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from workers.build.stages import StageRun
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """When a build began; the wall clock is only shown, seconds are from one that cannot jump."""
+    """When a build began: by the wall clock for people, by a monotonic clock for durations."""
 
     began: float = field(default_factory=time.monotonic)
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def seconds(self) -> float:
-        """Since then."""
+        """Seconds since the beginning."""
         return time.monotonic() - self.began
 
 

@@ -1,4 +1,4 @@
-"""A planned cell as the plain JSON that an engine is asked with."""
+"""A planned cell as the request that an engine gets."""
 
 from __future__ import annotations
 

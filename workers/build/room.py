@@ -1,9 +1,8 @@
-"""The disk that one build has: taken and given back stage by stage, while there is plenty.
+"""The disk space of one build, reserved stage by stage.
 
-A stage that finds no room at once does not wait where it stands: its build would keep all it has
-used, and what is kept cannot be evicted for anybody. It raises `Crowded`; the build is left, room
-for the whole of it is waited for with nothing in use, and the build is begun again: what it had
-made before is found in the store.
+A stage that finds too little space does not wait: its build would keep its inputs in the store,
+where nothing in use can be evicted. It raises `Crowded`, the build gives its inputs up, waits for
+space for all of it, and begins again; the store has the outputs of its finished stages.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from workers.build.disk_budget import DiskBudget
 
 
 class Crowded(Exception):
-    """A stage needs bytes that are not there now."""
+    """A stage needs more bytes than are free now."""
 
     def __init__(self, size: int, whole: int) -> None:
         super().__init__(f"no room for {size} bytes at once")
@@ -26,7 +25,7 @@ class Crowded(Exception):
 
 
 class Room:
-    """What a build may fill; without a budget, whatever there is."""
+    """The space that a build may fill; all of the disk without a budget."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class Room:
             yield
 
     def wait(self, crowded: Crowded) -> None:
-        """Wait for room, to be held until the build ends. Raises `BuildFailed` or `Cancelled`."""
+        """Wait for space and hold it until the build ends. Raises `BuildFailed` or `Cancelled`."""
         if self._budget is None:
             raise AssertionError("without a budget there is nothing to wait for")
         self._waited.close()
@@ -69,5 +68,5 @@ class Room:
         self._given = self._waited.enter_context(waited)
 
     def close(self) -> None:
-        """Give back what was waited for."""
+        """Give the space back."""
         self._waited.close()

@@ -28,10 +28,10 @@ from workers.store.blobs import NotAFile
 
 MAKE_ROOM = "free some space or set --disk-budget"
 LEAST_FREE = 4 * 1024 * 1024
-"""A stage that fails with less than this left on the volume has most likely failed of that."""
+"""A stage that fails with less space than this most likely fails because of it."""
 
 Report = Callable[[str], None]
-"""Called with what a build is doing now: `exporting`, `calibrating 40/128`, `waits for ...`."""
+"""Called with the current activity: `exporting`, `calibrating 40/128`, `waits for ...`."""
 
 
 def unreported(_text: str) -> None:
@@ -79,7 +79,7 @@ class StageRunner:
     cancel: threading.Event | None
     log: Path | None
     limit: float
-    """Seconds after which a wait for other builds is given up if none of them moves."""
+    """Seconds to wait for other builds if none of them makes progress."""
     compiler: CompileStage | None = None
     """Runs the stage that compiles; None: this build compiles nothing."""
     plan: BuildPlan = field(init=False)

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """One stage of a cell: run now or reused, and what it took when it ran."""
+    """One stage of a cell: whether it was reused, and its costs."""
 
     stage: str
     component: str
@@ -17,10 +17,10 @@ class StageRun:
     parts: Mapping[str, Any]
     reused: bool
     seconds: float
-    """Of this build: next to nothing when reused."""
+    """In this build; almost none if reused."""
     bytes: int
     peak_memory: int
-    """Of the run that made the bytes, whenever that was."""
+    """In the run that made the bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Rung:
     detail: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
     waived: str = ""
-    """The reason for which the catalog accepts that it failed."""
+    """Why the catalog accepts its failure."""
 
 
 _DOING = {

@@ -1,8 +1,8 @@
 """The child process: `python child.py --serve MODULE:ATTR --package NAME=PATH ...`.
 
-Started by path, so that it also runs in an interpreter that has never heard of us: the packages
-it needs are given one by one and imported from where they are, without our site-packages, so the
-other interpreter's numpy and onnx are used. Standard library only, Python 3.10 or newer.
+Started by path, so that it also runs in an interpreter without modelmill: the packages it needs are
+named one by one and imported from where they are, without our site-packages, so the child uses the
+other interpreter's numpy and onnx. Standard library only, Python 3.10 or newer.
 
 One JSON object per line. In: `{id, op, args, log}`. Out: `{ready}` once, then for each request
 any number of `{id, progress}` and one `{id, ok, result, peak}` or `{id, ok: false, error}`.
@@ -76,7 +76,7 @@ class Channel:
 
 
 def end_process_tree() -> None:
-    """Leave at once, in mid-request too, and take along what this process has started.
+    """End this process and all its children at once, even during a request.
 
     Windows ends the tree by itself: the owner held the only handle of its Job Object.
     """
@@ -90,7 +90,7 @@ def end_process_tree() -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Children and theirs, where the system lists them cheaply (Linux)."""
+    """All descendants, where the system lists them cheaply (Linux)."""
     found: list[int] = []
     for listing in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -170,7 +170,7 @@ def peak_memory() -> int:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as the owner is told of it; a `StageError` knows more than its text."""
+    """An exception as the owner gets it; a `StageError` has a class, a hint and more."""
     kind = type(error).__name__
     text = str(error).strip()
     known = hasattr(error, "failure") and hasattr(error, "retryable")
@@ -190,7 +190,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def answer(service: Service, channel: Channel, request: dict[str, Any]) -> dict[str, Any]:
-    """Serve one request; whatever it raises is its reply and ends nothing else."""
+    """Serve one request; anything it raises becomes its reply."""
 
     def progress(text: str) -> None:
         channel.send({"id": request["id"], "progress": str(text)})

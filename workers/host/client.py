@@ -31,7 +31,7 @@ _NUMBERS = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer with what it took."""
+    """An answer with its cost."""
 
     result: Any
     peak_memory: int
@@ -236,7 +236,7 @@ class EngineHost(Host):
 
 
 def _failure(call: Call, error: Message) -> BuildFailed:
-    """What the child said of an exception, as our error."""
+    """The child's description of an exception as our error."""
     named = error.get("failure") or ""
     known = named in FailureClass.__members__
     failure = FailureClass(named) if known else failure_of(call.stage)
@@ -258,7 +258,7 @@ def _check_log(log: Path, call: Call) -> None:
 
 
 def _mask_log(call: Call) -> None:
-    """A tool that prints its token must not leave it on the disk."""
+    """Mask the token in the log: a tool may have printed it."""
     if not call.secret or len(call.secret) < 8:
         return
     try:

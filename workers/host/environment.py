@@ -10,7 +10,7 @@ NEEDED_CREDENTIAL = "HF_TOKEN"
 """Gated models need it; it is masked in everything the child leaves behind."""
 
 OTHER_INTERPRETER = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
-"""What belongs to our interpreter and would lead a foreign one to our packages."""
+"""Variables that would lead another interpreter to our packages."""
 
 SETTINGS = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -32,7 +32,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXP
 def child_environment(
     parent: Mapping[str, str], extra: Mapping[str, str], *, foreign: bool, threads: int = 0
 ) -> dict[str, str]:
-    """What the child gets of `parent`, then our settings, then `extra`, which wins."""
+    """The allowed part of `parent`, then our settings, then `extra`; later ones win."""
     passed = without_credentials(parent, lambda name: name == NEEDED_CREDENTIAL)
     if foreign:
         passed = {name: text for name, text in passed.items() if name not in OTHER_INTERPRETER}
@@ -41,5 +41,5 @@ def child_environment(
 
 
 def mask(text: str, secret: str | None) -> str:
-    """`text` without the secret; what is too short to be one is left alone."""
+    """`text` with the secret masked, unless that is too short to be one."""
     return text.replace(secret, "*" * len(secret)) if secret and len(secret) >= 8 else text

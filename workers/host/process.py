@@ -14,7 +14,7 @@ from typing import Any
 from machine.children import ProcessTree
 
 LONGEST_LINE = 64 * 1024 * 1024
-"""A reply beyond this is not one of ours."""
+"""The limit of a reply."""
 
 Message = dict[str, Any]
 
@@ -30,7 +30,7 @@ class HostProcess:
         self._inbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._ended = False
         self.closed = False
-        """Ended by us."""
+        """Whether we ended it."""
         threading.Thread(target=self._read, name=f"host-{self.pid}", daemon=True).start()
 
     @property
@@ -40,16 +40,16 @@ class HostProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; None while it runs."""
+        """Its exit code; None while it runs."""
         return self.tree.popen.poll()
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be asked anything."""
+        """Whether it can still take requests."""
         return not self._ended and self.exit_code is None
 
     def send(self, message: Message) -> bool:
-        """Write one request; False when the child is no longer there to read it."""
+        """Write one request; False if the child has ended."""
         pipe = self.tree.popen.stdin
         try:
             if pipe is None or self._ended:
@@ -61,9 +61,9 @@ class HostProcess:
         return True
 
     def receive(self, timeout: float) -> Message | None:
-        """The next line of the child; None once it will never speak again.
+        """The next line of the child; None after its last one.
 
-        Raises `queue.Empty` when nothing came in time.
+        Raises `queue.Empty` if none comes in time.
         """
         if self._ended:
             return None
@@ -72,7 +72,7 @@ class HostProcess:
         return message
 
     def wait(self, timeout: float) -> None:
-        """Give a dying child the time to have an exit code."""
+        """Wait for the exit code of a dying child."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.tree.popen.wait(timeout)
 

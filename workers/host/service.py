@@ -1,4 +1,4 @@
-"""An engine as something the child can serve. Standard library only."""
+"""Serves an engine in the child process. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers.host import codec
 
 
 class EngineService:
-    """The operations `tools`, `plan` and `run` of one engine, and what it all runs in."""
+    """The operations `tools`, `plan` and `run` of an engine, and its environment."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

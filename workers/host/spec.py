@@ -1,4 +1,4 @@
-"""What a host is to serve and how its child is started."""
+"""What a host serves and the command that starts its child."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOMS = CHILD.parents[2]
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """What is to be served, and in which interpreter (None: ours)."""
+    """The object to serve and its interpreter (None: ours)."""
 
     name: str
     target: str
@@ -23,7 +23,7 @@ class EngineSpec:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def command(self) -> list[str]:
-        """How the child is started; the packages it needs are named one by one."""
+        """The command that starts the child; it names every package that the child needs."""
         packages = {name: ROOMS / name for name in ("matrix", "machine", "workers")}
         top = self.target.partition(":")[0].partition(".")[0]
         if top not in packages and (origin := _origin(top)) is not None:

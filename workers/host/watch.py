@@ -1,4 +1,4 @@
-"""Watching over one request: its time, memory, output, and whether it is still wanted."""
+"""Watches one request: its time, memory and output, and whether it is cancelled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workers.host.environment import mask
 from workers.host.process import HostProcess, Message
 
 POLL = 0.1
-"""Seconds between two looks at cancel, clock, memory and log."""
+"""Seconds between two checks of cancel, clock, memory and log."""
 TAIL_LINES = 40
 TAIL_BYTES = 8192
 
@@ -63,7 +63,7 @@ class Call:
 
 @dataclass(slots=True)
 class Watch:
-    """Waits for the answer of one request; a request that breaks a limit ends its process."""
+    """Waits for the answer of one request; a broken limit ends the process."""
 
     process: HostProcess
     call: Call
@@ -128,7 +128,7 @@ class Watch:
 
 
 def log_size(log: Path) -> int:
-    """Bytes in a log; a log that is not there yet has none."""
+    """Bytes in a log; 0 if there is none yet."""
     try:
         return log.stat().st_size
     except OSError:
@@ -148,7 +148,7 @@ def read_tail(log: Path, start: int = 0) -> str:
 
 
 def cut_log(log: Path, size: int) -> None:
-    """Keep the first `size` bytes of a flooded log and say so in it."""
+    """Cut a flooded log to its first `size` bytes and note that in it."""
     with contextlib.suppress(OSError), log.open("r+b") as stream:
         stream.truncate(size)
         stream.seek(0, os.SEEK_END)
