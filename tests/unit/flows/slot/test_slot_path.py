@@ -97,6 +97,15 @@ class WatchedFeed(MemoryFeed):
         return super().files(*what)
 
 
+def documented_walk() -> list[str]:
+    """The calls that the page about the architecture names, each in a file that exists."""
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    block = page.partition("## The walk of one cell")[2].split("```")[1]
+    rows = [line.split()[:2] for line in block.splitlines()[1:]]
+    assert all((ROOT / file).is_file() for file, _name in rows)
+    return [f"{Path(file).name}:{name}" for file, name in rows]
+
+
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Floor]:
     monkeypatch.setattr("workers.host.client.HostProcess", PipeEnd)
@@ -127,5 +136,6 @@ def test_from_the_lease_to_the_engine_and_from_the_package_to_the_record(
     assert recorded
     for stack in PipeEnd.seen:
         assert len(stack) + 1 <= TO_THE_ENGINE, stack  # and the line is written to the pipe
+        assert stack == documented_walk()
     path = dict.fromkeys(name for stack in [*feed.seen, *recorded] for name in stack)
     assert len(path) + 1 <= TO_THE_RECORD, "\n".join(path)  # and the state records it
