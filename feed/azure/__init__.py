@@ -1,17 +1,17 @@
 """Azure Artifacts: universal packages through the official SDK and Microsoft's ArtifactTool.
 
     feed        the `Feed` of this package
-     |- preflight, promotion, listing, contents   what it does, one noun each
-     |- service   calls to the organization: repeated where safe, every error typed
-     |   |- sdk      the SDK, imported late and tamed
-     |   |- wire     what a reply means          - pace   slowing down when asked
+     |- preflight, promotion, listing, contents   one module for each of its tasks
+     |- service   calls to the organization: repeated if safe, with typed errors
+     |   |- sdk      the SDK, imported late
+     |   |- wire     what a reply means
      |- artifacttool  one run of the tool
          |- toolbox   where the tool comes from (archive, platforms)
          |- child     a process, its pipes, its deadline, its end
          |- events    its log                    - verdict  what its end means
 
-The service knows names, versions and descriptions at once and by name; file lists it does not
-tell (see `contents`). Importing this package does not import the SDK; the first call does.
+The service lists names, versions and descriptions, but no files (see `contents`). The SDK is
+imported by the first call, not with this package.
 """
 
 from __future__ import annotations

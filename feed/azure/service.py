@@ -13,11 +13,10 @@ from feed.azure import sdk
 from feed.azure.address import Address
 from feed.azure.credentials import RENEW, Credentials
 from feed.azure.options import Options
-from feed.azure.pace import Pace
 from feed.azure.secret import Secret, redact
 from feed.azure.wire import Reply, TokenRefused, judge
 from feed.errors import Cancelled, FeedError, Unauthorized, Unavailable
-from feed.pauses import Pauses
+from feed.pauses import Pace, Pauses
 
 T = TypeVar("T")
 Call = Callable[[sdk.Clients], T]

@@ -12,7 +12,7 @@ from tests.docs.pages import DOCS, commands
 from tests.sweeps.command import ROOT, Mill, Ran, model
 
 OUTSIDE = {
-    "azure.md": "needs an organization; tests/integration/test_azure_*.py have a stand-in",
+    "azure.md": "needs an organization; tests/integration/feed/azure has a stand-in",
     "deploy": "need services, clusters and pipelines; tests/integration/test_deploy_*.py",
     "fleet.md": "needs servers; tests/integration/test_fleet_*.py",
     "winml.md": "needs winml-cli; tests marked winml run it",

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed.azure.pace import Pace
 from feed.azure.wire import FeedAbsent, PackageAbsent, Reply, TokenRefused, judge
 from feed.errors import FeedError, Rejected, Unauthorized, Unavailable, VersionExists
+from feed.pauses import Pace
 
 THROTTLED = "TF400733: Request was blocked due to exceeding usage of resource 'Concurrency'"
 

@@ -21,7 +21,7 @@ from feed.publisher import Publisher
 from tests.fakes.feed import tree_of, write_files
 from tests.feeds.child import PACKAGE, VERSIONS, contents, made
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @contextmanager
