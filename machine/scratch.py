@@ -18,7 +18,7 @@ from machine.folders import remove_tree
 from machine.locks import locked, take, take_now
 
 GATE = "gate.lock"
-"""Held while an owner appears and while the dead are swept, so that neither sees half of it."""
+"""Held while an owner appears and while dead ones are removed, so that neither sees half of it."""
 
 
 class Scratch:
@@ -52,9 +52,9 @@ class Scratch:
 
     @contextmanager
     def borrow(self, name: str = "work") -> Iterator[Path]:
-        """An empty folder to work in; afterwards nothing of what was in it is left.
+        """An empty folder to work in; afterwards its content is gone.
 
-        After a failure it is removed, for who knows who still writes into it.
+        After a failure the folder itself goes too: something may still write into it.
         """
         folder = self.take(name)
         try:
@@ -65,10 +65,11 @@ class Scratch:
         self.give_back(folder)
 
     def take(self, name: str) -> Path:
-        """A folder that was given back, or a new one; under a new name, for tools remember paths.
+        """A folder that was given back, or a new one; always under a new name, since tools may
+        remember paths.
 
-        A file system that is made to create and remove files all the time has to search longer
-        and longer for what is free.
+        Folders are used again because a file system that creates and removes many takes longer
+        and longer to find free entries.
         """
         folder = self._path(name)
         try:
@@ -77,7 +78,7 @@ class Scratch:
         except (IndexError, OSError):
             folder.mkdir()
         else:
-            # Somebody may have held on to a file, or remembered the path and written there since.
+            # A tool may have kept a file open, or remembered the path and written there since.
             if not keep.issuperset(os.listdir(folder)):  # noqa: PTH208 - only names
                 remove_tree(folder)
                 folder = self.new_folder(name)
@@ -85,16 +86,16 @@ class Scratch:
         return folder
 
     def give_back(self, folder: Path, *, keep: Collection[str] = ()) -> None:
-        """Empty a folder for the next one who takes it; files to `keep` he writes over.
+        """Empty a folder for its next use, which overwrites the files named in `keep`.
 
-        Giving it back twice does no harm.
+        A second call does no harm.
         """
         name = self._taken.pop(folder, None)
         if name is not None and _emptied(folder, keep):
             self._spare[name].append((folder, frozenset(keep)))
 
     def close(self) -> None:
-        """Remove this owner's folders and stop being an owner."""
+        """Remove this owner's folders and its lock."""
         remove_tree(self.folder)
         lock_file = Path(self._lock.lock_file)
         self._lock.release()
@@ -108,7 +109,7 @@ def sweep_dead(root: Path) -> list[Path]:
         return []
     removed = []
     with locked(root / GATE):
-        # An owner may have died when it had its lock and not yet, or no longer, its folder.
+        # An owner may have died before it made its folder, or after it removed it.
         locks = {path.stem for path in root.glob("*.lock") if path.name != GATE and path.is_file()}
         for token in sorted(locks | {path.name for path in root.iterdir() if path.is_dir()}):
             folder, lock_file = root / token, root / f"{token}.lock"
@@ -126,7 +127,7 @@ def sweep_dead(root: Path) -> list[Path]:
 
 
 def _emptied(folder: Path, keep: Collection[str]) -> bool:
-    """Remove what is in a folder; where anything is in the way, the folder too."""
+    """Whether the content of a folder could be removed; if not, the folder is removed."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:

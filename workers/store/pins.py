@@ -1,8 +1,8 @@
-"""Pins: from when on living processes have been at work. A pin dies with its process.
+"""Pins: since when the builds of living processes use the store. A pin ends with its process.
 
-A look-up touches its record, so whatever has been used since the oldest living pin may still be
-needed by the one who set it. One empty file per build is all that takes, and no list of keys that
-would have to be complete.
+A lookup touches its record, so whatever was used since the oldest living pin may still be needed
+by the build that set it. That takes one empty file for each build, and no list of keys that would
+have to be complete.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from machine.scratch import Scratch
 
 FOLDER = "pins"
 NEVER = 2**32
-"""A time beyond all that is used: a pin of that time holds nothing."""
+"""Later than any use: a pin of this time keeps nothing."""
 
 
 class Pins:
-    """The pins of this process; they lie in its working folder, so they are swept with it."""
+    """The pins of this process; they lie in its working folder and are removed with it."""
 
     def __init__(self, scratch: Scratch) -> None:
         self._root = scratch.root
@@ -30,7 +30,7 @@ class Pins:
         self._spare: list[Path] = []
 
     def set(self) -> Path:
-        """Pin what will be used from now on; the answer is what takes the pin away again."""
+        """Pin what is used from now on; returns the pin, for `drop`."""
         try:
             pin = self._spare.pop()
         except IndexError:
@@ -39,13 +39,13 @@ class Pins:
         return pin
 
     def drop(self, pin: Path) -> None:
-        """Take a pin away: it is kept for the next one, and until then pins nothing."""
+        """End a pin; its file is kept for the next one."""
         with contextlib.suppress(FileNotFoundError):
             os.utime(pin, (NEVER, NEVER))
             self._spare.append(pin)
 
     def horizon(self) -> float:
-        """The time of the oldest pin of any living process (the dead are swept before)."""
+        """The time of the oldest pin of any living process (call `sweep_dead` before)."""
         oldest = float("inf")
         for pin in self._root.glob(f"*/{FOLDER}/*"):
             with contextlib.suppress(FileNotFoundError):
