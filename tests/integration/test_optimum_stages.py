@@ -149,7 +149,7 @@ def test_a_dataset_takes_the_place_of_dummy_inputs(cells: dict[str, Cell], tmp_p
     [
         ({"task": "fortune-telling"}, "knows no task 'fortune-telling'", "text-classification"),
         ({"task": "object-detection"}, "cannot export bert for 'object-detection'", "fill-mask"),
-        ({"source": {"kind": "random", "ref": "nosuch"}}, "no Transformers architecture", ""),
+        ({"source": {"kind": "random", "ref": "nosuch"}}, "not a Transformers architecture", ""),
         ({"source": {"kind": "random", "ref": "bark"}}, "does not support the architecture", ""),
         (
             {"source": {"kind": "random", "ref": "bert", "config": {"hidden_size": 30}}},

@@ -145,7 +145,7 @@ def _fitting(given: Mapping[str, Any], wanted: runtime.Signature) -> Sample:
 
     if unknown := set(given) - set(wanted):
         raise quantize_error(
-            f"the dataset has an array '{min(unknown)}' that is no input of the model",
+            f"the dataset has an array '{min(unknown)}' that is not an input of the model",
             f"its inputs: {listed(wanted)}",
         )
     fitting = {}

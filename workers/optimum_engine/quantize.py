@@ -21,16 +21,16 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     _check_floats(source, precision)
     if precision == "fp16":
         job.progress("converting to fp16")
-        model, told = to_fp16(source, temp, blocked)
+        model, facts = to_fp16(source, temp, blocked)
     elif precision == "w8":
         job.progress("quantizing the weights")
-        model, told = weight_only.convert(source, blocked)
+        model, facts = weight_only.convert(source, blocked)
     else:
-        model, told = qdq.convert(job, source, temp, precision, blocked)
+        model, facts = qdq.convert(job, source, temp, precision, blocked)
     onnx_graph.sort(model.graph)
     model_file.save(model, job.out)
     model_file.copy_side_files(source, job.out)
-    return {"precision": precision, **told, **onnx_graph.facts(model)}
+    return {"precision": precision, **facts, **onnx_graph.facts(model)}
 
 
 def _check_floats(source: Path, precision: str) -> None:

@@ -24,7 +24,7 @@ def random_config(source: Mapping[str, Any]) -> Any:
         return AutoConfig.for_model(source["ref"], **copy.deepcopy(source.get("config") or {}))
     except (ValueError, TypeError, KeyError) as error:
         raise export_error(
-            f"'{source['ref']}' with this config is no Transformers architecture: "
+            f"'{source['ref']}' with this config is not a Transformers architecture: "
             f"{one_line(error, 200)}",
             "correct architecture or config in the catalog",
         ) from error

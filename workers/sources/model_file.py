@@ -1,4 +1,4 @@
-"""ONNX files: loaded whole, written clean, with external data where protobuf's limit is near."""
+"""ONNX files: read with all weights, written clean, external data near the limit of protobuf."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _external(folder: Path, tensor: Any) -> bytes:
         stream.seek(int(info.get("offset") or 0))
         data: bytes = stream.read(size)
     if len(data) != size or size != tensor_bytes(tensor):
-        raise export_error(f"the weights of '{tensor.name}' in {location} are not whole")
+        raise export_error(f"the weights of '{tensor.name}' in {location} are incomplete")
     return data
 
 

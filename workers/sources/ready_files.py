@@ -67,7 +67,7 @@ def _read(file: Path) -> Any:
         raise export_error(f"{file.name} is not an ONNX model: {one_line(error, 120)}") from error
     if not model.graph.node or not model.opset_import:
         raise export_error(
-            f"{file.name} is not an ONNX model: it has no nodes", "is the file whole?"
+            f"{file.name} is not an ONNX model: it has no nodes", "is the file complete?"
         )
     if not any(item.domain in {"", "ai.onnx"} for item in model.opset_import):
         raise export_error(f"{file.name} uses no standard ONNX operators")

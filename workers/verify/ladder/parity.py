@@ -38,10 +38,10 @@ def judge(claim: Claim, observed: Observed) -> Judgement:
             "calibration data, or a threshold with its reason (verify.parity) in the catalog"
         )
     evidence["limits"] = _limits(limit)
-    passed, told, evidence = observed.judged(problems, evidence, unseen)
+    passed, notes, evidence = observed.judged(problems, evidence, unseen)
     if passed:
-        told = [*_summary(evidence, limit), *told, *_elsewhere(claim, observed)]
-    return passed, told, evidence
+        notes = [*_summary(evidence, limit), *notes, *_elsewhere(claim, observed)]
+    return passed, notes, evidence
 
 
 def _rows(run: RuntimeRun) -> dict[str, Json]:

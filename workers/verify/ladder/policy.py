@@ -1,4 +1,4 @@
-"""The rung `policy`: the model holds what the cell says and the target allows."""
+"""The rung `policy`: the model has what the cell says and the target allows."""
 
 from __future__ import annotations
 

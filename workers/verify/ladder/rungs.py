@@ -24,11 +24,11 @@ DAMAGED = "integrity failed"
 
 def climb(name: str, claim: Claim, observed: Observed) -> Rung:
     """One rung of one package."""
-    passed, told, evidence = RUNGS[name](claim, observed)
+    passed, notes, evidence = RUNGS[name](claim, observed)
     asked = passed is False or (passed is None and name != OPTIONAL)
     waived = claim.rules.waive.get(name, "") if asked else ""
     count = len(observed.models)
-    detail = "; ".join(told) or f"{count} model file{'s' * (count != 1)}"
+    detail = "; ".join(notes) or f"{count} model file{'s' * (count != 1)}"
     if waived:
         detail = f"{detail} (waived: {waived})"
     return Rung(name, passed, detail, evidence, waived)

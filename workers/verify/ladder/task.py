@@ -36,12 +36,12 @@ def judge(claim: Claim, observed: Observed) -> Judgement:
     scored = any(evidence.values())
     if problems and scored:
         problems.append(ADVICE)
-    passed, told, _ = on_cpu.judged(problems, {})
+    passed, notes, _ = on_cpu.judged(problems, {})
     if passed and not evidence:
         return False, [f"the dataset {wanted.dataset} has values for no model of the package"], {}
     if passed:
-        told = [f"{wanted.metric} {_lowest(wanted, evidence):.4f} or better", *told]
-    return passed, told, {"models": evidence}
+        notes = [f"{wanted.metric} {_lowest(wanted, evidence):.4f} or better", *notes]
+    return passed, notes, {"models": evidence}
 
 
 def _compared(wanted: Task, ours: Json, theirs: Json) -> tuple[str, Json]:

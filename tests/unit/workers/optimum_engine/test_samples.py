@@ -74,7 +74,7 @@ def test_pickled_and_uneven_arrays_are_refused(tmp_path: Path) -> None:
 def test_a_dataset_must_fit_the_graph() -> None:
     fixed = {"pixels": Port("float32", ("batch_size", 3))}
     assert inputs._fitting({"pixels": [[1, 2, 3]]}, fixed)["pixels"].dtype == np.float32
-    with pytest.raises(StageError, match="no input of the model"):
+    with pytest.raises(StageError, match="not an input of the model"):
         inputs._fitting({"words": [1]}, WANTED)
     with pytest.raises(StageError, match=r"\[1, 4\]"):
         inputs._fitting({"pixels": [[1, 2, 3, 4]]}, fixed)

@@ -67,7 +67,7 @@ def test_truncated_external_data_is_refused(tmp_path: Path, small: None) -> None
     model_file.save(graphs.matmul(), tmp_path)
     data = tmp_path / "model.onnx.data"
     data.write_bytes(data.read_bytes()[:-1])
-    with pytest.raises(StageError, match="not whole"):
+    with pytest.raises(StageError, match="incomplete"):
         model_file.load(tmp_path / "model.onnx")
 
 
