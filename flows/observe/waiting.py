@@ -28,6 +28,8 @@ kind of machine whose slots fail at once."""
 NOT_TAKEN_UP = "no worker has started this sweep yet: is a modelmill worker running in its pool?"
 _SHOWN = 3
 _KEPT = 5
+_FOUND = ("engine:", "os:", "arch:", "ep:", "memory:")
+"""How words begin that a machine finds out by itself."""
 _FLAGS = {"remote-code": "--allow-remote-code", "pickle": "--allow-pickle"}
 Json = Mapping[str, Any]
 
@@ -58,9 +60,10 @@ class Waiting:
         lacks = [str(word) for word in group.get("missing", words)]
         flags = [flag for word, flag in _FLAGS.items() if word in lacks]
         if not self.fleet:
-            resume = " ".join(["modelmill resume", self.stamp, *flags])
-            other = " ".join(word for word in lacks if word not in _FLAGS)
-            return f"  next: {resume}" + (f" on a machine that offers {other}" if other else "")
+            found = [word for word in lacks if word.startswith(_FOUND)]
+            own = [f"--has {word}" for word in lacks if word not in (*found, *_FLAGS)]
+            where = f"on a machine that offers {' and '.join(found)}: " if found else ""
+            return f"  next: {where}{' '.join(['modelmill resume', self.stamp, *flags, *own])}"
         start = " ".join(["start modelmill worker", *flags])
         return f"  next: {start} on a machine with {' '.join(w for w in words if w not in _FLAGS)}"
 
@@ -115,7 +118,7 @@ def _what(group: Json) -> str:
     count = int(group.get("count", len(names)))
     shown = ", ".join(names[:_SHOWN]) + (", ..." if count > _SHOWN else "")
     wait = f"{counted(count, 'cell')} {'waits' if count == 1 else 'wait'}"
-    missing = " and ".join(str(word) for word in group.get("missing", ()))
+    missing = " and ".join(str(word) for word in group.get("missing", group.get("needs", ())))
     if not group.get("machines", 1):
         return f"{wait}: no worker is alive ({shown})"
     return f"{wait} for a machine that offers {missing} ({shown})"

@@ -43,12 +43,15 @@ def test_what_waits_is_told_until_a_machine_joins_that_can(works: Plant) -> None
     works.machine("a")
     works.ready("a")
     with works.sweep(catalog, "s1", "--allow-remote-code", "--target", "mlas_cpu") as order:
-        order.until("1 model waits: no worker alive has")
+        order.until("1 cell waits for a machine that offers")
         wait_for(lambda: works.mill.statuses("s1").get("published") == 1)
         wait_for(lambda: "4 open, nobody at work" in idle(works, "s1"))
         said = idle(works, "s1")
-        assert "1 model waits: no worker alive has remote-code (tiny/strange:fill-mask)" in said
-        assert "1 model waits: no worker alive has lab (tiny/lab:fill-mask)" in said
+        assert (
+            "1 cell waits for a machine that offers remote-code (tiny/strange:fill-mask@mlas_cpu)"
+            in said
+        )
+        assert "1 cell waits for a machine that offers lab (tiny/lab:fill-mask@mlas_cpu)" in said
         assert any("--allow-remote-code" in line for line in said)
         assert any(line.startswith("workers alive in mill: ") for line in said)
         works.machine("b", "--allow-remote-code", "--has", "lab", "--sweeps", "0")

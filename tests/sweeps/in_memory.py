@@ -21,6 +21,7 @@ from flows.sweep.lifecycle import Begun, among, begin, finish
 from flows.sweep.planning import selection_of
 from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
+from matrix.needs import Words
 from matrix.status import Status
 from state.ledger import State, open_state
 from state.records import Outcome, Owner
@@ -101,6 +102,7 @@ class Floor:
         *,
         slots: int = 1,
         recorded: Mapping[str, Any] | None = None,
+        offers: Words | None = None,
         **flags: Any,
     ) -> Summary:
         """Begin, run and finish; as `flows.sweep.run` without console, signals, Prefect."""
@@ -117,6 +119,7 @@ class Floor:
         publisher = Publisher(self.feed, tries=3, sleep=lambda event, _s: event.is_set())
         used = publisher if self.begun.info.publish else None
         with self._context(plan, self.begun, settings, used) as context:
+            context.offers = offers
             run_slots(context, self._slots(slots, plan), self.run_model)
         return finish(plan, self.state, self.feed, used, self.begun.info, self.stop, TEMPLATE)[0]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flows.fleet.run import record_run
 from flows.observe.tally import Tally
-from flows.observe.waiting import NOT_TAKEN_UP, UNSERVED, waiting
+from flows.observe.waiting import NOT_TAKEN_UP, UNSERVED, unserved_groups, waiting
 from flows.sweep.recorded_plan import note_plan
 from state.records import Kind
 from tests.fleets.runs import begun
@@ -84,3 +84,24 @@ def test_who_follows_the_events_is_told_too(tmp_path: Path) -> None:
             assert tally.remarks.startswith(told)
         tally.notice = "nobody is at work"
         assert tally.remarks == "nobody is at work"
+
+
+def test_a_local_run_leaves_what_this_machine_does_not_offer(tmp_path: Path) -> None:
+    state, run = begun(tmp_path)
+    needs = frozenset({"engine:fake"})
+    with state:
+        state.note(run.sweep, Kind.STARTED, {"pid": 1})
+        for offers, line in (
+            ({"os:linux"}, "on a machine that offers engine:fake: modelmill resume s"),
+            ({"engine:fake"}, ""),
+        ):
+            groups = unserved_groups(state, run.sweep, [needs], [frozenset(offers)])
+            state.note(run.sweep, Kind.NOTICE, {UNSERVED: groups})
+            found = waiting(state, run.sweep).lines()
+            assert found[1:] == ([f"  next: {line}"] if line else [])
+        own = [{"needs": ["lab", "remote-code"], "machines": 1, "cells": ["a"], "count": 1}]
+        state.note(run.sweep, Kind.NOTICE, {UNSERVED: own})
+        assert waiting(state, run.sweep).lines() == [
+            "1 cell waits for a machine that offers lab and remote-code (a)",
+            "  next: modelmill resume s --allow-remote-code --has lab",
+        ]

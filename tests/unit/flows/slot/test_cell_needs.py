@@ -1,0 +1,61 @@
+"""Cells that need a machine of a kind, with made-up words: the others are built anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from matrix.errors import Exit
+from matrix.model import Plan
+from matrix.needs import Words
+from matrix.status import Status
+from tests.sweeps.in_memory import Floor, make_plan, small_model
+
+PLAIN: Words = frozenset({"engine:fake"})
+BOARD = PLAIN | {"compile:htp73"}
+
+
+def mixed(*names: str) -> Plan:
+    """Of each model two portable cells and one that only a board compiles."""
+    models = []
+    for name in names:
+        planned = small_model(name, cells=3)
+        *portable, last = planned.cells
+        compiled = replace(last, needs=("compile:htp73",))
+        models.append(replace(planned, cells=(*portable, compiled)))
+    return make_plan(*models)
+
+
+def exported(floor: Floor) -> int:
+    """How often an export was really made."""
+    assert floor.begun is not None
+    runs = floor.state.stage_runs(floor.begun.info.id)
+    return sum(run.stage == "export" and not run.reused for run in runs)
+
+
+def test_portable_cells_are_built_anywhere_and_the_others_wait(floor: Floor) -> None:
+    plan = mixed("a/one", "b/two")
+    summary = floor.sweep(plan, slots=2, offers=PLAIN)
+    waiting = {cell for cell, status in floor.statuses().items() if status is Status.PLANNED}
+    assert waiting == {cell.id for cell in plan.cells() if cell.needs}
+    assert set(floor.statuses().values()) == {Status.PUBLISHED, Status.PLANNED}
+    assert (summary.open, summary.exit_code()) == (2, Exit.INTERRUPTED)
+    assert exported(floor) == 2
+
+
+def test_a_machine_of_the_kind_builds_the_rest_from_the_same_export(floor: Floor) -> None:
+    plan = mixed("a/one")
+    floor.sweep(plan, offers=PLAIN)
+    assert floor.sweep(plan, offers=BOARD).exit_code() is Exit.OK
+    assert set(floor.statuses().values()) == {Status.PUBLISHED}
+    assert exported(floor) == 1
+    assert floor.begun is not None
+    leases = [one for one in floor.state.events(floor.begun.info.id) if one.kind == "leased"]
+    assert [one.model for one in leases] == ["a/one:fill-mask"] * 2, "the portable cells once"
+
+
+def test_one_machine_that_offers_everything_builds_everything(floor: Floor) -> None:
+    plan = mixed("a/one", "b/two")
+    assert floor.sweep(plan, slots=2, offers=BOARD).exit_code() is Exit.OK
+    assert set(floor.statuses().values()) == {Status.PUBLISHED}
+    assert exported(floor) == 2
+    assert floor.left_over() == []
