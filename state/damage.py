@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from sqlalchemy import Dialect, Float
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
 MOST_KEPT = 1000
 """Places that are remembered; a process may look at a damaged state for days."""
 
@@ -74,6 +77,30 @@ class Tolerated:
             return False
         note(self.where)
         return True
+
+
+class Number(TypeDecorator[Any]):
+    """A column of numbers, read as such: SQLite takes, and gives back, anything."""
+
+    impl = Float
+    cache_ok = True
+
+    def __init__(self, kind: TypeEngine[Any], where: str, nullable: bool) -> None:
+        super().__init__()
+        self.kind = kind
+        self.where = where
+        self.nullable = nullable
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """The column's own type."""
+        return dialect.type_descriptor(self.kind)
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> Any:
+        """The number; none, or zero where there must be one, for anything else."""
+        if value is None or isinstance(value, int | float):
+            return value
+        note(f"{self.where}: not a number")
+        return None if self.nullable else 0
 
 
 def note(where: str) -> None:

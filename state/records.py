@@ -89,6 +89,16 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Seeded:
+    """What a listing of the feed taught the state."""
+
+    new: int
+    """Cells that were not known to be published."""
+    corrected: tuple[str, ...] = ()
+    """Published cells for which another digest was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
 class SweepInfo:
     """A sweep. Of what `begin` returns, `created` says whether it made the sweep, and `run` is the
     event that began the run."""

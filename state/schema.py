@@ -13,6 +13,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
+    Float,
     ForeignKeyConstraint,
     Integer,
     MetaData,
@@ -25,6 +26,7 @@ from sqlalchemy import Index as Idx
 from sqlmodel import Field, SQLModel
 
 from matrix.status import FAILED, FailureClass, Status
+from state.damage import Number
 from state.records import Kind
 from state.transitions import RUNNING
 
@@ -260,7 +262,11 @@ class StageRunTable(Base, table=True):
 
 
 def _table(name: str) -> Table:
-    return Base.metadata.tables[name]
+    table = Base.metadata.tables[name]
+    for column in table.columns:
+        if isinstance(column.type, Float | Integer) and not column.primary_key:
+            column.type = Number(column.type, str(column), bool(column.nullable))
+    return table
 
 
 sweep = _table("sweep")

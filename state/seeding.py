@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, func, insert, select, update
 
 from matrix.status import FAILED, Status
 from state.changes import (
@@ -19,39 +19,48 @@ from state.changes import (
     settle_work,
 )
 from state.database import now
-from state.records import Kind, Seen
+from state.records import Kind, Seeded, Seen
 from state.schema import event, outcome
 from state.transitions import WAITING
 
-_SEEDABLE = sorted({*WAITING, Status.VERIFIED, *FAILED} - {Status.CONFLICT})
+_SEEDABLE = sorted({*WAITING, Status.VERIFIED, Status.PUBLISHED, *FAILED} - {Status.CONFLICT})
 """A conflict stays: that the version exists in the feed is exactly what is wrong with it."""
+
+
+_READ = ("cell", "model", "version", "status", "tree")
 
 
 class Seeding(Part):
     """The part of `State` that learns from the feed."""
 
-    def seed(self, sweep_id: int, versions: Iterable[Seen]) -> int:
-        """Mark the cells whose versions the feed has as published; returns how many were not.
+    def seed(self, sweep_id: int, versions: Iterable[Seen]) -> Seeded:
+        """Mark the cells whose versions the feed has as published, with the feed's digests.
 
         Cells that somebody holds are left to the holder.
         """
         listed = {one.cell: one for one in versions}  # before the transaction: it may come slowly
 
-        def work(connection: Connection) -> int:
+        def work(connection: Connection) -> Seeded:
             rows = connection.execute(
-                select(outcome.c.cell, outcome.c.model, outcome.c.version)
+                select(*(outcome.c[name] for name in _READ))
                 .where(outcome.c.sweep_id == sweep_id, has_status(*_SEEDABLE), ~is_leased)
                 .with_for_update()
             ).all()
-            found = [
-                {"of": row.cell, "model": row.model, **_published(listed[row.cell])}
+            there = [
+                row
                 for row in rows
                 if row.cell in listed and listed[row.cell].version == row.version
             ]
-            if found:
-                _record(connection, sweep_id, found)
+            known = Status.PUBLISHED.value
+            new = [row for row in there if row.status != known]
+            wrong = [
+                row for row in there if row.status == known and row.tree != listed[row.cell].tree
+            ]
+            for found, values in ((new, _AS_SEEDED), (wrong, {"tree": bindparam("listed")})):
+                if found:
+                    _record(connection, sweep_id, found, listed, values)
             settle_work(connection, sweep_id, publish=publishes(connection, sweep_id))
-            return len(found)
+            return Seeded(len(new), tuple(sorted(row.cell for row in wrong)))
 
         return self._db.attempt(work)
 
@@ -77,39 +86,44 @@ class Seeding(Part):
         return self._db.attempt(work)
 
 
-def _published(one: Seen) -> dict[str, Any]:
-    return {
-        "tree": one.tree,
-        "published_at": one.published_at.timestamp() if one.published_at else None,
-    }
+_AS_SEEDED: Mapping[str, Any] = {
+    **FORGET,
+    "status": Status.PUBLISHED.value,
+    "tree": bindparam("listed"),
+    "published_at": func.coalesce(bindparam("at"), now()),
+    "ended_at": now(),
+}
 
 
-def _record(connection: Connection, sweep_id: int, found: list[dict[str, Any]]) -> None:
+def _record(
+    connection: Connection,
+    sweep_id: int,
+    rows: Sequence[Row[Any]],
+    listed: Mapping[str, Seen],
+    values: Mapping[str, Any],
+) -> None:
+    moments = {row.cell: listed[row.cell].published_at for row in rows}
     connection.execute(
         update(outcome)
         .where(outcome.c.sweep_id == sweep_id, outcome.c.cell == bindparam("of"))
-        .values(
-            {
-                **FORGET,
-                "status": Status.PUBLISHED.value,
-                "tree": bindparam("tree"),
-                "published_at": func.coalesce(bindparam("published_at"), now()),
-                "ended_at": now(),
-            }
-        ),
-        found,
+        .values(**values),
+        [
+            {"of": cell, "listed": listed[cell].tree, "at": moment.timestamp() if moment else None}
+            for cell, moment in moments.items()
+        ],
     )
-    status = Status.PUBLISHED.value
+    published = Status.PUBLISHED.value
     connection.execute(
         insert(event).values(at=now()),
         [
             {
                 "sweep_id": sweep_id,
-                "cell": one["of"],
-                "model": one["model"],
+                "cell": row.cell,
+                "model": row.model,
                 "kind": Kind.SEEDED.value,
-                "status": status,
+                "status": published,
+                "data": {"recorded": row.tree} if row.status == published else None,
             }
-            for one in found
+            for row in rows
         ],
     )

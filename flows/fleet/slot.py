@@ -100,7 +100,7 @@ class FleetSlot:
         feed = work.open_feed()
         info = state.sweep(run.sweep)
         publisher = Publisher(feed, tries=settings.tries) if info.publish else None
-        begun = Begun(info, run.newest, 0)
+        begun = Begun(info, run.newest)
         with open_slots(
             run.plan, begun, state, settings, publisher, self.stop, 1, self._words(settings)
         ) as (sweep, slots):

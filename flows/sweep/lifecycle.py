@@ -24,7 +24,7 @@ from matrix.model import Plan
 from matrix.needs import Words
 from matrix.status import FailureClass, Status
 from state.ledger import State
-from state.records import CellRow, Facts, Kind, ModelRow, SweepInfo
+from state.records import CellRow, Facts, Kind, ModelRow, Seeded, SweepInfo
 
 _UNLISTED = "a feed that cannot be listed is not taken for empty; --trust-state goes on without it"
 
@@ -35,7 +35,7 @@ class Begun:
 
     info: SweepInfo
     newest: Mapping[str, Published]
-    seeded: int
+    seeded: Seeded = Seeded(0)  # noqa: RUF009 - frozen
     earlier: EarlierFailures = field(default_factory=EarlierFailures)
 
 
@@ -73,7 +73,7 @@ def begin(
     note_plan(state, info.id, plan, known)
     earlier = try_again(state, info, {item.id for item in packages_of(plan)}, again=again)
     if not publish:
-        return Begun(info, {}, 0, earlier)
+        return Begun(info, {}, Seeded(0), earlier)
     listed_at = state.now()
     try:
         found = survey(feed, plan, every_stamp=settings.if_changed, stop=stop)
@@ -83,13 +83,13 @@ def begin(
                 error.hint = "; ".join(filter(None, (error.hint, _UNLISTED)))
             raise
         state.note(info.id, Kind.NOTICE, {"unlisted": str(error)})
-        return Begun(info, {}, 0, earlier)
+        return Begun(info, {}, Seeded(0), earlier)
     seeded = _learn(plan, state, info.id, found, listed_at)
     return Begun(info, found.newest, seeded, earlier)
 
 
-def _learn(plan: Plan, state: State, sweep_id: int, found: Survey, listed_at: float) -> int:
-    """Bring the state in line with the feed; returns the number of cells that this finished."""
+def _learn(plan: Plan, state: State, sweep_id: int, found: Survey, listed_at: float) -> Seeded:
+    """Bring the state in line with the feed."""
     seeded = state.seed(sweep_id, found.seen)
     there = {one.cell for one in found.seen}
     gone = [item.id for item in packages_of(plan) if item.id not in there]

@@ -170,8 +170,13 @@ class Run:
     def _say_begun(self, begun: Begun) -> None:
         if self.as_json:
             return
-        if begun.seeded:
-            print(f"already in the feed: {counted(begun.seeded, 'package')}")
+        if begun.seeded.new:
+            print(f"already in the feed: {counted(begun.seeded.new, 'package')}")
+        if wrong := begun.seeded.corrected:
+            digests = counted(len(wrong), "digest")
+            print(
+                f"note: the state had {digests} that the feed does not have, corrected: {wrong[0]}"
+            )
         for line in begun.earlier.lines(self.plan.stamp):
             print(line)
         sys.stdout.flush()

@@ -68,7 +68,7 @@ def run(cells: int) -> tuple[float, float, int]:
             begun = begin(plan, state, feed, settings, recorded={}, selection={}, stop=Stop())
             if has_work(state, begun.info):
                 raise SystemExit("something was left to do")
-        return planned, time.perf_counter() - began, begun.seeded
+        return planned, time.perf_counter() - began, begun.seeded.new
 
 
 def main(sizes: list[int]) -> None:

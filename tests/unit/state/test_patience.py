@@ -184,7 +184,7 @@ def test_an_iterator_is_there_for_the_second_try_too(
     sweep = begin(patient).id
     listed = (Seen(row.cell, TREE, row.version) for row in rows())
     flaky(monkeypatch, "write", 1)
-    assert patient.seed(sweep, listed) == 4
+    assert patient.seed(sweep, listed).new == 4
     assert set(patient.statuses(sweep).values()) == {Status.PUBLISHED}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from matrix.status import FAILED, Status
 from state.ledger import State
-from state.records import Facts, Kind, Remaining, Seen
+from state.records import Facts, Kind, Remaining, Seeded, Seen
 from tests.states.samples import (
     FOREIGN,
     TREE,
@@ -28,7 +28,7 @@ def seen(models: int = 1) -> list[Seen]:
 class TestSeeding:
     def test_what_the_feed_has_is_published(self, state: State) -> None:
         sweep = begin(state, rows(2))
-        assert state.seed(sweep.id, seen()) == 2
+        assert state.seed(sweep.id, seen()).new == 2
         assert state.counts(sweep.id) == {Status.PUBLISHED: 2, Status.PLANNED: 2}
         assert state.remaining(sweep.id) == Remaining(todo=1, done=1)
         found = state.outcome(sweep.id, cell())
@@ -41,14 +41,14 @@ class TestSeeding:
     def test_seeding_twice_says_it_once(self, state: State) -> None:
         sweep = begin(state)
         state.seed(sweep.id, seen())
-        assert state.seed(sweep.id, seen()) == 0
+        assert state.seed(sweep.id, seen()).new == 0
         assert len(list(state.events(sweep.id, kind=Kind.SEEDED))) == 2
 
     def test_other_cells_and_versions_are_nothing_to_us(self, state: State) -> None:
         sweep = begin(state)
         strangers = [Seen("nobody@nowhere", TREE, "1.0.0"), Seen(cell(), TREE, "0.0.0-older")]
-        assert state.seed(sweep.id, strangers) == 0
-        assert state.seed(sweep.id, []) == 0
+        assert state.seed(sweep.id, strangers).new == 0
+        assert state.seed(sweep.id, []).new == 0
         assert state.counts(sweep.id) == {Status.PLANNED: 4}
 
     def test_a_listing_may_read_the_state_while_it_goes_on(self, state: State) -> None:
@@ -59,14 +59,29 @@ class TestSeeding:
                 state.note(sweep.id, Kind.NOTICE)
                 yield one
 
-        assert state.seed(sweep.id, listing()) == 2
+        assert state.seed(sweep.id, listing()).new == 2
 
     def test_what_somebody_works_on_is_theirs(self, state: State) -> None:
         sweep = begin(state)
         lease = take(state, sweep, FOREIGN)
-        assert state.seed(sweep.id, seen(2)) == 2
+        assert state.seed(sweep.id, seen(2)).new == 2
         state.record(lease, sweep.id, cell(), Status.BUILDING)
         assert status(state, sweep, cell(1)) is Status.PUBLISHED
+
+    def test_a_digest_that_the_feed_does_not_have_is_corrected(self, state: State) -> None:
+        sweep = begin(state)
+        lease = take(state, sweep)
+        facts = Facts(tree="b" * 64, seconds=3.0)
+        state.record(lease, sweep.id, cell(), Status.PUBLISHED, facts)
+        assert state.seed(sweep.id, seen()) == Seeded(0), "it is the holder's"
+        state.release(lease, done=True)
+        assert state.seed(sweep.id, seen()) == Seeded(1, (cell(),))
+        found = state.outcome(sweep.id, cell())
+        assert found is not None
+        assert (found.tree, found.seconds) == (TREE, 3.0)
+        last = [one for one in state.events(sweep.id, cell=cell()) if one.kind is Kind.SEEDED]
+        assert [one.data for one in last] == [{"recorded": "b" * 64}]
+        assert state.seed(sweep.id, seen()) == Seeded(0)
 
     @pytest.mark.parametrize("failed", sorted(FAILED))
     def test_the_feed_knows_better_than_a_failure(self, state: State, failed: Status) -> None:

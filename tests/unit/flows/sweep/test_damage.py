@@ -146,6 +146,32 @@ def test_no_damage_breaks_a_command(
         assert code != 5 or told.startswith("modelmill: "), (command, text, told)
 
 
+NUMBERS = {
+    "sweep": ("created_at", "begun_at", "ended_at", "exit_code"),
+    "outcome": ("exit_code", "attempts", "started_at", "ended_at", "published_at", "seconds"),
+    "event": ("at", "token"),
+    "work": ("position", "estimate", "attempts", "lost"),
+    "stage_run": ("at", "seconds", "bytes", "peak_memory"),
+}
+
+
+@pytest.mark.parametrize("table", NUMBERS)
+def test_text_in_place_of_numbers_breaks_no_command(
+    shell: Shell, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = ", ".join(f"{column} = 'noon'" for column in NUMBERS[table])
+    for command in COMMANDS:
+        shell.damage(table, f"{changes}, {NUMBERS[table][0]}", 1, "noon")
+        with sqlite3.connect(shell.state) as database:
+            database.execute("PRAGMA ignore_check_constraints = ON")
+            database.execute(f"UPDATE {table} SET {changes}")
+        code = main(command)
+        told = capsys.readouterr().err
+        assert code in {0, 1, 2, 4, 5, 130}, (command, told)
+        if command == ("report", "s2", "--against", "s1") and table != "work":
+            assert f"{table}." in told, told
+
+
 def mutations(value: Any) -> Iterator[str]:
     """Text that is no JSON, JSON of another shape, and every value below replaced by others."""
     text = json.dumps(value)
