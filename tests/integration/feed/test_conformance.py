@@ -1,4 +1,4 @@
-"""What every feed promises. `pytest tests/integration/feed --feed SPEC` checks another one."""
+"""What every feed promises. `pytest PATH_OF_THIS_FILE --feed SPEC` checks another one, too."""
 
 from __future__ import annotations
 
