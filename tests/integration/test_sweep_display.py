@@ -40,12 +40,12 @@ def check_built(mill: Mill, ran: Ran, cells: int = 8) -> None:
 
 
 @contextmanager
-def waiting(mill: Mill, **env: str) -> Iterator[Running]:
+def waiting(mill: Mill, *said: str, **env: str) -> Iterator[Running]:
     """A sweep whose second model waits for `go`; the first is through."""
     mill.catalog(model("tiny/a"), model("tiny/b", act={"export": f"wait:{mill.folder / 'gate'}"}))
     arguments = ("sweep", "catalog.toml", "--stamp", "s1", "--jobs", "1")
     with mill.start(*arguments, plain=False, **env) as running:
-        running.until("8/16] published")
+        running.until("8/16] published", *said)
         yield running
 
 
@@ -81,8 +81,8 @@ def test_a_late_server_is_told_everything_and_cancels(tmp_path: Path, mill: Mill
     home = tmp_path / "server"
     home.mkdir()
     server = PrefectServer(home)
-    with waiting(mill, PREFECT_API_URL=server.url) as running:
-        running.until("not shown in Prefect, the sweep goes on: the Prefect server 127.0.0.1 does")
+    why = "not shown in Prefect, the sweep goes on: the Prefect server 127.0.0.1 does"
+    with waiting(mill, why, PREFECT_API_URL=server.url) as running:
         server.start()
         try:
             assert eventually(lambda: len(asked(server, "task_runs/filter")) == 2, 90)
@@ -173,8 +173,8 @@ def test_a_full_disk_is_told_as_that(mill: Mill, full_disk: Path) -> None:
 
 
 def test_a_run_is_shown_when_the_disk_has_space_again(mill: Mill, full_disk: Path) -> None:
-    with waiting(mill, PREFECT_HOME=str(full_disk)) as running:
-        running.until(f"not shown in Prefect, the sweep goes on: the disk of {full_disk} is full")
+    why = f"not shown in Prefect, the sweep goes on: the disk of {full_disk} is full"
+    with waiting(mill, why, PREFECT_HOME=str(full_disk)) as running:
         subprocess.run(["mount", "-o", "remount,size=64m", str(full_disk)], check=True)
         assert eventually(lambda: len(shown(full_disk / "prefect.db")) == 2, 200)
         go(mill)

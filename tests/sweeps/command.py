@@ -63,14 +63,16 @@ class Running:
     popen: subprocess.Popen[str]
     _seen: list[str] = field(default_factory=list)
 
-    def until(self, text: str) -> None:
-        """Read its output up to a line with this text."""
+    def until(self, *texts: str) -> None:
+        """Read its output until each of these texts has been in a line, in any order."""
+        left = set(texts)
         assert self.popen.stdout
         for line in self.popen.stdout:
             self._seen.append(line)
-            if text in line:
+            left = {text for text in left if text not in line}
+            if not left:
                 return
-        raise AssertionError(f"ended without {text!r}: {''.join(self._seen)}{self._errors()}")
+        raise AssertionError(f"ended without {sorted(left)}: {''.join(self._seen)}{self._errors()}")
 
     def signal(self, number: signal.Signals, *, group: bool = False) -> None:
         """To the process alone, or (as a terminal does) to its group."""
