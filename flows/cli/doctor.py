@@ -27,10 +27,12 @@ from flows.cli.settings import Settings
 from flows.sweep.engines import engine_spec, runtimes_of
 from flows.sweep.workspace import Unwritable, Workspace
 from matrix.errors import MillError
+from workers.compile.devices import available
 from workers.engines import installed_engines
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
+from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing
 
 _BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors")
@@ -171,10 +173,28 @@ def _runtimes(settings: Settings, logs: Path) -> Iterator[Finding]:
                 yield Finding(f"verify {target.label}", Health.NOTE, text)
             else:
                 yield Finding(f"verify {target.label}", Health.GOOD, f"on {own.name}")
+        yield from profile_findings(settings, pool)
     except BuildFailed as error:
         yield Finding("runtimes", Health.NOTE, error.message, error.hint)
     finally:
         pool.close()
+
+
+def profile_findings(settings: Settings, pool: Runtimes) -> Iterator[Finding]:
+    """For every device profile: what compiles for it and checks the result here, or why nothing
+    does."""
+    work = Workspace(settings)
+    for one in available(pool, work.profiles(), work.targets()):
+        what = f"profile {one.profile.label}"
+        if one.runtime is None:
+            yield Finding(what, Health.NOTE, f"cannot be compiled for: {one.why}", one.remedy)
+            continue
+        text, mend = f"compiled for and checked on {one.runtime.name}", ""
+        if not one.runtime.shared_contexts:
+            text += ", which cannot open shared contexts: those are compiled, but not checked"
+        if one.runtime.emulated and not settings.emulated:
+            mend = "`modelmill sweep` and `modelmill compile` use the emulator with --emulated"
+        yield Finding(what, Health.NOTE if mend else Health.GOOD, text, mend)
 
 
 def _disk(work: Workspace) -> Finding:

@@ -111,3 +111,12 @@ def test_without_leave_for_the_emulator_the_compiled_cell_waits_for_a_machine(
     assert "compile:htp73" in ran.out
     done = swept.ok("resume", "four", "--emulated")
     assert swept.statuses("four") == {"published": 2}, done
+
+
+def test_the_doctor_says_that_this_machine_compiles_only_with_its_emulator(swept: Mill) -> None:
+    found = {one["what"]: one for one in swept.run("doctor", "--json").json()}
+    told = found["profile htp73"]
+    assert "QNNExecutionProvider npu (emulated)" in told["detail"]
+    assert "cannot open shared contexts" in told["detail"]
+    assert "--emulated" in told["mend"]
+    assert "the setting runtimes excludes it" in found["profile ov_cpu"]["detail"]
