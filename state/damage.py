@@ -1,8 +1,8 @@
-"""Records of the state that cannot be read: left out and named, so that the rest stays of use.
+"""Damaged records of the state: left out and named, so that everything else can be used.
 
-A file may be cut or changed by hand, a disk may lie. Whoever reads a JSON column goes through
-`mapping`, whoever reads what is inside through `Tolerated`; a command tells at its end what was
-left out.
+A file may be truncated or edited by hand, and a disk may corrupt it. JSON columns are read through
+`mapping`, their contents inside `Tolerated`, numbers through `Number`; a command reports at its end
+what was left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy import Dialect, Float
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 MOST_KEPT = 1000
-"""Places that are remembered; a process may look at a damaged state for days."""
+"""Damaged records that are remembered; a process may watch a damaged state for days."""
 
 _FOUND: dict[str, None] = {}
 _LOCK = threading.Lock()
@@ -27,11 +27,11 @@ _TEXTS = frozenset({"tree", "failure", "stage", "message", "why", "same_as", "un
 
 
 class Unreadable:
-    """What stands for text that is no JSON."""
+    """Stands for text that is not JSON."""
 
 
 def from_json(text: str | bytes) -> Any:
-    """What a JSON column holds."""
+    """The value of a JSON column."""
     try:
         return json.loads(text)
     except ValueError:
@@ -39,7 +39,7 @@ def from_json(text: str | bytes) -> Any:
 
 
 def mapping(value: Any, where: str) -> dict[str, Any] | None:
-    """A JSON object as it was recorded, without members of the wrong type. `where`: its name."""
+    """A recorded JSON object without members of the wrong type. `where`: what messages call it."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -59,13 +59,13 @@ def _fits(name: str, item: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Tolerated:
-    """Around the reading of what is inside a record: one of another shape ends the block and is
-    noted."""
+    """Wraps code that reads the contents of a record: a record of another shape ends the block and
+    is noted."""
 
     where: str
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Begin the block."""
 
     def __exit__(
         self,
@@ -111,7 +111,7 @@ def note(where: str) -> None:
 
 
 def taken() -> list[str]:
-    """What was found since the last call."""
+    """The damaged records found since the last call."""
     with _LOCK:
         found = list(_FOUND)
         _FOUND.clear()
@@ -119,7 +119,7 @@ def taken() -> list[str]:
 
 
 def sweep_columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a sweep with its records readable; empty where they are not."""
+    """The columns of a sweep; JSON that cannot be read is empty."""
     told = dict(values)
     for name in ("settings", "selection"):
         where = f"sweep {told['stamp']}: {name}"

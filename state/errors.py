@@ -16,8 +16,8 @@ class StateUnavailable(StateError):
 
 
 class LeaseLost(StateError):
-    """The token is no longer the model's: somebody else holds it, nothing was written."""
+    """The lease is no longer ours: somebody else holds it, and nothing was written."""
 
 
 class BadTransition(StateError):
-    """A cell cannot go from where it stands to the status that was asked for."""
+    """A cell cannot go from its status to the one that was asked for."""

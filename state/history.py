@@ -1,4 +1,4 @@
-"""History: what stages cost before, and what their keys were made of."""
+"""History: what stages cost in earlier runs, and what their keys were made from."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MAPPINGS = frozenset({"tools", "inputs", "params"})
 
 
 class History(Part):
-    """The part of `State` that remembers over all sweeps."""
+    """The part of `State` that looks back over all sweeps."""
 
     def unit_costs(self, models: Collection[str] | None = None) -> list[UnitCost]:
-        """For each stage of each cell the key it had last, and what that took when it really ran.
+        """For each stage of each cell its last key, and what that key cost when it really ran.
 
-        Cells that share a key share the work: who adds up counts each key once.
+        Cells that share a key share the work, so sums must count each key once.
         """
         columns = stage_run.c
         newest = select(
@@ -55,9 +55,9 @@ class History(Part):
         return [UnitCost(**row._mapping) for row in self._db.fetch(query)]
 
     def overheads(self, *, sweeps: int = 3) -> dict[str, float]:
-        """Seconds that a cell kept its slot busy beside its stages: verification, most of all.
+        """Seconds that each cell kept its slot busy outside its stages, mostly in verification.
 
-        From the latest sweeps that got it verified.
+        From the latest sweeps in which it was verified.
         """
         recent = select(sweep.c.id).order_by(sweep.c.id.desc()).limit(sweeps)
         steps = (Status.BUILDING.value, Status.VERIFIED.value)
@@ -90,7 +90,7 @@ class History(Part):
         *,
         unlike: str | None = None,
     ) -> KeyRecord | None:
-        """The last key of a stage and what it was made of; `unlike`: the last other than that."""
+        """The last key of a stage and what it was made from; `unlike`: the last other key."""
         columns = stage_run.c
         query = (
             select(columns.key, columns.at, columns.sweep_id, stage_key.c.parts)
@@ -109,13 +109,13 @@ class History(Part):
         return KeyRecord(rows[0].key, rows[0].at, rows[0].sweep_id, _parts(rows[0]))
 
     def key_parts(self, sweep_id: int) -> dict[str, Json]:
-        """What each key used in a sweep was made of."""
+        """What each key used in a sweep was made from."""
         used = select(stage_run.c.key).where(stage_run.c.sweep_id == sweep_id)
         query = select(stage_key.c.key, stage_key.c.parts).where(stage_key.c.key.in_(used))
         return {row.key: _parts(row) for row in self._db.fetch(query)}
 
     def real_seconds(self, sweep_id: int) -> dict[str, float]:
-        """What each key used in a sweep took when it really ran last, in whichever sweep."""
+        """The seconds that each key used in a sweep took when it last really ran, in any sweep."""
         used = select(stage_run.c.key).where(stage_run.c.sweep_id == sweep_id)
         query = (
             select(stage_run.c.key, stage_run.c.seconds)
@@ -126,7 +126,7 @@ class History(Part):
 
 
 def _parts(row: Row[Any]) -> Json:
-    """What a key was made of, as far as `explain` and `diff` can compare it."""
+    """What a key was made from, as far as `explain` and `diff` can compare it."""
     found = mapping(row.parts, f"parts of the stage key {row.key[:12]}") or {}
     return {
         name: part

@@ -1,4 +1,4 @@
-"""Brings a database to the schema of this modelmill when it is opened, or refuses it."""
+"""Migrates a database to the schema of this modelmill when it is opened, or refuses it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _MAGIC = b"SQLite format 3\0"
 _CHECKED_BYTES = 16 * 2**20
-"""Larger files take too long for a `status`; their damage shows when it is read."""
+"""Larger files would slow down `status`; their damage shows when it is read."""
 _ADVISORY_KEY = 0x6D6D696C  # any number, the same for every modelmill
 
 
 def prepare(database: Database, url: URL, *, reading: bool = False) -> None:
-    """Check the database and run what migrations it lacks, once, whoever comes first.
+    """Check the database and run missing migrations, in one process only.
 
-    `reading`: a SQLite file that lacks any is refused instead.
+    `reading`: a SQLite file that needs a migration is refused instead.
     """
     if not database.sqlite:
         with database.read() as connection:
@@ -58,7 +58,7 @@ def prepare(database: Database, url: URL, *, reading: bool = False) -> None:
 
 
 def _is_current(connection: Connection, database: Database) -> bool:
-    """Whether nothing is to be done. Raises for a database that is not, or no longer, ours."""
+    """Whether the schema is current. Raises for a database of another program or a newer schema."""
     found = inspect(connection)
     if not found.has_table(VERSION_TABLE):
         foreign = found.get_table_names() if database.sqlite else []
@@ -81,7 +81,7 @@ def _is_current(connection: Connection, database: Database) -> bool:
 
 
 def _upgrade(connection: Connection) -> None:
-    """All that is missing, which is nothing if somebody else did it while we waited."""
+    """Run the missing migrations: none, if another process did it while this one waited."""
     from alembic import command
 
     config = _config()
@@ -106,7 +106,7 @@ def _known() -> set[str]:
 
 
 def _examine(path: Path) -> bool:
-    """Whether the file is still to be made; refuses what can be seen to be no database."""
+    """Whether the file has yet to be created; refuses a file that is not a database."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.stat().st_size == 0:
@@ -136,7 +136,7 @@ def _check_pages(connection: Connection, database: Database) -> None:
 
 
 def _use_wal(database: Database) -> None:
-    """Let readers and one writer work side by side; the mode stays with the file."""
+    """Let readers work beside one writer; the mode is stored in the file."""
     with database.raw() as connection:  # not possible inside a transaction
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":

@@ -1,4 +1,4 @@
-"""Reading: where cells stand and what happened, for status, progress and reports."""
+"""Queries: the status of cells and the events, for status, progress and reports."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Queries(Part):
             last = rows[-1].cell
 
     def outcome(self, sweep_id: int, cell: str) -> Outcome | None:
-        """Where one cell stands."""
+        """The latest record of one cell."""
         query = select(outcome).where(outcome.c.sweep_id == sweep_id, outcome.c.cell == cell)
         rows = self._db.fetch(query)
         return _outcome(rows[0]) if rows else None

@@ -1,7 +1,7 @@
 """Opening a SQLite file where nothing can be written: read-only media, another user's folder.
 
-A file in WAL mode is normally read with two files beside it, which SQLite makes and removes. Where
-it cannot, there are three cases: somebody has them open, they were never left, or they were.
+SQLite reads a file in WAL mode with two files beside it, which it creates and removes. Where it
+cannot, either somebody has them open, or they do not exist, or a killed process left them behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A way to a file that is only read; `close` removes what was made for it."""
+    """How to open a file for reading; `close` removes the copy, if one was made."""
 
     connect: Callable[[], sqlite3.Connection]
     copy: tempfile.TemporaryDirectory[str] | None = None
@@ -36,13 +36,13 @@ def is_writable(path: Path) -> bool:
 
 
 def open_source(path: Path) -> Source:
-    """How to read a file that is not writable."""
+    """Find out how to read a file that is not writable."""
     wal, shm = (path.with_name(f"{path.name}-{ending}") for ending in ("wal", "shm"))
     if not wal.exists() or not wal.stat().st_size:
         return Source(partial(_connect, path, "immutable=1"))
     if shm.exists():
         return Source(partial(_connect, path, "mode=ro"))
-    # A copy of what was killed or put on a medium half-way: its last changes are beside it.
+    # The writer was killed: its last changes are in the WAL file, which only a copy can take in.
     copy = tempfile.TemporaryDirectory(prefix="modelmill-state-", ignore_cleanup_errors=True)
     for file in (path, wal):
         shutil.copy(file, copy.name)

@@ -1,4 +1,4 @@
-"""What goes into the state and what comes out of it, as frozen dataclasses.
+"""The values that go into the state and come out of it, as frozen dataclasses.
 
 Times that come out are seconds since the epoch, by the database's clock.
 """
@@ -209,7 +209,7 @@ class StageRow:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where a cell stands."""
+    """The latest record of a cell."""
 
     sweep_id: int
     cell: str

@@ -145,7 +145,7 @@ class OutcomeTable(Base, table=True):
 
 
 class EventTable(Base, table=True):
-    """The record: appended, never changed. The id of a `leased` event is the fencing token."""
+    """The history: appended, never changed. The id of a `leased` event is the fencing token."""
 
     __tablename__ = "event"
     __table_args__ = (

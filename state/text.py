@@ -1,4 +1,4 @@
-"""Makes whatever a tool printed fit for a database: no NULs, no lone surrogates, no megabytes."""
+"""Makes any output of a tool storable: no NULs, no lone surrogates, no megabytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CUT = " [...] "
 
 
 def clean(text: str | None, length: int = MESSAGE_LENGTH) -> str | None:
-    """`text` without what PostgreSQL or UTF-8 refuse; its beginning where it is too long."""
+    """`text` without what PostgreSQL or UTF-8 refuse, cut at its end if it is too long."""
     if text is None:
         return None
     text = _storable(text)
@@ -24,7 +24,7 @@ def clean(text: str | None, length: int = MESSAGE_LENGTH) -> str | None:
 
 
 def clean_tail(text: str | None, length: int = LOG_LENGTH) -> str | None:
-    """Like `clean`, but keeps the end: that is where a log says what happened."""
+    """Like `clean`, but cut at its beginning: a log says at its end what happened."""
     if text is None:
         return None
     text = _storable(text)
@@ -32,7 +32,7 @@ def clean_tail(text: str | None, length: int = LOG_LENGTH) -> str | None:
 
 
 def to_json(value: Any) -> str:
-    """JSON that every database takes, whatever `value` holds."""
+    """JSON that every database accepts, whatever `value` holds."""
     return json.dumps(_plain(value, JSON_DEPTH), separators=(",", ":"), ensure_ascii=False)
 
 

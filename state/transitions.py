@@ -1,4 +1,4 @@
-"""Which status may follow which: the one table that recording, leases and schema agree on."""
+"""Which status may follow which, in one table for recording, leases and the schema."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ RUNNING = (
     Status.VERIFIED,
     Status.PUBLISHING,
 )
-"""In the order of a cell's way; held by a lease. Steps may be left out, never taken backwards,
-except that a cell can be built again (its local bytes were evicted before they were published)."""
+"""The statuses of a leased cell, in order. Steps may be skipped but not taken back, except that a
+cell can be built again (its local bytes were evicted before they were published)."""
 
 WAITING = (Status.PLANNED, Status.CANCELLED)
 
 FINAL = frozenset({Status.PUBLISHED, Status.UNCHANGED})
-"""No way out by recording. Only the feed, which is the authority, can take `published` back."""
+"""Recording cannot change these. Only the feed, which is the authority, can revoke `published`."""
 
 
 def _sources() -> dict[Status, frozenset[Status]]:
@@ -50,5 +50,5 @@ DEFAULT_CLASS: Mapping[Status, FailureClass] = {
 
 
 def unfinished(*, publish: bool) -> tuple[Status, ...]:
-    """What an interrupted run leaves behind; `verified` is an end only where nothing publishes."""
+    """What an interrupted run leaves behind; `verified` is final only where nothing publishes."""
     return tuple(status for status in RUNNING if publish or status is not Status.VERIFIED)

@@ -118,7 +118,7 @@ def test_a_refused_login_says_so_without_the_password(server: Server, database: 
     assert wrong not in str(caught.value)
 
 
-def test_nobody_at_home_is_transient() -> None:
+def test_a_server_that_does_not_answer_is_transient() -> None:
     with pytest.raises(StateUnavailable, match="refused"):
         open_state(f"postgresql://mill:{PASSWORD}@127.0.0.1:{free_port()}/x")
 
@@ -166,7 +166,7 @@ def test_two_sweeps_fight_for_the_same_models(state: State) -> None:
     assert sum(one.result() for one in drains) == 40
 
 
-def test_nobody_queues_for_a_model_that_is_being_taken(state: State) -> None:
+def test_a_model_that_is_being_leased_is_passed_over(state: State) -> None:
     sweep = begin(state, rows(2))
     with state._db.write() as other, ThreadPoolExecutor(1) as pool:
         other.exec_driver_sql(f"SELECT * FROM work WHERE model = '{model(0)}' FOR UPDATE")

@@ -115,7 +115,7 @@ def test_a_killed_holder_that_nobody_waited_for_is_dead_all_the_same(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
-def test_a_stopped_holder_wakes_up_too_late(state: State, path: Path) -> None:
+def test_a_stopped_holder_is_refused_when_it_continues(state: State, path: Path) -> None:
     sweep = begin(state, rows(1))
     with child(HOLDER, path, sweep.id) as holder:
         holder.say(0)
@@ -129,7 +129,7 @@ def test_a_stopped_holder_wakes_up_too_late(state: State, path: Path) -> None:
     state.record(current, sweep.id, cell(), Status.PUBLISHED, Facts(tree=TREE))
 
 
-def test_a_kill_inside_a_transaction_leaves_all_as_it_was(state: State, path: Path) -> None:
+def test_a_kill_inside_a_transaction_changes_nothing(state: State, path: Path) -> None:
     sweep = begin(state)
     before = list(state.events(sweep.id))
     with child(IN_TRANSACTION, path, sweep.id) as writer:
@@ -143,7 +143,7 @@ def test_a_kill_inside_a_transaction_leaves_all_as_it_was(state: State, path: Pa
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_killed_again_and_again_the_drain_comes_to_the_same_end(state: State, path: Path) -> None:
+def test_repeated_kills_lead_to_the_same_end(state: State, path: Path) -> None:
     """Every life of the process publishes something and dies at the next report."""
     sweep = begin(state, rows(30))
     for life in range(12):

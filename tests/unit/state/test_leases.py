@@ -41,7 +41,7 @@ class TestLeases:
             state.release(lease, done=False)
         assert tokens == sorted(set(tokens))
 
-    def test_no_model_twice_at_once_over_all_sweeps(self, state: State) -> None:
+    def test_no_two_sweeps_hold_a_model_at_once(self, state: State) -> None:
         first = begin(state, rows(1))
         second = begin(state, rows(1, stamp="20260610"), stamp="20260610")
         lease = take(state, first)
@@ -76,7 +76,7 @@ class TestLeases:
         assert state.lease(sweep.id, ALIVE, 60, among=[]) is None
         assert state.remaining(sweep.id, among=[model(2)]) == Remaining(leased=1)
 
-    def test_a_heartbeat_keeps_and_silence_loses(self, state: State) -> None:
+    def test_a_heartbeat_keeps_a_lease_and_silence_loses_it(self, state: State) -> None:
         sweep = begin(state, rows(1))
         lease = take(state, sweep, FOREIGN, ttl=0)
         assert state.renew(lease, 60), "late, but nobody was faster"
@@ -115,7 +115,7 @@ class TestLeases:
         assert status(state, sweep) is Status.PUBLISHED
         assert status(state, sweep, cell(target="mlas_cpu")) is Status.PLANNED
 
-    def test_a_clock_set_back_makes_no_lease_immortal(self, state: State) -> None:
+    def test_a_lease_expires_although_the_clock_was_set_back(self, state: State) -> None:
         sweep = begin(state, rows(1))
         lost = take(state, sweep, FOREIGN, ttl=60)
         sql(
@@ -171,7 +171,7 @@ class TestLeases:
         take(state, sweep, DEAD)
         assert take(state, sweep).model == model(0), "it may kill three slots again"
 
-    def test_releases_are_no_deaths(self, state: State) -> None:
+    def test_releases_do_not_count_as_lost_leases(self, state: State) -> None:
         sweep = begin(state, rows(1))
         for attempt in range(1, 6):
             lease = take(state, sweep)
@@ -181,7 +181,7 @@ class TestLeases:
             assert status(state, sweep) is Status.PLANNED
         assert state.remaining(sweep.id) == Remaining(todo=1)
 
-    def test_done_is_handed_out_no_more(self, state: State) -> None:
+    def test_finished_work_is_not_leased_again(self, state: State) -> None:
         sweep = begin(state, rows(1))
         lease = take(state, sweep)
         assert state.release(lease, done=True)
@@ -189,7 +189,7 @@ class TestLeases:
         assert state.remaining(sweep.id) == Remaining(done=1)
         assert not state.release(lease, done=True)
 
-    def test_the_holders_can_be_seen(self, state: State) -> None:
+    def test_holders_are_listed(self, state: State) -> None:
         sweep = begin(state)
         lease = take(state, sweep)
         (holder,) = state.leases()
@@ -198,7 +198,7 @@ class TestLeases:
         assert state.leases(sweep.id + 1) == []
 
     @pytest.mark.parametrize("publish", [True, False])
-    def test_verified_is_an_end_only_without_publishing(self, state: State, publish: bool) -> None:
+    def test_verified_is_final_only_without_publishing(self, state: State, publish: bool) -> None:
         sweep = begin(state, rows(1), publish=publish)
         lease = take(state, sweep)
         state.record(lease, sweep.id, cell(), Status.VERIFIED, Facts(tree=TREE))

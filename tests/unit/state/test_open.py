@@ -44,14 +44,14 @@ def test_a_new_file_is_made_with_its_folder(tmp_path: Path) -> None:
             assert raw.execute("PRAGMA synchronous").fetchone() == (1,)
 
 
-def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
+def test_an_empty_file_becomes_a_state(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     path.touch()
     with open_state(path) as state:
         assert state.sweeps() == []
 
 
-def test_a_missing_file_is_not_made_unasked(tmp_path: Path) -> None:
+def test_a_missing_file_is_created_only_on_request(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="no state at"):
         open_state(tmp_path / "none.db", create=False)
     assert list(tmp_path.iterdir()) == []
@@ -66,7 +66,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"x", b"not a database" * 1000, b"SQLite format 3\0" * 500])
-def test_rubbish_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(content)
     refused(path, "not a modelmill state|cannot be used")
@@ -99,7 +99,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     refused(path, "damaged|malformed")
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, "cannot be opened")
     (tmp_path / "file").touch()
     refused(tmp_path / "file" / "state.db", "cannot be opened")
@@ -117,13 +117,13 @@ def test_other_databases_are_refused(url: str) -> None:
         "postgresql+psycopg://me:s3cr3t@[::1/x",
     ],
 )
-def test_a_bad_url_keeps_its_password(url: str) -> None:
+def test_the_error_about_a_bad_url_hides_its_password(url: str) -> None:
     with pytest.raises(StateError) as caught:
         open_state(url)
     assert "s3cr3t" not in str(caught.value)
 
 
-def test_errors_of_the_server_keep_the_password() -> None:
+def test_errors_of_the_server_hide_the_password() -> None:
     url = ledger._url("postgres://me:s3cr3t@db.example/mill?password=s3cr3t")
     database = Database(url)
     error = OperationalError("x", {}, Exception("cannot log in as me with s3cr3t\nand more"))
@@ -135,7 +135,7 @@ def test_errors_of_the_server_keep_the_password() -> None:
     database.close()
 
 
-def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
+def test_many_threads_open_a_new_file_at_once(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     start = threading.Barrier(6)
 
@@ -149,7 +149,7 @@ def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
     assert {one.result() for one in ids} == {1}
 
 
-def test_a_writer_is_alone_from_its_first_statement_on(tmp_path: Path) -> None:
+def test_a_writer_locks_out_others_from_its_first_statement(tmp_path: Path) -> None:
     """Reading first and locking later would fail as soon as two processes do it."""
     path = tmp_path / "state.db"
     with open_state(path) as state, closing(sqlite3.connect(path, timeout=0)) as other:
@@ -159,7 +159,7 @@ def test_a_writer_is_alone_from_its_first_statement_on(tmp_path: Path) -> None:
             other.execute("BEGIN IMMEDIATE")
 
 
-def test_a_failed_block_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_transaction_changes_nothing(tmp_path: Path) -> None:
     with open_state(tmp_path / "state.db") as state:
         sweep = begin(state)
         before = list(state.events(sweep.id))
@@ -175,7 +175,7 @@ def test_a_failed_block_leaves_nothing(tmp_path: Path) -> None:
         state.note(sweep.id, Kind.NOTICE)
 
 
-def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_as_full(tmp_path: Path) -> None:
     with open_state(tmp_path / "state.db") as state:
         sweep = begin(state)
         with state._db.raw() as raw:

@@ -36,7 +36,7 @@ def put(state: State, sweep_id: int, value: Status) -> None:
 
 
 class TestRecording:
-    def test_a_cell_on_its_way(self, state: State) -> None:
+    def test_a_cell_goes_through_every_status(self, state: State) -> None:
         sweep = begin(state)
         lease = take(state, sweep)
         for step in (*RUNNING, Status.PUBLISHED):
@@ -118,7 +118,7 @@ class TestRecording:
                     state.record(lease, sweep.id, cell(), wanted, facts)
                 assert status(state, sweep) is source
 
-    def test_published_can_be_said_twice_but_not_otherwise(self, state: State) -> None:
+    def test_published_is_recorded_twice_only_with_equal_content(self, state: State) -> None:
         sweep = begin(state)
         lease = take(state, sweep)
         at = datetime(2026, 6, 9, tzinfo=UTC)
@@ -202,7 +202,7 @@ class TestRecording:
         ]
 
 
-def test_nothing_leads_out_of_what_is_published() -> None:
+def test_final_statuses_are_never_left() -> None:
     for sources in SOURCES.values():
         assert not sources & FINAL
     assert set(SOURCES) == set(Status)

@@ -45,7 +45,7 @@ class TestSchema:
             "sweep_id = 99",
         ],
     )
-    def test_not_even_raw_sql_records_nonsense(self, state: State, values: str) -> None:
+    def test_constraints_refuse_impossible_outcomes(self, state: State, values: str) -> None:
         begin(state)
         with pytest.raises(IntegrityError):
             sql(state, f"UPDATE outcome SET {values} WHERE cell = :cell", cell=cell())
@@ -66,7 +66,9 @@ class TestSchema:
             "DELETE FROM work",
         ],
     )
-    def test_nor_elsewhere(self, state: State, statement: str) -> None:
+    def test_constraints_refuse_impossible_rows_elsewhere(
+        self, state: State, statement: str
+    ) -> None:
         take(state, begin(state))
         with pytest.raises(IntegrityError):
             sql(state, statement)

@@ -26,7 +26,7 @@ def seen(models: int = 1) -> list[Seen]:
 
 
 class TestSeeding:
-    def test_what_the_feed_has_is_published(self, state: State) -> None:
+    def test_versions_in_the_feed_are_published(self, state: State) -> None:
         sweep = begin(state, rows(2))
         assert state.seed(sweep.id, seen()).new == 2
         assert state.counts(sweep.id) == {Status.PUBLISHED: 2, Status.PLANNED: 2}
@@ -38,13 +38,13 @@ class TestSeeding:
         assert {one.cell for one in events} == {row.cell for row in rows(1)}
         assert {one.status for one in events} == {Status.PUBLISHED}
 
-    def test_seeding_twice_says_it_once(self, state: State) -> None:
+    def test_seeding_twice_records_it_once(self, state: State) -> None:
         sweep = begin(state)
         state.seed(sweep.id, seen())
         assert state.seed(sweep.id, seen()).new == 0
         assert len(list(state.events(sweep.id, kind=Kind.SEEDED))) == 2
 
-    def test_other_cells_and_versions_are_nothing_to_us(self, state: State) -> None:
+    def test_other_cells_and_versions_are_ignored(self, state: State) -> None:
         sweep = begin(state)
         strangers = [Seen("nobody@nowhere", TREE, "1.0.0"), Seen(cell(), TREE, "0.0.0-older")]
         assert state.seed(sweep.id, strangers).new == 0
@@ -61,7 +61,7 @@ class TestSeeding:
 
         assert state.seed(sweep.id, listing()).new == 2
 
-    def test_what_somebody_works_on_is_theirs(self, state: State) -> None:
+    def test_leased_cells_are_left_to_their_holder(self, state: State) -> None:
         sweep = begin(state)
         lease = take(state, sweep, FOREIGN)
         assert state.seed(sweep.id, seen(2)).new == 2
@@ -84,7 +84,7 @@ class TestSeeding:
         assert state.seed(sweep.id, seen()) == Seeded(0)
 
     @pytest.mark.parametrize("failed", sorted(FAILED))
-    def test_the_feed_knows_better_than_a_failure(self, state: State, failed: Status) -> None:
+    def test_a_version_in_the_feed_overrides_a_failure(self, state: State, failed: Status) -> None:
         sweep = begin(state)
         state.record(None, sweep.id, cell(), failed)
         state.seed(sweep.id, seen())
@@ -94,7 +94,7 @@ class TestSeeding:
         assert found.status is expected
         assert (found.failure is None) == (expected is Status.PUBLISHED)
 
-    def test_what_the_feed_lost_is_planned_again(self, state: State) -> None:
+    def test_a_version_missing_from_the_feed_is_planned_again(self, state: State) -> None:
         sweep = begin(state)
         state.seed(sweep.id, seen(2))
         before = state.now() + 60
@@ -114,7 +114,7 @@ class TestSeeding:
         assert state.unseed(sweep.id, [cell()], before - 1) == []
         assert status(state, sweep) is Status.PUBLISHED
 
-    def test_only_published_cells_can_be_lost(self, state: State) -> None:
+    def test_only_published_cells_are_unseeded(self, state: State) -> None:
         sweep = begin(state)
         state.record(None, sweep.id, cell(), Status.VERIFY_FAILED)
         assert state.unseed(sweep.id, [row.cell for row in rows()], state.now() + 60) == []

@@ -37,7 +37,7 @@ class TestSweeps:
         assert (begun.kind, begun.id) == (Kind.BEGUN, sweep.run)
         assert begun.data == {"cells": 6, "models": 3, "added": 6, "resumed": 0}
 
-    def test_a_model_without_an_open_cell_is_no_work(self, state: State) -> None:
+    def test_a_model_without_an_open_cell_is_done(self, state: State) -> None:
         skip = {row.cell: "no" for row in rows(1)}
         sweep = begin(state, rows(2, skip=skip))
         assert state.remaining(sweep.id) == Remaining(todo=1, done=1)
@@ -99,7 +99,7 @@ class TestSweeps:
         assert found.attempts == 1
         assert state.leases() == []
 
-    def test_starting_again_by_hand_makes_no_poison(self, state: State) -> None:
+    def test_beginning_again_makes_no_poison(self, state: State) -> None:
         sweep = begin(state, rows(1))
         for _ in range(6):
             take(state, sweep, DEAD)
@@ -122,7 +122,7 @@ class TestSweeps:
         assert state.remaining(sweep.id) == Remaining(todo=1, leased=1)
         state.record(lease, sweep.id, cell(), Status.BUILT)
 
-    def test_other_names_are_fine_for_open_cells_only(self, state: State) -> None:
+    def test_only_open_cells_can_be_renamed(self, state: State) -> None:
         sweep = begin(state, rows(1))
         renamed = [replace(row, package="winml-cli-models") for row in rows(1)]
         begin(state, renamed)
@@ -144,7 +144,7 @@ class TestSweeps:
         with pytest.raises(StateError, match="already building"):
             begin(state, [replace(row, version="0.0.0-other") for row in rows(1)])
 
-    def test_the_catalog_changes_its_mind_about_skipping(self, state: State) -> None:
+    def test_a_catalog_may_begin_or_cease_to_skip_a_cell(self, state: State) -> None:
         sweep = begin(state, rows(1, skip={cell(): "broken"}))
         begin(state, rows(1))
         assert status(state, sweep) is Status.PLANNED
@@ -166,7 +166,7 @@ class TestSweeps:
         assert state.counts(ids[0].result()) == {Status.PLANNED: 40}
         assert state.remaining(ids[0].result()).todo == 20
 
-    def test_end_is_recorded(self, state: State) -> None:
+    def test_the_end_is_recorded(self, state: State) -> None:
         sweep = begin(state)
         state.end(sweep.id, 1)
         found = state.find_sweep()
@@ -215,7 +215,7 @@ class TestSweeps:
         models = {name.partition("@")[0] for name in planned}
         assert state.remaining(sweep.id).todo == len(models)
 
-    def test_cancel_spares_what_others_hold(self, state: State) -> None:
+    def test_cancel_leaves_leased_cells_alone(self, state: State) -> None:
         sweep = begin(state, rows(2))
         lease = take(state, sweep, FOREIGN)
         state.record(lease, sweep.id, cell(), Status.BUILDING)
@@ -233,7 +233,7 @@ class TestSweeps:
         state.record(lease, sweep.id, cell(), Status.BUILDING)
         assert status(state, sweep) is Status.BUILDING
 
-    def test_an_unknown_sweep_is_said_to_be_unknown(self, state: State) -> None:
+    def test_an_unknown_sweep_is_reported(self, state: State) -> None:
         with pytest.raises(StateError, match="no sweep 7"):
             state.retry(7)
         with pytest.raises(StateError, match="no sweep 7"):
