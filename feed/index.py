@@ -21,7 +21,7 @@ INDEX_FILE = "index.json"
 FORMAT = 1
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+_WORD = re.compile(r"[a-z0-9][a-z0-9_.+-]*")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,6 +32,7 @@ class IndexCell:
     model: str
     task: str
     target: str
+    """With `+PROFILE` for a compiled cell."""
     precision: str
     status: Status
     package: str

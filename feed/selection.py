@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from feed.errors import Corrupt, FeedError, NotFound, UnsafePath
 from feed.index import INDEX_FILE, IndexCell, SweepIndex
 from feed.interface import Feed, Progress, Published
 from feed.reader import Pulled, pull
-from matrix.errors import NothingSelected
+from matrix.cellid import parse
+from matrix.errors import NothingSelected, UsageError
 from matrix.globs import matches
+from matrix.model import Profile
 from matrix.naming import INDEX
 from matrix.slugs import slug
 
@@ -82,6 +84,33 @@ def select(
     ]
 
 
+def best_for(profile: Profile, cells: Iterable[IndexCell]) -> list[list[IndexCell]]:
+    """For each cell of the profile's target: its package compiled for the profile, where there is
+    one, and then the portable one."""
+    found: dict[str, list[IndexCell]] = {}
+    for cell in cells:
+        named = parse(cell.id)
+        if named.target == profile.target and named.profile in {None, profile.label}:
+            portable = str(replace(named, profile=None))
+            found.setdefault(portable, []).append(cell)
+    for same in found.values():
+        same.sort(key=lambda cell: parse(cell.id).profile is None)
+    return list(found.values())
+
+
+def version_for(feed: Feed, package: str, version: str, profile: Profile) -> str:
+    """The version that was compiled for the profile from a portable one; without it, that one."""
+    if f"-{slug(profile.target)}-" not in version:
+        raise UsageError(
+            f"profile {profile.label} is for {profile.target}, "
+            f"and {version} is a version for another target",
+            hint=f"see: modelmill feed ls {package}",
+        )
+    compiled = f"{version}-{slug(profile.label)}"
+    found = feed.find(package, compiled)
+    return compiled if found and not found.deleted else version
+
+
 @dataclass(frozen=True, slots=True)
 class LostCell:
     """A cell that the index lists but the feed does not have."""
@@ -106,43 +135,62 @@ def pull_selection(
     *,
     targets: Sequence[str] = ("*",),
     models: Sequence[str] = ("*",),
+    profile: Profile | None = None,
     patterns: Sequence[str] = ("*",),
     force: bool = False,
     started: Callable[[IndexCell], Progress | None] = lambda _cell: None,
 ) -> PulledStamp:
     """Pull every matching cell of a stamp to `dest/<package>/<target>`.
 
+    With a profile, the compiled package of a cell where one exists and the portable one otherwise.
     A version that is deleted or damaged costs no other cell. Running it again transfers only
     what is missing: a folder that is complete is left alone.
     """
     found = resolve_index(feed, index_package, stamp)
     cells = select(found.index, targets=targets, models=models)
-    if not cells:
+    choices = best_for(profile, cells) if profile else [[cell] for cell in cells]
+    if not choices:
+        wanted = f" and is for {profile.target}" if profile and cells else ""
         raise NothingSelected(
-            f"no published cell of stamp {stamp} matches",
+            f"no published cell of stamp {stamp} matches{wanted}",
             hint=f"give other globs to --target and --model: the index lists "
             f"{len(found.index.cells)} cells",
         )
     folders = found.index.folders()
-    done, lost = [], []
-    for cell in cells:
+
+    def fetch(cell: IndexCell) -> PulledCell:
+        _check_tree(feed, cell)
         folder = dest / folders[cell.id]
+        pulled = pull(
+            feed,
+            cell.package,
+            cell.version,
+            folder,
+            patterns,
+            progress=started(cell),
+            force=force,
+        )
+        return PulledCell(cell, pulled)
+
+    outcomes = [_first(choice, fetch) for choice in choices]
+    return PulledStamp(
+        tuple(one for one in outcomes if isinstance(one, PulledCell)),
+        tuple(one for one in outcomes if isinstance(one, LostCell)),
+    )
+
+
+def _first(
+    cells: Sequence[IndexCell], fetch: Callable[[IndexCell], PulledCell]
+) -> PulledCell | LostCell:
+    """The first of the cells that the feed still has. A damaged one is lost, not passed over."""
+    for cell in cells:
         try:
-            _check_tree(feed, cell)
-            pulled = pull(
-                feed,
-                cell.package,
-                cell.version,
-                folder,
-                patterns,
-                progress=started(cell),
-                force=force,
-            )
-        except (NotFound, Corrupt, UnsafePath) as error:
-            lost.append(LostCell(cell, error))
-        else:
-            done.append(PulledCell(cell, pulled))
-    return PulledStamp(tuple(done), tuple(lost))
+            return fetch(cell)
+        except NotFound as error:
+            lost = LostCell(cell, error)
+        except (Corrupt, UnsafePath) as error:
+            return LostCell(cell, error)
+    return lost
 
 
 def _check_tree(feed: Feed, cell: IndexCell) -> None:

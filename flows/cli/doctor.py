@@ -193,7 +193,7 @@ def profile_findings(settings: Settings, pool: Runtimes) -> Iterator[Finding]:
         if not one.runtime.shared_contexts:
             text += ", which cannot open shared contexts: those are compiled, but not checked"
         if one.runtime.emulated and not settings.emulated:
-            mend = "`modelmill sweep` and `modelmill compile` use the emulator with --emulated"
+            mend = "an emulator compiles only with --emulated"
         yield Finding(what, Health.NOTE if mend else Health.GOOD, text, mend)
 
 

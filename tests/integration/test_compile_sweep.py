@@ -120,3 +120,18 @@ def test_the_doctor_says_that_this_machine_compiles_only_with_its_emulator(swept
     assert "cannot open shared contexts" in told["detail"]
     assert "--emulated" in told["mend"]
     assert "the setting runtimes excludes it" in found["profile ov_cpu"]["detail"]
+
+
+def test_a_pull_for_a_profile_takes_what_is_compiled_for_it_and_says_so(swept: Mill) -> None:
+    told = swept.ok("feed", "pull", "--stamp", "one", "--for", "htp73", "--dest", "for-htp73").out
+    assert told.endswith(", compiled for htp73\n")
+    (folder,) = (swept.folder / "for-htp73" / PACKAGE).iterdir()
+    assert folder.name == "qnn_npu+htp73"
+    told = swept.ok("feed", "pull", "--stamp", "one", "--for", "htp81", "--dest", "for-htp81").out
+    assert told.endswith(", portable: nothing is compiled for htp81\n")
+    portable = version(swept, "one", "classification")
+    (one,) = swept.ok(
+        "feed", "pull", PACKAGE, portable, "--for", "htp73", "--dest", "one", "--json"
+    ).json()
+    assert (one["version"], one["compiled"]) == (f"{portable}-htp73", True)
+    assert swept.run("feed", "pull", PACKAGE, portable, "--for", "ov_npu").code == 2

@@ -17,7 +17,7 @@ from feed.index import IndexCell
 from feed.interface import Feed, Progress, Published
 from feed.listing import list_packages, list_versions, show
 from feed.reader import Pulled, pull
-from feed.selection import pull_selection
+from feed.selection import pull_selection, version_for
 from feed.verify import CheckSignature, Verdict, verify_folder, verify_published
 from flows.cli.activity import meter, waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
@@ -26,7 +26,9 @@ from flows.cli.settings import Settings
 from flows.cli.table import render
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, NothingSelected, UsageError
+from matrix.model import Profile
 from matrix.naming import index_name
+from matrix.slugs import slug
 
 _SHOWN = 20
 """Problems that are printed of one package: a damaged document can cause any number."""
@@ -74,9 +76,16 @@ def _add_pull(parser: Parser) -> None:
     parser.add_argument("--stamp", help="a whole batch, by its index")
     parser.add_argument("--target", action="append", metavar="GLOB", help="with --stamp")
     parser.add_argument("--model", action="append", metavar="GLOB", help="with --stamp")
+    parser.add_argument(
+        "--for",
+        dest="profile",
+        metavar="PROFILE",
+        help="what is compiled for a device profile, the portable package where nothing is",
+    )
     parser.add_argument("--dest", type=Path, default=Path(), help="folder; default: here")
     parser.add_argument("--files", action="append", metavar="GLOB", help="only matching files")
     parser.add_argument("--force", action="store_true", help="replace files of the same name")
+    add_settings(parser, ("targets_file",))
 
 
 def _add_verify(parser: Parser) -> None:
@@ -141,24 +150,36 @@ def _pull(arguments: argparse.Namespace) -> Exit:
     if arguments.target or arguments.model:
         raise UsageError("--target and --model go with --stamp")
     folder = dest if dest != Path() else Path(arguments.name)
-    with meter(f"{arguments.name} {arguments.version}") as progress:
+    profile = _profile(arguments, settings)
+    version = arguments.version
+    if profile:
+        version = version_for(feed, arguments.name, version, profile)
+    with meter(f"{arguments.name} {version}") as progress:
         pulled = pull(
             feed,
             arguments.name,
-            arguments.version,
+            version,
             folder,
             patterns,
             progress=progress,
             force=arguments.force,
         )
-    _tell([pulled], as_json=arguments.json)
+    compiled = profile is not None and version.endswith(f"-{slug(profile.label)}")
+    _tell([(pulled, compiled)], profile, as_json=arguments.json)
     return Exit.OK
+
+
+def _profile(arguments: argparse.Namespace, settings: Settings) -> Profile | None:
+    return Workspace(settings).profiles().get(arguments.profile) if arguments.profile else None
 
 
 def _pull_stamp(
     arguments: argparse.Namespace, settings: Settings, feed: Feed, patterns: tuple[str, ...]
 ) -> Exit:
     index_package = index_name(settings.package, arguments.stamp)[0]
+    profile = _profile(arguments, settings)
+    if profile and arguments.target:
+        raise UsageError(f"--for {profile.label} names the target: leave --target out")
 
     def started(_cell: IndexCell) -> Progress | None:
         return None
@@ -170,11 +191,13 @@ def _pull_stamp(
         arguments.dest,
         targets=tuple(arguments.target or ("*",)),
         models=tuple(arguments.model or ("*",)),
+        profile=profile,
         patterns=patterns,
         force=arguments.force,
         started=started,
     )
-    _tell([one.pulled for one in found.pulled], as_json=arguments.json)
+    taken = [(one.pulled, "+" in one.cell.target) for one in found.pulled]
+    _tell(taken, profile, as_json=arguments.json)
     for lost in found.lost:
         print(f"modelmill: {lost.cell.id}: {lost.error}", file=sys.stderr)
     if found.lost:
@@ -183,13 +206,19 @@ def _pull_stamp(
     return Exit.CELLS_FAILED if found.lost else Exit.OK
 
 
-def _tell(pulled: list[Pulled], *, as_json: bool) -> None:
+def _tell(pulled: list[tuple[Pulled, bool]], profile: Profile | None, *, as_json: bool) -> None:
+    """What was pulled, each with whether it is compiled; with a profile, that is told."""
     if as_json:
-        _print_json([asdict(one) for one in pulled])
+        told = [{"compiled": compiled} if profile else {} for _one, compiled in pulled]
+        _print_json([asdict(one) | more for (one, _), more in zip(pulled, told, strict=True)])
         return
-    for one in pulled:
+    for one, compiled in pulled:
         size = show_size(sum(file.size for file in one.files))
         what = "is there already" if one.unchanged else f"{len(one.files)} files, {size}"
+        if profile and compiled:
+            what += f", compiled for {profile.label}"
+        elif profile:
+            what += f", portable: nothing is compiled for {profile.label}"
         print(f"{one.package} {one.version} -> {one.dest}: {what}")
 
 

@@ -30,6 +30,9 @@ INDEX = SweepIndex("20260609", (CELL, FAILED))
 
 def test_round_trip_and_one_spelling() -> None:
     assert SweepIndex.from_json(INDEX.to_json()) == INDEX
+    compiled = replace(CELL, id=f"{CELL.id}+htp73", target="qnn_npu+htp73")
+    both = replace(INDEX, cells=(CELL, compiled))
+    assert SweepIndex.from_json(both.to_json()) == both
     assert replace(INDEX, cells=(FAILED, CELL)).to_json() == INDEX.to_json()
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from feed.errors import Corrupt, NotFound
 from feed.index import IndexCell, SweepIndex
 from feed.listing import list_packages, list_versions, show
 from feed.publisher import Publisher
-from feed.selection import index_revisions, pull_selection, resolve_index
-from matrix.errors import NothingSelected
+from feed.selection import index_revisions, pull_selection, resolve_index, version_for
+from matrix.errors import NothingSelected, UsageError
+from matrix.model import Profile
 from matrix.naming import index_name
 from matrix.status import Status
 from tests.fakes.feed import Fault, FlakyFeed, MemoryFeed, tree_of, write_files
@@ -30,7 +32,9 @@ class Mill:
 
     def cell(self, model: str, target: str, *, status: Status = Status.PUBLISHED) -> IndexCell:
         package = self.template.format(model=model.replace("/", "-"))
-        version = f"0.0.0-{STAMP}-{target.replace('_', '-')}-{model.replace('/', '-')}"
+        label, _, profile = target.partition("+")
+        version = f"0.0.0-{STAMP}-{label.replace('_', '-')}-{model.replace('/', '-')}"
+        version += f"-{profile}" if profile else ""
         tree = None
         if status is Status.PUBLISHED:
             tree = self.publish(package, version, {"model.onnx": version.encode()})
@@ -174,3 +178,52 @@ def test_show(mill: Mill) -> None:
     assert show(mill.feed, cell.package, cell.version).files == ()
     with pytest.raises(NotFound):
         show(mill.feed, cell.package, "9.9.9")
+
+
+HTP73 = Profile(label="htp73", target="qnn_npu", runtime="qnn")
+
+
+def test_what_is_compiled_for_a_profile_is_taken_and_the_portable_package_where_nothing_is(
+    mill: Mill, tmp_path: Path
+) -> None:
+    mill.cell("a/b", "qnn_npu")
+    compiled = mill.cell("a/b", "qnn_npu+htp73")
+    mill.cell("a/b", "qnn_npu+htp81")
+    mill.cell("a/b", "ov_cpu")
+    portable = mill.cell("c/d", "qnn_npu")
+    mill.cell("c/d", "qnn_npu+htp73", status=Status.BUILD_FAILED)
+    package = mill.index()
+    out = tmp_path / "out"
+    found = pull_selection(mill.feed, package, STAMP, out, profile=HTP73)
+    assert ([one.cell for one in found.pulled], found.lost) == ([compiled, portable], ())
+    assert (out / "modelmill-a-b/qnn_npu+htp73/model.onnx").read_text() == compiled.version
+    one = pull_selection(mill.feed, package, STAMP, tmp_path / "1", profile=HTP73, models=["a/b"])
+    assert [one.cell for one in one.pulled] == [compiled]
+    gpu = replace(HTP73, target="dml_gpu")
+    with pytest.raises(NothingSelected, match="is for dml_gpu"):
+        pull_selection(mill.feed, package, STAMP, out, profile=gpu)
+
+
+def test_a_compiled_version_that_was_deleted_is_none_and_a_damaged_one_is_an_error(
+    mill: Mill, tmp_path: Path
+) -> None:
+    portable, gone = mill.cell("a/b", "qnn_npu"), mill.cell("a/b", "qnn_npu+htp73")
+    mill.cell("c/d", "qnn_npu")
+    damaged = replace(mill.cell("c/d", "qnn_npu+htp73"), tree="0" * 64)
+    package = mill.index(cells=[*mill.cells[:-1], damaged])
+    mill.feed.delete(gone.package, gone.version)
+    found = pull_selection(mill.feed, package, STAMP, tmp_path / "out", profile=HTP73)
+    assert [one.cell for one in found.pulled] == [portable]
+    assert [(one.cell, type(one.error)) for one in found.lost] == [(damaged, Corrupt)]
+
+
+def test_the_version_compiled_from_a_portable_one(mill: Mill) -> None:
+    cell = mill.cell("a/b", "qnn_npu")
+    assert version_for(mill.feed, cell.package, cell.version, HTP73) == cell.version
+    compiled = f"{cell.version}-htp73"
+    mill.publish(cell.package, compiled, {"model.onnx": b"x"})
+    assert version_for(mill.feed, cell.package, cell.version, HTP73) == compiled
+    mill.feed.delete(cell.package, compiled)
+    assert version_for(mill.feed, cell.package, cell.version, HTP73) == cell.version
+    with pytest.raises(UsageError, match="another target"):
+        version_for(mill.feed, cell.package, mill.cell("a/b", "ov_cpu").version, HTP73)
