@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import os
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,69 +30,24 @@ class Scratch:
         token = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self.folder = root / token
         self._names = itertools.count(1)
-        self._spare: dict[str, list[tuple[Path, frozenset[str]]]] = {}
-        self._taken: dict[Path, str] = {}
         with locked(root / GATE):
             self._lock = take(root / f"{token}.lock")
             self.folder.mkdir()
 
     def new_folder(self, name: str = "work") -> Path:
         """A fresh empty folder of this owner."""
-        folder = self._path(name)
+        folder = self.folder / f"{name}-{next(self._names)}"
         folder.mkdir()
         return folder
 
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{name}-{next(self._names)}"
-
-    def drop(self, folder: Path) -> None:
-        """Remove one of them."""
-        self._taken.pop(folder, None)
-        remove_tree(folder)
-
     @contextmanager
     def borrow(self, name: str = "work") -> Iterator[Path]:
-        """An empty folder to work in; afterwards its content is gone.
-
-        After a failure the folder itself goes too: something may still write into it.
-        """
-        folder = self.take(name)
+        """An empty folder to work in, removed afterwards."""
+        folder = self.new_folder(name)
         try:
             yield folder
-        except BaseException:
-            self.drop(folder)
-            raise
-        self.give_back(folder)
-
-    def take(self, name: str) -> Path:
-        """A folder that was given back, or a new one; always under a new name, since tools may
-        remember paths.
-
-        Folders are used again because a file system that creates and removes many takes longer
-        and longer to find free entries.
-        """
-        folder = self._path(name)
-        try:
-            spare, keep = self._spare.setdefault(name, []).pop()
-            spare.rename(folder)
-        except (IndexError, OSError):
-            folder.mkdir()
-        else:
-            # A tool may have kept a file open, or remembered the path and written there since.
-            if not keep.issuperset(os.listdir(folder)):  # noqa: PTH208 - only names
-                remove_tree(folder)
-                folder = self.new_folder(name)
-        self._taken[folder] = name
-        return folder
-
-    def give_back(self, folder: Path, *, keep: Collection[str] = ()) -> None:
-        """Empty a folder for its next use, which overwrites the files named in `keep`.
-
-        A second call does no harm.
-        """
-        name = self._taken.pop(folder, None)
-        if name is not None and _emptied(folder, keep):
-            self._spare[name].append((folder, frozenset(keep)))
+        finally:
+            remove_tree(folder)
 
     def close(self) -> None:
         """Remove this owner's folders and its lock."""
@@ -124,18 +79,3 @@ def sweep_dead(root: Path) -> list[Path]:
                 lock_file.unlink()
             removed.append(folder)
     return removed
-
-
-def _emptied(folder: Path, keep: Collection[str]) -> bool:
-    """Whether the content of a folder could be removed; if not, the folder is removed."""
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    remove_tree(Path(entry.path))
-                elif entry.name not in keep:
-                    os.unlink(entry.path)  # noqa: PTH108 - no Path for what is only removed
-        return os.access(folder, os.R_OK | os.W_OK | os.X_OK)
-    except OSError:
-        remove_tree(folder)
-        return False

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from machine.folders import remove_tree
 from machine.scratch import Scratch, sweep_dead
-from matrix.digest import MANIFEST, RUN_RECORDS, value_digest
+from matrix.digest import value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.built import Built
@@ -35,8 +36,6 @@ from workers.verify.ladder.claim import Claim
 
 __all__ = ["BuildOptions", "Builder", "Built"]
 
-WRITTEN = {MANIFEST, *RUN_RECORDS}
-"""Files of a package folder that the next package overwrites."""
 WAITS = 8
 """Another build may have this many stages before it, each as long as a stage may take."""
 TRIES = 3
@@ -221,11 +220,11 @@ class Builder:
         )
         if not export:
             note_keys(self.store.notes, cell.id, walked.keys)
-        folder = self._scratch.take("package")
+        folder = self._scratch.new_folder("package")
         try:
             placed = assemble(self.store, folder, content, record)
         except BaseException:
-            self._scratch.drop(folder)
+            remove_tree(folder)
             raise
         return Built(
             cell_id=f"{cell.model.name}@{EXPORT}" if export else cell.id,
@@ -237,7 +236,6 @@ class Builder:
             stages=tuple(runner.runs),
             seconds=clock.seconds,
             store=self.store,
-            give_back=lambda: self._scratch.give_back(folder, keep=WRITTEN),
             export_tree=content.tree if export else content.manifest["export"]["tree"],
             inputs=() if export else walked.files_of(INPUTS),
             export=() if export else walked.files_of(EXPORT),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,8 +40,6 @@ class Built:
     stages: tuple[StageRun, ...]
     seconds: float
     store: Store
-    give_back: Callable[[], None]
-    """Gives the package folder back to be used again."""
     export_tree: str | None = None
     """Tree digest of the export package that belongs to it."""
     inputs: tuple[FileEntry, ...] = ()
@@ -75,7 +73,7 @@ class Built:
         half = dest.with_name(f".{dest.name}.{os.getpid()}")
         remove_tree(half)
         try:
-            for file in self.files:  # the folder may hold records of the one before
+            for file in self.files:
                 target = half / file.entry.path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 # A copy, not a link: nobody may change the store's bytes through a kept package.
@@ -93,7 +91,7 @@ class Built:
     def release(self) -> None:
         """Give up the local bytes; the store keeps its own."""
         self.let_go()
-        self.give_back()
+        remove_tree(self.folder)
 
 
 def _intact(file: PackageFile) -> bool:
