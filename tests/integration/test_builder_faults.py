@@ -32,7 +32,6 @@ def builder(tmp_path: Path) -> Iterator[Builder]:
 
 
 def left_behind(builder: Builder) -> list[Path]:
-    """Empty folders wait for the next stage."""
     left = builder.store.scratch.folder.rglob("*")
     return [path for path in left if path.is_file() and path.parent.name != "pins"]
 
