@@ -35,11 +35,6 @@ class Address:
         scope = f"/{quote(self.project.lower())}" if self.project else "/_artifacts/feed"
         return f"{SCHEME}{self.service.lower()}{scope}/{quote(self.feed.lower())}"
 
-    @property
-    def loopback(self) -> bool:
-        """Whether the service is on this machine; only then plain http may carry a token."""
-        return is_loopback(self.service)
-
 
 def parse(url: str) -> Address:
     """Read `azure:URL` (the scheme may be missing) or say what is wrong with it."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from feed.azure.address import Address
-from feed.azure.child import Child, End, Outcome, RunLimits
-from feed.azure.credentials import RENEW, Credentials
+from feed.azure.child import End, Outcome, RunLimits
+from feed.azure.child import run as run_child
+from feed.azure.credentials import Credentials, with_token
 from feed.azure.events import BYTES, read_event
 from feed.azure.secret import Secret, redact
 from feed.azure.verdict import CRASH_HINT, Run, judge_run
-from feed.azure.wire import TokenRefused
 from feed.errors import FeedError, OutcomeUnknown, Unauthorized, Unavailable
 from feed.interface import Progress
 from matrix.credentials import without_credentials
@@ -51,8 +50,6 @@ class ArtifactTool:
         self._credentials = credentials
         self._limits = limits
         self._environ = without_credentials(environ)
-        self._lock = threading.Lock()
-        self._running: set[Child] = set()
 
     def publish(
         self,
@@ -87,18 +84,13 @@ class ArtifactTool:
 
     def check(self, folder: Path) -> None:
         """Start the tool to see that it can start here; raises `Unauthorized` if it cannot."""
-        child = Child([str(self._executable()), "--help"], self._environ, folder)
-        outcome = self._supervise(child, lambda _line: False, RunLimits(60.0, 60.0))
+        command = [str(self._executable()), "--help"]
+        limits = RunLimits(60.0, 60.0)
+        outcome = _start(command, self._environ, folder, lambda _line: False, limits)
         crashed = outcome.code < 0 or outcome.code in {126, 127, 134}
         if outcome.end is not End.EXITED or crashed:
             said = next((line for line in reversed(outcome.log) if line.strip()), "it said nothing")
             raise Unauthorized(f"ArtifactTool does not start: {said[:300]}", hint=CRASH_HINT)
-
-    def stop(self) -> None:
-        """End all runs of this tool at once."""
-        with self._lock:
-            for child in self._running:
-                child.stop()
 
     def _verb(self, verb: str, package: str, version: str, folder: Path) -> list[str]:
         scope = ["--project", self._address.project] if self._address.project else []
@@ -118,54 +110,35 @@ class ArtifactTool:
         timeout: float | None,
         progress: Progress | None,
     ) -> Result:
-        """Run with a fresh token; if it is refused, once more with another one."""
         end = None if timeout is None else time.monotonic() + timeout
-        token = self._credentials.token(fresh=True)
-        try:
-            return self._attempt(run, arguments, folder, token, end, progress)
-        except TokenRefused:
-            token = self._credentials.renew(token)
-        try:
-            return self._attempt(run, arguments, folder, token, end, progress)
-        except TokenRefused as refused:
-            raise Unauthorized(
-                f"Azure DevOps does not accept {self._credentials.identity}: {refused.message}",
-                hint=RENEW,
-            ) from refused
-
-    def _attempt(
-        self,
-        run: Run,
-        arguments: Sequence[str],
-        folder: Path,
-        token: Secret,
-        end: float | None,
-        progress: Progress | None,
-    ) -> Result:
         command = [str(self._executable()), *arguments]
-        child = Child(command, {**self._environ, TOKEN_VARIABLE: token.reveal()}, folder.parent)
-        limits = self._limits
-        if end is not None:
-            limits = replace(limits, total=min(limits.total, max(0.0, end - time.monotonic())))
-        outcome = self._supervise(child, _Reporter(progress), limits)
-        outcome = replace(outcome, log=tuple(redact(line, [token]) for line in outcome.log))
-        error = judge_run(run, outcome)
-        if error:
-            raise error
-        return _read_result(run, outcome.stdout)
 
-    def _supervise(
-        self, child: Child, on_line: Callable[[str | None], bool], limits: RunLimits
-    ) -> Outcome:
-        with self._lock:
-            self._running.add(child)
-        try:
-            return child.run(on_line, limits)
-        except OSError as error:
-            raise Unauthorized(f"ArtifactTool does not start: {error}", hint=CRASH_HINT) from error
-        finally:
-            with self._lock:
-                self._running.discard(child)
+        def attempt(token: Secret) -> Result:
+            env = {**self._environ, TOKEN_VARIABLE: token.reveal()}
+            limits = self._limits
+            if end is not None:
+                limits = replace(limits, total=min(limits.total, max(0.0, end - time.monotonic())))
+            outcome = _start(command, env, folder.parent, _Reporter(progress), limits)
+            outcome = replace(outcome, log=tuple(redact(line, [token]) for line in outcome.log))
+            error = judge_run(run, outcome)
+            if error:
+                raise error
+            return _read_result(run, outcome.stdout)
+
+        return with_token(self._credentials, attempt, fresh=True)
+
+
+def _start(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    on_line: Callable[[str | None], bool],
+    limits: RunLimits,
+) -> Outcome:
+    try:
+        return run_child(command, env, cwd, on_line, limits)
+    except OSError as error:
+        raise Unauthorized(f"ArtifactTool does not start: {error}", hint=CRASH_HINT) from error
 
 
 class _Reporter:

@@ -17,8 +17,6 @@ a size that no manifest explains shows that files are missing from what came dow
 from __future__ import annotations
 
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,9 +34,6 @@ from machine.folders import remove
 from matrix.digest import MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 
 Entries = tuple[FileEntry, ...]
-
-REMEMBERED = 4096
-"""Versions whose content is kept in mind; a manifest id names content, so it never changes."""
 
 _WRITTEN = (
     (None, (",", ":")),
@@ -64,13 +59,13 @@ class Contents:
         self._listing = listing
         self._tool = tool
         self._work = work
-        self._lock = threading.Lock()
-        self._sent: OrderedDict[str, Entries] = OrderedDict()
-        self._proven: OrderedDict[str, Entries] = OrderedDict()
+        # By manifest id, which names content and so never changes its meaning.
+        self._sent: dict[str, Entries] = {}
+        self._proven: dict[str, Entries] = {}
 
     def sent(self, manifest_id: str, entries: Iterable[FileEntry]) -> None:
         """Remember what a run of the tool was given and what it registered."""
-        self._remember(self._sent, manifest_id, tuple(sorted(entries)))
+        self._sent[manifest_id] = tuple(sorted(entries))
 
     def files(self, package: str, version: str) -> Entries:
         """The proven list of a version's files."""
@@ -80,7 +75,7 @@ class Contents:
             with work_folder(self._work) as folder:
                 known = self.download(package, version, folder / "all")
             _check_size(f"{package} {version}", known, meta.package_size)
-            self._remember(self._proven, meta.manifest_id, known)
+            self._proven[meta.manifest_id] = known
         return known
 
     def download(
@@ -113,15 +108,12 @@ class Contents:
         return tuple(hash_file(path, name) for name, path in there.items())
 
     def _cheaply(self, package: str, version: str, meta: Any) -> Entries | None:
-        with self._lock:
-            proven = self._proven.get(meta.manifest_id)
-            sent = self._sent.get(meta.manifest_id)
-        if proven is not None:
+        if proven := self._proven.get(meta.manifest_id):
             return proven
-        for claimed in (sent, None):
+        for claimed in (self._sent.get(meta.manifest_id), None):
             entries = claimed or self._claimed(package, version, parse_tree(meta.description or ""))
             if entries and meta.package_size in package_sizes(entries):
-                self._remember(self._proven, meta.manifest_id, entries)
+                self._proven[meta.manifest_id] = entries
                 return entries
         return None
 
@@ -143,13 +135,6 @@ class Contents:
         if entry_problems(known) or tree_digest(known) != tree:
             return None
         return known
-
-    def _remember(self, memory: OrderedDict[str, Entries], key: str, entries: Entries) -> None:
-        with self._lock:
-            memory[key] = entries
-            memory.move_to_end(key)
-            while len(memory) > REMEMBERED:
-                memory.popitem(last=False)
 
 
 def check_tree(package: str, version: str, description: str, entries: Iterable[FileEntry]) -> None:

@@ -8,10 +8,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from feed.azure.secret import Secret
+from feed.azure.wire import TokenRefused
 from feed.errors import Unauthorized
+
+T = TypeVar("T")
 
 PAT_VARIABLE = "AZURE_DEVOPS_EXT_PAT"
 
@@ -61,39 +64,20 @@ class PersonalToken:
         return refused
 
 
-class AccessToken(Protocol):
-    """What azure-identity answers."""
-
-    @property
-    def token(self) -> str:
-        """The bearer token."""
-
-    @property
-    def expires_on(self) -> int:
-        """Seconds since the epoch."""
-
-
-class TokenSource(Protocol):
-    """What we use of an azure-identity credential."""
-
-    def get_token(self, *scopes: str) -> AccessToken:
-        """A token for the scope, from the credential's own cache while that lasts."""
-
-
 class TokenChain:
     """Environment, workload identity, managed identity, az login, ...: whatever is there."""
 
     def __init__(
         self,
-        source: Callable[[], TokenSource],
+        source: Callable[[], Any],
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._source = source
         self._clock = clock
         self._lock = threading.Lock()
-        self._chain: TokenSource | None = None
-        self._last: AccessToken | None = None
+        self._chain: Any = None
+        self._last: Any = None
         self._identity = "no identity yet"
 
     @property
@@ -119,10 +103,10 @@ class TokenChain:
                 self._last = self._ask()
             return Secret(self._last.token)
 
-    def _lives(self, token: AccessToken) -> bool:
-        return token.expires_on - self._clock() >= MARGIN
+    def _lives(self, token: Any) -> bool:
+        return bool(token.expires_on - self._clock() >= MARGIN)
 
-    def _ask(self) -> AccessToken:
+    def _ask(self) -> Any:
         from azure.core.exceptions import AzureError
 
         self._chain = self._chain or self._source()
@@ -138,12 +122,29 @@ class TokenChain:
         return token
 
 
+def with_token(
+    credentials: Credentials, attempt: Callable[[Secret], T], *, fresh: bool = False
+) -> T:
+    """Make an attempt; if its token is refused, once more with another one."""
+    token = credentials.token(fresh=fresh)
+    try:
+        return attempt(token)
+    except TokenRefused:
+        token = credentials.renew(token)
+    try:
+        return attempt(token)
+    except TokenRefused as refused:
+        raise Unauthorized(
+            f"Azure DevOps does not accept {credentials.identity}: {refused.message}", hint=RENEW
+        ) from refused
+
+
 def from_environment(environ: Mapping[str, str]) -> Credentials:
     """The token in AZURE_DEVOPS_EXT_PAT where it is set, else the default chain."""
     if pat := environ.get(PAT_VARIABLE, "").strip():
         return PersonalToken(Secret(pat))
 
-    def default_chain() -> TokenSource:
+    def default_chain() -> Any:
         from azure.identity import DefaultAzureCredential
 
         # It logs a page of warnings for what our one-line error says as well.

@@ -160,8 +160,3 @@ class AzureFeed:
     def promote(self, package: str, version: str, view: str) -> None:
         """Make a version part of a view, for good."""
         self._promotion.promote(package, version, view)
-
-    def stop(self) -> None:
-        """End all runs of the tool and all waiting at once; a resume settles what became of it."""
-        self._service.stop()
-        self._tool.stop()

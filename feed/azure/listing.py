@@ -8,7 +8,6 @@ a package, however many versions it has; two once its GUID is known.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC
@@ -36,7 +35,6 @@ class Listing:
         self._service = service
         self._feed = service.address.feed
         self._project = service.address.project
-        self._lock = threading.Lock()
         self._ids: dict[str, str] = {}
 
     def packages(self) -> dict[str, str]:
@@ -44,8 +42,7 @@ class Listing:
         for _ in range(_RESTARTS):
             found = self._all_pages()
             if found is not None:
-                with self._lock:
-                    self._ids.update(found)
+                self._ids.update(found)
                 return found
         raise Unavailable(
             f"the packages of {self._service.address.name} change faster than they can be listed",
@@ -129,8 +126,7 @@ class Listing:
                 )
             )
         except PackageAbsent:
-            with self._lock:
-                self._ids.pop(package, None)
+            self._ids.pop(package, None)
             return
         for entry in found or ():
             yield Published(
@@ -145,16 +141,14 @@ class Listing:
 
     def _guid(self, package: str) -> str | None:
         """The package's GUID; None: the feeds host does not know it (yet)."""
-        with self._lock:
-            if package in self._ids:
-                return self._ids[package]
+        if known := self._ids.get(package):
+            return known
         skip = 0
         while page := self._page(skip, query=package):
             for entry in page:
                 # The query finds parts of names, and other kinds of packages share them.
                 if _is_upack(entry) and entry.normalized_name == package:
-                    with self._lock:
-                        self._ids[package] = entry.id
+                    self._ids[package] = entry.id
                     return str(entry.id)
             skip += len(page)
         return None

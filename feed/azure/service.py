@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -11,11 +12,11 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
 from feed.azure import sdk
 from feed.azure.address import Address
-from feed.azure.credentials import RENEW, Credentials
+from feed.azure.credentials import Credentials, with_token
 from feed.azure.options import Options
 from feed.azure.secret import Secret, redact
 from feed.azure.wire import Reply, TokenRefused, judge
-from feed.errors import Cancelled, FeedError, Unauthorized, Unavailable
+from feed.errors import FeedError, Unauthorized, Unavailable
 from feed.pauses import Pace, Pauses
 
 T = TypeVar("T")
@@ -34,14 +35,13 @@ class Service:
         credentials: Credentials,
         options: Options,
         *,
-        sleep: Callable[[float], None] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
         pauses: Pauses | None = None,
     ) -> None:
         self.address = address
         self.credentials = credentials
         self._options = options
-        self._stopped = threading.Event()
-        self._sleep = sleep or self._nap
+        self._sleep = sleep
         self._pauses = pauses or Pauses()
         self._pace = Pace(longest=options.longest_wait, sleep=self._wait_as_asked)
         self._connecting = threading.Lock()
@@ -66,29 +66,16 @@ class Service:
 
     def once(self, call: Call[T]) -> T:
         """Make a call once; if its token is refused, once more with another one."""
-        try:
-            return self._try(call)
-        except TokenRefused:
-            self.credentials.renew(self._used.token)
-        try:
-            return self._try(call)
-        except TokenRefused as refused:
-            raise Unauthorized(
-                f"Azure DevOps does not accept {self.credentials.identity}: {refused.message}",
-                hint=RENEW,
-            ) from refused
 
-    def stop(self) -> None:
-        """End all waiting: whoever waits for the service gets `Cancelled`."""
-        self._stopped.set()
+        def attempt(token: Secret) -> T:
+            self._used.token = token
+            return self._try(call)
+
+        return with_token(self.credentials, attempt)
 
     def _wait_as_asked(self, seconds: float) -> None:
         self._pauses.tell(f"{self.address.service} asks for a pause", seconds)
         self._sleep(seconds)
-
-    def _nap(self, seconds: float) -> None:
-        if self._stopped.wait(seconds):
-            raise Cancelled(f"waiting for {self.address.service} was cancelled")
 
     def _try(self, call: Call[T]) -> T:
         import requests
@@ -126,7 +113,6 @@ class Service:
         self._clients = None
 
     def _sign(self) -> tuple[str, str]:
-        self._used.token = self.credentials.token()
         return "", self._used.token.reveal()
 
     def _watch(self, reply: Reply) -> None:

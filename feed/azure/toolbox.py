@@ -2,7 +2,6 @@
 
     <cache>/tools/<platform>-<version>/         one version, complete: it got its name at the end
     <cache>/tools/<platform>-<version>/.modelmill.json   what it holds, with digests
-    <cache>/tools/<platform>-newest.json        what the service offered last, and when
     <cache>/tools/lock
 
 Versions are only added. One that is damaged is moved aside, because a process may run it.
@@ -13,8 +12,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,20 +19,17 @@ from typing import Any
 from feed.azure import sdk
 from feed.azure.archive import download, unpack
 from feed.azure.options import CACHE_VARIABLE, Options
-from feed.azure.platforms import EXECUTABLE, Platform, this_platform
+from feed.azure.platforms import EXECUTABLE, this_platform
 from feed.azure.service import Service
 from feed.azure.staging import own_folder, survey
 from feed.checked import hash_file
 from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
 from machine.claims import abandoned, claim
-from machine.files import replace_file
 from machine.folders import remove
 from machine.locks import locked
 from machine.waits import WaitedTooLong
 
 RECORD = ".modelmill.json"
-FRESH = 24 * 3600.0
-"""Seconds for which the service is not asked again which version is the newest."""
 LOCK_WAIT = 900.0
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+-]{0,63}")
 
@@ -54,18 +48,10 @@ class Release:
 class Toolbox:
     """Finds the executable, at most once for a process."""
 
-    def __init__(
-        self,
-        service: Service,
-        options: Options,
-        *,
-        platform: Platform | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, service: Service, options: Options) -> None:
         self._service = service
         self._options = options
-        self._platform = platform or this_platform()
-        self._clock = clock
+        self._platform = this_platform()
         self._root = options.cache / "tools"
         self._finding = threading.Lock()
         self._found: Path | None = None
@@ -87,10 +73,9 @@ class Toolbox:
         pinned = self._options.tool_version
         try:
             with locked(self._root / "lock", limit=LOCK_WAIT, longest_sleep=0.5):
-                version = pinned or self._newest_known()
-                if version and self._complete(version):
-                    return self._folder(version) / EXECUTABLE
-                return self._fetch(version if pinned else None)
+                if pinned and self._complete(pinned):
+                    return self._folder(pinned) / EXECUTABLE
+                return self._fetch(pinned)
         except WaitedTooLong as error:
             raise Unavailable(
                 f"another process holds {self._root / 'lock'}",
@@ -99,14 +84,12 @@ class Toolbox:
 
     def _fetch(self, pinned: str | None) -> Path:
         """Under the lock: look the release up and make it complete in the cache."""
-        for left in (*self._root.glob("new-*"), *self._root.glob(".*.json.*")):
+        for left in self._root.glob("new-*"):
             if abandoned(left):
                 remove(left)
         release = self._release(pinned)
         if not self._complete(release.version):
             self._install(release)
-        if pinned is None:
-            self._note_newest(release.version)
         return self._folder(release.version) / EXECUTABLE
 
     def _install(self, release: Release) -> None:
@@ -117,7 +100,7 @@ class Toolbox:
             timeout = (self._options.connect_timeout, self._options.read_timeout)
             self._service.patiently(lambda: download(release.uri, archive, timeout))
             unpack(archive, content)
-            _write_json(content / RECORD, _inventory(content) | {"version": release.version})
+            (content / RECORD).write_text(json.dumps(_inventory(content)), "utf-8")
             final = self._folder(release.version)
             if final.exists():
                 final.rename(self._root / f"damaged-{claim()}")
@@ -161,29 +144,14 @@ class Toolbox:
         folder = self._folder(version)
         try:
             record = json.loads((folder / RECORD).read_text("utf-8"))
-            return bool(record["files"]) and record["files"] == _inventory(folder)["files"]
-        except (OSError, ValueError, KeyError, TypeError, FeedError):
+            return bool(record) and record == _inventory(folder)
+        except (OSError, ValueError, FeedError):
             return False
 
     def _folder(self, version: str) -> Path:
         if not _VERSION.fullmatch(version):
             raise Rejected(f"{version!r} is no version of ArtifactTool")
         return self._root / f"{self._platform.label}-{version}"
-
-    @property
-    def _newest(self) -> Path:
-        return self._root / f"{self._platform.label}-newest.json"
-
-    def _newest_known(self) -> str | None:
-        try:
-            note = json.loads(self._newest.read_text("utf-8"))
-            age = self._clock() - float(note["asked"])
-            return str(note["version"]) if 0 <= age < FRESH else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-
-    def _note_newest(self, version: str) -> None:
-        _write_json(self._newest, {"version": version, "asked": self._clock()})
 
 
 def _given(folder: Path) -> Path:
@@ -196,10 +164,5 @@ def _given(folder: Path) -> Path:
     return executable
 
 
-def _inventory(folder: Path) -> dict[str, Any]:
-    files = {name: hash_file(path, name).sha256 for name, path in survey(folder) if name != RECORD}
-    return {"files": files}
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    replace_file(path, f"{json.dumps(value, indent=1)}\n".encode())
+def _inventory(folder: Path) -> dict[str, str]:
+    return {name: hash_file(path, name).sha256 for name, path in survey(folder) if name != RECORD}

@@ -60,7 +60,6 @@ def judge_run(run: Run, outcome: Outcome) -> FeedError | None:
 _WHY = {
     End.STUCK: "stopped because no byte moved any more",
     End.OVERDUE: "stopped at its time limit",
-    End.STOPPED: "stopped on request",
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,34 +110,6 @@ def test_a_caller_can_end_a_run_that_says_nothing(lab: Lab) -> None:
 
     with pytest.raises(Cancelled):
         lab.feed().publish(NAME, VERSION, lab.package("a"), "d", progress=cancel)
-    assert not _children()
-
-
-def test_stop_ends_all_runs(lab: Lab) -> None:
-    feed, started, ends = lab.feed(), threading.Event(), []
-    lab.standin.behaviour.extend([{"hang": True}, {"hang": True}])
-
-    def watch(_route: str) -> None:
-        if lab.standin.counts()["blob-put"] >= 8:
-            started.set()
-
-    lab.standin.on_request = watch
-
-    def run(version: str) -> None:
-        try:
-            feed.publish(NAME, version, lab.package(version), "d")
-        except OutcomeUnknown as error:
-            ends.append(error.message)
-
-    threads = [threading.Thread(target=run, args=(version,)) for version in ("0.0.1", "0.0.2")]
-    for thread in threads:
-        thread.start()
-    assert started.wait(60)
-    feed.stop()
-    for thread in threads:
-        thread.join(30)
-    assert len(ends) == 2
-    assert all("stopped on request" in end for end in ends)
     assert not _children()
 
 

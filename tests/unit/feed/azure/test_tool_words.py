@@ -186,7 +186,7 @@ def test_warnings_are_not_failures() -> None:
     assert judge_run(PUBLISH, outcome(0, warning, error_line("401"))) is None
 
 
-@pytest.mark.parametrize("end", [End.STUCK, End.OVERDUE, End.STOPPED])
+@pytest.mark.parametrize("end", [End.STUCK, End.OVERDUE])
 def test_an_end_that_was_forced_leaves_a_question_only_where_something_was_sent(end: End) -> None:
     assert isinstance(judge_run(PUBLISH, outcome(-9, end=end)), OutcomeUnknown)
     assert isinstance(judge_run(DOWNLOAD, outcome(-9, end=end)), Unavailable)
