@@ -111,6 +111,16 @@ class StageError(Exception):
         self.retryable = retryable
 
 
+def version(distribution: str) -> str:
+    """The installed version of a distribution; empty if there is none."""
+    from importlib import metadata  # every help text reads tables that name distributions
+
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
 class Engine(Protocol):
     """An engine, constructed without arguments in the host process."""
 

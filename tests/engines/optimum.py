@@ -20,7 +20,7 @@ from workers.build.builder import Builder
 from workers.build.built import Built
 from workers.engines import find_engine
 from workers.host.client import EngineHost
-from workers.optimum_engine import samples
+from workers.sources import samples
 from workers.store import Store
 
 

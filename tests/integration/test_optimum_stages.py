@@ -17,8 +17,8 @@ from tests.engines.optimum import compare, plan_catalog
 from tests.engines.stages import digests, run_stages
 from workers.build.request import request_for
 from workers.engine import Request, StageError, StageJob
-from workers.optimum_engine import OptimumEngine, samples
-from workers.sources import model_file
+from workers.optimum_engine import OptimumEngine
+from workers.sources import model_file, samples
 
 pytestmark = [
     pytest.mark.engine,

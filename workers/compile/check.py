@@ -10,6 +10,7 @@ from typing import Any
 from matrix.verification import Threshold
 from workers.runtimes.pool import Runtimes, Watching
 from workers.runtimes.runtime import Runtime
+from workers.verify.ladder.parity import too_far
 
 SAME = Threshold(cosine=0.9999)
 """Compiling changes no number but by the order of operations."""
@@ -82,10 +83,6 @@ def _other_ports(told: Mapping[str, Any], found: Mapping[str, Any]) -> str:
 
 def _too_far(found: Mapping[str, Any]) -> str:
     for name, one in found["parity"].items():
-        if text := one.get("problem") or one.get("absent"):
+        if text := one.get("absent") or too_far(one, SAME, "the portable model"):
             return f"output {name}: {text}"
-        if one.get("agree", 1.0) < SAME.cosine:
-            return f"output {name}: {100 * one['agree']:.4g}% of the values agree"
-        if one.get("cosine", 1.0) < SAME.cosine or one.get("error", 0.0) > SAME.error:
-            return f"output {name}: cosine {one['cosine']:.5g} with the portable model"
     return ""

@@ -16,11 +16,11 @@ from matrix.model import Profile
 from workers.compile.check import Checked, check_compiled
 from workers.compile.devices import parameters
 from workers.compile.group import GroupResult, Job, Member, compile_group
-from workers.compile.names import SUFFIX, output_stems
 from workers.errors import BuildFailed
 from workers.runtimes.pool import Runtimes, Watching
 from workers.runtimes.runtime import Runtime
 
+SUFFIX = "_ctx"
 _TOKEN = 16
 
 
@@ -189,6 +189,25 @@ class FileCompiler:
             options.runtime, options.profile, options.backend, embed=options.embed, base=Path()
         )
         return value_digest({**made_of, "sources": [one.digest for one in sources]})[:_TOKEN]
+
+
+def output_stems(stems: Sequence[str]) -> list[str]:
+    """A stem for each model, `model` or `model_1`; the first to ask for a name gets it.
+
+    They differ on every disk, upper and lower case alike. A name that a model has by itself is not
+    given to another one: of model, model and model_1 the second becomes model_2.
+    """
+    own = {stem.casefold() for stem in stems}
+    taken: set[str] = set()
+    found = []
+    for stem in stems:
+        name, number = stem, 0
+        while name.casefold() in taken or (number and name.casefold() in own):
+            number += 1
+            name = f"{stem}_{number}"
+        taken.add(name.casefold())
+        found.append(name)
+    return found
 
 
 def _final(source: _Source) -> str:

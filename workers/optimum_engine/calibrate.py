@@ -1,4 +1,9 @@
-"""Calibration: the range of every float tensor of a graph over the samples."""
+"""Calibration: the range of every float tensor of a graph over the samples.
+
+Transformers hide positions by adding the lowest float. In a quantization range that value leaves
+one step for everything else, so a quantized graph gets a shallower mask: deep enough that softmax
+gives nothing to a hidden position, shallow enough that scores keep their resolution.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from workers.optimum_engine import runtime
-from workers.optimum_engine.masks import ENDLESS
-from workers.sources import model_file
+from workers.sources import model_file, onnx_graph
 from workers.sources.errors import quantize_error
 
 _CHUNK_BYTES = 1024**3
 """Activations fetched in one run; more than that takes several runs."""
 _MANTISSA_BITS = 12
+
+DEPTH = {"w8a16": 100.0, "w8a8": 50.0}
+"""The value of a mask in a quantized graph, in place of minus infinity."""
+ENDLESS = 1e30
+"""A larger value is a mask, not the result of a computation."""
 
 
 def ranges(
@@ -118,3 +127,32 @@ def _outwards(value: float, direction: int) -> float:
     if abs(scaled - nearest) < 1e-3:
         snapped = nearest
     return math.ldexp(snapped, exponent - _MANTISSA_BITS)
+
+
+def make_shallow(model: Any, depth: float) -> int:
+    """Replace endless values in the constants of a graph; returns how many tensors had some."""
+    changed = 0
+    for graph in onnx_graph.graphs(model):
+        for tensor in graph.initializer:
+            changed += _shallow(tensor, depth)
+        for node in graph.node:
+            if node.op_type in {"Constant", "ConstantOfShape"}:
+                changed += sum(
+                    _shallow(item.t, depth) for item in node.attribute if item.HasField("t")
+                )
+    return changed
+
+
+def _shallow(tensor: Any, depth: float) -> bool:
+    import numpy as np
+    from onnx import TensorProto, numpy_helper
+
+    if tensor.data_type != TensorProto.FLOAT:
+        return False
+    values = numpy_helper.to_array(tensor)
+    endless = np.abs(values) > ENDLESS
+    if not endless.any():
+        return False
+    shallow = np.where(endless, np.sign(values) * np.float32(depth), values)
+    tensor.CopyFrom(numpy_helper.from_array(shallow.astype(np.float32), tensor.name))
+    return True

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from importlib import metadata
 
-from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport
+from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport, version
 from workers.optimum_engine import layout
 from workers.sources import source
 from workers.sources.temporary import temporary_folder
@@ -30,13 +29,13 @@ class OptimumEngine:
 
     def tools(self) -> Mapping[str, str]:
         """Versions of every tool that can change a byte of any output."""
-        found = {name: _version(name) for name in layout.EXPORT_TOOLS if name != "engine"}
-        runtime = next((text for name in RUNTIMES if (text := _version(name))), "")
+        found = {name: version(name) for name in layout.EXPORT_TOOLS if name != "engine"}
+        runtime = next((text for name in RUNTIMES if (text := version(name))), "")
         return {"engine": REVISION, **found, "onnxruntime": runtime}
 
     def plan(self, request: Request) -> BuildPlan:
         """Resolve the source and lay out the stages of a cell."""
-        missing = [name for name, version in self.tools().items() if not version]
+        missing = [name for name, found in self.tools().items() if not found]
         if missing:
             raise StageError(
                 f"this interpreter lacks {', '.join(missing)}",
@@ -68,10 +67,3 @@ class OptimumEngine:
         with temporary_folder(job.out) as temp:
             facts = step(job, temp)
         return StageReport(facts=facts, info={"seconds": round(time.monotonic() - started, 3)})
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""

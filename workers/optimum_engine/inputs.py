@@ -10,9 +10,9 @@ from typing import Any
 from workers import composition
 from workers.composition import Composition, split
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import components, plain_inputs, runtime, samples, shapes
+from workers.optimum_engine import components, plain_inputs, runtime, shapes
 from workers.optimum_engine.layout import READY, SHAPES
-from workers.sources import load, model_file
+from workers.sources import load, model_file, samples
 from workers.sources.errors import listed, one_line, quantize_error
 from workers.sources.tasks import exporter_task
 

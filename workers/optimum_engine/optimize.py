@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.optimum_engine import runtime, samples, shapes
-from workers.sources import model_file, onnx_graph
+from workers.optimum_engine import runtime, shapes
+from workers.sources import model_file, onnx_graph, samples
 from workers.sources.errors import optimize_error
 
 

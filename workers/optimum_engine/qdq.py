@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.optimum_engine import calibrate, masks, runtime, samples, weight_only
-from workers.sources import model_file, onnx_graph
+from workers.optimum_engine import calibrate, runtime, weight_only
+from workers.sources import model_file, onnx_graph, samples
 from workers.sources.errors import one_line, quantize_error
 
 _PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")
@@ -29,7 +29,7 @@ def convert(
     sets = samples.load(job.inputs["inputs"], job.component)
     job.progress("preparing the graph")
     ready = _prepare(source, temp, precision)
-    depth = masks.DEPTH[precision]
+    depth = calibrate.DEPTH[precision]
     found = calibrate.ranges(ready, sets, temp / "calibrate", depth, job.progress)
     job.progress(f"quantizing to {precision}")
     try:
@@ -50,7 +50,7 @@ def _prepare(source: Path, temp: Path, precision: str) -> Path:
     from onnxruntime.quantization.onnx_model import ONNXModel
 
     model = model_file.load(source / model_file.MODEL)
-    masks.make_shallow(model, masks.DEPTH[precision])
+    calibrate.make_shallow(model, calibrate.DEPTH[precision])
     wrapped = ONNXModel(model)
     fusions = [FusionGelu, FusionLpNormalization]
     if onnx_graph.opset(model) >= 17:

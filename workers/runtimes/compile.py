@@ -8,24 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 Entries = tuple[tuple[str, str], ...]
 SHARE = ("ep.share_ep_contexts", "1")
 STOP_SHARING = ("ep.stop_share_ep_contexts", "1")
 """Set before the last member: its compilation writes the binary of the whole group."""
-
-
-@runtime_checkable
-class Compiler(Protocol):
-    """An opener whose provider can compile."""
-
-    def session_options(self, runtime: Mapping[str, Any]) -> Any:
-        """ONNX Runtime's session options with the provider of a runtime."""
 
 
 def entries(backend: str, outputs: Sequence[str], *, embed: bool) -> Iterator[Entries]:
@@ -45,7 +35,9 @@ def entries(backend: str, outputs: Sequence[str], *, embed: bool) -> Iterator[En
 
 
 def compile_models(
-    compiler: Compiler, args: Mapping[str, Any], progress: Callable[[str], None]
+    session_options: Callable[[Mapping[str, Any]], Any],
+    args: Mapping[str, Any],
+    progress: Callable[[str], None],
 ) -> dict[str, Any]:
     """Compile the members of a group in order; the first one that fails ends it.
 
@@ -56,9 +48,9 @@ def compile_models(
     sources, outputs = list(args["sources"]), list(args["outputs"])
     answer: dict[str, Any] = {"seconds": []}
     held: list[Any] = []
-    with _inside(args["folder"]):
+    with contextlib.chdir(args["folder"]):  # this process serves one request at a time
+        options = session_options(args["runtime"])
         try:
-            options = compiler.session_options(args["runtime"])
             steps = entries(args["backend"], outputs, embed=args["embed"])
             for place, step in enumerate(steps):
                 answer["failed"] = place
@@ -90,14 +82,3 @@ def _compile(args: Mapping[str, Any], options: Any, source: str, output: str) ->
     )
     compiler.compile_to_file(output)
     return compiler
-
-
-@contextlib.contextmanager
-def _inside(folder: str) -> Iterator[None]:
-    """Work in a folder; this process serves one request at a time."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from workers.engine import version
+
 CPU = "CPUExecutionProvider"
 
 
@@ -80,13 +82,3 @@ def kind_named(name: str) -> Kind | None:
 def kind_for(provider: str) -> Kind:
     """The kind that executes a provider."""
     return next((kind for kind in KINDS if provider in kind.providers), ORT)
-
-
-def version(distribution: str) -> str:
-    """The installed version; empty if there is none."""
-    from importlib import metadata  # every help text reads the table above
-
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""

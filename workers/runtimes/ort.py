@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.runtimes.kinds import CPU, ORT, version
+from workers.engine import version
+from workers.runtimes.kinds import CPU, ORT
 from workers.runtimes.service import RuntimeService
 from workers.runtimes.session import Port, threads
 
@@ -50,7 +51,7 @@ class OrtSession:
         self._session = None
 
 
-class OrtOpener:
+class OrtService(RuntimeService):
     """The providers of ONNX Runtime itself."""
 
     kind = ORT.name
@@ -106,7 +107,7 @@ class OrtOpener:
         return bool(item.ep_name == runtime["provider"]) and _device(item) == runtime["device"]
 
 
-class QnnOpener(OrtOpener):
+class QnnService(OrtService):
     """Qualcomm's plugin package: a real NPU, or on x86-64 the emulator of its HTP."""
 
     kind = "qnn"
@@ -146,14 +147,7 @@ class QnnOpener(OrtOpener):
         return bool(item.ep_name == QNN) and _device(item) == device
 
 
-class QnnService(RuntimeService):
-    """The service of the kind `qnn`."""
-
-    def __init__(self) -> None:
-        super().__init__(QnnOpener())
-
-
-class OpenVinoEpOpener(OrtOpener):
+class OpenVinoEpService(OrtService):
     """ONNX Runtime with OpenVINO built in: the only one that writes and reads EPContext models.
 
     Its devices are not ONNX Runtime's: it lists them itself.
@@ -176,13 +170,6 @@ class OpenVinoEpOpener(OrtOpener):
             )
             for device in devices
         ]  # fmt: skip
-
-
-class OpenVinoEpService(RuntimeService):
-    """What a host process of the kind `openvino_ep` serves."""
-
-    def __init__(self) -> None:
-        super().__init__(OpenVinoEpOpener())
 
 
 def _plain_options() -> Any:

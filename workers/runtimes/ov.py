@@ -60,7 +60,7 @@ class OpenVinoSession:
         self._request = self._compiled = None
 
 
-class OpenVinoOpener:
+class OpenVinoService(RuntimeService):
     """The devices of OpenVINO."""
 
     def __init__(self) -> None:
@@ -98,13 +98,6 @@ class OpenVinoOpener:
         for name in self._core.available_devices:
             found.setdefault(name.partition(".")[0], name)
         return found
-
-
-class OpenVinoService(RuntimeService):
-    """The service of the kind `openvino`."""
-
-    def __init__(self) -> None:
-        super().__init__(OpenVinoOpener())
 
 
 def _info(item: Any) -> Any:

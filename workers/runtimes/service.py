@@ -14,22 +14,31 @@ from typing import Any
 
 from workers.runtimes import values
 from workers.runtimes.compare import compare, describe, joined
-from workers.runtimes.compile import Compiler, compile_models
-from workers.runtimes.session import Opener, Session, give_back, resident
+from workers.runtimes.compile import compile_models
+from workers.runtimes.session import Session, give_back, resident
 
 Answer = dict[str, Any]
 
 
 class RuntimeService:
-    """Operations: `discover`, `measure`, `compile`, `join`."""
+    """A kind of runtime in the host. Operations: `discover`, `measure`, `compile`, `join`."""
 
-    def __init__(self, opener: Opener) -> None:
-        self._opener = opener
+    def discover(self) -> list[dict[str, Any]]:
+        """Every runtime of this kind, as `runtime.Runtime` JSON."""
+        raise NotImplementedError
+
+    def open(self, file: str, runtime: Mapping[str, Any]) -> Session:
+        """Open a model. May raise anything, and may crash the process."""
+        raise NotImplementedError
+
+    def session_options(self, runtime: Mapping[str, Any]) -> Any:
+        """ONNX Runtime's session options, for kinds that can compile."""
+        raise ValueError(f"{runtime['provider']} cannot compile here")
 
     def call(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
         """Answer one request."""
         if op == "discover":
-            return self._opener.discover()
+            return self.discover()
         if op == "measure":
             what = args.get("component") or "the model"
             progress(f"running {what} on {args['runtime']['provider']}")
@@ -38,10 +47,8 @@ class RuntimeService:
             finally:
                 give_back()
         if op == "compile":
-            if not isinstance(self._opener, Compiler):
-                raise ValueError(f"{args['runtime']['provider']} cannot compile here")
             try:
-                return compile_models(self._opener, args, progress)
+                return compile_models(self.session_options, args, progress)
             finally:
                 give_back()
         if op == "join":
@@ -53,7 +60,7 @@ class RuntimeService:
         session: Session | None = None
         try:
             before, began = resident(), time.monotonic()
-            session = self._opener.open(args["file"], args["runtime"])
+            session = self.open(args["file"], args["runtime"])
             session.expect(args.get("outputs") or ())
             answer["open_seconds"] = round(time.monotonic() - began, 3)
             answer["open_memory"] = max(0, resident() - before)
@@ -154,11 +161,10 @@ def _task(session: Session, task: Mapping[str, Any], args: Mapping[str, Any]) ->
 
     Empty for a component that the dataset has no values for.
     """
-    rows = values.read(Path(task["dataset"]), args.get("component", ""), 100_000)
-    names = {port.name for port in session.inputs}
-    if not rows or not names & rows[0].keys():
-        return {}
     try:
+        rows = values.read(Path(task["dataset"]), args.get("component", ""), 100_000)
+        if not {port.name for port in session.inputs} & rows[0].keys():
+            return {}
         return _answers(session, rows)
     # Whatever a runtime raises on a dataset: on its own input values the model has run.
     except Exception as error:  # noqa: BLE001

@@ -41,16 +41,6 @@ class Session(Protocol):
         """Release it."""
 
 
-class Opener(Protocol):
-    """A kind of runtime in the host: discovers runtimes and opens sessions on them."""
-
-    def discover(self) -> list[dict[str, Any]]:
-        """Every runtime of this kind, as `runtime.Runtime` JSON."""
-
-    def open(self, file: str, runtime: Mapping[str, Any]) -> Session:
-        """Open a model. May raise anything, and may crash the process."""
-
-
 def threads() -> int:
     """The number of threads that a session may use; 0: its own default."""
     import os

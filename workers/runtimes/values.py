@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from workers.runtimes.session import Port
+from workers.sources import samples
 
 Feeds = dict[str, Any]
 
 
 def read(path: Path, component: str, limit: int) -> list[Feeds]:
     """At most `limit` samples; a file for all components names its arrays COMPONENT/INPUT."""
-    import numpy as np
-
-    if path.suffix == ".jsonl":
-        with path.open(encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in lines if line.strip()][:limit]
-        samples = [{name: np.asarray(value) for name, value in row.items()} for row in rows]
-    else:
-        with np.load(path, allow_pickle=False) as arrays:
-            stacked = {name: arrays[name][:limit] for name in arrays.files}
-        count = min((len(array) for array in stacked.values()), default=0)
-        samples = [{name: array[at] for name, array in stacked.items()} for at in range(count)]
     head = f"{component}/"
     return [
-        {name.removeprefix(head) if component else name: value for name, value in one.items()}
-        for one in samples
+        {name.removeprefix(head): value for name, value in one.items()}
+        for one in samples.read(path, limit)
     ]
 
 

@@ -7,15 +7,14 @@ runtimes, so one warm process is enough for most cells. The owner's process neve
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from workers.compile.contexts import read_contexts
-from workers.runtimes.ort import OrtOpener
-from workers.runtimes.service import RuntimeService
+from workers.engine import version
+from workers.runtimes.ort import OrtService
 from workers.runtimes.session import give_back
 from workers.sources.onnx_graph import STANDARD, graphs, tensors
 from workers.verify.soundness import OWN_OPS, check
@@ -24,16 +23,13 @@ TOOLS = ("onnx", "onnxruntime", "onnxruntime-windowsml", "numpy")
 Answer = dict[str, Any]
 
 
-class Checker(RuntimeService):
+class Checker(OrtService):
     """Operations: `versions`, `inspect`, `contexts`, and those of a runtime."""
-
-    def __init__(self) -> None:
-        super().__init__(OrtOpener())
 
     def call(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
         """Answer one request."""
         if op == "versions":
-            return versions()
+            return {name: text for name in TOOLS if (text := version(name))}
         if op == "inspect":
             progress("inspecting")
             folder = Path(args["folder"])
@@ -58,17 +54,6 @@ def external_files(folder: Path, name: str) -> list[str]:
     model = onnx.load(folder / name, load_external_data=False)
     found = {_external(folder, folder / name, tensor) for tensor in tensors(model)}
     return sorted(found - {""})
-
-
-def versions() -> dict[str, str]:
-    """Versions of the inspecting tools; no heavy import."""
-    found = {}
-    for name in TOOLS:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def inspect(folder: Path, path: Path) -> Answer:

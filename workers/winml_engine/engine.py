@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Mapping
 
-from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport
+from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport, version
 from workers.sources import source
 from workers.winml_engine import installed, layout, network, patches
 from workers.winml_engine.failures import unsupported
@@ -28,7 +28,7 @@ class WinmlEngine:
 
     def tools(self) -> Mapping[str, str]:
         """Versions of every tool that can change a byte of any output."""
-        found = {name: installed.version(name) for name in layout.DISTRIBUTIONS}
+        found = {name: version(name) for name in layout.DISTRIBUTIONS}
         return {"engine": REVISION, **found, "onnxruntime": installed.runtime()}
 
     def plan(self, request: Request) -> BuildPlan:
@@ -68,7 +68,7 @@ def _prepare() -> None:
     for name in OTHER_RULES:
         os.environ.pop(name, None)
     network.calibration()
-    patches.install(installed.version("winml-cli"))
+    patches.install(version("winml-cli"))
     import onnxruntime
 
     onnxruntime.disable_telemetry_events()  # no variable does this on Windows

@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from workers.engine import version
 from workers.winml_engine.failures import unsupported
 from workers.winml_engine.patches import VERSION
 
@@ -31,14 +32,6 @@ VENDORS = {
 }
 """The vendor whose pattern rules winml-cli adds for an EP, where it ships such a file."""
 RUNTIMES = ("onnxruntime", "onnxruntime-windowsml")
-
-
-def version(distribution: str) -> str:
-    """The installed version; empty if there is none."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def runtime() -> str:

@@ -30,7 +30,7 @@ def judge(claim: Claim, observed: Observed) -> Judgement:
         for where, one in rows.items():
             if "absent" in one:
                 unseen.append(f"{where} on {runtime} cannot be compared: {one['absent']}")
-            elif text := _too_far(one, limit):
+            elif text := too_far(one, limit):
                 problems.append(f"{where} on {runtime}: {text}")
     if problems:
         problems.append(
@@ -53,7 +53,8 @@ def _rows(run: RuntimeRun) -> dict[str, Json]:
     return rows | {f"end to end {name}": one for name, one in run.joined.items()}
 
 
-def _too_far(one: Json, limit: Threshold) -> str:
+def too_far(one: Json, limit: Threshold, reference: str = "the export") -> str:
+    """Why an output is not as close to the reference as the limit asks; empty: it is."""
     if not one or "problem" in one:
         return str(one.get("problem", ""))
     if "agree" in one:
@@ -61,15 +62,15 @@ def _too_far(one: Json, limit: Threshold) -> str:
             return ""
         share, wanted = apart(100 * one["agree"], 100 * limit.cosine)
         return f"{share}% of the values agree (limit {wanted}%)"
-    return _vector_too_far(one, limit)
+    return _vector_too_far(one, limit, reference)
 
 
-def _vector_too_far(one: Json, limit: Threshold) -> str:
+def _vector_too_far(one: Json, limit: Threshold, reference: str) -> str:
     if one["cosine"] < limit.cosine:
-        return f"cosine {apart(one['cosine'], limit.cosine, digits=5)[0]} with the export"
+        return f"cosine {apart(one['cosine'], limit.cosine, digits=5)[0]} with {reference}"
     if one["error"] > limit.error:
         error, most = apart(one["error"], limit.error)
-        return f"relative error {error} against the export (limit {most}); is a scale wrong?"
+        return f"relative error {error} against {reference} (limit {most}); is a scale wrong?"
     if limit.max_abs is not None and one["max_abs"] > limit.max_abs:
         off, most = apart(one["max_abs"], limit.max_abs)
         return f"a value is off by {off} (limit {most})"

@@ -17,7 +17,7 @@ from onnx import helper
 
 from tests.engines import graphs
 from workers.engine import StageError
-from workers.optimum_engine import calibrate, masks, quantize, shapes, weight_only
+from workers.optimum_engine import calibrate, quantize, shapes, weight_only
 from workers.sources import model_file, onnx_graph
 
 X = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
@@ -67,7 +67,7 @@ def test_masks_become_shallow_and_numbers_stay() -> None:
         "ids": np.array([2**40]),
     }
     model = graphs.model([helper.make_node("Identity", ["x"], ["y"])], weights)
-    assert masks.make_shallow(model, 100.0) == 1
+    assert calibrate.make_shallow(model, 100.0) == 1
     mask, weight, _ = (onnx.numpy_helper.to_array(item) for item in model.graph.initializer)
     assert mask.tolist() == [[-100, 0, -100]]
     assert (weight == weights["w"]).all()

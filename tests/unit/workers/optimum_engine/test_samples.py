@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from workers.engine import StageError
-from workers.optimum_engine import inputs, samples
+from workers.optimum_engine import inputs
 from workers.optimum_engine.runtime import Port
+from workers.sources import samples
 
 SETS = [{"ids": np.full((1, 4), n), "mask": np.ones((1, 4), bool)} for n in range(3)]
 WANTED = {"ids": Port("int64", ("batch_size", "sequence_length"))}

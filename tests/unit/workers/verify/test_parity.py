@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from matrix.verification import Threshold
-from workers.verify.ladder.parity import _summary, _too_far, apart
+from workers.verify.ladder.parity import _summary, apart, too_far
 
 NEAR = Threshold(0.999999, max_abs=0.5)
 
@@ -23,10 +23,10 @@ def test_two_numbers_are_told_with_the_digits_that_part_them(
 
 
 def test_a_value_that_misses_its_limit_never_reads_like_it() -> None:
-    assert _too_far({"cosine": 0.9999985, "error": 0.0}, NEAR) == "cosine 0.9999985 with the export"
-    said = _too_far({"agree": 0.9999985}, NEAR)
+    assert too_far({"cosine": 0.9999985, "error": 0.0}, NEAR) == "cosine 0.9999985 with the export"
+    said = too_far({"agree": 0.9999985}, NEAR)
     assert said == "99.9998% of the values agree (limit 99.9999%)"
-    off = _too_far({"cosine": 1.0, "error": 0.0, "max_abs": 0.50001}, NEAR)
+    off = too_far({"cosine": 1.0, "error": 0.0, "max_abs": 0.50001}, NEAR)
     assert off == "a value is off by 0.50001 (limit 0.5)"
 
 

@@ -2,14 +2,16 @@
 
 A file holds one array per graph input, under the input's name, with the samples along a first
 axis that the graph does not have. A catalog's `.npz` dataset has the same layout; in a `.jsonl`
-dataset every line is one sample, an object of nested lists by input name. For a
-composite model the names are `<component>/<input>`.
+dataset every line is one sample, an object of nested lists by input name. For a composite model
+the names are `<component>/<input>`.
 """
 
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +35,14 @@ def save(samples: Sequence[Sample], folder: Path) -> None:
 
 def load(folder: Path, component: str = "") -> list[dict[str, Any]]:
     """The samples of a component."""
-    import numpy as np
-
     file = folder / component / FILE
-    if not file.is_file():
-        file = folder / FILE
-    with np.load(file, allow_pickle=False) as arrays:
-        stacked = {name: arrays[name] for name in arrays.files}
-    count = min((len(array) for array in stacked.values()), default=0)
-    return [{name: array[index] for name, array in stacked.items()} for index in range(count)]
+    return read(file if file.is_file() else folder / FILE)
 
 
 def read_dataset(path: Path, component: str, limit: int) -> list[dict[str, Any]]:
     """At most `limit` samples for one component from a dataset file."""
     try:
-        if path.suffix == ".npz":
-            found = _read_npz(path, limit)
-        elif path.suffix == ".jsonl":
-            found = _read_jsonl(path, limit)
-        else:
-            raise quantize_error(f"{path.name}: a dataset is a .npz or .jsonl file")
+        found = read(path, limit)
     except (OSError, ValueError, EOFError, KeyError) as error:
         raise quantize_error(
             f"the dataset {path.name} cannot be read: {error}", "see the README for its format"
@@ -65,9 +55,16 @@ def read_dataset(path: Path, component: str, limit: int) -> list[dict[str, Any]]
     ]  # fmt: skip
 
 
-def _read_npz(path: Path, limit: int) -> list[dict[str, Any]]:
-    import zipfile
+def read(path: Path, limit: int | None = None) -> list[dict[str, Any]]:
+    """The first samples of a file. Raises `OSError`, `ValueError`, `EOFError` or `KeyError`."""
+    if path.suffix == ".npz":
+        return _read_npz(path, limit)
+    if path.suffix == ".jsonl":
+        return _read_jsonl(path, limit)
+    raise ValueError("a dataset is a .npz or .jsonl file")
 
+
+def _read_npz(path: Path, limit: int | None) -> list[dict[str, Any]]:
     import numpy as np
 
     try:
@@ -84,17 +81,17 @@ def _read_npz(path: Path, limit: int) -> list[dict[str, Any]]:
     ]
 
 
-def _read_jsonl(path: Path, limit: int) -> list[dict[str, Any]]:
+def _read_jsonl(path: Path, limit: int | None) -> list[dict[str, Any]]:
     import numpy as np
 
     found: list[dict[str, Any]] = []
     with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.strip() and len(found) < limit:
-                row = json.loads(line)
-                if not isinstance(row, dict):
+        for line in islice(filter(str.strip, lines), limit):
+            match json.loads(line):
+                case dict() as row:
+                    found.append({name: np.asarray(value) for name, value in row.items()})
+                case _:
                     raise ValueError(f"line {len(found) + 1} is not an object")
-                found.append({name: np.asarray(value) for name, value in row.items()})
     if not found:
         raise ValueError("it has no sample")
     return found
