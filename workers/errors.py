@@ -57,4 +57,4 @@ class StoreError(MillError):
 
 
 class CorruptBlob(StoreError):
-    """Bytes in the store are not what their digest says; they have been put aside."""
+    """Bytes in the store are not what their digest says; they have been removed."""

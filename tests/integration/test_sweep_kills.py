@@ -81,7 +81,6 @@ def check_no_strays(mill: Mill, reference: Mill) -> None:
     for part in ("store/actions", "store/blobs", "store/tmp", "store/notes/keys", "work"):
         assert files_below(mill.home / part) == files_below(reference.home / part), part
     assert files_below(mill.home / "logs/scratch") == {"gate.lock"}
-    assert not (mill.home / "store/quarantine").exists()
     expected = {path.name for path in reference.home.iterdir()}
     assert {path.name for path in mill.home.iterdir()} <= expected | {"prefect"}
 

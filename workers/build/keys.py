@@ -8,7 +8,7 @@ from typing import Any
 
 from matrix.digest import value_digest
 from workers.engine import StageSpec
-from workers.store.notes import Notes
+from workers.store.records import Notes
 
 ABSENT = "(nothing)"
 NOTE = "keys"

@@ -7,11 +7,12 @@
     notes/<kind>/    small records that may be lost (verification results, last keys)
     tmp/             working folders and pins of living processes; those of the dead are swept
     locks/           a few thousand empty files at most: who runs which stage
-    quarantine/      blobs that were not what their name says
     gate.lock        held for the moments in which several of these change together
 
 Order makes it safe: bytes are hashed and synced first, moved into place under the gate, and the
-record that names them is written last. A record whose bytes are not all there is no hit.
+record that names them is written last. A record whose bytes are not all there is no hit. Bytes
+that are not what their name says are removed, as is what stands in the place of a file or a folder
+of the store: what should be there is made anew.
 """
 
 from workers.store.actions import Action

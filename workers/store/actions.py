@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from machine.files import read_whole
 from matrix.codec import from_json
 from matrix.digest import FileEntry, files_digest
-from workers.store.aside import Aside
-from workers.store.folder import write_record
-from workers.store.sealed import seal, unseal
-
-SCHEMA = 2
+from workers.store.records import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,63 +40,38 @@ class Action:
 
 
 class Actions:
-    """The folder of records."""
+    """The records of stages that have run."""
 
-    def __init__(self, root: Path, scratch: Path, aside: Aside) -> None:
-        self._root = root
-        self._scratch = scratch
-        self._aside = aside
-
-    def path(self, key: str) -> Path:
-        """Where a record is or would be."""
-        return self._root / key[:2] / f"{key}.json"
+    def __init__(self, records: Records) -> None:
+        self._records = records
 
     def read(self, key: str) -> Action | None:
-        """A record; one that cannot be understood is no record (and is removed)."""
-        path = self.path(key)
+        """A record; one that cannot be understood is no record."""
+        value = self._records.read(_name(key))
         try:
-            data = read_whole(path)
-        except OSError:
-            return None
-        try:
-            return _from_json(key, unseal(data))
+            return from_json(value, Action) if value is not None else None
         except (ValueError, KeyError, TypeError):
-            self.remove(key)
             return None
 
     def touch(self, key: str) -> None:
         """Note a use."""
-        with contextlib.suppress(OSError):
-            os.utime(self.path(key))
+        with suppress(OSError):
+            os.utime(self._records.root / _name(key))
 
     def write(self, action: Action) -> None:
-        """Record a run; its bytes must be in place.
-
-        Not synced: a power cut may cost the record, and one that it leaves half is no record.
-        """
-        path = self.path(action.key)
-        value = {"schema": SCHEMA, **asdict(action)}
-        write_record(path, seal(value), self._root.parent, self._scratch, self._aside)
+        """Record a run; its bytes must be in place."""
+        self._records.write(_name(action.key), asdict(action))
 
     def remove(self, key: str) -> None:
         """Forget a run."""
-        path = self.path(key)
-        try:
-            path.unlink()
-        except FileNotFoundError:
-            pass
-        except OSError:
-            if not self._aside.make_way(path, self._root.parent):
-                raise
+        self._records.remove(_name(key))
 
     def all(self) -> Iterator[tuple[float, str]]:
         """Every record's (last use, key)."""
-        for path in self._root.glob("*/*.json"):
-            with contextlib.suppress(FileNotFoundError):
+        for path in self._records.root.glob("*/*.json"):
+            with suppress(FileNotFoundError):
                 yield path.stat().st_mtime, path.stem
 
 
-def _from_json(key: str, value: Mapping[str, Any]) -> Action:
-    if value["schema"] != SCHEMA or value["key"] != key:
-        raise ValueError("not this record")
-    return from_json({name: item for name, item in value.items() if name != "schema"}, Action)
+def _name(key: str) -> str:
+    return f"{key[:2]}/{key}.json"

@@ -15,7 +15,7 @@ from machine.flush import flush_file
 from machine.links import place
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob
-from workers.store.aside import Aside
+from workers.store.folder import make_folder, make_way
 
 READ_ONLY = 0o444
 
@@ -35,9 +35,8 @@ class Hashed:
 class Blobs:
     """The folder of blobs."""
 
-    def __init__(self, root: Path, aside: Aside) -> None:
+    def __init__(self, root: Path) -> None:
         self._root = root
-        self._aside = aside
         self._known: dict[str, tuple[int, int, int]] = {}
         """Blobs this process has seen the right bytes of, as (inode, mtime, size) then."""
 
@@ -78,9 +77,8 @@ class Blobs:
         if self.has(hashed.entry):
             hashed.path.unlink()
             return 0
-        self._aside.make_folder(target.parent)
-        if os.path.lexists(target):
-            self.put_aside(hashed.entry.sha256)
+        make_folder(target.parent)
+        self.remove(hashed.entry.sha256)
         hashed.path.chmod(READ_ONLY)
         hashed.path.replace(target)
         self._remember(hashed.entry.sha256, target.stat())
@@ -108,27 +106,20 @@ class Blobs:
             raise CorruptBlob(f"blob {entry.sha256} ({entry.path}) holds other bytes")
         self._remember(entry.sha256, status)
 
-    def put_aside(self, sha256: str) -> None:
-        """Take a blob out of use, keeping its bytes for whoever wants to know why."""
-        self._known.pop(sha256, None)
-        self._aside.make_way(self.path(sha256), self._root)
-        self._aside.put(self.path(sha256))
-
     def remove(self, sha256: str) -> int:
-        """Remove a blob; returns the bytes it had."""
+        """Remove a blob, or what stands in its place; returns the bytes it had."""
         path = self.path(sha256)
         self._known.pop(sha256, None)
+        if make_way(path, self._root):
+            return 0
         try:
-            status = path.stat()
-            if not stat.S_ISREG(status.st_mode):
-                self._aside.put(path)
-                return 0
+            size = path.lstat().st_size
             if os.name == "nt":
                 path.chmod(stat.S_IWRITE)
             path.unlink()
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return 0
-        return status.st_size
+        return size
 
     def all(self) -> Iterator[tuple[str, int]]:
         """Every blob with its size."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from machine.disk import reason
 from machine.files import replace_file
+from machine.folders import remove
 from workers.errors import StoreError
-from workers.store.aside import Aside
 
 TAG = "CACHEDIR.TAG"
 SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"
@@ -65,11 +66,27 @@ def require_store(root: Path) -> None:
         )
 
 
-def write_record(path: Path, data: bytes, root: Path, scratch: Path, aside: Aside) -> None:
-    """Write a file below `root`, which is the store's; what stands in its way is put aside."""
+def make_folder(path: Path) -> None:
+    """Make sure of a folder in the store; a file in its place is removed."""
     try:
-        replace_file(path, data, beside=scratch)
-    except OSError:
-        if not aside.make_way(path, root):
-            raise
-        replace_file(path, data, beside=scratch)
+        path.mkdir(exist_ok=True)
+    except FileExistsError:
+        remove(path)
+        path.mkdir(exist_ok=True)
+
+
+def make_way(file: Path, below: Path) -> bool:
+    """Remove what keeps `file`, somewhere below `below`, from being written: a folder in its
+    place, or a file in the place of its folder.
+
+    False: nothing does, so an error has another cause.
+    """
+    folders = [parent for parent in file.parents if below in parent.parents]
+    for path in reversed(folders):
+        if os.path.lexists(path) and not path.is_dir():
+            remove(path)
+            return True
+    if file.is_dir():
+        remove(file)
+        return True
+    return False

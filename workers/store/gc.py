@@ -39,10 +39,13 @@ def collect(
     """
     records, recent = [], set()
     for used, key in sorted(actions.all()):
-        if (record := actions.read(key)) is not None:
-            records.append((used, record))
-            if used >= horizon:
-                recent.add(key)
+        record = actions.read(key)
+        if record is None:
+            actions.remove(key)
+            continue
+        records.append((used, record))
+        if used >= horizon:
+            recent.add(key)
     sizes = dict(blobs.all())
     uses = Counter(sha for _used, record in records for sha in _named(record))
     freed = sum(blobs.remove(sha) for sha in sizes if sha not in uses)

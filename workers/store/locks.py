@@ -11,7 +11,7 @@ from machine.locks import take
 from machine.waits import Told, WaitCancelled, WaitedTooLong, untold
 from matrix.status import FailureClass
 from workers.errors import BuildFailed, Cancelled, StoreError
-from workers.store.aside import Aside
+from workers.store.folder import make_way
 
 LONGEST_SLEEP = 0.5
 """Seconds between two looks at a lock that is held while a stage runs."""
@@ -26,9 +26,8 @@ class Locks:
     that share a file only wait for each other, so hold one at a time.
     """
 
-    def __init__(self, folder: Path, gate_file: Path, aside: Aside) -> None:
+    def __init__(self, folder: Path, gate_file: Path) -> None:
         self._folder = folder
-        self._aside = aside
         self._gate = gate_file
 
     @contextmanager
@@ -54,7 +53,7 @@ class Locks:
     ) -> Iterator[None]:
         """The lock for as long as a stage runs. Raises `BuildFailed` or `Cancelled`."""
         path = self._folder / f"{name[:SHARED]}.lock"
-        self._aside.make_way(path, self._folder.parent)
+        make_way(path, self._folder.parent)
         what = f"another build that runs the same stage and holds {path}"
         try:
             lock = take(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,15 +16,14 @@ from machine.waits import Told, untold
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob
 from workers.store.actions import Action, Actions
-from workers.store.aside import Aside
 from workers.store.blobs import Blobs
-from workers.store.folder import open_folder, require_store, usable
+from workers.store.folder import make_folder, make_way, open_folder, require_store, usable
 from workers.store.gc import GcReport, collect
 from workers.store.locks import Locks
-from workers.store.notes import Notes
-from workers.store.pins import NEVER, Pins
+from workers.store.records import Notes, Records
 
 GATE = "gate.lock"
+PINS = "pins"
 FOLDERS = ("blobs", "actions", "notes", "tmp", "locks")
 
 
@@ -33,19 +34,15 @@ class Usage:
     actions: int
     blobs: int
     size: int
-    quarantined: int
 
 
 def usage_of(root: Path) -> Usage:
     """Count what a store holds. Nothing is written, so that read-only media will do."""
     require_store(root)
-    aside = Aside(root / "quarantine")
     with usable(root):
-        sizes = [size for _sha, size in Blobs(root / "blobs", aside).all()]
-        actions = sum(1 for _ in Actions(root / "actions", root / "tmp", aside).all())
-        files = [path for path in aside.root.rglob("*") if path.is_file()]
-        quarantined = sum(path.stat().st_size for path in files)
-    return Usage(actions, len(sizes), sum(sizes), quarantined)
+        sizes = [size for _sha, size in Blobs(root / "blobs").all()]
+        actions = sum(1 for _ in Actions(Records(root / "actions", root / "tmp")).all())
+    return Usage(actions, len(sizes), sum(sizes))
 
 
 class Store:
@@ -55,25 +52,25 @@ class Store:
         self.root = root
         self.taken_in = 0
         """New bytes that came in through this object."""
-        self._aside = aside = Aside(root / "quarantine")
         with usable(root):
             open_folder(root)
             self._heal()
             sweep_dead(root / "tmp")
             self.scratch = Scratch(root / "tmp")
             """Working folders on the store's volume, so that outputs can be moved in."""
-            self._pins = Pins(self.scratch)
-        self.notes = Notes(root / "notes", self.scratch.folder, aside)
-        self._blobs = Blobs(root / "blobs", aside)
-        self._actions = Actions(root / "actions", self.scratch.folder, aside)
-        self._locks = Locks(root / "locks", root / GATE, aside)
+            (self.scratch.folder / PINS).mkdir()
+        self._pins = itertools.count()
+        self.notes = Notes(Records(root / "notes", self.scratch.folder))
+        self._blobs = Blobs(root / "blobs")
+        self._actions = Actions(Records(root / "actions", self.scratch.folder))
+        self._locks = Locks(root / "locks", root / GATE)
 
     def _heal(self) -> None:
-        """Whatever stands where a folder of the store belongs, or a gate, gives way."""
+        """Remove whatever stands where a folder of the store belongs, or a gate."""
         for name in FOLDERS:
-            self._aside.make_folder(self.root / name)
+            make_folder(self.root / name)
         for gate in (self.root / GATE, self.root / "tmp" / GATE):
-            self._aside.make_way(gate, self.root)
+            make_way(gate, self.root)
 
     def lookup(self, key: str) -> Action | None:
         """What a stage with this key made, if all of it is still here."""
@@ -102,7 +99,7 @@ class Store:
     def materialize(self, files: Iterable[FileEntry], dest: Path, *, alone: bool = False) -> None:
         """Place files below `dest`, every blob checked; `alone` as in `links.place`.
 
-        Raises `CorruptBlob` after the blob has been put aside and what names it dropped.
+        Raises `CorruptBlob` after the blob has been removed and what names it dropped.
         """
         for file in files:
             try:
@@ -127,9 +124,9 @@ class Store:
         return bad
 
     def drop_blob(self, sha256: str) -> None:
-        """Put bytes aside that are not what their digest says, and forget who made them."""
+        """Remove bytes that are not what their digest says, and forget who made them."""
         with self._locks.gate():
-            self._blobs.put_aside(sha256)
+            self._blobs.remove(sha256)
             for _used, key in list(self._actions.all()):
                 record = self._actions.read(key)
                 if record and any(file.sha256 == sha256 for file in record.files):
@@ -148,20 +145,30 @@ class Store:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Keep every action that is looked up or made meanwhile, and its bytes."""
-        pin = self._pins.set()
+        """Keep every action that is looked up or made meanwhile, and its bytes.
+
+        A lookup touches its record, so whatever was used since the oldest living pin may still be
+        needed by the build that set it. That takes one empty file for each build, which goes with
+        the folder of its process, and no list of keys that would have to be complete.
+        """
+        pin = self.scratch.folder / PINS / str(next(self._pins))
+        pin.touch()
         try:
             yield
         finally:
-            self._pins.drop(pin)
+            pin.unlink(missing_ok=True)
 
     def used(self) -> bool:
         """Whether anybody's build, in any process, keeps what it uses now."""
-        return self.oldest_use() < NEVER
+        return self.oldest_use() < math.inf
 
     def oldest_use(self) -> float:
-        """When the oldest of those builds began; `NEVER` or later: there is none."""
-        return self._pins.horizon()
+        """When the oldest of those builds began; infinity: there is none."""
+        oldest = math.inf
+        for pin in self.scratch.root.glob(f"*/{PINS}/*"):
+            with suppress(FileNotFoundError):
+                oldest = min(oldest, pin.stat().st_mtime)
+        return oldest
 
     def gc(self, budget: float = 0, unused_since: float = 0.0) -> GcReport:
         """Evict least recently used actions that nobody has pinned, down to `budget` bytes, and
@@ -169,12 +176,11 @@ class Store:
         require_store(self.root)
         sweep_dead(self.root / "tmp")
         with self._locks.gate():
-            return collect(self._blobs, self._actions, self._pins.horizon(), budget, unused_since)
+            return collect(self._blobs, self._actions, self.oldest_use(), budget, unused_since)
 
     def clear(self) -> GcReport:
         """Remove everything that no living process uses."""
         report = self.gc(0)
-        self._aside.clear()
         remove_tree(self.root / "notes")
         return report
 

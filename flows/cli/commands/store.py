@@ -44,8 +44,6 @@ def _du(arguments: argparse.Namespace) -> Exit:
             f"{Workspace(settings).store}: {usage.actions} stage results, {usage.blobs} files, "
             f"{show_size(usage.size)}"
         )
-        if usage.quarantined:
-            print(f"put aside because their bytes were wrong: {show_size(usage.quarantined)}")
     return Exit.OK
 
 

@@ -1,4 +1,4 @@
-"""A damaged store heals: what is wrong is put aside and made anew."""
+"""A damaged store heals: what is wrong is removed and made anew."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ DAMAGE = {
     "record-shards-files": shards_into_files("actions"),
     "note-kinds-files": shards_into_files("notes"),
     "actions-file": into_file("actions"),
-    "all-files": into_file("actions", "blobs", "notes", "locks", "quarantine"),
+    "all-files": into_file("actions", "blobs", "notes", "locks"),
     "tmp-file": into_file("tmp"),
     "locks-folders": locks_into_folders,
 }
@@ -138,14 +138,3 @@ def test_damage_while_the_store_is_open_heals_too(swept: Floor, name: str) -> No
     DAMAGE[name](swept.root / "store")
     plan = make_plan(small_model(), stamp="20260610")
     assert swept.sweep(plan).counts == {"published": 3}
-
-
-def test_what_is_put_aside_is_kept_and_cleared(swept: Floor) -> None:
-    each("blobs", into_folder)(swept.root / "store")
-    swept.store = store = Store(swept.root / "store")
-    swept.sweep(make_plan(small_model(), stamp="20260610"))
-    each("blobs", into_folder)(swept.root / "store")
-    swept.sweep(make_plan(small_model(), stamp="20260611"))
-    assert store.usage().quarantined
-    store.clear()
-    assert store.usage().quarantined == 0

@@ -126,7 +126,7 @@ def test_a_hit_needs_a_sound_record_and_every_blob(store: Store, damage: str) ->
     store.materialize(again.files, store.scratch.new_folder())
 
 
-def test_a_corrupt_blob_is_put_aside_and_its_actions_dropped(store: Store) -> None:
+def test_a_corrupt_blob_is_removed_and_its_actions_dropped(store: Store) -> None:
     action = ingest(store, a=b"right")
     ingest(store, OTHER, b=b"unconcerned")
     blob = store.source(action.files[0])
@@ -137,7 +137,6 @@ def test_a_corrupt_blob_is_put_aside_and_its_actions_dropped(store: Store) -> No
     assert store.lookup(KEY) is None
     assert store.lookup(OTHER) is not None
     assert not blob.exists()
-    assert (store.root / "quarantine" / blob.name).read_bytes() == b"wrong"
     ingest(store, a=b"right")
     store.materialize(action.files, store.scratch.new_folder())
 
@@ -265,7 +264,7 @@ def test_clear_leaves_an_empty_store(store: Store) -> None:
     store.notes.write("kind", "name", {"x": 1})
     store.drop_blob(ingest(store, OTHER, b=b"two").files[0].sha256)
     store.clear()
-    assert store.usage() == replace(store.usage(), actions=0, blobs=0, size=0, quarantined=0)
+    assert store.usage() == replace(store.usage(), actions=0, blobs=0, size=0)
     assert store.notes.read("kind", "name") is None
     assert is_store(store.root)
 
