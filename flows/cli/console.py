@@ -10,6 +10,7 @@ import codecs
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ Choice = Literal["auto", "always", "never"]
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 _ERRORS = "modelmill-plainer"
+_HINT = re.compile(r"\bmodelmill (?:cancel|diff|explain|report|resume|retry|status|sweep|verify)\b")
 _PLAINER = {"…": "...", "━": "#", "–": "-", "—": "-", "→": "->", "’": "'", "·": "."}
 
 
@@ -64,11 +66,15 @@ class Output:
         self.lost: OutputLost | None = None
         self.activity: Activity | None = None
         """The line that moves while nothing is printed; none except on a terminal."""
+        self.places = ""
+        """Flags that every command in a hint needs, because this command was given them."""
 
     def write(self, text: str) -> int:
         """Write, unless the stream has failed before."""
         if self.activity is not None:
             self.activity.hide()
+        if self.places:
+            text = _HINT.sub(lambda hint: f"{hint[0]}{self.places}", text)
         if self.lost is None:
             try:
                 return self.stream.write(text)

@@ -6,6 +6,7 @@ import argparse
 import errno
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -100,6 +101,7 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
         arguments = build_parser(filled=()).parse_args(argv)
         out.goes_on = getattr(arguments, "goes_on", False)
         out.detail = getattr(arguments, "detail", Detail.USUAL)
+        _complete_hints(arguments, out)
         if color := getattr(arguments, "color", None):
             choose_colour(color, os.environ)
         if out.detail is Detail.QUIET and out.activity is not None:
@@ -127,6 +129,22 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
         _say(f"{where} {error.strerror} ({_NEXT_STEPS[error.errno]})".lstrip())
         return Exit.UNUSABLE
     return code
+
+
+def _complete_hints(arguments: argparse.Namespace, out: Output) -> None:
+    """Let the commands in hints name the places that this one was given as flags."""
+    given = ((name, getattr(arguments, name, None)) for name in ("config", "home", "state"))
+    places = "".join(f" --{name} {_quoted(str(value))}" for name, value in given if value)
+    for stream in (out, sys.stderr):
+        # A JSON document is for programs, which know where they look.
+        if isinstance(stream, Output) and not (stream is out and getattr(arguments, "json", False)):
+            stream.places = places
+
+
+def _quoted(text: str) -> str:
+    if sys.platform == "win32":
+        return f'"{text}"' if " " in text else text
+    return shlex.quote(text)
 
 
 def _say(text: str) -> None:

@@ -11,24 +11,21 @@ from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from feed.index import IndexCell
-from feed.interface import Feed, Progress, Published
-from feed.listing import list_packages, list_versions, show
-from feed.reader import Pulled, pull
-from feed.selection import pull_selection, version_for
-from feed.verify import CheckSignature, Verdict, verify_folder, verify_published
 from flows.cli.activity import meter, waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.quantity import show_moment, show_size
 from flows.cli.settings import Settings
 from flows.cli.table import render
-from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, NothingSelected, UsageError
-from matrix.model import Profile
-from matrix.naming import index_name
 from matrix.slugs import slug
+
+if TYPE_CHECKING:
+    from feed.interface import Feed, Published
+    from feed.reader import Pulled
+    from feed.verify import CheckSignature, Verdict
+    from matrix.model import Profile
 
 _SHOWN = 20
 """Problems that are printed of one package: a damaged document can cause any number."""
@@ -96,6 +93,8 @@ def _add_verify(parser: Parser) -> None:
 
 
 def _open(arguments: argparse.Namespace) -> tuple[Settings, Feed]:
+    from flows.sweep.workspace import Workspace
+
     settings = settings_of(arguments)
     feed = Workspace(settings).open_feed()
     waiting_for(f"asking the feed {feed.name}")
@@ -103,6 +102,8 @@ def _open(arguments: argparse.Namespace) -> tuple[Settings, Feed]:
 
 
 def _ls(arguments: argparse.Namespace) -> Exit:
+    from feed.listing import list_packages, list_versions
+
     _settings, feed = _open(arguments)
     if arguments.name is None:
         packages = list(list_packages(feed))
@@ -124,6 +125,8 @@ def _ls(arguments: argparse.Namespace) -> Exit:
 
 
 def _show(arguments: argparse.Namespace) -> Exit:
+    from feed.listing import show
+
     _settings, feed = _open(arguments)
     found = show(feed, arguments.name, arguments.version)
     if arguments.json:
@@ -140,29 +143,25 @@ def _show(arguments: argparse.Namespace) -> Exit:
 
 
 def _pull(arguments: argparse.Namespace) -> Exit:
+    from feed.reader import pull
+    from feed.selection import version_for
+
     settings, feed = _open(arguments)
     patterns = tuple(arguments.files or ("*",))
-    dest: Path = arguments.dest
     if arguments.stamp and not arguments.name:
         return _pull_stamp(arguments, settings, feed, patterns)
     if not (arguments.name and arguments.version) or arguments.stamp:
         raise UsageError("pull wants a package and a version, or --stamp alone")
     if arguments.target or arguments.model:
         raise UsageError("--target and --model go with --stamp")
-    folder = dest if dest != Path() else Path(arguments.name)
+    folder = Path(arguments.name) if arguments.dest == Path() else arguments.dest
+    name, version = arguments.name, arguments.version
     profile = _profile(arguments, settings)
-    version = arguments.version
     if profile:
-        version = version_for(feed, arguments.name, version, profile)
-    with meter(f"{arguments.name} {version}") as progress:
+        version = version_for(feed, name, version, profile)
+    with meter(f"{name} {version}") as progress:
         pulled = pull(
-            feed,
-            arguments.name,
-            version,
-            folder,
-            patterns,
-            progress=progress,
-            force=arguments.force,
+            feed, name, version, folder, patterns, progress=progress, force=arguments.force
         )
     compiled = profile is not None and version.endswith(f"-{slug(profile.label)}")
     _tell([(pulled, compiled)], profile, as_json=arguments.json)
@@ -170,19 +169,21 @@ def _pull(arguments: argparse.Namespace) -> Exit:
 
 
 def _profile(arguments: argparse.Namespace, settings: Settings) -> Profile | None:
+    from flows.sweep.workspace import Workspace
+
     return Workspace(settings).profiles().get(arguments.profile) if arguments.profile else None
 
 
 def _pull_stamp(
     arguments: argparse.Namespace, settings: Settings, feed: Feed, patterns: tuple[str, ...]
 ) -> Exit:
+    from feed.selection import pull_selection
+    from matrix.naming import index_name
+
     index_package = index_name(settings.package, arguments.stamp)[0]
     profile = _profile(arguments, settings)
     if profile and arguments.target:
         raise UsageError(f"--for {profile.label} names the target: leave --target out")
-
-    def started(_cell: IndexCell) -> Progress | None:
-        return None
 
     found = pull_selection(
         feed,
@@ -194,7 +195,6 @@ def _pull_stamp(
         profile=profile,
         patterns=patterns,
         force=arguments.force,
-        started=started,
     )
     taken = [(one.pulled, "+" in one.cell.target) for one in found.pulled]
     _tell(taken, profile, as_json=arguments.json)
@@ -242,6 +242,9 @@ def _verify(arguments: argparse.Namespace) -> Exit:
 
 
 def _verdicts(arguments: argparse.Namespace, signature: CheckSignature | None) -> Iterator[Verdict]:
+    from feed.listing import list_versions
+    from feed.verify import verify_folder, verify_published
+
     if arguments.folder:
         yield verify_folder(arguments.folder, signature=signature)
         return
@@ -269,9 +272,10 @@ def _verdict_lines(verdict: Verdict) -> list[str]:
 
 
 def _promote(arguments: argparse.Namespace) -> Exit:
-    settings, feed = _open(arguments)
+    from feed.listing import show
     from flows.packages.promotion import promote
 
+    settings, feed = _open(arguments)
     view = promote(settings, feed, arguments.name, arguments.version, arguments.view)
     if arguments.json:
         _print_json(asdict(show(feed, arguments.name, arguments.version).published))

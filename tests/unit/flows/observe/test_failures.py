@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from flows.cli.commands import status
 from flows.cli.meanings import CAUSES
+from flows.observe import status
 from flows.observe.failures import MOST_MODELS, common_text, group_failures, in_passing
 from flows.observe.report.collect import collect
 from flows.observe.summaries.document import summary_document

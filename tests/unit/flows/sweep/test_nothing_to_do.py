@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import pytest
@@ -46,7 +47,11 @@ def test_cancel_counts_the_cells_that_it_leaves(
     info = swept(floor)
     assert main(["cancel", info.stamp, "--home", str(floor.root)]) == Exit.OK
     said = capsys.readouterr().out
-    assert said == f"sweep {info.stamp} is cancelled, 3 cells open: modelmill resume {info.stamp}\n"
+    there = f"--home {shlex.quote(str(floor.root))}"
+    resume = f"modelmill resume {there} {info.stamp}"
+    assert said == f"sweep {info.stamp} is cancelled, 3 cells open: {resume}\n"
+    assert main(["status", info.stamp, "--home", str(floor.root), "--json"]) == Exit.OK
+    assert "--home" not in capsys.readouterr().out
 
 
 def test_retry_of_a_green_sweep_says_that_nothing_failed(floor: Floor) -> None:

@@ -1,0 +1,114 @@
+"""Where a sweep stands, for `modelmill status`: as text and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from flows.cli.plaintext import plain_text
+from flows.cli.quantity import brief, show_duration, show_moment, show_size
+from flows.cli.table import render
+from flows.observe.summary import Summary, open_text
+from flows.observe.waiting import waiting
+from flows.sweep.planned_packages import is_export
+from matrix.status import Status
+from state.ledger import State
+from state.records import Outcome, SweepInfo
+
+_MOST_CELLS = 20
+"""Cells that are listed for a cause; `--json` has all."""
+_LOG_LINES = 40
+_SHORT = 80
+"""Characters of a message beside a cell; the cause shows all of it."""
+
+
+def document_of(info: SweepInfo, summary: Summary, outcomes: list[Outcome]) -> dict[str, Any]:
+    """For machines."""
+    return {
+        **summary.to_json(),
+        "begun_at": info.begun_at,
+        "ended_at": info.ended_at,
+        "exit_code": info.exit_code,
+        "outcomes": [asdict(one) for one in outcomes],
+    }
+
+
+def print_status(
+    state: State,
+    info: SweepInfo,
+    summary: Summary,
+    outcomes: list[Outcome],
+    *,
+    failed_only: bool,
+) -> None:
+    """For people: the cells (or with `failed_only` the causes of failures), then who is at work."""
+    if failed_only:
+        _print_causes(summary, outcomes)
+    elif outcomes:
+        rows = [(one.cell, one.status, _facts(one)) for one in outcomes]
+        print(f"{render(('cell', 'status', ''), rows)}\n")
+    print(f"feed {info.feed}, begun {show_moment(info.begun_at)}")
+    print("\n".join([summary.headline()] if failed_only else summary.lines()))
+    holders = state.leases(info.id)
+    for holder in holders:
+        silent = ", silent: somebody else may take it" if holder.expired else ""
+        since = show_moment(holder.taken_at)
+        doing = f": {holder.activity}" if holder.activity and not holder.expired else ""
+        print(f"  in work: {holder.model} by {holder.owner} since {since}{silent}{doing}")
+    for line in idle_lines(state, info, summary):
+        print(f"  {line}")
+
+
+def idle_lines(state: State, info: SweepInfo, summary: Summary) -> list[str]:
+    """Why nobody works on what is open."""
+    if not summary.unfinished:
+        return []
+    why = waiting(state, info.id)
+    busy = any(not one.expired for one in state.leases(info.id))
+    lines = [] if busy else [f"{open_text(summary)}, nobody at work"]
+    lines += why.lines() if info.exit_code is None else []
+    if why.fleet and info.exit_code is None and lines:
+        from flows.fleet.parent_runs import status_lines
+
+        return lines + status_lines(info.id, info.stamp)
+    if not busy:
+        lines[0] += f": modelmill resume {info.stamp}{' --fleet' if why.fleet else ''}"
+    return lines
+
+
+def _print_causes(summary: Summary, outcomes: list[Outcome]) -> None:
+    """Each cause with its cells and the end of one log, since the others say the same."""
+    known = {one.cell: one for one in outcomes}
+    for group in summary.groups:
+        print("\n".join(group.lines(indent="")))
+        members = (*group.cells, *group.exports)
+        if len(members) > 1:
+            for cell in members[:_MOST_CELLS]:
+                print(f"    {known[cell].status:<14} {cell}")
+        if len(members) > _MOST_CELLS:
+            more = f"modelmill status {summary.stamp} --json"
+            print(f"    ... and {len(members) - _MOST_CELLS} more: {more}")
+        logged = next((cell for cell in members if known[cell].log_tail), None)
+        if logged is not None:
+            _print_log(logged, known[logged].log_tail or "")
+        print()
+
+
+def _print_log(cell: str, tail: str) -> None:
+    lines = plain_text(tail).splitlines()[-_LOG_LINES:]
+    print(f"  the end of the log of {cell}:")
+    print("\n".join(f"    {line}" for line in lines))
+
+
+def _facts(one: Outcome) -> str:
+    if one.status.failed:
+        return brief(f"{one.failure}: {one.message or ''}", _SHORT)
+    if one.status is Status.SKIPPED:
+        return one.message or ""
+    parts = []
+    if one.bytes:
+        parts.append(show_size(one.bytes))
+    if one.seconds:
+        parts.append(show_duration(one.seconds))
+    parts.append("export" if is_export(one.cell) else one.precision)
+    return " ".join(parts)
