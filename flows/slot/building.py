@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential_jitter
 
 from flows.slot.cell_work import CellWork
 from flows.slot.hub_outage import concerns
-from flows.slot.kept_packages import keep
 from matrix.model import SourceKind
 from matrix.status import Status
 from state.errors import StateError
@@ -41,8 +39,6 @@ def build_cell(work: CellWork) -> Built | None:
 
 def _build_and_verify(work: CellWork) -> Built | None:
     hub, planned = work.sweep.hub, work.planned
-    if not planned.is_export and _is_unchanged(work):
-        return None
     work.record(Status.BUILDING)
     try:
         for attempt in _retrying(work):
@@ -75,22 +71,22 @@ def _build_and_verify(work: CellWork) -> Built | None:
 def _verify(work: CellWork, built: Built) -> Built | None:
     planned = work.planned
     facts = Facts(tree=built.tree, bytes=built.bytes, seconds=round(built.seconds, 3))
-    unchanged = _is_newest(work, built.tree)
+    newest = work.sweep.newest.get(work.id)
+    unchanged = newest is not None and newest.tree == built.tree
     # An export is judged by the cells that are made from it.
     done = planned.is_export or unchanged
     work.record(Status.BUILT if done else Status.VERIFYING, facts, _stage_rows(work, built.stages))
-    if unchanged:
-        _record_unchanged(work, built.tree)
+    if newest is not None and unchanged:
+        detail = {"same_as": newest.version}
+        work.record(Status.UNCHANGED, Facts(tree=built.tree, detail=detail))
         return None
     try:
         proven = built if planned.is_export else _with_evidence(work, built)
         proven.let_go()
         proven = work.slot.attester.attest(proven, planned.as_cell)
     except VerifyFailed as error:
-        sweep = work.sweep
-        dest = sweep.kept / planned.package / planned.version
-        kept = keep(error.built, dest, sweep.kept, sweep.rules.disk_budget)
-        work.fail(error, "verify", _evidence(error.built, kept))
+        kept = str(work.keep(error.built))
+        work.fail(error, "verify", {**_evidence(error.built), "kept": kept})
         return None
     evidence = None if planned.is_export else _evidence(proven)
     work.record(Status.VERIFIED, Facts(bytes=proven.bytes, evidence=evidence))
@@ -104,35 +100,9 @@ def _with_evidence(work: CellWork, built: Built) -> Built:
             built, timeout=work.planned.cell.timeout, cancel=work.lease.gone, log=work.log
         )
     except VerifyFailed as error:
-        if not work.sweep.rules.publish_unverified:
+        if not work.sweep.settings.publish_unverified:
             raise
         return error.built
-
-
-def _is_unchanged(work: CellWork) -> bool:
-    """With `--if-changed`: whether a build would only make the newest version again."""
-    if work.id not in work.sweep.newest:
-        return False
-    try:
-        tree = work.slot.builder.predict(
-            work.planned.cell, offline=work.sweep.hub.known, cancel=work.lease.gone
-        )
-    except (BuildFailed, Cancelled):
-        return False  # the build itself will say what is wrong
-    if tree is None or not _is_newest(work, tree):
-        return False
-    _record_unchanged(work, tree)
-    return True
-
-
-def _is_newest(work: CellWork, tree: str) -> bool:
-    newest = work.sweep.newest.get(work.id)
-    return newest is not None and newest.tree == tree
-
-
-def _record_unchanged(work: CellWork, tree: str) -> None:
-    detail = {"same_as": work.sweep.newest[work.id].version}
-    work.record(Status.UNCHANGED, Facts(tree=tree, detail=detail))
 
 
 def _retrying(work: CellWork) -> Retrying:
@@ -144,7 +114,7 @@ def _retrying(work: CellWork) -> Retrying:
     def is_over(state: RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
         hub_is_away = work.sweep.hub.suspected and concerns(work.planned.cell, error)
-        return work.cancelled or hub_is_away or state.attempt_number >= work.sweep.rules.tries
+        return work.cancelled or hub_is_away or state.attempt_number >= work.sweep.settings.tries
 
     return Retrying(
         sleep=pause,
@@ -155,31 +125,21 @@ def _retrying(work: CellWork) -> Retrying:
     )
 
 
-def _evidence(built: Built, kept: Path | None = None) -> dict[str, Any]:
-    """What the stages report, what verification found, and where a failed package is kept."""
-    infos = {_stage_id(stage): stage["info"] for stage in built.build_record["stages"]}
+def _evidence(built: Built) -> dict[str, Any]:
+    """What the stages report, and what verification found."""
+    record = built.build_record
+    infos = {(run["stage"], run["component"]): run["info"] for run in record["stages"]}
     found: dict[str, Any] = {
         "rungs": [asdict(rung) for rung in built.evidence],
         "stages": [
             {
-                "stage": stage["stage"],
-                "component": stage["component"],
-                "facts": stage["facts"],
-                "info": infos.get(_stage_id(stage), {}),
+                **{name: stage[name] for name in ("stage", "component", "facts")},
+                "info": infos.get((stage["stage"], stage["component"]), {}),
             }
             for stage in built.manifest["stages"]
         ],
     }
-    for name in ("verdict", "runtimes"):
-        if name in built.build_record:
-            found[name] = built.build_record[name]
-    if kept is not None:
-        found["kept"] = str(kept)
-    return found
-
-
-def _stage_id(stage: Mapping[str, Any]) -> tuple[str, str]:
-    return stage["stage"], stage["component"]
+    return found | {name: record[name] for name in ("verdict", "runtimes") if name in record}
 
 
 def _stage_rows(work: CellWork, runs: Sequence[StageRun]) -> list[StageRow]:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from flows.slot.context import Slot, SweepContext
+from flows.slot.kept_packages import keep
 from flows.slot.leases import Activity, RenewedLease
 from flows.sweep.planned_packages import PlannedPackage
 from matrix.errors import MillError
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow
+from workers.build.built import Built
 from workers.build.stage_runner import os_failure
 from workers.errors import BuildFailed, StoreError
 
@@ -56,7 +58,7 @@ class CellWork:
     @property
     def log(self) -> Path:
         """The file that receives everything about this cell."""
-        return self.sweep.logs / self.sweep.plan.stamp / f"{log_name(self.id)}.log"
+        return self.sweep.folders.logs / self.sweep.plan.stamp / f"{log_name(self.id)}.log"
 
     def record(
         self, status: Status, facts: Facts | None = None, stages: Sequence[StageRow] = ()
@@ -71,6 +73,11 @@ class CellWork:
     def report(self, text: str) -> None:
         """Let those who watch see what is being done: `exporting`, `calibrating 40/128`."""
         self.lease.activity = Activity(self.id, text[:MOST_ACTIVITY])
+
+    def keep(self, built: Built) -> Path:
+        """Keep a package that is not published, within its share of the disk budget."""
+        folder, budget = self.sweep.folders.kept, self.sweep.settings.disk_budget or 0
+        return keep(built, self.planned.package, self.planned.version, folder, budget)
 
     def fail(self, error: Exception, stage: str, evidence: dict[str, Any] | None = None) -> None:
         """Record that the cell could not be built or did not pass verification."""

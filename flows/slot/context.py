@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from feed.interface import Published
 from feed.publisher import Publisher
+from flows.cli.settings import Settings
 from flows.slot.hub_outage import HubOutage
 from flows.slot.leases import LeaseRenewer
 from flows.sweep.stop import Stop
+from flows.sweep.workspace import Workspace
 from matrix.model import Plan, PlannedModel
 from matrix.needs import Words
 from matrix.status import Status
@@ -44,17 +45,6 @@ class Slot:
         self.builder.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What the settings say about how cells are treated."""
-
-    if_changed: bool = False
-    keep_local: Path | None = None
-    tries: int = 4
-    publish_unverified: bool = False
-    disk_budget: int = 0
-
-
 @dataclass(slots=True)
 class SweepContext:
     """Shared by all slots of a sweep in this process."""
@@ -64,10 +54,7 @@ class SweepContext:
     state: State
     leases: LeaseRenewer
     stop: Stop
-    rules: Rules
-    logs: Path
-    kept: Path
-    """Where packages stay that failed verification or conflict with the feed."""
+    settings: Settings
     publish_pool: ThreadPoolExecutor
     hub: HubOutage = field(init=False)
     publisher: Publisher | None = None
@@ -80,6 +67,7 @@ class SweepContext:
     """What this machine offers: cells that need more are not leased here; None: all are."""
     closing: threading.Event = field(default_factory=threading.Event)
     """When set, no further model is leased here; leased ones are finished."""
+    folders: Workspace = field(init=False)
     models: Mapping[str, PlannedModel] = field(init=False)
     _free_slots: queue.Queue[Slot] = field(default_factory=queue.Queue)
     _runs: Counter[tuple[str, tuple[str, ...]]] = field(default_factory=Counter)
@@ -87,6 +75,7 @@ class SweepContext:
     _releases: int = 0
 
     def __post_init__(self) -> None:
+        self.folders = Workspace(self.settings)
         self.hub = HubOutage(self.state, self.sweep_id, self.plan.stamp)
         self.models = {model.name: model for model in self.plan.models}
 

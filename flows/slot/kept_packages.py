@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from machine.folders import remove_tree
+from machine.folders import remove, remove_tree
 from matrix.digest import BUILD_RECORD, MANIFEST
 from workers.build.built import Built
 
@@ -15,51 +15,38 @@ SHARE = 4
 RECORDS = {MANIFEST, BUILD_RECORD}
 
 
-def keep(built: Built, dest: Path, root: Path, budget: int = 0) -> Path:
-    """Move a package to `dest`, replacing an earlier one of the same name.
+def keep(built: Built, package: str, version: str, root: Path, budget: int = 0) -> Path:
+    """Move a package below `root`, replacing an earlier one of the same name.
 
     Over budget, the oldest packages lose their model files; their records always stay.
     """
+    dest = root / package / version
     remove_tree(dest)
-    kept = built.move_to(dest)
+    built.move_to(dest)
     if budget:
         trim(root, budget // SHARE)
-    return kept
+    return dest
 
 
-def kept_bytes(root: Path) -> int:
-    """Bytes of all kept packages: they count towards the disk budget."""
-    return _size(root)
-
-
-def trim(root: Path, limit: int) -> list[Path]:
-    """Strip the oldest packages below `root` down to their records; returns which."""
+def trim(root: Path, limit: int) -> None:
+    """Strip the oldest packages below `root` down to their records."""
     folders = sorted(
         {path.parent for path in root.glob(f"*/*/{MANIFEST}")},
         key=lambda folder: folder.stat().st_mtime,
     )
-    sizes = {folder: _size(folder) for folder in folders}
-    total, stripped = sum(sizes.values()), []
+    sizes = {folder: kept_bytes(folder) for folder in folders}
+    total = sum(sizes.values())
     for folder in folders:
         if total <= limit:
             break
-        if _strip(folder):
-            stripped.append(folder)
+        for path in folder.iterdir():
+            if path.name not in RECORDS:
+                remove(path)
         total -= sizes[folder]
-    return stripped
 
 
-def _strip(folder: Path) -> bool:
-    gone = [path for path in folder.iterdir() if path.name not in RECORDS]
-    for path in gone:
-        if path.is_dir():
-            remove_tree(path)
-        else:
-            path.unlink()
-    return bool(gone)
-
-
-def _size(folder: Path) -> int:
+def kept_bytes(folder: Path) -> int:
+    """Bytes of the kept packages below a folder: they count towards the disk budget."""
     total = 0
     for place, _folders, names in os.walk(folder):  # another slot may remove files meanwhile
         for name in names:

@@ -105,20 +105,18 @@ def _facts(built: Built, receipt: Receipt, seconds: float, kept: dict[str, str])
 
 def _keep_locally(work: CellWork, built: Built) -> dict[str, str]:
     """Keep the package if the user asked for it; returns why it could not be kept."""
-    folder = work.sweep.rules.keep_local
+    folder = work.sweep.folders.packages
     if folder is None:
         return {}
     try:
-        keep(built, folder / work.planned.package / work.planned.version, folder)
+        keep(built, work.planned.package, work.planned.version, folder)
     except (OSError, MillError) as error:
         return {"not_kept": work.failure_of(error, STAGE).reason}
     return {}
 
 
 def _conflict(work: CellWork, built: Built, error: Conflict) -> Facts:
-    sweep, planned = work.sweep, work.planned
-    dest = sweep.kept / planned.package / planned.version
-    kept = keep(built, dest, sweep.kept, sweep.rules.disk_budget)
+    kept = work.keep(built)
     return Facts(
         failure=FailureClass.PUBLISH,
         stage=STAGE,

@@ -14,7 +14,7 @@ from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.observe.estimates import estimate
 from flows.packages.signing import signer_of
-from flows.slot.context import Rules, Slot, SweepContext
+from flows.slot.context import Slot, SweepContext
 from flows.slot.kept_packages import kept_bytes
 from flows.slot.leases import LeaseRenewer
 from flows.sweep.engines import engine_spec, runtimes_of, slot_count
@@ -84,15 +84,7 @@ def open_slots(
             state=state,
             leases=leases,
             stop=stop,
-            rules=Rules(
-                settings.if_changed,
-                work.packages,
-                settings.tries,
-                settings.publish_unverified,
-                settings.disk_budget or 0,
-            ),
-            logs=work.logs,
-            kept=work.kept,
+            settings=settings,
             publish_pool=pool,
             publisher=publisher,
             newest=begun.newest,

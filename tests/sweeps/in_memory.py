@@ -14,7 +14,7 @@ from feed.publisher import Publisher
 from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.observe.summary import Summary
-from flows.slot.context import Rules, Slot, SweepContext
+from flows.slot.context import Slot, SweepContext
 from flows.slot.leases import LeaseRenewer
 from flows.slot.loop import RunModel, run_slots
 from flows.sweep.lifecycle import Begun, among, begin, finish
@@ -83,7 +83,6 @@ class Floor:
     hosts: list[InProcessHost] = field(default_factory=list)
     begun: Begun | None = None
     run_model: RunModel | None = None
-    keep_local: Path | None = None
 
     def __post_init__(self) -> None:
         self.state: State = open_state(self.root / "state.db")
@@ -94,7 +93,7 @@ class Floor:
         self.state.close()
 
     def settings(self, **flags: Any) -> Settings:
-        return resolve(flags, {}, self.root)
+        return resolve({"home": str(self.root), "tries": 2, **flags}, {}, self.root)
 
     def sweep(
         self,
@@ -137,9 +136,7 @@ class Floor:
                 state=self.state,
                 leases=leases,
                 stop=self.stop,
-                rules=Rules(settings.if_changed, self.keep_local, tries=2),
-                logs=self.root / "logs",
-                kept=self.root / "kept",
+                settings=settings,
                 publish_pool=pool,
                 publisher=publisher,
                 newest=begun.newest,

@@ -21,17 +21,18 @@ def package(root: Path, name: str, age: int) -> Path:
 
 def test_the_oldest_go_first_and_their_records_stay(tmp_path: Path) -> None:
     old, middle, new = (package(tmp_path, f"v{age}", age) for age in (30, 20, 10))
-    assert trim(tmp_path, 4500) == [old]
+    trim(tmp_path, 4500)
     assert sorted(path.name for path in old.iterdir()) == ["build.json", "modelmill.json"]
     assert (middle / "model.onnx").exists()
-    assert set(trim(tmp_path, 0)) == {middle, new}
+    assert (new / "model.onnx").exists()
+    trim(tmp_path, 0)
     assert (new / "build.json").exists()
     assert not list(tmp_path.rglob("*.onnx"))
 
 
 def test_within_the_limit_nothing_is_touched(tmp_path: Path) -> None:
     package(tmp_path, "v1", 1)
-    assert trim(tmp_path, 10_000) == []
+    trim(tmp_path, 10_000)
     assert kept_bytes(tmp_path) == 2004
+    trim(tmp_path / "absent", 0)
     assert kept_bytes(tmp_path / "absent") == 0
-    assert trim(tmp_path / "absent", 0) == []

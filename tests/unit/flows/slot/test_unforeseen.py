@@ -183,7 +183,6 @@ def test_a_package_that_cannot_be_kept_locally_is_published_all_the_same(
         raise OSError(errno.EROFS, "Read-only file system", "/kept")
 
     monkeypatch.setattr("flows.slot.publishing.keep", refuse)
-    floor.keep_local = floor.root / "packages"
-    assert floor.sweep(make_plan(small_model())).counts == {"published": 3}
+    assert floor.sweep(make_plan(small_model()), keep_local=True).counts == {"published": 3}
     told = [one.detail or {} for one in floor.outcomes().values()]
     assert all("/kept" in str(detail.get("not_kept")) for detail in told)
