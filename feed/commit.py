@@ -50,8 +50,6 @@ class Committer:
         self._most_versions = most_versions
         self._syncer = syncer
         self._note = layout.tmp / "commit.json"
-        self._spare = layout.tmp / "commit.new"
-        """The note is written here and then renamed; its file returns here for the next note."""
 
     @contextmanager
     def exclusive(self, wait: float | None = None) -> Iterator[None]:
@@ -94,7 +92,7 @@ class Committer:
             with suppress(OSError):  # then whoever comes next after our end does it
                 self._take_back(final, ours)
             raise
-        self._note.replace(self._spare)
+        self._note.unlink()
         return []
 
     def _show(self, manifest: Path, final: Path, *, fresh: bool) -> None:
@@ -138,8 +136,9 @@ class Committer:
             "version": staged.version,
             "blobs": blobs,
         }
-        overwrite(self._spare, json.dumps(note).encode())
-        self._spare.replace(self._note)
+        half = self._layout.tmp / "commit.new"  # a fixed name: kill -9 leaves one at most
+        overwrite(half, json.dumps(note).encode())
+        half.replace(self._note)
 
     def _undo(self) -> None:
         try:
@@ -154,11 +153,7 @@ class Committer:
         self._take_back(final, note["blobs"])
 
     def _take_back(self, final: Path, blobs: Iterable[str]) -> None:
-        """Remove what was moved for a version that never showed, and the note of it.
-
-        The file of this note is not used again: after a power cut it could turn up under the
-        name of another note, which says what is not so.
-        """
+        """Remove what was moved for a version that never showed, and the note of it."""
         if not final.exists():
             for digest in blobs:
                 self._layout.blob(digest).unlink(missing_ok=True)

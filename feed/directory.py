@@ -7,7 +7,6 @@ is whole, and the manifest comes last.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -20,7 +19,7 @@ from feed.commit import Committer, Staged
 from feed.errors import Corrupt, Rejected, VersionExists
 from feed.interface import LocalFile, Progress, Published
 from feed.landing import Landing
-from feed.layout import STAGE, Layout
+from feed.layout import STAGE
 from feed.manifest import Manifest
 from feed.meter import Meter
 from feed.oserrors import feed_errors
@@ -31,74 +30,36 @@ from feed.preflight import (
     plan_problems,
     refuse,
 )
+from feed.reading import DirectoryReader
 from feed.rules import STRICTEST, publish_problems, view_problem
-from feed.shelves import Shelves
 from machine.claims import claim
-from machine.files import long_path
 from machine.flush import Syncer
 from matrix.digest import FileEntry
 from matrix.limits import Limits
-
-SWEEP_EVERY = 10.0
-"""Seconds between two searches of a publisher for leftovers of dead ones."""
 
 Stage = Callable[[str], Path]
 """Gives the path where a file is written until it gets its final name."""
 
 
-class DirectoryFeed:
-    """A feed in a folder. With `durable=False` it may not survive a power cut (for benchmarks)."""
+class DirectoryFeed(DirectoryReader):
+    """A feed in a folder. With `durable=False` it may not survive a power cut (for tests)."""
 
     def __init__(self, root: Path, *, durable: bool = True, limits: Limits = STRICTEST) -> None:
-        self._layout = Layout(long_path(root))
-        self._name = f"dir:{root.resolve().as_posix()}"
-        self._shelves = Shelves(self._layout, self._name, limits)
+        super().__init__(root, limits)
         self._syncer = Syncer(durable=durable)
         self._committer = Committer(self._layout, self._syncer, limits.versions)
-        self._swept = float("-inf")
-
-    @property
-    def name(self) -> str:
-        """`dir:` and the path."""
-        return self._name
-
-    @property
-    def limits(self) -> Limits:
-        """What can be published here can be published anywhere."""
-        return self._shelves.limits
 
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         """Make the feed if it is new, and check that everything in `plan` could be published."""
         check_writable(self._layout)
         self.sweep_stale()
         problems = plan_problems(self.limits, plan)
-        problems += headroom_problems(self.limits, plan, self._shelves.names)
+        problems += headroom_problems(self.limits, plan, self.names)
         refuse(problems, self._name)
-
-    @property
-    def is_new(self) -> bool:
-        """Whether nothing is there yet; the first publisher makes the folder."""
-        return not self._layout.root.exists()
 
     def check(self) -> None:
         """Whether this user could publish here; writes nothing."""
         check_access(self._layout)
-
-    def packages(self) -> Iterator[str]:
-        """Every package that has a version, deleted ones included."""
-        return iter(self._shelves.packages())
-
-    def versions(self, package: str, prefix: str = "") -> Iterator[Published]:
-        """Every version that begins with `prefix`, read in full before the first is handed out."""
-        return iter(self._shelves.versions(package, prefix))
-
-    def find(self, package: str, version: str) -> Published | None:
-        """One version by name; also a deleted one, marked so."""
-        return self._shelves.find(package, version)
-
-    def files(self, package: str, version: str) -> tuple[FileEntry, ...]:
-        """The files of a version, as its manifest has them."""
-        return self._shelves.live(package, version).files
 
     def publish(
         self,
@@ -123,7 +84,6 @@ class DirectoryFeed:
         manifest = Manifest(package, version, description, datetime.now(UTC), entries)
         with feed_errors(f"cannot publish {package} {version}", self._layout.root):
             self._layout.check()
-            self._sweep_now_and_then()
             if self._layout.manifest(package, version).exists():
                 raise VersionExists(f"{package} {version} is in {self._name} already")
             with self._staging() as stage:
@@ -211,7 +171,7 @@ class DirectoryFeed:
     def promote(self, package: str, version: str, view: str) -> None:
         """Add a version to a view. As on every feed, this cannot be undone."""
         name = self.view(view)
-        self._shelves.live(package, version)
+        self.live(package, version)
         marker = self._layout.views / name / package / version
         with feed_errors(f"cannot promote {package} {version}", self._layout.root):
             marker.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +180,7 @@ class DirectoryFeed:
 
     def delete(self, package: str, version: str) -> None:
         """Replace a version's manifest by a tombstone: the version stays taken for ever."""
-        manifest = self._shelves.live(package, version)
+        manifest = self.live(package, version)
         root = self._layout.root
         with feed_errors(f"cannot delete {package} {version}", root), self._staging() as stage:
             path = stage("manifest")
@@ -231,15 +191,10 @@ class DirectoryFeed:
             self._syncer.folders([final.parent])
 
     def sweep_stale(self) -> list[Path]:
-        """Remove what publishers that are gone left unfinished (a publish does it, too)."""
+        """Remove what publishers that are gone left unfinished."""
         self._layout.check()
         with feed_errors("cannot clean up", self._layout.root), self._committer.exclusive():
             return self._layout.sweep_stale()
-
-    def _sweep_now_and_then(self) -> None:
-        if time.monotonic() - self._swept > SWEEP_EVERY:
-            self._swept = time.monotonic()
-            self._layout.sweep_stale()
 
 
 def _discard(staged: Sequence[Path]) -> None:

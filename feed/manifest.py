@@ -50,12 +50,17 @@ class Manifest:
             value["deleted_at"] = self.deleted_at.astimezone(UTC).isoformat()
         return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
-    def published(self) -> Published:
+    def published(self, views: tuple[str, ...] = ()) -> Published:
         """The same as a listing shows it; views are kept elsewhere."""
-        tree = parse_tree(self.description)
         gone = self.deleted_at is not None
         return Published(
-            self.package, self.version, tree, self.description, self.published_at, (), gone
+            self.package,
+            self.version,
+            parse_tree(self.description),
+            self.description,
+            self.published_at,
+            () if gone else views,
+            gone,
         )
 
 
@@ -64,21 +69,17 @@ def parse_manifest(data: bytes, path: str, package: str, version: str) -> Manife
     value = _load(data, path, package, version)
     try:
         files = tuple(_entry(item) for item in value["files"])
+        gone = value.get("deleted_at")
+        return Manifest(
+            package,
+            version,
+            value["description"],
+            datetime.fromisoformat(value["published_at"]),
+            files,
+            datetime.fromisoformat(gone) if gone is not None else None,
+        )
     except (TypeError, KeyError, ValueError) as error:
-        raise _corrupt(path, f"file list: {error}") from error
-    head = _head(value, path, package, version)
-    when = head.published_at or datetime.fromtimestamp(0, UTC)
-    gone = value.get("deleted_at")
-    return Manifest(
-        package, version, head.description, when, files, _time(gone, path) if gone else None
-    )
-
-
-def parse_published(
-    data: bytes, path: str, package: str, version: str, views: tuple[str, ...] = ()
-) -> Published:
-    """What a listing shows of a manifest; file entries are left unread, listings are long."""
-    return _head(_load(data, path, package, version), path, package, version, views)
+        raise _corrupt(path, f"{type(error).__name__}: {error}") from error
 
 
 def _load(data: bytes, path: str, package: str, version: str) -> Mapping[str, Any]:
@@ -97,22 +98,6 @@ def _load(data: bytes, path: str, package: str, version: str) -> Mapping[str, An
     return value
 
 
-def _head(
-    value: Mapping[str, Any], path: str, package: str, version: str, views: tuple[str, ...] = ()
-) -> Published:
-    deleted = value.get("deleted_at") is not None
-    description: str = value["description"]
-    return Published(
-        package,
-        version,
-        parse_tree(description),
-        description,
-        _time(value.get("published_at"), path),
-        () if deleted else views,
-        deleted,
-    )
-
-
 def _entry(item: object) -> FileEntry:
     if not isinstance(item, dict):
         raise TypeError("not an object")
@@ -122,15 +107,6 @@ def _entry(item: object) -> FileEntry:
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise ValueError(f"{path!r} has no SHA-256")
     return FileEntry(path, size, sha256)
-
-
-def _time(value: object, path: str) -> datetime:
-    try:
-        if isinstance(value, str):
-            return datetime.fromisoformat(value)
-    except ValueError as error:
-        raise _corrupt(path, f"bad time: {error}") from error
-    raise _corrupt(path, "no time")
 
 
 def _corrupt(path: str, what: str) -> Corrupt:

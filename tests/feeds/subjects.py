@@ -63,9 +63,9 @@ def directory(folder: Path) -> Iterator[Subject]:
     feed = opened()
     feed.preflight()
     yield Subject(feed, opened, feed.delete, fill)
-    # The lock, and the file for the next note; nothing else stays, not even after a failure.
+    # The lock; nothing else stays, not even after a failure.
     root = folder / "feed"
-    assert {path.name for path in (root / "tmp").iterdir()} <= {"commit.lock", "commit.new"}
+    assert {path.name for path in (root / "tmp").iterdir()} <= {"commit.lock"}
     blobs = {path.name for path in (root / "blobs").rglob("*") if path.is_file()}
     manifests = [path.read_text("utf-8") for path in (root / "packages").rglob("*.json")]
     assert blobs <= {digest for text in manifests for digest in re.findall("[0-9a-f]{64}", text)}

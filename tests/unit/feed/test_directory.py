@@ -37,7 +37,7 @@ def blobs(root: Path) -> set[str]:
 
 
 def unfinished(root: Path) -> list[str]:
-    kept = {"commit.lock", "commit.new"}  # the lock, and the file for the next note
+    kept = {"commit.lock"}
     return [path.name for path in (root / "tmp").iterdir() if path.name not in kept]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from feed.description import write_description
 from feed.errors import Corrupt
-from feed.manifest import Manifest, parse_manifest, parse_published
+from feed.manifest import Manifest, parse_manifest
 from matrix.digest import FileEntry
 
 TREE = "c" * 64
@@ -26,12 +26,12 @@ def test_round_trip() -> None:
     assert parse_manifest(gone.to_json(), "x", "pkg", "1.0.0") == gone
 
 
-def test_the_short_way_of_a_listing_tells_the_same() -> None:
-    listed = parse_published(MANIFEST.to_json(), "x", "pkg", "1.0.0", ("release",))
+def test_a_listing_shows_views_and_deletion() -> None:
+    listed = MANIFEST.published(("release",))
     assert (listed.tree, listed.published_at, listed.views) == (TREE, WHEN, ("release",))
     assert not listed.deleted
     gone = Manifest("pkg", "1.0.0", "", WHEN, FILES, datetime.now(UTC))
-    listed = parse_published(gone.to_json(), "x", "pkg", "1.0.0", ("release",))
+    listed = gone.published(("release",))
     assert listed.deleted
     assert listed.views == ()
 
@@ -54,8 +54,6 @@ def test_rubbish_is_an_error_that_names_the_file(edit: Edit) -> None:
     value = json.loads(MANIFEST.to_json())
     edit(value)
     data = json.dumps(value).encode()
-    with pytest.raises(Corrupt, match=r"/feed/x\.json"):
-        parse_published(data, "/feed/x.json", "pkg", "1.0.0")
     with pytest.raises(Corrupt, match=r"/feed/x\.json"):
         parse_manifest(data, "/feed/x.json", "pkg", "1.0.0")
 
@@ -83,7 +81,7 @@ def test_a_bad_file_entry_is_an_error(entry: object) -> None:
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"7"])
 def test_what_is_no_manifest_at_all(data: bytes) -> None:
     with pytest.raises(Corrupt):
-        parse_published(data, "x", "pkg", "1.0.0")
+        parse_manifest(data, "x", "pkg", "1.0.0")
 
 
 def test_every_truncation_is_noticed() -> None:
