@@ -19,6 +19,8 @@ from state.schema import HEAD, VERSION_TABLE
 if TYPE_CHECKING:
     from alembic.config import Config
 
+MIGRATIONS = Path(__file__).with_name("migrations")
+
 _MAGIC = b"SQLite format 3\0"
 _CHECKED_BYTES = 16 * 2**20
 """Larger files would slow down `status`; their damage shows when it is read."""
@@ -93,8 +95,7 @@ def _config() -> Config:
     from alembic.config import Config
 
     config = Config()
-    folder = Path(__file__).with_name("migrations")
-    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
 

@@ -30,23 +30,16 @@ from state.damage import Number
 from state.records import Kind
 from state.transitions import RUNNING
 
-HEAD = "0003"
+HEAD = "0001"
 """The newest migration; opening a database at this revision needs no Alembic."""
 
 VERSION_TABLE = "modelmill_schema"
 """Not Alembic's default name: Prefect's own tables may live in the same PostgreSQL database."""
 
-NO_NEEDS = "[]"
 WORK_STATES = ("todo", "leased", "done", "poison")
 
 _json = JSON(none_as_null=True)
 _big = BigInteger().with_variant(Integer, "sqlite")
-
-
-def _needs(*, primary_key: bool = False) -> Any:
-    return Field(
-        default=NO_NEEDS, primary_key=primary_key, sa_column_kwargs={"server_default": NO_NEEDS}
-    )
 
 
 def _in(column: str, values: Iterable[str]) -> str:
@@ -122,7 +115,7 @@ class OutcomeTable(Base, table=True):
     precision: str
     package: str
     version: str
-    needs: str = _needs()
+    needs: str
     """A JSON list of sorted words, so that equal needs are equal text."""
     status: str
     tree: str | None = None
@@ -188,7 +181,7 @@ class WorkTable(Base, table=True):
 
     sweep_id: int = Field(primary_key=True, foreign_key="sweep.id")
     model: str = Field(primary_key=True)
-    needs: str = _needs(primary_key=True)
+    needs: str = Field(primary_key=True)
     state: str
     position: int
     estimate: float
@@ -213,7 +206,7 @@ class LeaseTable(Base, table=True):
 
     sweep_id: int = Field(primary_key=True)
     model: str = Field(primary_key=True)
-    needs: str = _needs(primary_key=True)
+    needs: str = Field(primary_key=True)
     token: int = Field(sa_type=_big)
     owner: str
     host: str
