@@ -7,10 +7,7 @@ from typing import Any
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
-from prefect.client.schemas.objects import (
-    ConcurrencyLimitStrategy,
-    ConcurrencyOptions,
-)
+from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from pydantic import ValidationError
@@ -54,7 +51,7 @@ def deploy_nightly(pool: str, cron: str, timezone: str, parameters: Mapping[str,
             name,
             pool + SWEEPS,
             parameters={"pool": pool, **parameters},
-            tags=[NIGHTLY],
+            tags=[NIGHTLY + pool],
             schedules=[DeploymentScheduleCreate(schedule=schedule)],
             concurrency_limit=1,
             concurrency_options=ConcurrencyOptions(
@@ -85,7 +82,6 @@ def _deployment(client: SyncPrefectClient, flow: Any, name: str, pool: str, **mo
     """Deploy a flow by its module: every machine has the package, none this working folder."""
     from prefect.utilities.callables import parameter_schema
 
-    options = more.pop("concurrency_options", None)
     # Works around Prefect (test_the_form_of_a_flow_takes_unknown_parameters): a misspelt parameter
     # would be refused when the run starts, not when it is submitted.
     form = {**parameter_schema(flow).model_dump_for_openapi(), "additionalProperties": False}
@@ -98,6 +94,5 @@ def _deployment(client: SyncPrefectClient, flow: Any, name: str, pool: str, **mo
         description=flow.description,
         parameter_openapi_schema=form,
         enforce_parameter_schema=True,
-        concurrency_options=options,
         **more,
     )

@@ -21,7 +21,7 @@ from flows.cli.resolution import resolve
 from flows.cli.settings import FORM, OPTIONS
 from flows.fleet.parent import Ended, Parent
 from flows.fleet.parent_display import AWAY, ParentDisplay, SlotCounter, tags_of
-from flows.fleet.parent_runs import PARENT_FLOW, earlier_night, nightly_tags
+from flows.fleet.parent_runs import PARENT_FLOW, earlier_night, nightly_tags, this_run
 from flows.fleet.run import FleetRun, read_run, state_url, values_of
 from flows.fleet.slot import FleetSlot
 from flows.fleet.slot_runs import SLOT_FLOW, SlotRuns
@@ -87,10 +87,11 @@ def parent(
     quiet_prefect()
     stop = Stop()
     made: list[Summary] = []
-    nightly = nightly_tags()
-    if nightly and not run:
+    here = this_run()
+    nightly = nightly_tags(here)
+    if here and nightly and not run:
         with get_client(sync_client=True) as client:
-            still = earlier_night(client, nightly)
+            still = earlier_night(client, here)
         if still:
             return Cancelled(message=f"left out: {still} of an earlier night is not over")
 

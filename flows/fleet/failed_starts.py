@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -23,9 +23,8 @@ AT_ONCE = timedelta(seconds=30)
 ACCIDENTS = 2
 """Failures in a row that are tried again without a pause."""
 FIRST_PAUSE = 5.0
-LONGEST_PAUSE = 300.0
-LONGEST_PAUSE_WHILE_BUSY = 30.0
-"""While other slots work: the failed ones may have been killed, and machines may join."""
+LONGEST_PAUSE = 30.0
+"""Short, because a queue has healthy machines too, and repaired ones."""
 
 
 @dataclass(slots=True)
@@ -61,13 +60,10 @@ class FailedStarts:
         """Whether it looks like more than an accident."""
         return self.count > ACCIDENTS
 
-    def pausing(self, now: datetime, *, busy: bool = False) -> bool:
-        """Whether it is too early for another try; `busy`: other slots of the sweep work."""
-        if not self.lasting:
-            return False
-        limit = LONGEST_PAUSE_WHILE_BUSY if busy else LONGEST_PAUSE
-        pause = min(FIRST_PAUSE * 2 ** (self.count - ACCIDENTS - 1), limit)
-        return now < self.ended + timedelta(seconds=pause)
+    def pausing(self, now: datetime) -> bool:
+        """Whether it is too early for another try."""
+        pause = min(FIRST_PAUSE * 2 ** (self.count - ACCIDENTS - 1), LONGEST_PAUSE)
+        return self.lasting and now < self.ended + timedelta(seconds=pause)
 
 
 def failed_starts(ended: Iterable[FlowRun]) -> dict[str, FailedStarts]:
@@ -83,12 +79,11 @@ def failed_starts(ended: Iterable[FlowRun]) -> dict[str, FailedStarts]:
         if not _failed_at_once(run):
             settled.add(queue)
             continue
-        last = found.get(queue)
-        found[queue] = FailedStarts(
-            count=last.count + 1 if last else 1,
-            ended=last.ended if last else run.end_time,
-            message=last.message if last else str(run.state.message or run.state.name),
-        )
+        if queue in found:
+            found[queue] = replace(found[queue], count=found[queue].count + 1)
+        else:
+            message = str(run.state.message or run.state.name)
+            found[queue] = FailedStarts(1, run.end_time, message)
     return found
 
 

@@ -8,7 +8,6 @@ was killed has another one started elsewhere and ends.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from flows.fleet.slot_runs import SlotRuns
 
 INTERVAL = 2.0
-BUSY_FOR = 120.0
-"""Seconds after a lease in which the sweep counts as busy."""
 LEADS = "leads"
 """Key of the notice with which a parent takes the lead."""
 
@@ -70,9 +67,6 @@ class Parent:
     """As it was last noted."""
     _leads_since: int = 0
     """The notice with which it took the lead."""
-    _last_lease: int = 0
-    """The last lease that was seen, and when."""
-    _leased_at: float = float("-inf")
     _successor_tries: int = 0
 
     def begin(self) -> tuple[Begun, FleetRun]:
@@ -131,13 +125,6 @@ class Parent:
         notices = self.state.events(sweep, self._leads_since, kind=Kind.NOTICE)
         return any(LEADS in (one.data or {}) for one in notices)
 
-    def _busy(self, sweep: int) -> bool:
-        """Whether a model was leased lately: then slots that die did not fail to start."""
-        found = self.state.newest_event(sweep, Kind.LEASED)
-        if found is not None and found.id > self._last_lease:
-            self._last_lease, self._leased_at = found.id, time.monotonic()
-        return time.monotonic() - self._leased_at < BUSY_FOR
-
     def _left(self, slots: SlotRuns) -> bool:
         """Ask for another parent; whether one is under way, or the server stays away."""
         self._successor_tries += 1
@@ -175,10 +162,9 @@ class Parent:
     def _submit_slots(self, sweep: int, slots: SlotRuns, demand: Mapping[Words, int]) -> None:
         queues = slots.served_queues()
         slots.refresh()
-        busy = self._busy(sweep)
         for queue, words in queues.items():
             wanted = sum(n for needs, n in demand.items() if serves(words, needs))
-            slots.fill(queue, wanted, busy=busy)
+            slots.fill(queue, wanted)
         waiting = (needs for needs, count in demand.items() if count)
         unserved = unserved_groups(self.state, sweep, waiting, queues.values())
         unserved += [

@@ -22,12 +22,12 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.context import FlowRunContext
 from prefect.exceptions import PrefectException
 
 from feed.azure.address import package_page
 from flows.cli.settings import Settings
 from flows.fleet.launch import count_slots
+from flows.fleet.parent_runs import this_run
 from flows.observe.masking import masked
 from flows.observe.report.collect import collect
 from flows.observe.report.page import write as write_page
@@ -99,11 +99,9 @@ class ParentDisplay:
 
     def name_and_tag(self, tags: Iterable[str]) -> None:
         """A run that a schedule started does not know its stamp when it begins."""
-        context = FlowRunContext.get()
-        if context and context.flow_run:
+        if run := this_run():
             with suppress(*AWAY):
-                name = f"sweep-{self.stamp}"
-                self.client.update_flow_run(context.flow_run.id, name=name, tags=list(tags))
+                self.client.update_flow_run(run.id, name=f"sweep-{self.stamp}", tags=list(tags))
 
     @contextmanager
     def progress(self) -> Iterator[None]:

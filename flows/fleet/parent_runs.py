@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -23,10 +23,15 @@ from flows.fleet.run import FleetRun
 from matrix.errors import UsageError
 
 PARENT_FLOW = "modelmill-fleet"
-NIGHTLY = "nightly"
-"""Tag of the nightly deployment, and so of its runs."""
-_DEPLOYMENT_TAG = "night:"
-_FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+NIGHTLY = "nightly:"
+"""How the tag of a nightly deployment begins, and so of its runs.
+
+Works around Prefect (test_a_concurrency_limit_counts_the_runs_of_one_deployment): a parent that has
+to leave its worker asks for another one, which is not a run of the nightly deployment and does not
+count against its limit. The tag is handed on to it.
+"""
+FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+UNFINISHED = {"state": {"type": {"not_any_": FINAL}}}
 
 
 def check_deployed(pool: str) -> None:
@@ -49,7 +54,7 @@ def submit(pool: str, run: FleetRun) -> UUID:
         f"{PARENT_FLOW}/{pool}",
         parameters={"stamp": stamp, "sweep": run.sweep, "run": run.id, "pool": pool},
         timeout=0,
-        tags=[f"stamp:{stamp}", f"sweep:{run.sweep}", *_nightly_tags_of(last)],
+        tags=[f"stamp:{stamp}", f"sweep:{run.sweep}", *nightly_tags(last)],
         idempotency_key=f"{pool}-{run.sweep}-{run.id}",
     )
     return UUID(str(made.id))
@@ -70,7 +75,7 @@ class ParentRuns:
         """
         try:
             with get_client(sync_client=True) as client:
-                unfinished = _read(client, self.sweep, {"state": {"type": {"not_any_": _FINAL}}})
+                unfinished = runs_of(client, PARENT_FLOW, [f"sweep:{self.sweep}"], UNFINISHED)
                 for run in unfinished:
                     if self._pending.overdue(run):
                         again: State[Any] = Scheduled(scheduled_time=run.expected_start_time)
@@ -118,60 +123,37 @@ def _alive(client: SyncPrefectClient, pool: str) -> str:
     return f"workers alive in {pool}: {names or 'none, start modelmill worker'}"
 
 
-def nightly_tags() -> list[str]:
-    """The tags by which later parents of this nightly sweep are known; empty: not a nightly one.
-
-    Works around Prefect (test_a_concurrency_limit_counts_the_runs_of_one_deployment): a parent that
-    has to leave its worker asks for another one, which is not a run of the nightly deployment and
-    does not count against its limit. These tags are handed on to it.
-    """
-    run = _this_run()
-    if run is None or NIGHTLY not in run.tags:
-        return []
-    return _nightly_tags_of(run, f"{_DEPLOYMENT_TAG}{run.deployment_id}")
-
-
-def earlier_night(client: SyncPrefectClient, tags: list[str]) -> str | None:
-    """The name of a parent that still leads the sweep of an earlier night."""
-    run = _this_run()
-    if not tags or run is None:
-        return None
-    wanted = {
-        "tags": {"all_": tags},
-        "state": {"type": {"not_any_": _FINAL}},
-        "id": {"not_any_": [str(run.id)]},
-    }
-    found = client.read_flow_runs(
-        flow_filter=_PARENTS, flow_run_filter=FlowRunFilter.model_validate(wanted), limit=1
-    )
-    return found[0].name if found else None
-
-
-_PARENTS = FlowFilter.model_validate({"name": {"any_": [PARENT_FLOW]}})
-
-
-def _nightly_tags_of(run: FlowRun | None, default: str | None = None) -> list[str]:
-    if run is None or NIGHTLY not in run.tags:
-        return []
-    known = [tag for tag in run.tags if tag.startswith(_DEPLOYMENT_TAG)]
-    return [NIGHTLY, *(known or filter(None, [default]))]
-
-
-def _this_run() -> FlowRun | None:
+def this_run() -> FlowRun | None:
+    """The flow run around us."""
     context = FlowRunContext.get()
     return context.flow_run if context else None
 
 
+def nightly_tags(run: FlowRun | None) -> list[str]:
+    """The tag by which later parents of this nightly sweep are known; empty: not a nightly one."""
+    return [tag for tag in run.tags if tag.startswith(NIGHTLY)] if run else []
+
+
+def earlier_night(client: SyncPrefectClient, run: FlowRun) -> str | None:
+    """The name of a parent that still leads the sweep of an earlier night."""
+    others = {**UNFINISHED, "id": {"not_any_": [str(run.id)]}}
+    found = runs_of(client, PARENT_FLOW, nightly_tags(run), others, limit=1)
+    return found[0].name if found else None
+
+
 def _last(client: SyncPrefectClient, sweep: int) -> FlowRun | None:
     """The parent that led the sweep last, or is to lead it."""
-    found = _read(client, sweep, {}, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=1)
+    newest = FlowRunSort.EXPECTED_START_TIME_DESC
+    found = runs_of(client, PARENT_FLOW, [f"sweep:{sweep}"], {}, sort=newest, limit=1)
     return found[0] if found else None
 
 
-def _read(
-    client: SyncPrefectClient, sweep: int, wanted: dict[str, Any], **page: Any
+def runs_of(
+    client: SyncPrefectClient, flow: str, tags: list[str], wanted: Mapping[str, Any], **page: Any
 ) -> list[FlowRun]:
-    tagged = {"tags": {"all_": [f"sweep:{sweep}"]}, **wanted}
+    """The runs of a flow that have these tags and match the filter."""
     return client.read_flow_runs(
-        flow_filter=_PARENTS, flow_run_filter=FlowRunFilter.model_validate(tagged), **page
+        flow_filter=FlowFilter.model_validate({"name": {"any_": [flow]}}),
+        flow_run_filter=FlowRunFilter.model_validate({"tags": {"all_": tags}, **wanted}),
+        **page,
     )

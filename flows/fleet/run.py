@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,9 +64,6 @@ class FleetRun:
         return resolve({**flags, "feed": self.feed, "stamp": self.plan.stamp}, environ, cwd)
 
 
-_RECORDED = tuple(one.name for one in fields(FleetRun) if one.name not in {"sweep", "plan", "id"})
-
-
 def state_url(settings: Settings) -> str:
     """The address of a fleet's state."""
     where = str(settings.state or "")
@@ -86,7 +83,9 @@ def record_run(state: State, run: FleetRun) -> int:
     """Record it; returns its id."""
     document = {
         "plan": plan_to_record(run.plan),
-        **{name: to_json(getattr(run, name)) for name in _RECORDED},
+        "values": to_json(run.values),
+        "feed": run.feed,
+        "newest": to_json(run.newest),
     }
     return state.note(run.sweep, Kind.STARTED, {"pid": os.getpid(), FLEET: document})
 
@@ -121,14 +120,9 @@ def _from_event(event: Event) -> FleetRun:
         values, wrong = typed(document["values"])
         if wrong:
             raise ValueError(f"values of {', '.join(wrong)}")
-        newest = {
-            # Older versions recorded rows without the names of columns.
-            cell: Published(*row) if isinstance(row, list) else from_json(row, Published)
-            for cell, row in document["newest"].items()
-        }
-        own = {"plan": plan_from_record(document["plan"]), "newest": newest}
-        own |= {"sweep": event.sweep_id, "id": event.id}
-        return from_json({**document, **own, "values": {**document["values"], **values}}, FleetRun)
+        newest = {cell: from_json(row, Published) for cell, row in document["newest"].items()}
+        plan, values = plan_from_record(document["plan"]), {**document["values"], **values}
+        return FleetRun(event.sweep_id, plan, values, document["feed"], newest, event.id)
     raise NoFleetRun(
         f"run {event.id} of sweep {event.sweep_id} is damaged in the state",
         hint="start it again with modelmill sweep CATALOG --fleet",

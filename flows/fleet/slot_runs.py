@@ -16,14 +16,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.filters import FlowFilter, FlowRunFilter
-from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.deployments import run_deployment
 from prefect.states import Cancelled, Crashed
 
-from flows.fleet.failed_starts import AT_ONCE, FailedStarts, PendingRuns, failed_starts
-from flows.fleet.parent_runs import PARENT_FLOW
+from flows.fleet.failed_starts import FailedStarts, PendingRuns, failed_starts
+from flows.fleet.parent_runs import FINAL, PARENT_FLOW, UNFINISHED, runs_of
 from matrix.needs import Words, from_text
 
 SLOT_FLOW = "modelmill-slot"
@@ -33,11 +32,6 @@ SILENT = 60.0
 _FEWEST = 2
 _PAGE = 200
 _LAST = 50
-_UNFINISHED = [
-    kind.value
-    for kind in (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
-]
-_ENDED = ["COMPLETED", "FAILED", "CRASHED", "CANCELLED"]
 
 
 @dataclass(slots=True)
@@ -49,13 +43,11 @@ class SlotRuns:
     parameters: Mapping[str, Any]
     tags: list[str]
     _running: Counter[str] = field(default_factory=Counter)
-    """By queue, like the next three."""
+    """By queue, like the next ones."""
     _waiting: Counter[str] = field(default_factory=Counter)
     _polls: dict[str, tuple[object, float]] = field(default_factory=dict)
     """The time of the last poll by the server's clock, and when we first saw it by ours."""
     _failed: dict[str, FailedStarts] = field(default_factory=dict)
-    _steady: set[str] = field(default_factory=set)
-    """Queues with a slot that has been at work for a while."""
     _pending: PendingRuns = field(default_factory=PendingRuns)
 
     def served_queues(self) -> dict[str, Words]:
@@ -79,22 +71,19 @@ class SlotRuns:
 
     def refresh(self) -> None:
         """Count what waits and what runs. Slot runs of an older run see that it is over."""
-        self._running, self._waiting, self._steady = Counter(), Counter(), set()
+        self._running, self._waiting = Counter(), Counter()
         self._failed = failed_starts(filter(self._of_this_run, self._ended()))
         for run in filter(self._of_this_run, list(self._unfinished())):
             if self._pending.overdue(run):
                 lost: State[Any] = Crashed(message="its worker died before it began")
                 self.client.set_flow_run_state(run.id, lost, force=True)
                 continue
-            queue = str(run.work_queue_name)
-            (self._waiting if _waits(run) else self._running)[queue] += 1
-            if run.estimated_run_time > AT_ONCE:
-                self._steady.add(queue)
+            (self._waiting if _waits(run) else self._running)[str(run.work_queue_name)] += 1
 
-    def fill(self, queue: str, demand: int, *, busy: bool = False) -> None:
+    def fill(self, queue: str, demand: int) -> None:
         """Let as many wait as run, a few at least, but no more than there is work for.
 
-        Where slots fail at once, one waits, after a pause; a short one if the sweep is `busy`.
+        Where slots fail at once, one waits, after a pause.
         """
         failed = self._failed.get(queue)
         fewest = _FEWEST if failed is None else 1
@@ -103,7 +92,7 @@ class SlotRuns:
         if missing <= 0:
             return
         now = self._now()
-        if failed is not None and failed.pausing(now, busy=busy or queue in self._steady):
+        if failed is not None and failed.pausing(now):
             return
         for _slot in range(missing):
             self._submit(f"{SLOT_FLOW}/{self.pool}", self.parameters, now, queue)
@@ -158,7 +147,7 @@ class SlotRuns:
     def _unfinished(self) -> Iterator[FlowRun]:
         start = 0
         while True:
-            page = self._read(_UNFINISHED, limit=_PAGE, offset=start)
+            page = self._read(UNFINISHED, limit=_PAGE, offset=start)
             yield from page
             start += len(page)
             if len(page) < _PAGE:
@@ -166,18 +155,12 @@ class SlotRuns:
 
     def _ended(self) -> list[FlowRun]:
         """The last ones, newest first."""
-        return self._read(_ENDED, limit=_LAST, sort=FlowRunSort.END_TIME_DESC)
+        ended = {"state": {"type": {"any_": FINAL}}}
+        return self._read(ended, limit=_LAST, sort=FlowRunSort.END_TIME_DESC)
 
-    def _read(self, states: list[str], **page: Any) -> list[FlowRun]:
-        wanted = {
-            "tags": {"all_": [f"sweep:{self.parameters['sweep']}"]},
-            "state": {"type": {"any_": states}},
-        }
-        return self.client.read_flow_runs(
-            flow_filter=FlowFilter.model_validate({"name": {"any_": [SLOT_FLOW]}}),
-            flow_run_filter=FlowRunFilter.model_validate(wanted),
-            **page,
-        )
+    def _read(self, wanted: Mapping[str, Any], **page: Any) -> list[FlowRun]:
+        tags = [f"sweep:{self.parameters['sweep']}"]
+        return runs_of(self.client, SLOT_FLOW, tags, wanted, **page)
 
 
 def _waits(run: FlowRun) -> bool:

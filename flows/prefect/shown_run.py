@@ -34,7 +34,7 @@ from prefect.states import Cancelled, Completed, Crashed, Failed, Running, to_st
 
 from flows.observe.tally import Tally
 from flows.prefect.artifacts import artifact_key, outcome_table, percent_done, progress_text
-from machine.processes import Process, this_host
+from machine.processes import Process
 from matrix.model import PlannedModel
 from matrix.status import Status
 from state.records import Event, Holder, Kind, Outcome
@@ -255,7 +255,5 @@ def _process_tag() -> str:
 def _is_dead(tag: str) -> bool:
     kind, _, process = tag.partition(":")
     pid, _, rest = process.partition(":")
-    when, _, host = rest.partition(":")  # older versions did not name the host
-    if kind != "process" or not pid.isdigit():
-        return False
-    return Process(host or this_host(), int(pid), when).is_dead()
+    started, _, host = rest.partition(":")
+    return kind == "process" and pid.isdigit() and Process(host, int(pid), started).is_dead()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feed.directory import DirectoryFeed
-from flows.fleet.parent import BUSY_FOR, LEADS, SUCCESSOR_TRIES, Ended, Parent
+from flows.fleet.parent import LEADS, SUCCESSOR_TRIES, Ended, Parent
 from flows.fleet.run import FleetRun
 from flows.fleet.slot_runs import SlotRuns
 from flows.fleet.worker_folder import WorkerFolder
@@ -44,7 +44,6 @@ class Slots(SlotRuns):
         self.served = queues
         self.asked: dict[str, int] = {}
         self.failed: dict[str, str] = {}
-        self.busy: list[bool] = []
         self.done: list[str] = []
         self.then: Callable[[], None] = stop.ask
         self.away = False
@@ -57,9 +56,8 @@ class Slots(SlotRuns):
     def refresh(self) -> None:
         """Nothing runs."""
 
-    def fill(self, queue: str, demand: int, *, busy: bool = False) -> None:
+    def fill(self, queue: str, demand: int) -> None:
         self.asked[queue] = demand
-        self.busy.append(busy)
         self.then()
 
     def failing(self) -> dict[str, str]:
@@ -127,27 +125,6 @@ def test_slots_that_fail_at_once_are_told_once(tmp_path: Path) -> None:
             "slots fail as soon as they begin: no feed",
             "  next: repair the machine that offers engine:fake; it is tried again",
         ]
-
-
-def test_a_sweep_is_busy_while_models_are_handed_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state, run = begun(tmp_path)
-    stop, now = Quick(), [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    slots = Slots(stop, **SERVED)
-
-    def round_() -> None:
-        now[0] += BUSY_FOR / 2
-        if len(slots.busy) == 1:
-            state.lease(run.sweep, Owner.here("me"), 600.0)
-        if len(slots.busy) == 4:
-            stop.ask()
-
-    slots.then = round_
-    with state:
-        parent_of(state, run, tmp_path, stop).supervise(run, slots)
-    assert slots.busy == [False, True, True, False]
 
 
 def test_a_sweep_with_nothing_open_ends_at_once(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Server:
 def test_runs_of_dead_processes_of_this_machine_are_crashed() -> None:
     tags = {
         uuid4(): ["stamp:s1", f"process:{GONE}:{HERE.host}"],
-        uuid4(): [f"process:{GONE}"],
+        uuid4(): ["stamp:s2", f"process:{GONE}:{HERE.host}"],
         uuid4(): [f"process:{GONE}:another-host"],
         uuid4(): [f"process:{HERE.pid}:{HERE.started}:{HERE.host}"],
         uuid4(): ["process:", "stamp:s2"],
