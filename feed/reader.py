@@ -7,7 +7,8 @@ feed's list and with the package's own manifest does that folder get the destina
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -66,9 +67,9 @@ def pull(
     if not chosen:
         raise NotFound(f"no file of {package} {version} matches {' '.join(patterns)}")
     with local_errors(dest):
-        occupied = _occupied(dest)
-    unchanged = occupied and _holds(dest, chosen)
-    if occupied and not unchanged and not force:
+        used = occupied(dest)
+    unchanged = used and _holds(dest, chosen)
+    if used and not unchanged and not force:
         raise UsageError(
             f"{dest} is not empty and holds other content than {package} {version}",
             hint="give another folder, or --force to replace files of the same name",
@@ -99,7 +100,8 @@ def _matches(path: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(path, pattern) for pattern in patterns)
 
 
-def _occupied(dest: Path) -> bool:
+def occupied(dest: Path) -> bool:
+    """Whether a folder is there that holds anything. Raises `UsageError` if it is a file."""
     if dest.exists() and not dest.is_dir():
         raise UsageError(f"{dest} is a file, not a folder")
     return dest.is_dir() and any(dest.iterdir())
@@ -129,15 +131,7 @@ def _download(
     chosen: Sequence[FileEntry],
     progress: Progress | None,
 ) -> None:
-    prefix = f".{dest.name[:60]}.pull-"
-    with local_errors(dest):
-        dest.parent.mkdir(parents=True, exist_ok=True)
-        for left in dest.parent.iterdir():
-            if left.name.startswith(prefix) and abandoned(left):
-                remove(left)
-        stage = dest.parent / f"{prefix}{claim()}"
-        stage.mkdir()
-    try:
+    with staging(dest) as stage:
         paths = {*_LISTS, *(entry.path for entry in chosen)}
         wanted = [entry for entry in listed if entry.path in paths]
         names = [_literal(entry.path) for entry in wanted] if len(wanted) < len(listed) else ["*"]
@@ -147,6 +141,24 @@ def _download(
             for extra in set(wanted) - set(chosen):
                 (stage / extra.path).unlink()
             _move(stage, dest, chosen)
+
+
+@contextmanager
+def staging(dest: Path) -> Iterator[Path]:
+    """A new folder beside the destination, for what is not complete; removed if it is left there.
+
+    What processes that were killed have left goes as well.
+    """
+    prefix = f".{dest.name[:60]}.pull-"
+    with local_errors(dest):
+        dest.parent.mkdir(parents=True, exist_ok=True)
+        for left in dest.parent.iterdir():
+            if left.name.startswith(prefix) and abandoned(left):
+                remove(left)
+        stage = dest.parent / f"{prefix}{claim()}"
+        stage.mkdir()
+    try:
+        yield stage
     finally:
         remove(stage)
 
@@ -202,7 +214,7 @@ def _own_list(data: bytes, title: str) -> set[FileEntry] | None:
 
 
 def _move(stage: Path, dest: Path, chosen: Sequence[FileEntry]) -> None:
-    if not _occupied(dest):
+    if not occupied(dest):
         if dest.is_dir():
             dest.rmdir()
         stage.rename(dest)

@@ -159,7 +159,7 @@ def pull_selection(
     folders = found.index.folders()
 
     def fetch(cell: IndexCell) -> PulledCell:
-        _check_tree(feed, cell)
+        check_tree(feed, cell)
         folder = dest / folders[cell.id]
         pulled = pull(
             feed,
@@ -193,7 +193,7 @@ def _first(
     return lost
 
 
-def _check_tree(feed: Feed, cell: IndexCell) -> None:
+def check_tree(feed: Feed, cell: IndexCell) -> None:
     """Check that index and feed name the same content, before anything is transferred."""
     published = feed.find(cell.package, cell.version)
     if published and not published.deleted and published.tree != cell.tree:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.sweeps.command import Mill
+from tests.verification.ort_model_package import opened
 
 pytestmark = [pytest.mark.vendor, pytest.mark.engine, pytest.mark.timeout(600)]
 
@@ -135,3 +136,15 @@ def test_a_pull_for_a_profile_takes_what_is_compiled_for_it_and_says_so(swept: M
     ).json()
     assert (one["version"], one["compiled"]) == (f"{portable}-htp73", True)
     assert swept.run("feed", "pull", PACKAGE, portable, "--for", "ov_npu").code == 2
+
+
+def test_onnx_runtime_opens_the_variants_of_a_model_as_one_package(swept: Mill) -> None:
+    words = ("feed", "pull", "--stamp", "one", "--model", "demo/bert-tiny", "--as", "ort-package")
+    made = swept.ok(*words, "bert", "--json").json()
+    assert made["variants"] == ["qnn_npu+htp73", "qnn_npu"]
+    (found,) = opened(swept.folder / "bert").values()
+    provider = "QNNExecutionProvider"
+    assert found["variants"] == [["qnn_npu+htp73", provider], ["qnn_npu", provider]]
+    assert swept.ok("feed", "verify", "--folder", "bert/qnn_npu+htp73")
+    assert swept.run(*words, "bert").code == 2
+    assert swept.run("feed", "pull", "--stamp", "one", "--as", "zip", "x").code == 2

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from feed.verify import CheckSignature, Verdict
     from matrix.model import Profile
 
+_ORT_PACKAGE = "ort-package"
 _SHOWN = 20
 """Problems that are printed of one package: a damaged document can cause any number."""
 
@@ -78,6 +79,14 @@ def _add_pull(parser: Parser) -> None:
         dest="profile",
         metavar="PROFILE",
         help="what is compiled for a device profile, the portable package where nothing is",
+    )
+    parser.add_argument(
+        "--as",
+        dest="form",
+        nargs=2,
+        metavar=(_ORT_PACKAGE, "DIR"),
+        help="with --stamp and --model: one folder that ONNX Runtime opens as a model package, "
+        "with the model's cells as its variants",
     )
     parser.add_argument("--dest", type=Path, default=Path(), help="folder; default: here")
     parser.add_argument("--files", action="append", metavar="GLOB", help="only matching files")
@@ -148,6 +157,8 @@ def _pull(arguments: argparse.Namespace) -> Exit:
 
     settings, feed = _open(arguments)
     patterns = tuple(arguments.files or ("*",))
+    if arguments.form:
+        return _pull_ort_package(arguments, settings, feed)
     if arguments.stamp and not arguments.name:
         return _pull_stamp(arguments, settings, feed, patterns)
     if not (arguments.name and arguments.version) or arguments.stamp:
@@ -204,6 +215,35 @@ def _pull_stamp(
         cells = len(found.lost) + len(found.pulled)
         print(f"modelmill: {len(found.lost)} of {cells} cells are not here", file=sys.stderr)
     return Exit.CELLS_FAILED if found.lost else Exit.OK
+
+
+def _pull_ort_package(arguments: argparse.Namespace, settings: Settings, feed: Feed) -> Exit:
+    from feed.ort_package import pull_ort_package
+    from matrix.naming import index_name
+
+    form, dest = arguments.form
+    if form != _ORT_PACKAGE:
+        raise UsageError(f"--as {form}: the only format is {_ORT_PACKAGE}")
+    if not (arguments.stamp and arguments.model):
+        raise UsageError(f"--as {_ORT_PACKAGE} wants --stamp and --model")
+    others = (arguments.name, arguments.profile, arguments.files, arguments.force)
+    if any(others) or arguments.dest != Path():
+        raise UsageError(f"--as {_ORT_PACKAGE} takes whole packages: only --target goes with it")
+    made = pull_ort_package(
+        feed,
+        index_name(settings.package, arguments.stamp)[0],
+        arguments.stamp,
+        Path(dest),
+        targets=tuple(arguments.target or ("*",)),
+        models=tuple(arguments.model),
+    )
+    if arguments.json:
+        _print_json(asdict(made))
+    else:
+        print(f"{made.model} -> {made.dest}: {show_size(made.size)}")
+        print(f"  components: {', '.join(made.components)}")
+        print(f"  variants: {', '.join(made.variants)}")
+    return Exit.OK
 
 
 def _tell(pulled: list[tuple[Pulled, bool]], profile: Profile | None, *, as_json: bool) -> None:
