@@ -139,7 +139,9 @@ def _evidence(built: Built) -> dict[str, Any]:
             for stage in built.manifest["stages"]
         ],
     }
-    return found | {name: record[name] for name in ("verdict", "runtimes") if name in record}
+    return found | {
+        name: record[name] for name in ("verdict", "runtimes", "opening") if name in record
+    }
 
 
 def _stage_rows(work: CellWork, runs: Sequence[StageRun]) -> list[StageRow]:

@@ -145,6 +145,22 @@ def test_onnx_runtime_opens_the_variants_of_a_model_as_one_package(swept: Mill) 
     (found,) = opened(swept.folder / "bert").values()
     provider = "QNNExecutionProvider"
     assert found["variants"] == [["qnn_npu+htp73", provider], ["qnn_npu", provider]]
-    assert swept.ok("feed", "verify", "--folder", "bert/qnn_npu+htp73")
+    swept.ok("feed", "verify", "--folder", "bert/qnn_npu+htp73")
     assert swept.run(*words, "bert").code == 2
     assert swept.run("feed", "pull", "--stamp", "one", "--as", "zip", "x").code == 2
+
+
+def test_the_feed_and_the_report_tell_what_opening_took_on_an_emulator(swept: Mill) -> None:
+    compiled, portable = version(swept, "one", "htp73"), version(swept, "one", "classification")
+    told = swept.ok("feed", "show", PACKAGE, compiled).out
+    assert "model.onnx opens in " in told
+    assert "measured on an emulator" in told
+    opening = swept.ok("feed", "show", PACKAGE, compiled, "--json").json()["opening"]
+    assert opening["emulated"] is True
+    (model,) = opening["models"]
+    assert model["compiled"]["seconds"] < model["portable"]["seconds"]
+    assert "opens in" not in swept.ok("feed", "show", PACKAGE, portable).out
+    swept.ok("report", "one", "-o", "report.html")
+    assert '"opening":{"on":"QNNExecutionProvider npu (emulated)","emulated":true' in (
+        swept.folder / "report.html"
+    ).read_text("utf-8")

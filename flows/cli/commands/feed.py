@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import datetime
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.cli.activity import meter, waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.cli.quantity import show_moment, show_size
+from flows.cli.quantity import show_duration, show_moment, show_size
 from flows.cli.settings import Settings
 from flows.cli.table import render
 from matrix.errors import Exit, NothingSelected, UsageError
@@ -23,8 +24,10 @@ from matrix.slugs import slug
 
 if TYPE_CHECKING:
     from feed.interface import Feed, Published
+    from feed.listing import VersionDetails
     from feed.reader import Pulled
     from feed.verify import CheckSignature, Verdict
+    from flows.observe.opening import Opening, Side
     from matrix.model import Profile
 
 _ORT_PACKAGE = "ort-package"
@@ -138,8 +141,10 @@ def _show(arguments: argparse.Namespace) -> Exit:
 
     _settings, feed = _open(arguments)
     found = show(feed, arguments.name, arguments.version)
+    opening = _opening(feed, found)
     if arguments.json:
-        _print_json({**asdict(found), "size": found.size})
+        more = {"opening": asdict(opening)} if opening else {}
+        _print_json({**asdict(found), "size": found.size, **more})
         return Exit.OK
     one = found.published
     print(f"{one.package} {one.version}" + (" (deleted)" if one.deleted else ""))
@@ -148,7 +153,47 @@ def _show(arguments: argparse.Namespace) -> Exit:
         print(f"  views: {', '.join(one.views)}")
     rows = [(file.path, show_size(file.size), file.sha256) for file in found.files]
     print(render(("file", "size", "sha256"), rows))
+    if opening:
+        print("\n".join(_opening_lines(opening)))
     return Exit.OK
+
+
+def _opening(feed: Feed, found: VersionDetails) -> Opening | None:
+    """What opening a compiled model took, from its build record; None for other versions."""
+    from feed.errors import FeedError
+    from feed.reader import pull
+    from flows.observe.opening import opening_of
+    from matrix.digest import BUILD_RECORD
+
+    one = found.published
+    compiled = "+" in one.description.rpartition("@")[2]
+    if not compiled or BUILD_RECORD not in {file.path for file in found.files}:
+        return None
+    with tempfile.TemporaryDirectory(prefix="modelmill-show-") as folder:
+        try:
+            dest = pull(feed, one.package, one.version, Path(folder, "it"), (BUILD_RECORD,)).dest
+            return opening_of(json.loads((dest / BUILD_RECORD).read_bytes()))
+        except (FeedError, ValueError, AttributeError) as error:
+            print(f"modelmill: {BUILD_RECORD} cannot be read: {error}", file=sys.stderr)
+            return None
+
+
+def _opening_lines(opening: Opening) -> Iterator[str]:
+    from flows.observe.opening import EMULATED
+
+    for one in opening.models:
+        compiled, portable = _opened(one.compiled), _opened(one.portable)
+        yield f"{one.model} opens in {compiled}; the portable model in {portable}"
+    if opening.on:
+        yield f"  on {opening.on}"
+    if opening.emulated:
+        yield f"  {EMULATED}"
+
+
+def _opened(side: Side) -> str:
+    if side.seconds is None or side.memory is None:
+        return "no time: it could not be opened"
+    return f"{show_duration(side.seconds)} and {show_size(side.memory)}"
 
 
 def _pull(arguments: argparse.Namespace) -> Exit:

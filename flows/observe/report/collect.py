@@ -16,6 +16,7 @@ from flows.observe.durations import Duration, duration_of
 from flows.observe.evidence import level_of, rungs_of
 from flows.observe.failures import FailureGroup
 from flows.observe.masking import masked, masked_json
+from flows.observe.opening import opening_of
 from flows.observe.report.document import CauseView, CellView, Distinct, Document, Heading, Stage
 from flows.observe.report.grid import Grid, with_content
 from flows.observe.report.statistics import largest, pass_rates, slowest, totals
@@ -137,6 +138,7 @@ class Gatherer:
             policy=self._policy(one.cell),
             rungs=rungs,
             level=level_of(rungs),
+            opening=opening_of(one.evidence),
             detail=masked_json(dict(one.detail)) if one.detail else None,
             stages=[self._stage(run) for run in self.runs.get(one.cell, ())],
             steps=self.history.steps.get(one.cell, ()),

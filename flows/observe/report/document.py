@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
+from flows.observe.opening import Opening
+
 SCHEMA = 1
 Json = Mapping[str, Any]
 T = TypeVar("T")
@@ -131,6 +133,8 @@ class CellView:
     rungs: Sequence[Json] = ()
     level: str | None = None
     """How far verification went."""
+    opening: Opening | None = None
+    """Of compiled cells."""
     detail: Json | None = None
     stages: Sequence[Stage] = ()
     steps: Sequence[Step] = ()

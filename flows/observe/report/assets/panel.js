@@ -49,6 +49,7 @@ function panelParts(cell, index) {
       ["source", source(rows[cell.row].source)], ["model type", rows[cell.row].type],
     ])),
     cell.stages && section("Stages", stageTable(cell)),
+    cell.opening && section("Opening", openingTable(cell.opening)),
     section("Digests", digestFacts(cell)),
     cell.rungs && section("Verification", rungList(cell)),
     cell.policy !== undefined && section("Effective policy", policyFacts(doc.policies[cell.policy])),
@@ -94,6 +95,16 @@ function stageTable(cell) {
     el("td", { class: "num" }, size(one.bytes)),
     el("td", { class: "num" }, one.memory ? size(one.memory) : "")));
   return table(["stage", "", "time", "made", "peak memory"], rowsOf, [2, 3, 4]);
+}
+
+function openingTable(opening) {
+  const sides = (one) => [one.portable || {}, one.compiled || {}];
+  const shown = (side, name, write) => el("td", { class: "num" }, side[name] === undefined ? "not opened" : write(side[name]));
+  const rowsOf = (opening.models || []).map((one) => el("tr", {}, el("td", { class: "mono" }, one.model),
+    ...sides(one).map((side) => shown(side, "seconds", duration)), ...sides(one).map((side) => shown(side, "memory", size))));
+  return el("div", {},
+    el("p", { class: "dim" }, opening.on ? `on ${opening.on}` : "", opening.emulated && "; measured on an emulator: these times and sizes say nothing about the device"),
+    table(["", "portable", "compiled", "memory, portable", "compiled"], rowsOf, [1, 2, 3, 4]));
 }
 
 function digestFacts(cell) {

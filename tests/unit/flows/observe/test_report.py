@@ -287,3 +287,26 @@ def test_the_page_is_replaced_as_a_whole_or_not_at_all(floor: Floor, tmp_path: P
     assert [path.name for path in dest.parent.iterdir()] == ["report.html"]
     with pytest.raises(UsageError, match="-o"):
         write(made, dest / "below-a-file.html")
+
+
+def test_a_compiled_cell_tells_what_opening_took_and_that_it_was_emulated(floor: Floor) -> None:
+    info = begin(floor.state)
+    name = "QNNExecutionProvider npu (emulated)"
+    evidence = {
+        "runtimes": [{"own": True, "ran": True, "emulated": True, "name": name}],
+        "opening": {
+            "model.onnx": {
+                "portable": {"seconds": 0.9, "memory": 7_000_000},
+                "compiled": {"seconds": 0.05, "memory": 900_000},
+            }
+        },
+    }
+    lease = take(floor.state, info)
+    for status in ("building", "built", "verifying", "verified"):
+        floor.state.record(lease, info.id, cell(), _status(status), Facts(evidence=evidence))
+    made = collect(floor.state, info).to_json()
+    (told,) = [one["opening"] for one in made["cells"] if "opening" in one]
+    assert (told["on"], told["emulated"]) == (name, True)
+    (model,) = told["models"]
+    assert model["portable"] == {"seconds": 0.9, "memory": 7_000_000}
+    assert model["compiled"]["seconds"] == 0.05

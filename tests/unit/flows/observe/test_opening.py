@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flows.observe.opening import ModelOpening, Opening, Side, opening_of
+
+OWN = {"own": True, "ran": True, "name": "QNNExecutionProvider npu (emulated)", "emulated": True}
+TOLD = {
+    "model.onnx": {
+        "portable": {"seconds": 0.9, "memory": 7},
+        "compiled": {"seconds": 0.1, "memory": 1},
+    }
+}
+
+
+def test_a_record_tells_both_sides_and_where_they_were_measured() -> None:
+    found = opening_of({"opening": TOLD, "runtimes": [{"own": False}, OWN]})
+    model = ModelOpening("model.onnx", Side(0.9, 7), Side(0.1, 1))
+    assert found == Opening("QNNExecutionProvider npu (emulated)", True, (model,))
+
+
+def test_a_model_that_could_not_be_opened_has_no_numbers() -> None:
+    told = {"a/model.onnx": {"portable": {"error": "no"}, "compiled": {"seconds": 1, "memory": 2}}}
+    found = opening_of({"opening": told})
+    assert found == Opening("", False, (ModelOpening("a/model.onnx", Side(), Side(1.0, 2)),))
+
+
+@pytest.mark.parametrize("record", [None, {}, {"opening": {}}, {"opening": 7}])
+def test_nothing_was_measured(record: Any) -> None:
+    assert opening_of(record) is None
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"opening": {"m": 7}, "runtimes": 7},
+        {"opening": {"m": {}}, "runtimes": [7, None]},
+        {"opening": {"m": {"portable": [], "compiled": {"seconds": "1", "memory": None}}}},
+    ],
+)
+def test_a_damaged_record_is_no_error(record: Any) -> None:
+    found = opening_of(record)
+    assert found is not None
+    assert all(one.portable == one.compiled == Side() for one in found.models)
