@@ -57,8 +57,6 @@ class Entry:
     pid: int
     held: dict[str, Holding] = field(default_factory=dict)
     waiting: list[Ticket] = field(default_factory=list)
-    notes: dict[str, int] = field(default_factory=dict)
-    """Figures for the other participants."""
     silent: bool = False
     """It waits, and has not looked for so long that nobody waits behind it."""
 
@@ -66,7 +64,7 @@ class Entry:
         """As it is written."""
         held = {key: [one.what, dict(one.amounts)] for key, one in self.held.items()}
         waiting = [[one.number, one.what, sorted(one.resources)] for one in self.waiting]
-        return json.dumps({"held": held, "waiting": waiting, "notes": self.notes}).encode()
+        return json.dumps({"held": held, "waiting": waiting}).encode()
 
     def fill(self, data: bytes) -> None:
         """Read what was written; raises `ValueError`, `TypeError` and the like for damage."""
@@ -79,7 +77,6 @@ class Entry:
             Ticket(int(number), str(what), frozenset(map(str, resources)))
             for number, what, resources in value["waiting"]
         ]
-        self.notes = {str(name): int(size) for name, size in value["notes"].items()}
 
 
 class Entries:
@@ -113,7 +110,7 @@ class Entries:
     def write(self) -> None:
         """Tell the others of our own; nothing held and nothing waited for takes no file."""
         own = self.own
-        if not (own.held or own.waiting or own.notes):
+        if not (own.held or own.waiting):
             self._file.unlink(missing_ok=True)
             return
         try:

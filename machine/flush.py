@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import threading
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -36,9 +35,6 @@ class Syncer:
 
     def __init__(self, *, durable: bool = True) -> None:
         self._durable = durable
-        self._lock = threading.Lock()
-        self._pool: tuple[int, ThreadPoolExecutor] | None = None
-        """With the process that made it: threads do not survive a fork."""
 
     def files(self, paths: Collection[Path]) -> None:
         """Flush the content of files."""
@@ -49,21 +45,9 @@ class Syncer:
         self._each(flush_folder, paths)
 
     def _each(self, flush: Callable[[Path], None], paths: Collection[Path]) -> None:
-        if not self._durable or not paths:
-            return
-        if len(paths) == 1:
-            flush(next(iter(paths)))
-            return
-        done = [self._workers().submit(flush, path) for path in paths]
-        wait(done)
-        for one in done:
-            one.result()
-
-    def _workers(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._pool is None or self._pool[0] != os.getpid():
-                self._pool = os.getpid(), ThreadPoolExecutor(8, "flush")
-            return self._pool[1]
+        if self._durable:
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(flush, paths))
 
 
 def _flush(path: Path, flags: int) -> None:

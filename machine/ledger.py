@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,6 @@ class Ledger:
         self._own = self._entries.own
         self._changed = threading.Condition()
         self._keys = map(str, itertools.count(1))
-        self._figures: dict[str, Callable[[], int]] = {}
         self.changes = 0
         """How often something of ours was given back or given up."""
         self.trouble = ""
@@ -99,20 +98,7 @@ class Ledger:
                 self.trouble = ""
             except OSError as error:
                 self.trouble = reason(error)
-            self._own.notes |= {name: figure() for name, figure in self._figures.items()}
             yield (self._own, *others)
-
-    def publish(self, resource: str, figure: Callable[[], int]) -> None:
-        """A figure of ours that all participants see, as of our last reservation or release."""
-        with self._changed:
-            self._figures[resource] = figure
-
-    def close(self) -> None:
-        """Leave the ledger."""
-        with self._changed:
-            self._figures.clear()
-            self._own.notes.clear()
-            self._write()
 
     def grant(self, wants: Sequence[Want], what: str) -> Reservation:
         """Reserve without asking; call it inside `everybody`."""
@@ -141,7 +127,6 @@ class Ledger:
         self._changed.notify_all()
 
     def _write(self) -> None:
-        self._own.notes |= {name: figure() for name, figure in self._figures.items()}
         try:
             self._entries.write()
         except OSError as error:

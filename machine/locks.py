@@ -56,7 +56,7 @@ def take(
         if wait.is_over(path, what or f"the process that holds {path}"):
             raise WaitedTooLong(
                 f"another process has held {path} for {limit:.0f} s",
-                hint="is a modelmill stopped or hung? end it and try again",
+                hint="end the modelmill that is stopped or hung",
             )
         if cancel is None:
             time.sleep(sleep)

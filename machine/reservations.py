@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from machine.entries import Entry, Ticket
 
 SHOWN = 3
 WHOLE = 1 << 40
-
-Notes = Mapping[str, int]
-"""By participant, what each has noted of a resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +17,7 @@ class Want:
 
     resource: str
     amount: int
-    room: int | Callable[[Sequence[Entry]], int]
+    room: int | Callable[[], int]
     words: str
     """What is waited for: `2.00 GB of memory`."""
     alone: bool = False
@@ -40,11 +37,6 @@ def reserved(resource: str, entries: Sequence[Entry]) -> int:
     )
 
 
-def notes(resource: str, entries: Sequence[Entry]) -> Notes:
-    """What these participants have noted of a resource."""
-    return {entry.name: entry.notes[resource] for entry in entries if resource in entry.notes}
-
-
 def ahead_of(wants: Sequence[Want], entries: Sequence[Entry], ticket: Ticket | None = None) -> int:
     """How many wait ahead for any of it; without a ticket, all that wait are ahead."""
     resources = {want.resource for want in wants}
@@ -61,7 +53,7 @@ def lacking_of(wants: Sequence[Want], entries: Sequence[Entry]) -> list[Want]:
     lacking = []
     for want in wants:
         taken = reserved(want.resource, entries)
-        room = want.room if isinstance(want.room, int) else want.room(entries)
+        room = want.room if isinstance(want.room, int) else want.room()
         if taken + want.amount > room and not (want.alone and not _holders(want, entries)):
             lacking.append(want)
     return lacking

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from machine.waits import WaitCancelled, WaitedTooLong
 from matrix.errors import Exit, MillError
 from matrix.status import FailureClass
 
@@ -44,6 +48,18 @@ class Cancelled(MillError):
     """The sweep was asked to stop; nothing is wrong with the cell."""
 
     exit_code = Exit.INTERRUPTED
+
+
+@contextmanager
+def wait_failures(stage: str) -> Iterator[None]:
+    """What it means for a cell that a wait was given up."""
+    try:
+        yield
+    except WaitCancelled as error:
+        raise Cancelled(error.message) from error
+    except WaitedTooLong as error:
+        hint = f"{error.hint}, then: modelmill retry --class TIMEOUT"
+        raise BuildFailed(FailureClass.TIMEOUT, stage, error.message, hint=hint) from error
 
 
 class EngineNotFound(MillError):

@@ -10,13 +10,16 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponent
 
 from flows.slot.cell_work import CellWork
 from flows.slot.hub_outage import concerns
+from machine.reservations import DISTURBS
 from matrix.model import SourceKind
 from matrix.status import Status
 from state.errors import StateError
 from state.records import Facts, StageRow
+from workers.build.builder import WAITS
 from workers.build.built import Built
+from workers.build.stage_runner import wait_report
 from workers.build.stages import StageRun
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed, Cancelled, wait_failures
 from workers.verify.verifier import VerifyFailed
 
 
@@ -95,10 +98,18 @@ def _verify(work: CellWork, built: Built) -> Built | None:
 
 def _with_evidence(work: CellWork, built: Built) -> Built:
     """The package with its evidence; `--publish-unverified` accepts any result."""
-    try:
-        return work.slot.verifier.verify(
-            built, timeout=work.planned.cell.timeout, cancel=work.lease.gone, log=work.log
+    timeout, cancel = work.planned.cell.timeout, work.lease.gone
+    with wait_failures("verify"):
+        reservation = work.sweep.ledger.reserve(
+            [DISTURBS],
+            f"{work.id} verify",
+            cancel=cancel,
+            limit=WAITS * timeout,
+            told=wait_report(work.report, work.log),
         )
+    try:
+        with reservation:
+            return work.slot.verifier.verify(built, timeout=timeout, cancel=cancel, log=work.log)
     except VerifyFailed as error:
         if not work.sweep.settings.publish_unverified:
             raise

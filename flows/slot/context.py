@@ -17,6 +17,7 @@ from flows.slot.hub_outage import HubOutage
 from flows.slot.leases import LeaseRenewer
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
+from machine.ledger import Ledger
 from matrix.model import Plan, PlannedModel
 from matrix.needs import Words
 from matrix.status import Status
@@ -56,6 +57,7 @@ class SweepContext:
     stop: Stop
     settings: Settings
     publish_pool: ThreadPoolExecutor
+    ledger: Ledger = field(default_factory=Ledger)
     hub: HubOutage = field(init=False)
     publisher: Publisher | None = None
     """None: this sweep does not publish."""

@@ -70,7 +70,6 @@ def open_slots(
         leases = opened.enter_context(LeaseRenewer(state, stop, 2 * settings.heartbeat))
         pool = opened.enter_context(ThreadPoolExecutor(2 * here, thread_name_prefix="publish"))
         ledger = Ledger()
-        opened.callback(ledger.close)
         budget = DiskBudget(
             store,
             settings.disk_budget or 0,
@@ -86,6 +85,7 @@ def open_slots(
             stop=stop,
             settings=settings,
             publish_pool=pool,
+            ledger=ledger,
             publisher=publisher,
             newest=begun.newest,
             among=among(plan, state, begun.info.id),

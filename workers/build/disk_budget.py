@@ -11,16 +11,14 @@ kept what it has used while others passed it would in the end be short of room t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from machine import disk
 from machine.disk import size_text
-from machine.entries import Entry
 from machine.ledger import Ledger, Place, Reservation
-from machine.reservations import Want, notes, reserved
+from machine.reservations import Want, reserved
 from machine.waits import Told, Wait, WaitCancelled, WaitedTooLong, untold
 from matrix.status import FailureClass
 from workers.errors import BuildFailed, Cancelled
@@ -28,16 +26,6 @@ from workers.store import GcReport, Store
 
 LOW_WATER = 0.9
 """Eviction goes a little further than it must, so that not every cell has to evict."""
-LOOKS = 256
-"""Somebody may use the store from elsewhere: it is measured every so many reservations."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """What the store held, and what each participant of the ledger had added by then."""
-
-    size: int
-    added: Mapping[str, int]
 
 
 class DiskBudget:
@@ -63,9 +51,6 @@ class DiskBudget:
         self._evicted = evicted
         self._ledger = ledger or Ledger()
         self._resource = f"disk {store.root.resolve().as_posix()}"
-        self._ledger.publish(self._resource, lambda: store.taken_in)
-        self._measured: _Measured | None = None
-        self._looks = 0
 
     @property
     def limit(self) -> int:
@@ -171,18 +156,14 @@ class DiskBudget:
 
     def trim(self) -> GcReport | None:
         """Evict what is over the budget now that nothing more is coming; None: nothing was."""
-        if not self.limit or self._measure() <= self.limit:
+        if not self.limit or self._store.size() <= self.limit:
             return None
         return self._evict(self.limit)
 
     def _wants(self, size: int) -> list[Want]:
-        limit, free = self.limit, self._free(self._store.root) - self._keep_free
-
-        def room(entries: Sequence[Entry]) -> int:
-            if not limit:
-                return free
-            held = self._held(notes(self._resource, entries))
-            return min(free, limit - held) if held is not None else -1
+        def room() -> int:
+            free = self._free(self._store.root) - self._keep_free
+            return min(free, self.limit - self._store.size()) if self.limit else free
 
         return [Want(self._resource, size, room, f"{size_text(size)} of disk space")]
 
@@ -191,7 +172,7 @@ class DiskBudget:
         taken = self.reserved
         if self.limit:
             room = self.limit - taken - size
-            held = self._measure()
+            held = self._store.size()
             if held > room:
                 held = self._evict(int(max(room, 0) * LOW_WATER)).kept
             if held > max(room, 0) or room < 0:
@@ -202,37 +183,15 @@ class DiskBudget:
         wanted = size + taken + self._keep_free
         if self._free(self._store.root) < wanted:
             lacking = wanted - self._free(self._store.root)
-            self._evict(max(self._measure() - lacking, 0))
+            self._evict(max(self._store.size() - lacking, 0))
             left = self._free(self._store.root)
             if left < wanted:
                 there = f"the volume of the store has {size_text(left)} free"
                 return f"needs {size_text(size)}, but {there}"
         return None
 
-    def _held(self, added: Mapping[str, int]) -> int | None:
-        """Bytes in the store: measured now and then, in between what was added to it since.
-
-        None: it is to be measured.
-        """
-        self._looks += 1
-        if self._looks % LOOKS == 0:
-            self._measured = None
-        if self._measured is None or not self._measured.added.keys() <= added.keys():
-            return None  # somebody has left the ledger, and what they added is not known
-        before = self._measured.added
-        return self._measured.size + sum(
-            count - before.get(name, 0) for name, count in added.items()
-        )
-
-    def _measure(self) -> int:
-        with self._ledger.everybody() as entries:
-            added = notes(self._resource, entries)
-        self._measured = _Measured(self._store.size(), added)
-        return self._measured.size
-
     def _evict(self, budget: int) -> GcReport:
         report = self._store.gc(budget)
-        self._measure()
         if report.evicted:
             self._evicted(report)
         return report

@@ -14,9 +14,8 @@ from machine import memory
 from machine.disk import size_text
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS, Want, reserved
-from machine.waits import Told, WaitCancelled, WaitedTooLong, untold
-from matrix.status import FailureClass
-from workers.errors import BuildFailed, Cancelled
+from machine.waits import Told, untold
+from workers.errors import wait_failures
 
 SHARE = 0.9
 """Of the machine's memory; the rest is for the system and for our own processes."""
@@ -53,12 +52,7 @@ class MemoryBudget:
         """
         words = f"{size_text(size)} of memory"
         wants = [Want(RESOURCE, size, self.limit, words, alone=True), DISTURBS]
-        try:
+        with wait_failures("reserve"):
             reservation = self._ledger.reserve(wants, what, cancel=cancel, limit=limit, told=told)
-        except WaitCancelled as error:
-            raise Cancelled(error.message) from error
-        except WaitedTooLong as error:
-            hint = f"{error.hint}, then: modelmill retry --class TIMEOUT"
-            raise BuildFailed(FailureClass.TIMEOUT, "reserve", error.message, hint=hint) from error
         with reservation:
             yield

@@ -71,18 +71,17 @@ class Blobs:
             hashed.append(Hashed(entry, copy or path))
         return hashed
 
-    def move_in(self, hashed: Hashed) -> int:
-        """Give hashed bytes their place (under the gate); returns the bytes that are new."""
+    def move_in(self, hashed: Hashed) -> None:
+        """Give hashed bytes their place (under the gate)."""
         target = self.path(hashed.entry.sha256)
         if self.has(hashed.entry):
             hashed.path.unlink()
-            return 0
+            return
         make_folder(target.parent)
         self.remove(hashed.entry.sha256)
         hashed.path.chmod(READ_ONLY)
         hashed.path.replace(target)
-        self._remember(hashed.entry.sha256, target.stat())
-        return hashed.entry.size
+        self._known[hashed.entry.sha256] = _identity(target.stat())
 
     def give_out(self, entry: FileEntry, dest: Path, *, alone: bool = False) -> None:
         """Link or copy a blob to `dest`, checked. Raises `CorruptBlob`."""
@@ -104,7 +103,7 @@ class Blobs:
             raise CorruptBlob(f"blob {entry.sha256} cannot be read: {reason(error)}") from error
         if found != (entry.sha256, entry.size):
             raise CorruptBlob(f"blob {entry.sha256} ({entry.path}) holds other bytes")
-        self._remember(entry.sha256, status)
+        self._known[entry.sha256] = _identity(status)
 
     def remove(self, sha256: str) -> int:
         """Remove a blob, or what stands in its place; returns the bytes it had."""
@@ -129,9 +128,6 @@ class Blobs:
                     with contextlib.suppress(FileNotFoundError):
                         if blob.is_file():
                             yield blob.name, blob.stat().st_size
-
-    def _remember(self, sha256: str, status: os.stat_result) -> None:
-        self._known[sha256] = _identity(status)
 
 
 def _sync(path: Path) -> None:

@@ -6,24 +6,28 @@ import itertools
 import math
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from machine.folders import remove_tree
+from machine.locks import locked, take
 from machine.scratch import Scratch, sweep_dead
 from machine.waits import Told, untold
 from matrix.digest import FileEntry
-from workers.errors import CorruptBlob
+from workers.errors import CorruptBlob, wait_failures
 from workers.store.actions import Action, Actions
 from workers.store.blobs import Blobs
 from workers.store.folder import make_folder, make_way, open_folder, require_store, usable
 from workers.store.gc import GcReport, collect
-from workers.store.locks import Locks
 from workers.store.records import Notes, Records
 
 GATE = "gate.lock"
 PINS = "pins"
+LONGEST_SLEEP = 0.5
+"""Seconds between two looks at a lock that is held while a stage runs."""
+SHARED = 3
+"""Letters of a key that choose its lock: 4,096 files at most, and few keys that share one."""
 FOLDERS = ("blobs", "actions", "notes", "tmp", "locks")
 
 
@@ -50,8 +54,6 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.taken_in = 0
-        """New bytes that came in through this object."""
         with usable(root):
             open_folder(root)
             self._heal()
@@ -63,7 +65,6 @@ class Store:
         self.notes = Notes(Records(root / "notes", self.scratch.folder))
         self._blobs = Blobs(root / "blobs")
         self._actions = Actions(Records(root / "actions", self.scratch.folder))
-        self._locks = Locks(root / "locks", root / GATE)
 
     def _heal(self) -> None:
         """Remove whatever stands where a folder of the store belongs, or a gate."""
@@ -90,9 +91,9 @@ class Store:
                 folder, lambda: stack.enter_context(self.scratch.borrow("ingest"))
             )
             record = replace(action, files=tuple(file.entry for file in hashed))
-            with self._locks.gate():
+            with locked(self.root / GATE):
                 for file in hashed:
-                    self.taken_in += self._blobs.move_in(file)
+                    self._blobs.move_in(file)
                 self._actions.write(record)
         return record
 
@@ -125,23 +126,39 @@ class Store:
 
     def drop_blob(self, sha256: str) -> None:
         """Remove bytes that are not what their digest says, and forget who made them."""
-        with self._locks.gate():
+        with locked(self.root / GATE):
             self._blobs.remove(sha256)
             for _used, key in list(self._actions.all()):
                 record = self._actions.read(key)
                 if record and any(file.sha256 == sha256 for file in record.files):
                     self._actions.remove(key)
 
+    @contextmanager
     def lock(
         self,
         key: str,
         cancel: threading.Event | None = None,
         *,
-        limit: float = float("inf"),
+        limit: float = math.inf,
         told: Told = untold,
-    ) -> AbstractContextManager[None]:
-        """Only one holder of a key in all processes that share the store; see `Locks.hold`."""
-        return self._locks.hold(key, cancel, limit=limit, told=told)
+    ) -> Iterator[None]:
+        """Only one holder of a key in all processes that share the store.
+
+        Keys that begin alike share a file and only wait for each other, so hold one at a time. The
+        files stay, so that nobody can hold the lock on one that has just been removed. Raises
+        `BuildFailed` or `Cancelled`.
+        """
+        path = self.root / "locks" / f"{key[:SHARED]}.lock"
+        make_way(path, self.root)
+        what = f"another build that runs the same stage and holds {path}"
+        with wait_failures("store"):
+            lock = take(
+                path, limit=limit, cancel=cancel, told=told, what=what, longest_sleep=LONGEST_SLEEP
+            )
+        try:
+            yield
+        finally:
+            lock.release()
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -175,7 +192,7 @@ class Store:
         those that were not used since then."""
         require_store(self.root)
         sweep_dead(self.root / "tmp")
-        with self._locks.gate():
+        with locked(self.root / GATE):
             return collect(self._blobs, self._actions, self.oldest_use(), budget, unused_since)
 
     def clear(self) -> GcReport:

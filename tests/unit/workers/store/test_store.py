@@ -55,7 +55,7 @@ def test_equal_bytes_are_one_blob_and_the_tree_is_the_content(store: Store) -> N
     two = ingest(store, OTHER, a=b"same", b=b"same")
     assert one.tree == two.tree
     assert len(blob_files(store)) == 1
-    assert store.taken_in == 4
+    assert store.size() == 4
 
 
 def test_ingesting_moves_the_file_and_reads_it_once(

@@ -18,7 +18,7 @@ def test_the_lock_of_a_build_that_hangs_is_not_waited_for_without_end(tmp_path: 
     one, two = Store(tmp_path / "store"), Store(tmp_path / "store")
     with (
         one.lock(KEY),
-        pytest.raises(BuildFailed, match=r"another build has held .*aaa\.lock") as failed,
+        pytest.raises(BuildFailed, match=r"another process has held .*aaa\.lock") as failed,
         two.lock(KEY, limit=0.0),
     ):
         pass
