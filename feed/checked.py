@@ -35,13 +35,13 @@ def write_checked(
     """Write a new file in one pass while hashing it; `Corrupt` if it is not what `entry` says."""
     digest = hashlib.sha256()
     size = 0
-    with files.created(temp) as file:
+    with temp.open("xb") as file:
         for block in blocks:
             digest.update(block)
             size += len(block)
             if size > entry.size:
                 break
-            files.write_all(file, block)
+            file.write(block)
             moved(len(block))
     if size != entry.size or digest.hexdigest() != entry.sha256:
         found = "longer" if size > entry.size else f"{size} bytes, sha256 {digest.hexdigest()}"

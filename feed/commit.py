@@ -21,7 +21,6 @@ from pathlib import Path
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout
 from machine.claims import claim, owner_alive
-from machine.files import overwrite, read_whole
 from machine.flush import Syncer
 from machine.links import create_exclusive
 from machine.locks import take
@@ -137,12 +136,12 @@ class Committer:
             "blobs": blobs,
         }
         half = self._layout.tmp / "commit.new"  # a fixed name: kill -9 leaves one at most
-        overwrite(half, json.dumps(note).encode())
+        half.write_text(json.dumps(note), "utf-8")
         half.replace(self._note)
 
     def _undo(self) -> None:
         try:
-            note = json.loads(read_whole(self._note))
+            note = json.loads(self._note.read_bytes())
         except FileNotFoundError:
             return
         except ValueError as error:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from feed.errors import NotFound, Rejected
 from machine.claims import abandoned, claim, claim_in
-from machine.files import read_whole
 from machine.folders import remove
 from machine.links import create_exclusive
 
@@ -62,7 +61,7 @@ class Layout:
     def check(self) -> None:
         """Refuse a folder that is no feed: an unmounted disk must not look like an empty feed."""
         try:
-            data = read_whole(self.marker)
+            data = self.marker.read_bytes()
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(
                 f"no directory feed at {self.root} (it has no {MARKER})",

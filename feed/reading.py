@@ -16,7 +16,7 @@ from feed.interface import Published
 from feed.layout import Layout
 from feed.manifest import Manifest, parse_manifest
 from feed.oserrors import feed_errors
-from machine.files import long_path, read_whole
+from machine.files import long_path
 from matrix.digest import FileEntry
 from matrix.limits import Limits
 
@@ -95,7 +95,7 @@ class DirectoryReader:
 
     def _read(self, package: str, version: str) -> Manifest:
         path = self._layout.manifest(package, version)
-        return parse_manifest(read_whole(path), str(path), package, version)
+        return parse_manifest(path.read_bytes(), str(path), package, version)
 
     def names(self, package: str, prefix: str = "") -> list[str]:
         """The versions of a package by name, deleted ones included."""

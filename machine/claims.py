@@ -18,7 +18,7 @@ from machine.processes import Process, this_host
 MAX_AGE = 24 * 3600.0
 """After so many seconds without a change nobody is still writing, wherever they were."""
 
-_NAME = re.compile(r"([0-9a-f]{12})-([0-9]+)(?:-([0-9.]*))?-[0-9a-f]{32}")
+_NAME = re.compile(r"([0-9a-f]{12})-([0-9]+)-([0-9.]*)-[0-9a-f]{32}")
 
 
 def claim() -> str:
@@ -33,16 +33,21 @@ def claim_in(name: str) -> str:
     return found.group() if found else name
 
 
-def owner_alive(name: str) -> bool | None:
-    """Whether the process that claimed the name still runs; None: cannot be told from here."""
+def owner_of(name: str) -> Process | None:
+    """The process that claimed the name; None: not one of this machine since its last boot."""
     found = _NAME.search(name)
     if not found or found.group(1) != _scope():
         return None
-    owner = Process(this_host(), int(found.group(2)), found.group(3) or "")
-    return not owner.is_dead()
+    return Process(this_host(), int(found.group(2)), found.group(3))
 
 
-def abandoned(path: Path, *, max_age: float = MAX_AGE) -> bool:
+def owner_alive(name: str) -> bool | None:
+    """Whether the process that claimed the name still runs; None: cannot be told from here."""
+    owner = owner_of(name)
+    return None if owner is None else not owner.is_dead()
+
+
+def abandoned(path: Path) -> bool:
     """Whether a claimed file or folder was left by a process that is gone."""
     if owner_alive(path.name) is False:
         return True
@@ -51,7 +56,7 @@ def abandoned(path: Path, *, max_age: float = MAX_AGE) -> bool:
         changed = max(entry.lstat().st_mtime for entry in [path, *inside])
     except OSError:
         return False
-    return time.time() - changed > max_age
+    return time.time() - changed > MAX_AGE
 
 
 @cache

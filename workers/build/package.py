@@ -15,7 +15,6 @@ from typing import Any
 
 import orjson
 
-from machine.files import overwrite
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 from matrix.model import Cell, Model
 from matrix.status import FailureClass
@@ -162,7 +161,7 @@ def assemble(
 def write_record(folder: Path, name: str, data: bytes) -> PackageFile:
     """Write the manifest or a record of the run."""
     path = folder / name
-    overwrite(path, data)
+    path.write_bytes(data)
     return PackageFile(entry_of(name, data), path)
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from machine.files import read_whole, replace_file
+from machine.files import replace_file
 from matrix.digest import value_digest
 from workers.store.folder import make_way
 
@@ -27,7 +27,7 @@ class Records:
     def read(self, name: str) -> Any | None:
         """A record; None: there is none that can be read."""
         try:
-            found = json.loads(read_whole(self.root / name))
+            found = json.loads((self.root / name).read_bytes())
             if _digest(found["value"]) == found["sha256"]:
                 return found["value"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -32,12 +32,6 @@ def test_a_pid_that_another_process_has_now_is_not_its_owner() -> None:
     assert owner_alive(claimed_by(os.getpid(), "1")) is False
 
 
-def test_a_name_of_an_earlier_version_still_tells_its_owner() -> None:
-    scope, pid, _, random = claim().split("-")
-    assert owner_alive(f"{scope}-{pid}-{random}") is True
-    assert owner_alive(f"{scope}-{NO_SUCH_PID}-{random}") is False
-
-
 def test_what_another_machine_claimed_is_free_when_it_is_old(tmp_path: Path) -> None:
     folder = tmp_path / f"publish-{'0' * 12}{claim()[12:]}"
     folder.mkdir()
