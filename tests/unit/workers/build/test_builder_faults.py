@@ -33,7 +33,7 @@ def test_wrong_bytes_in_the_store_are_made_again(bench: Bench, corrupt: str) -> 
 def test_a_store_that_is_always_wrong_ends_as_one_failed_cell(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.store.blobs.Blobs._remember", lambda *_: None)
+    monkeypatch.setattr("workers.store.blobs._identity", lambda _status: object())
     other = iter(range(1000))
     monkeypatch.setattr("workers.store.blobs.hash_file", lambda *_: (f"{next(other):064x}", 1))
     with pytest.raises(BuildFailed, match="3 times in a row") as failed:
