@@ -25,7 +25,7 @@ def weights() -> Path:
 
 def test_minilm_passes_the_ladder_for_every_target(tmp_path: Path) -> None:
     folder = weights()
-    if not all(kind.installed for kind in KINDS):
+    if not all(kind.installed for kind in KINDS if kind.extra):
         lacking("the runtimes of qnn and openvino")
     mill = Mill(tmp_path, {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": ""})
     (tmp_path / "catalog.toml").write_text(

@@ -1,0 +1,155 @@
+"""What compiling ahead of time buys and costs: `python -m tests.bench.compile [FOLDER ...]`.
+
+Needs the extra qnn. Builds three models of the demo catalog, and each FOLDER with a Transformers
+model (of the task feature-extraction), for the HTP of a Snapdragon X Elite, and prints, all from
+one run: the time to open each model portable and compiled; the size of one binary for two graphs
+with the same weights against two binaries; the stages that a second sweep runs; and the time of a
+compilation against the bare calls of ONNX Runtime in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from datetime import date
+from pathlib import Path
+
+from flows.cli.resolution import resolve
+from flows.cli.settings import Settings
+from flows.sweep.engines import runtimes_of
+from flows.sweep.local import open_builder
+from flows.sweep.planning import plan_of
+from flows.sweep.workspace import Workspace
+from matrix.model import Plan
+from tests.bench.command import table
+from tests.engines.shared_weights import quantized
+from workers.compile.devices import runtime_for
+from workers.compile.group import Job, Member, compile_group
+from workers.runtimes.pool import Runtimes
+from workers.runtimes.runtime import Missing, Runtime
+from workers.verify.verifier import Verifier
+
+DEMO = ("demo/bert-tiny", "demo/vit-tiny", "demo/resnet-tiny")
+ROUNDS = 3
+BARE = """
+import sys, onnxruntime, onnxruntime_qnn
+source, output, arch, soc = sys.argv[1:]
+name = "QNNExecutionProvider"
+onnxruntime.register_execution_provider_library(name, onnxruntime_qnn.get_library_path())
+devices = [one for one in onnxruntime.get_ep_devices() if one.ep_name == name]
+options = onnxruntime.SessionOptions()
+options.add_provider_for_devices(devices[:1], {
+    "backend_path": onnxruntime_qnn.get_qnn_htp_path(), "htp_arch": arch, "soc_model": soc})
+onnxruntime.ModelCompiler(options, source).compile_to_file(output)
+"""
+
+
+def main() -> None:
+    """Measure everything once."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path, nargs="*")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        flags = {"home": str(folder / "home"), "compile": ("htp73",), "emulated": True}
+        demo = resolve({**flags, "model": DEMO, "target": ("qnn_npu",)}, {}, folder, None)
+        opening(demo, plan_of(demo, "demo", date(2026, 6, 9)))
+        for number, path in enumerate(options.model):
+            catalog = folder / f"catalog-{number}.toml"
+            catalog.write_text(
+                f'[[model]]\nid = "bench/{path.name.lower()}"\ntask = "feature-extraction"\n'
+                f"folder = {json.dumps(str(path.absolute()))}\n",
+                "utf-8",
+            )
+            given = resolve({**flags, "target": ("qnn_npu",)}, {}, folder, None)
+            opening(given, plan_of(given, str(catalog), date(2026, 6, 9)))
+        with closing(runtimes_of(demo)) as runtimes:
+            runtime = _runtime(demo, runtimes)
+            sharing(runtimes, runtime, folder)
+            overhead(runtimes, runtime, folder)
+
+
+def opening(settings: Settings, plan: Plan) -> None:
+    """Open portable and compiled, one after the other in one process; then build again."""
+    rows: list[tuple[object, ...]] = [("compiled cell", "portable s", "compiled s", "times")]
+    stages = 0
+    with open_builder(plan, settings) as builder:
+        verifier = Verifier(runtimes_of(settings), settings.verify)
+        compiled = [cell for cell in plan.cells() if cell.profile]
+        for cell in compiled:
+            proven = verifier.verify(builder.build(cell))
+            for told in proven.build_record["opening"].values():
+                before, after = told["portable"]["seconds"], told["compiled"]["seconds"]
+                ratio = before / max(after, 0.001)
+                rows.append((cell.id, f"{before:.3f}", f"{after:.3f}", f"{ratio:.1f}"))
+            proven.release()
+        for cell in compiled:
+            again = builder.build(cell)
+            stages += sum(not run.reused for run in again.stages)
+            again.release()
+        verifier.close()
+    table(rows)
+    print(f"building all of it again ran {stages} stages\n")
+
+
+def sharing(runtimes: Runtimes, runtime: Runtime, folder: Path) -> None:
+    """Two graphs with the same weights, apart and in one context."""
+    models = [quantized(rows, folder / f"rows-{rows}.onnx") for rows in (4, 1)]
+    apart = sum(_compiled(runtimes, runtime, [model], folder)[1] for model in models)
+    together = _compiled(runtimes, runtime, models, folder)[1]
+    print(f"one binary for two graphs: {together / apart:.2f} of the size of two\n")
+
+
+def overhead(runtimes: Runtimes, runtime: Runtime, folder: Path) -> None:
+    """Both sides with the start of their process, in turns."""
+    model = quantized(64, folder / "large.onnx", depth=24)
+    arch, soc = runtime.options["htp_arch"], runtime.options["soc_model"]
+    ours, bare = [], []
+    for number in range(ROUNDS):
+        ours.append(_compiled(runtimes, runtime, [model], folder)[0])
+        began = time.monotonic()
+        output = folder / f"bare-{number}.onnx"
+        command = [sys.executable, "-c", BARE, str(model), str(output), arch, soc]
+        subprocess.run(command, check=True, capture_output=True)
+        bare.append(time.monotonic() - began)
+    ratio = min(ours) / min(bare)
+    print(f"a compilation takes {ratio:.2f} times the bare calls ({min(bare):.1f} s)")
+
+
+def _compiled(
+    runtimes: Runtimes, runtime: Runtime, models: list[Path], folder: Path
+) -> tuple[float, int]:
+    """Seconds, and bytes of all binaries."""
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        members = [
+            Member(model.name, lambda dest, model=model: _place(model, dest), model.name)  # type: ignore[misc]
+            for model in models
+        ]
+        began = time.monotonic()
+        result = compile_group(runtimes, members, Job(runtime, "api", False, Path(work)))
+        seconds = time.monotonic() - began
+        assert not result.failures, result.failures
+        return seconds, sum(path.stat().st_size for path in result.folder.glob("*.bin"))
+
+
+def _place(model: Path, dest: Path) -> str:
+    (dest / model.name).write_bytes(model.read_bytes())
+    return model.name
+
+
+def _runtime(settings: Settings, runtimes: Runtimes) -> Runtime:
+    work = Workspace(settings)
+    profile = work.profiles().get("htp73")
+    found = runtime_for(runtimes, profile, work.targets().get(profile.target), emulated=True)
+    if isinstance(found, Missing):
+        raise SystemExit(f"{found.why} ({found.hint})")
+    return found
+
+
+if __name__ == "__main__":
+    main()
