@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from flows.cli.console import Detail
 from flows.cli.options import Option
@@ -66,13 +66,6 @@ class Parser(argparse.ArgumentParser):
         near = difflib.get_close_matches(flag, self._option_string_actions, n=3)
         meant = f"did you mean {' or '.join(near)}?" if near else f"see '{self.prog} --help'"
         raise UsageError(f"{self.prog} has no flag {flag}", hint=meant)
-
-
-class Command(Protocol):
-    """What every module in `flows.cli.commands` offers."""
-
-    def add(self, parser: Parser) -> None:
-        """Add the command's arguments, and `set_defaults(run=...)`."""
 
 
 def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:

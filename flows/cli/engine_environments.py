@@ -18,24 +18,9 @@ from flows.cli.resolution import CONFIG_NAME, ENVIRONMENT
 from machine.files import replace_file
 from matrix.errors import UsageError
 from workers.engines import find_engine, installed_engines
+from workers.host.venv import Diagnosis
 from workers.runtimes.install import RuntimeInstaller
 from workers.runtimes.kinds import kind_named
-
-
-class Diagnosis(Protocol):
-    """What is wrong with an interpreter, if anything."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the engine runs there."""
-
-    @property
-    def detail(self) -> str:
-        """What was found."""
-
-    @property
-    def hint(self) -> str:
-        """What to do about it."""
 
 
 class Installer(Protocol):
@@ -79,9 +64,8 @@ def installer_of(name: str) -> Installer | None:
     package = installed_engines()[name].module
     spec = find_spec(package)
     # An engine in a single module has nothing beside it.
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    if find_spec(f"{package}.install") is None:
+    beside = spec is not None and spec.submodule_search_locations
+    if not beside or find_spec(f"{package}.install") is None:
         return None
     return cast("Installer", import_module(f"{package}.install"))
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from matrix.errors import UsageError
@@ -50,13 +49,11 @@ def _differs(file: PackagePath) -> bool:
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value
 
 
-EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "azure": ("azure", "msrest", "requests"),
-        "sweep": ("alembic", "fastapi", "orjson", "prefect", "pydantic", "sqlalchemy", "sqlmodel"),
-        "build": ("numpy", "onnx", "onnxruntime", "optimum", "torch", "transformers"),
-    }
-)
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "azure": ("azure", "msrest", "requests"),
+    "sweep": ("alembic", "fastapi", "orjson", "prefect", "pydantic", "sqlalchemy", "sqlmodel"),
+    "build": ("numpy", "onnx", "onnxruntime", "optimum", "torch", "transformers"),
+}
 """The importable packages of each extra that our own process may ask for."""
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
@@ -34,36 +33,32 @@ class Look:
     meaning: str
 
 
-LOOKS: Mapping[Status, Look] = MappingProxyType(
-    {
-        Status.PLANNED: Look(Tone.IDLE, "·", "to be built"),
-        Status.BUILDING: Look(Tone.BUSY, "▸", "its stages run or are found in the store"),
-        Status.BUILT: Look(Tone.BUSY, "▪", "all files are there, not yet verified"),
-        Status.VERIFYING: Look(Tone.BUSY, "◇", "verification runs"),
-        Status.VERIFIED: Look(Tone.GOOD, "◆", "passed verification; final if nothing is published"),
-        Status.PUBLISHING: Look(Tone.BUSY, "↑", "being sent to the feed or read back"),
-        Status.PUBLISHED: Look(Tone.GOOD, "✓", "in the feed, read back and equal"),
-        Status.UNCHANGED: Look(
-            Tone.SAME, "=", "equal to its newest published version; no new version was made"
-        ),
-        Status.BUILD_FAILED: Look(Tone.BAD, "✕", "a stage failed, or its process died"),
-        Status.BUILD_TIMEOUT: Look(Tone.BAD, "◷", "a stage took longer than its limit"),
-        Status.VERIFY_FAILED: Look(
-            Tone.BAD, "≠", "a rung of verification failed; the package is kept, not published"
-        ),
-        Status.PUBLISH_FAILED: Look(
-            Tone.BAD, "⤒", "built and verified, but the feed did not take it"
-        ),
-        Status.CONFLICT: Look(
-            Tone.BAD,
-            "‼",
-            "the feed has other content under that version; the local package is kept",
-        ),
-        Status.UNSUPPORTED: Look(Tone.WARN, "∅", "cannot be built here or for this target at all"),
-        Status.SKIPPED: Look(Tone.IDLE, "–", "left out on purpose, for the reason in the catalog"),
-        Status.CANCELLED: Look(Tone.IDLE, "◌", "interrupted; a resume goes on with it"),
-    }
-)
+LOOKS: Mapping[Status, Look] = {
+    Status.PLANNED: Look(Tone.IDLE, "·", "to be built"),
+    Status.BUILDING: Look(Tone.BUSY, "▸", "its stages run or are found in the store"),
+    Status.BUILT: Look(Tone.BUSY, "▪", "all files are there, not yet verified"),
+    Status.VERIFYING: Look(Tone.BUSY, "◇", "verification runs"),
+    Status.VERIFIED: Look(Tone.GOOD, "◆", "passed verification; final if nothing is published"),
+    Status.PUBLISHING: Look(Tone.BUSY, "↑", "being sent to the feed or read back"),
+    Status.PUBLISHED: Look(Tone.GOOD, "✓", "in the feed, read back and equal"),
+    Status.UNCHANGED: Look(
+        Tone.SAME, "=", "equal to its newest published version; no new version was made"
+    ),
+    Status.BUILD_FAILED: Look(Tone.BAD, "✕", "a stage failed, or its process died"),
+    Status.BUILD_TIMEOUT: Look(Tone.BAD, "◷", "a stage took longer than its limit"),
+    Status.VERIFY_FAILED: Look(
+        Tone.BAD, "≠", "a rung of verification failed; the package is kept, not published"
+    ),
+    Status.PUBLISH_FAILED: Look(Tone.BAD, "⤒", "built and verified, but the feed did not take it"),
+    Status.CONFLICT: Look(
+        Tone.BAD,
+        "‼",
+        "the feed has other content under that version; the local package is kept",
+    ),
+    Status.UNSUPPORTED: Look(Tone.WARN, "∅", "cannot be built here or for this target at all"),
+    Status.SKIPPED: Look(Tone.IDLE, "–", "left out on purpose, for the reason in the catalog"),
+    Status.CANCELLED: Look(Tone.IDLE, "◌", "interrupted; a resume goes on with it"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,68 +69,64 @@ class Cause:
     next_step: str
 
 
-CAUSES: Mapping[FailureClass, Cause] = MappingProxyType(
-    {
-        FailureClass.EXPORT: Cause(
-            "the model could not be exported to ONNX",
-            "read the log; check task, model type and the exporter's versions",
-        ),
-        FailureClass.OPTIMIZE: Cause(
-            "graph optimization failed", "read the log; try another opset for this model"
-        ),
-        FailureClass.QUANTIZE: Cause(
-            "quantization failed", "read the log; set another precision for this cell"
-        ),
-        FailureClass.COMPILE: Cause(
-            "compilation for the device failed", "check driver and execution provider versions"
-        ),
-        FailureClass.VERIFY: Cause(
-            "the artifact did not pass verification",
-            "look at the evidence and the kept package; set another precision or skip the cell",
-        ),
-        FailureClass.PUBLISH: Cause(
-            "the feed refused the package, or holds other content under its version",
-            "compare with modelmill feed show PACKAGE VERSION; sweep under another --stamp",
-        ),
-        FailureClass.TIMEOUT: Cause(
-            "a stage or publish took longer than its limit",
-            "raise --timeout or --publish-timeout, then modelmill retry --class TIMEOUT",
-        ),
-        FailureClass.MEMORY: Cause(
-            "a process went over its memory ceiling or was killed for memory",
-            "raise --memory, lower --jobs, or use a larger machine; then retry --class MEMORY",
-        ),
-        FailureClass.DISK: Cause(
-            "the disk, or the disk budget, is full or broken",
-            "free space or raise --disk-budget, then retry --class DISK",
-        ),
-        FailureClass.NETWORK: Cause(
-            "a hub or the feed stayed unreachable for all retries",
-            "check the connection, then retry --class NETWORK",
-        ),
-        FailureClass.AUTH: Cause(
-            "credentials are missing or refused", "log in again, then modelmill resume"
-        ),
-        FailureClass.CRASH: Cause(
-            "the engine's process died in native code",
-            "read the log; retry --class CRASH tells whether it happens again",
-        ),
-        FailureClass.UNSUPPORTED: Cause(
-            "this engine, target or machine cannot build it",
-            "skip the cell in the catalog, or use the engine or machine that can",
-        ),
-        FailureClass.UNKNOWN: Cause("none of the above", "read the log"),
-    }
-)
+CAUSES: Mapping[FailureClass, Cause] = {
+    FailureClass.EXPORT: Cause(
+        "the model could not be exported to ONNX",
+        "read the log; check task, model type and the exporter's versions",
+    ),
+    FailureClass.OPTIMIZE: Cause(
+        "graph optimization failed", "read the log; try another opset for this model"
+    ),
+    FailureClass.QUANTIZE: Cause(
+        "quantization failed", "read the log; set another precision for this cell"
+    ),
+    FailureClass.COMPILE: Cause(
+        "compilation for the device failed", "check driver and execution provider versions"
+    ),
+    FailureClass.VERIFY: Cause(
+        "the artifact did not pass verification",
+        "look at the evidence and the kept package; set another precision or skip the cell",
+    ),
+    FailureClass.PUBLISH: Cause(
+        "the feed refused the package, or holds other content under its version",
+        "compare with modelmill feed show PACKAGE VERSION; sweep under another --stamp",
+    ),
+    FailureClass.TIMEOUT: Cause(
+        "a stage or publish took longer than its limit",
+        "raise --timeout or --publish-timeout, then modelmill retry --class TIMEOUT",
+    ),
+    FailureClass.MEMORY: Cause(
+        "a process went over its memory ceiling or was killed for memory",
+        "raise --memory, lower --jobs, or use a larger machine; then retry --class MEMORY",
+    ),
+    FailureClass.DISK: Cause(
+        "the disk, or the disk budget, is full or broken",
+        "free space or raise --disk-budget, then retry --class DISK",
+    ),
+    FailureClass.NETWORK: Cause(
+        "a hub or the feed stayed unreachable for all retries",
+        "check the connection, then retry --class NETWORK",
+    ),
+    FailureClass.AUTH: Cause(
+        "credentials are missing or refused", "log in again, then modelmill resume"
+    ),
+    FailureClass.CRASH: Cause(
+        "the engine's process died in native code",
+        "read the log; retry --class CRASH tells whether it happens again",
+    ),
+    FailureClass.UNSUPPORTED: Cause(
+        "this engine, target or machine cannot build it",
+        "skip the cell in the catalog, or use the engine or machine that can",
+    ),
+    FailureClass.UNKNOWN: Cause("none of the above", "read the log"),
+}
 
-EXITS: Mapping[Exit, str] = MappingProxyType(
-    {
-        Exit.OK: "every cell is published, unchanged or skipped on purpose",
-        Exit.CELLS_FAILED: "some cells failed",
-        Exit.USAGE: "wrong usage or configuration",
-        Exit.HOST_CANNOT_PUBLISH: "this machine cannot publish (credentials)",
-        Exit.NOTHING_SELECTED: "the selection leaves nothing",
-        Exit.UNUSABLE: "the feed or the state is unusable",
-        Exit.INTERRUPTED: "interrupted; `modelmill resume` goes on",
-    }
-)
+EXITS: Mapping[Exit, str] = {
+    Exit.OK: "every cell is published, unchanged or skipped on purpose",
+    Exit.CELLS_FAILED: "some cells failed",
+    Exit.USAGE: "wrong usage or configuration",
+    Exit.HOST_CANNOT_PUBLISH: "this machine cannot publish (credentials)",
+    Exit.NOTHING_SELECTED: "the selection leaves nothing",
+    Exit.UNUSABLE: "the feed or the state is unusable",
+    Exit.INTERRUPTED: "interrupted; `modelmill resume` goes on",
+}

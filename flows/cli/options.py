@@ -15,7 +15,6 @@ from workers.runtimes.kinds import KINDS
 from workers.verify.ladder.verdict import Demand
 
 T = TypeVar("T")
-Text = TypeVar("Text", bound="str | None")
 
 
 class Scope(Enum):
@@ -119,54 +118,36 @@ def parse_demand(text: str) -> str:
     return text
 
 
-def text(
-    default: Text,
-    help_text: str,
-    parse: Callable[[str], str] = str,
-    *,
-    metavar: str = "",
-    group: str = "sweep",
-    scope: Scope = Scope.HERE,
-) -> Text:
-    """Declare a setting that is text."""
-    return field(default=default, metadata=_about(help_text, parse, metavar, group, scope))
-
-
-def quantity(
+def setting(
     default: T,
     help_text: str,
-    parse: Callable[[str], T],
-    metavar: str,
+    parse: Callable[[str], Any] = str,
+    metavar: str = "",
     *,
     group: str = "sweep",
     scope: Scope = Scope.HERE,
 ) -> T:
-    """Declare a setting that is a number."""
-    return field(default=default, metadata=_about(help_text, parse, metavar, group, scope))
+    """Declare a setting, as a field of `Settings`."""
+    about = {"help": help_text, "parse": parse, "metavar": metavar, "group": group, "scope": scope}
+    return field(default=default, metadata=about)
 
 
 def switch(help_text: str, *, scope: Scope = Scope.HERE) -> bool:
     """Declare a setting that is off by default."""
-    return field(default=False, metadata=_about(help_text, parse_truth, "", "sweep", scope))
+    return setting(False, help_text, parse_truth, scope=scope)
 
 
 def many(
     help_text: str,
     metavar: str = "GLOB",
+    parse: Callable[[str], str] = str,
     *,
     default: tuple[str, ...] = (),
-    parse: Callable[[str], str] = str,
     group: str = "selection",
     scope: Scope = Scope.PLAN,
 ) -> tuple[str, ...]:
     """Declare a setting that is a list of texts."""
-    return field(default=default, metadata=_about(help_text, parse, metavar, group, scope))
-
-
-def _about(
-    help_text: str, parse: Callable[[str], Any], metavar: str, group: str, scope: Scope
-) -> dict[str, Any]:
-    return {"help": help_text, "parse": parse, "metavar": metavar, "group": group, "scope": scope}
+    return setting(default, help_text, parse, metavar, group=group, scope=scope)
 
 
 def _parts(text: str) -> Iterator[str]:

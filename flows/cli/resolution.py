@@ -83,10 +83,8 @@ def _environments(cwd: Path) -> dict[str, str]:
 
 
 def _config_file(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    named = config or (
-        Path(environ["MODELMILL_CONFIG"]) if environ.get("MODELMILL_CONFIG") else None
-    )
-    if named is None:
+    named = config or environ.get("MODELMILL_CONFIG")
+    if not named:
         default = cwd / CONFIG_NAME
         return default if default.exists() else None
     if not (cwd / named).exists():

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from flows.cli.options import (
@@ -17,9 +16,8 @@ from flows.cli.options import (
     parse_demand,
     parse_level,
     parse_runtime,
-    quantity,
+    setting,
     switch,
-    text,
 )
 from flows.cli.quantity import parse_duration, parse_size
 from matrix.cellid import parse
@@ -42,46 +40,48 @@ class Value:
 class Settings:
     """The effective settings of a run, and where each came from."""
 
-    home: str = text(
+    home: str = setting(
         ".modelmill", "folder for state, store, logs and the default feed", group="place"
     )
-    state: str | None = text(
+    state: str | None = setting(
         None, "state database: a file or postgresql://...; default HOME/state.db", group="place"
     )
-    store: str | None = text(None, "content store folder; default HOME/store", group="place")
-    feed: str | None = text(
+    store: str | None = setting(None, "content store folder; default HOME/store", group="place")
+    feed: str | None = setting(
         None,
         "where to publish: a folder, dir:FOLDER or azure:URL; default HOME/feed",
         group="place",
     )
-    targets_file: str | None = text(
-        None, "a TOML file with further targets", metavar="FILE", group="place", scope=PLAN
+    targets_file: str | None = setting(
+        None, "a TOML file with further targets", str, "FILE", group="place", scope=PLAN
     )
-    summary: str | None = text(
+    summary: str | None = setting(
         None,
         "folder for summary.json, summary.md and junit.xml of the sweep",
-        metavar="FOLDER",
+        str,
+        "FOLDER",
         group="place",
     )
-    summary_url: str | None = text(
+    summary_url: str | None = setting(
         None,
         "URL of the summary folder of a fleet's parent, for links in Prefect",
-        metavar="URL",
+        str,
+        "URL",
         group="place",
     )
 
-    stamp: str | None = text(None, "name of the batch; default today's date", metavar="STAMP")
-    package: str = text(
-        "modelmill-{model}", "package name template", metavar="TEMPLATE", scope=PLAN
+    stamp: str | None = setting(None, "name of the batch; default today's date", str, "STAMP")
+    package: str = setting(
+        "modelmill-{model}", "package name template", str, "TEMPLATE", scope=PLAN
     )
-    engine: str = text("optimum", "the engine that builds", metavar="NAME", scope=PLAN)
+    engine: str = setting("optimum", "the engine that builds", str, "NAME", scope=PLAN)
     skip_bad_entries: bool = switch(
         "leave out catalog entries that have problems instead of refusing the catalog", scope=PLAN
     )
     precision: tuple[str, ...] = many(
         "precision for every cell that supports it", "P", group="sweep"
     )
-    opset: int | None = quantity(None, "ONNX opset for every cell", parse_count, "N", scope=PLAN)
+    opset: int | None = setting(None, "ONNX opset for every cell", parse_count, "N", scope=PLAN)
     self_contained: bool = switch("put the export into every package", scope=PLAN)
     compile: tuple[str, ...] = many(
         "device profiles to compile for, after the portable cells; `modelmill compile --list`",
@@ -94,11 +94,11 @@ class Settings:
         "do not publish a cell that equals its newest published version", scope=SWEEP
     )
     no_publish: bool = switch("build and verify only", scope=PLAN)
-    verify: str = text(
+    verify: str = setting(
         DEFAULT_LEVEL,
         f"the rung that must hold, and all below it: {', '.join(RUNGS)}",
         parse_level,
-        metavar="LEVEL",
+        "LEVEL",
         scope=SWEEP,
     )
     publish_unverified: bool = switch(
@@ -107,15 +107,15 @@ class Settings:
     runtimes: tuple[str, ...] = many(
         "runtimes that verify besides ONNX Runtime CPU: qnn, openvino or none; default: all here",
         "NAME",
-        parse=parse_runtime,
+        parse_runtime,
         group="sweep",
         scope=Scope.HERE,
     )
     demand: tuple[str, ...] = many(
         "what a view requires of a version: VIEW=LEVEL, or VIEW=LEVEL@ep (run on its own provider)",
         "VIEW=LEVEL",
+        parse_demand,
         default=("release=parity@ep",),
-        parse=parse_demand,
         group="promote",
         scope=Scope.HERE,
     )
@@ -135,44 +135,44 @@ class Settings:
     has: tuple[str, ...] = many(
         "words that this machine offers besides what is found on it", "WORD", group="sweep"
     )
-    sign_key: str | None = text(None, "sign provenance with this private key (PEM)", metavar="FILE")
-    builder_id: str | None = text(
-        None, "URI of the builder in the provenance; default: this host", metavar="URI"
+    sign_key: str | None = setting(None, "sign provenance with this private key (PEM)", str, "FILE")
+    builder_id: str | None = setting(
+        None, "URI of the builder in the provenance; default: this host", str, "URI"
     )
-    jobs: int | None = quantity(
+    jobs: int | None = setting(
         None, "worker slots of this machine; default: half the cores", parse_count, "N"
     )
-    timeout: float = quantity(
+    timeout: float = setting(
         1800.0, "time limit for one build stage", parse_duration, "TIME", scope=PLAN
     )
-    publish_timeout: float = quantity(
+    publish_timeout: float = setting(
         1800.0, "time limit for one publish", parse_duration, "TIME", scope=PLAN
     )
-    disk_budget: int | None = quantity(
+    disk_budget: int | None = setting(
         None, "disk limit for the store and all builds on this machine", parse_size, "SIZE"
     )
-    memory: int | None = quantity(None, "memory ceiling of one engine host", parse_size, "SIZE")
-    memory_budget: int | None = quantity(
+    memory: int | None = setting(None, "memory ceiling of one engine host", parse_size, "SIZE")
+    memory_budget: int | None = setting(
         None,
         "memory limit for all stages on this machine at once; default: nine tenths of it",
         parse_size,
         "SIZE",
     )
-    tries: int = quantity(
+    tries: int = setting(
         4,
         "attempts at a publish or build stage that infrastructure fails",
         parse_count,
         "N",
         scope=RUN,
     )
-    heartbeat: float = quantity(
+    heartbeat: float = setting(
         30.0,
         "how often a slot reports; after twice this time without a report it loses its model",
         parse_duration,
         "TIME",
         scope=RUN,
     )
-    retention: float = quantity(
+    retention: float = setting(
         30 * 86400.0,
         "a worker removes stage results and logs that were not used for this time",
         parse_duration,
@@ -252,7 +252,7 @@ def _options() -> Iterator[Option]:
             yield Option(one.name, hints[one.name], one.default, **one.metadata)
 
 
-OPTIONS: Mapping[str, Option] = MappingProxyType({one.name: one for one in _options()})
+OPTIONS: Mapping[str, Option] = {one.name: one for one in _options()}
 
 
 def _names(group: str) -> tuple[str, ...]:

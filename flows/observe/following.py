@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Self
 
@@ -118,9 +117,7 @@ class StatusWatch:
 
     def step(self) -> bool:
         """Show what is new; True when the sweep is over."""
-        for event in self._news():
-            self.tally.apply(event)
-            self._view.event(trimmed(event), self.tally)
+        self._show_news()
         if time.monotonic() - self._looked >= _LEASES_INTERVAL:
             self.read_leases()
         self._view.tick(self.tally)
@@ -140,20 +137,21 @@ class StatusWatch:
         self.tally.waiting = one_line(waiting(self._state, self._info.id).unserved)
         self.read_leases()
 
-    def _news(self) -> Iterator[Event]:
+    def _show_news(self) -> None:
         for event in self._state.events(self._info.id, self._after):
             self._after = event.id
             if event.kind is Kind.BEGUN:
                 self._count()  # a run may bring more cells
-            yield event
+            self.tally.apply(event)
+            self._view.event(trimmed(event), self.tally)
 
     def read_leases(self) -> None:
         """Find out who is at work on what; events tell only of what has begun since."""
         self._looked = time.monotonic()
         holders = [one for one in self._state.leases(self._info.id) if not one.expired]
         self.tally.look_at(holders)
-        self.tally.slots = max(1, len({one.owner for one in holders}))
         at_work = {one.owner for one in holders}
+        self.tally.slots = max(1, len(at_work))
         self.tally.busy = {owner: at for owner, at in self.tally.busy.items() if owner in at_work}
         for holder in holders:
             if holder.owner in self.tally.busy:
@@ -170,7 +168,5 @@ class StatusWatch:
             return False
         if any(not one.expired for one in self._state.leases(self._info.id)):
             return False
-        for event in self._news():
-            self.tally.apply(event)
-            self._view.event(trimmed(event), self.tally)
+        self._show_news()
         return True

@@ -23,17 +23,6 @@ MOST_CAUSES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A failed cell, short enough to be printed."""
-
-    cell: str
-    status: Status
-    failure: str
-    message: str
-    hint: str
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """Counts and failures of a sweep. Exports are not cells and are counted apart."""
 
@@ -41,7 +30,7 @@ class Summary:
     feed: str
     counts: dict[str, int]
     """Cells by status."""
-    failures: tuple[Failure, ...]
+    failures: tuple[Outcome, ...]
     """Cells that failed."""
     groups: tuple[FailureGroup, ...]
     """The same cells, and the exports that failed, by cause."""
@@ -82,9 +71,9 @@ class Summary:
                 {
                     "cell": one.cell,
                     "status": str(one.status),
-                    "class": one.failure,
-                    "message": one.message,
-                    "hint": one.hint,
+                    "class": one.failure or "",
+                    "message": one.message or "",
+                    "hint": one.hint or "",
                 }
                 for one in self.failures
             ],
@@ -151,12 +140,8 @@ def summarize(stamp: str, feed: str, outcomes: Iterable[Outcome], *, publish: bo
         stamp,
         feed,
         {str(status): counts[status] for status in Status if counts[status]},
-        tuple(_failure(one) for one in failed if not is_export(one.cell)),
+        tuple(one for one in failed if not is_export(one.cell)),
         group_failures(failed),
         still_open[False],
         still_open[True],
     )
-
-
-def _failure(one: Outcome) -> Failure:
-    return Failure(one.cell, one.status, str(one.failure or ""), one.message or "", one.hint or "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -150,22 +151,16 @@ def _build(cell: Cell, original: Original, settings: Settings, root: Path) -> Bu
         remote_code=settings.allow_remote_code,
         pickle=settings.allow_pickle,
     )
-    store = Store(root / "store")
-    try:
+    with (
+        closing(Store(root / "store")) as store,
+        closing(runtimes_of(settings, limits, root / "logs")) as runtimes,
+    ):
         host = EngineHost(spec, limits=limits, log_dir=root / "logs")
-        runtimes = runtimes_of(settings, limits, root / "logs")
         # What an emulator made is made again by one; on a device the comparison tells them apart.
         compiler = CompileStage(runtimes, emulated=True, base=settings.cwd)
-        builder = Builder(store, host, root / "work", options, compiler=compiler)
-        try:
-            if manifest["kind"] == EXPORT:
-                return builder.build(cell, export_version=cell.version)
-            return builder.build(cell)
-        finally:
-            runtimes.close()
-            builder.close()
-    finally:
-        store.close()
+        with closing(Builder(store, host, root / "work", options, compiler=compiler)) as builder:
+            version = cell.version if manifest["kind"] == EXPORT else None
+            return builder.build(cell, export_version=version)
 
 
 def _comparable(manifest: Json) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,11 @@ def proving(settings: Settings) -> Iterator[tuple[Verifier, Store]]:
     waiting_for("running the model")
     work = Workspace(settings)
     work.prepare()
-    store = Store(work.store)
-    verifier = Verifier(runtimes_of(settings), settings.verify)
-    try:
+    with (
+        closing(Store(work.store)) as store,
+        closing(Verifier(runtimes_of(settings), settings.verify)) as verifier,
+    ):
         yield verifier, store
-    finally:
-        verifier.close()
-        store.close()
 
 
 def prove_folder(settings: Settings, folder: Path, export: Path | None) -> tuple[Climbed, str]:
@@ -64,11 +62,10 @@ def prove_cell(settings: Settings, plan: Plan) -> tuple[Climbed, str]:
     """Verify a planned cell; stages that the store does not have are run."""
     with open_builder(plan, settings) as builder:
         built = builder.build(next(plan.cells()))
-        verifier = Verifier(runtimes_of(settings), settings.verify)
         try:
-            return verifier.climb(Subject.of(built)), built.tree
+            with closing(Verifier(runtimes_of(settings), settings.verify)) as verifier:
+                return verifier.climb(Subject.of(built)), built.tree
         finally:
-            verifier.close()
             built.release()
 
 

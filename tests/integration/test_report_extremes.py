@@ -124,8 +124,8 @@ def poisoned(made: Document) -> Document:
         keys=[EVIL for _ in made.keys],
         owners=[EVIL for _ in made.owners],
         logs=[EVIL],
-        failures=[replace(one, failure=EVIL, text=EVIL, hint=EVIL) for one in made.failures],
-        rates=[replace(one, priority=EVIL, level=EVIL) for one in made.rates],
+        failures=[{**one, "failure": EVIL, "text": EVIL, "hint": EVIL} for one in made.failures],
+        rates=[{**one, "priority": EVIL, "level": EVIL} for one in made.rates],
         comparison=compared,
     )
 

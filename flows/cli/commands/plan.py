@@ -131,7 +131,7 @@ def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
     slots = slot_count(settings)
     wall, disk, memory = known.wall(slots), known.disk(), known.memory(slots)
     lines = [
-        f"if everything is built anew with {slots} slot{'s' if slots != 1 else ''}:",
+        f"if everything is built anew with {counted(slots, 'slot')}:",
         f"  time    {spelled(wall, show_duration)}",
         f"  disk    {spelled(disk, show_size)}",
         f"  memory  {spelled(memory, show_size)}",

@@ -32,6 +32,8 @@ class ChangeKind(StrEnum):
 
 
 _SAME = {ChangeKind.UNCHANGED, ChangeKind.STILL_FAILS}
+_FAILS = {ChangeKind.NOW_FAILS, ChangeKind.STILL_FAILS, ChangeKind.NOW_WORKS}
+"""It failed in one of the sweeps at least."""
 
 MEANINGS: Mapping[ChangeKind, str] = {
     ChangeKind.NOW_FAILS: "worked before, fails now",
@@ -115,13 +117,12 @@ def compare(state: State, before: SweepInfo, after: SweepInfo) -> Comparison:
     changes = []
     for cell in sorted(first.outcomes.keys() | second.outcomes.keys()):
         one, other = first.outcomes.get(cell), second.outcomes.get(cell)
-        verdict = _verdict(_stand(one, first), _stand(other, second), one, other)
-        if verdict is None:
+        was, now = _stand(one, first), _stand(other, second)
+        if was is now is _Stand.ABSENT:
             continue
-        fails = verdict in {ChangeKind.NOW_FAILS, ChangeKind.STILL_FAILS, ChangeKind.NOW_WORKS}
-        if is_export(cell) and not fails:
-            continue
-        changes.append(_change(cell, verdict, first, second))
+        verdict = _verdict(was, now, one, other)
+        if verdict in _FAILS or not is_export(cell):
+            changes.append(_change(cell, verdict, first, second))
     order = list(ChangeKind)
     changes.sort(key=lambda change: (order.index(change.verdict), change.cell))
     return Comparison(before.stamp, after.stamp, tuple(changes))
@@ -145,9 +146,7 @@ def _stand(one: Outcome | None, half: _Half) -> _Stand:
 
 def _verdict(
     before: _Stand, after: _Stand, one: Outcome | None, other: Outcome | None
-) -> ChangeKind | None:
-    if before is after is _Stand.ABSENT:
-        return None
+) -> ChangeKind:
     if _Stand.OPEN in {before, after}:
         return ChangeKind.UNFINISHED
     if _Stand.ABSENT in {before, after}:
@@ -158,14 +157,9 @@ def _verdict(
         return ChangeKind.NOW_WORKS
     assert one is not None
     assert other is not None
-    return _both_work(one, other)
-
-
-def _both_work(one: Outcome, other: Outcome) -> ChangeKind:
-    if one.tree != other.tree:
-        return ChangeKind.CHANGED
-    less = any(weaker(one.evidence, other.evidence))
-    return ChangeKind.VERIFIED_LESS if less else ChangeKind.UNCHANGED
+    if one.tree == other.tree and any(weaker(one.evidence, other.evidence)):
+        return ChangeKind.VERIFIED_LESS
+    return ChangeKind.UNCHANGED if one.tree == other.tree else ChangeKind.CHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +213,11 @@ class _Half:
 def _change(cell: str, verdict: ChangeKind, first: _Half, second: _Half) -> Change:
     before, after = first.side(cell), second.side(cell)
     one, other = first.outcomes.get(cell), second.outcomes.get(cell)
+    less: tuple[str, ...] = ()
     if verdict in {ChangeKind.CHANGED, ChangeKind.VERIFIED_LESS} and one and other:
         less = tuple(weaker(one.evidence, other.evidence))
-    else:
-        less = ()
-    if verdict is ChangeKind.VERIFIED_LESS:
+    if verdict not in {ChangeKind.CHANGED, *_FAILS}:
         return Change(cell, verdict, before, after, weaker=less)
-    if verdict in {ChangeKind.NEW, ChangeKind.REMOVED, ChangeKind.UNCHANGED, ChangeKind.UNFINISHED}:
-        return Change(cell, verdict, before, after)
     old, new = first.made(cell), second.made(cell)
     inputs = tuple(input_changes(old, new))
     note = _note(verdict, inputs, old, new)

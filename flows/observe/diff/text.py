@@ -9,14 +9,13 @@ from flows.observe.diff.comparison import Change, ChangeKind, Comparison, Side
 
 _MOST_SHOWN = 50
 _MOST_CAUSES = 6
-_QUIET = (ChangeKind.UNCHANGED,)
 
 
 def lines(comparison: Comparison, *, everything: bool = False) -> Iterator[str]:
     """The changes of every kind; unchanged cells are only counted."""
     for verdict in ChangeKind:
         changes = comparison.of(verdict)
-        if not changes or verdict in _QUIET:
+        if not changes or verdict is ChangeKind.UNCHANGED:
             continue
         yield f"{verdict} ({len(changes)})"
         shown = changes if everything else changes[:_MOST_SHOWN]

@@ -17,7 +17,7 @@ from flows.observe.evidence import level_of, rungs_of
 from flows.observe.failures import FailureGroup
 from flows.observe.masking import masked, masked_json
 from flows.observe.opening import opening_of
-from flows.observe.report.document import CauseView, CellView, Distinct, Document, Heading, Stage
+from flows.observe.report.document import CellView, Distinct, Document, Heading, Stage
 from flows.observe.report.grid import Grid, with_content
 from flows.observe.report.statistics import largest, pass_rates, slowest, totals
 from flows.observe.report.timeline import History
@@ -30,6 +30,11 @@ from state.records import Outcome, StageRun, SweepInfo
 LOG_LENGTH = 6_000
 """How many characters of a log's end a report keeps; the log file has all of it."""
 _EVIDENCE_LENGTH = 3_000
+_COPIED = (
+    "precision", "package", "version", "tree", "bytes", "seconds", "attempts", "ended_at", "stage",
+    "exit_code", "retryable",
+)  # fmt: skip
+"""What a view of a cell takes from its outcome as it is."""
 
 
 def collect(state: State, info: SweepInfo, comparison: Comparison | None = None) -> Document:
@@ -67,15 +72,15 @@ def collect(state: State, info: SweepInfo, comparison: Comparison | None = None)
     )
 
 
-def _cause(group: FailureGroup, places: Mapping[str, int]) -> CauseView:
-    return CauseView(
-        failure=str(group.failure),
-        text=masked(group.text),
-        hint=masked(plain_text(group.hint)),
-        models=len(group.models),
-        cells=[places[cell] for cell in group.cells],
-        exports=[places[cell] for cell in group.exports],
-    )
+def _cause(group: FailureGroup, places: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "failure": str(group.failure),
+        "text": masked(group.text),
+        "hint": masked(plain_text(group.hint)),
+        "models": len(group.models),
+        "cells": [places[cell] for cell in group.cells],
+        "exports": [places[cell] for cell in group.exports],
+    }
 
 
 def _compared(comparison: Comparison | None) -> dict[str, Any] | None:
@@ -114,27 +119,16 @@ class Gatherer:
         """A cell as the report shows it."""
         row, column = self.grid.place(one)
         rungs = _rungs(one)
+        copied: dict[str, Any] = {name: getattr(one, name) for name in _COPIED}
         return CellView(
             row=row,
             column=column,
             id=one.cell,
             status=str(one.status),
-            precision=one.precision,
-            package=one.package,
-            version=one.version,
-            tree=one.tree,
-            bytes=one.bytes,
-            seconds=one.seconds,
-            attempts=one.attempts,
-            started_at=one.started_at,
-            ended_at=one.ended_at,
             failure=str(one.failure) if one.failure else None,
-            stage=one.stage,
-            exit_code=one.exit_code,
             message=_masked(one.message),
             hint=_masked(one.hint),
             log=self._log(one.log_tail),
-            retryable=one.retryable,
             policy=self._policy(one.cell),
             rungs=rungs,
             level=level_of(rungs),
@@ -142,6 +136,7 @@ class Gatherer:
             detail=masked_json(dict(one.detail)) if one.detail else None,
             stages=[self._stage(run) for run in self.runs.get(one.cell, ())],
             steps=self.history.steps.get(one.cell, ()),
+            **copied,
         )
 
     def _log(self, tail: str | None) -> int | None:
@@ -189,11 +184,10 @@ def _by_cell(runs: list[StageRun]) -> dict[str, list[StageRun]]:
 
 
 def _heading(state: State, info: SweepInfo, summary: Summary, duration: Duration) -> Heading:
-    hidden = {"feed"}
     settings = {
         name: value
         for name, value in info.settings.items()
-        if name not in hidden and value not in (None, [], "", False)
+        if name != "feed" and value not in (None, [], "", False)
     }
     code = info.exit_code
     if code == Exit.OK and summary.groups:
@@ -218,7 +212,4 @@ def _heading(state: State, info: SweepInfo, summary: Summary, duration: Duration
 def _verdict(code: int | None, now: Exit) -> str:
     if code is None:
         return "running or interrupted"
-    try:
-        return EXITS[Exit(code)].replace("`", "")
-    except ValueError:
-        return EXITS[now].replace("`", "")
+    return EXITS[Exit(code) if code in list(Exit) else now].replace("`", "")

@@ -118,7 +118,6 @@ class CellView:
     bytes: int | None = None
     seconds: float | None = None
     attempts: int = 0
-    started_at: float | None = None
     ended_at: float | None = None
     failure: str | None = None
     stage: str | None = None
@@ -171,64 +170,12 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """A model or cell with a quantity, largest first."""
-
-    name: str
-    value: float
-    cell: str = ""
-    """Where a click leads."""
-
-
-@dataclass(frozen=True, slots=True)
-class CauseView:
-    """Failures of one cause; `cells` and `exports` are places in `cells`."""
-
-    failure: str
-    text: str
-    hint: str
-    models: int
-    cells: Sequence[int]
-    exports: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """How many cells of a priority in a column passed; None: of all priorities or columns."""
-
-    priority: str | None
-    column: int | None
-    passed: int
-    ended: int
-    level: str | None
-    """The verification level that all cells that passed have reached."""
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """The numbers on top."""
-
-    cells: int
-    models: int
-    counts: Mapping[str, int]
-    failed: int
-    failed_exports: int
-    open: int
-    bytes: int
-    """Of everything published."""
-    stage_runs: int
-    stages_reused: int
-    seconds_run: float
-    seconds_saved: float
-    bytes_saved: int
-
-
-@dataclass(frozen=True, slots=True)
 class Document:
     """A report, before it is a page."""
 
     heading: Heading
-    totals: Totals
+    totals: Json
+    """The numbers on top: cells, what was published, what reuse saved."""
     statuses: Sequence[Json]
     causes: Mapping[str, Json]
     columns: Sequence[Column]
@@ -239,10 +186,13 @@ class Document:
     owners: Sequence[str]
     logs: Sequence[str]
     timeline: Timeline
-    failures: Sequence[CauseView]
-    rates: Sequence[Rate]
-    slowest: Sequence[Ranked]
-    largest: Sequence[Ranked]
+    failures: Sequence[Json]
+    """By cause; `cells` and `exports` in them are places in `cells`."""
+    rates: Sequence[Json]
+    """How many cells of a priority in a column passed; without one: of all of them."""
+    slowest: Sequence[Json]
+    largest: Sequence[Json]
+    """Names with a value, largest first; `cell` is where a click leads."""
     comparison: Json | None = None
     """With another sweep, without unchanged cells."""
     schema: int = field(default=SCHEMA)

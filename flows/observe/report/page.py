@@ -47,8 +47,9 @@ def _embedded(document: Document) -> str:
 
 
 def _plainly(document: Document) -> str:
-    counts = ", ".join(f"{count} {name}" for name, count in document.totals.counts.items())
-    return f"Sweep {document.heading.stamp}: {document.totals.cells} cells: {counts}."
+    counts = ", ".join(f"{count} {name}" for name, count in document.totals["counts"].items())
+    cells = document.totals["cells"]
+    return f"Sweep {document.heading.stamp}: {cells} cells: {counts}."
 
 
 def _script() -> str:

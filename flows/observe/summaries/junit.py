@@ -9,6 +9,7 @@ of the suite.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
 from xml.etree import ElementTree as ET
@@ -22,6 +23,7 @@ from matrix.status import Status
 from state.records import Outcome
 
 _LOG_LENGTH = 4_000
+_NONE = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """XML 1.0 cannot hold these characters, not even as references."""
 
@@ -30,12 +32,10 @@ def junit(document: SummaryDocument) -> str:
     """The file's content."""
     root = ET.Element("testsuites", name=_text(f"modelmill {document.summary.stamp}"))
     by_model = groupby(sorted(document.outcomes, key=lambda one: one.model), lambda one: one.model)
-    sums = [
-        _suite(root, name, _cases(list(outcomes), document), document)
-        for name, outcomes in by_model
-    ]
-    for place, name in enumerate(("tests", "failures", "errors", "skipped")):
-        root.set(name, str(sum(counts[place] for counts in sums)))
+    counts = Counter(_NONE)
+    for name, outcomes in by_model:
+        counts.update(_suite(root, name, _cases(list(outcomes), document), document))
+    _set(root, counts)
     ET.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
 
@@ -61,11 +61,10 @@ def _cases(outcomes: list[Outcome], document: SummaryDocument) -> list[Outcome]:
 
 def _suite(
     root: ET.Element, name: str, outcomes: list[Outcome], document: SummaryDocument
-) -> tuple[int, int, int, int]:
+) -> Counter[str]:
     suite = ET.SubElement(root, "testsuite", name=_text(name))
     _causes(suite, outcomes, document)
-    tests = failures = errors = skipped = 0
-    seconds = 0.0
+    counts, seconds = Counter(_NONE), 0.0
     for one in outcomes:
         case = ET.SubElement(
             suite,
@@ -74,23 +73,25 @@ def _suite(
             name=_text(one.cell.rpartition("@")[2]),
             time=f"{one.seconds or 0.0:.3f}",
         )
-        tests += 1
+        counts["tests"] += 1
         seconds += one.seconds or 0.0
         if one.status.failed:
-            errors += is_export(one.cell)
-            failures += not is_export(one.cell)
+            counts["errors" if is_export(one.cell) else "failures"] += 1
             _failure(case, one)
         elif one.status is Status.SKIPPED:
-            skipped += 1
+            counts["skipped"] += 1
             ET.SubElement(case, "skipped", message=_text(one.message or "skipped on purpose"))
         elif _unended(one, document):
-            errors += 1
+            counts["errors"] += 1
             ET.SubElement(case, "error", type="unfinished", message=f"still {one.status}")
-    counts = (tests, failures, errors, skipped)
-    for key, value in zip(("tests", "failures", "errors", "skipped"), counts, strict=True):
-        suite.set(key, str(value))
+    _set(suite, counts)
     suite.set("time", f"{seconds:.3f}")
     return counts
+
+
+def _set(element: ET.Element, counts: Counter[str]) -> None:
+    for name, count in counts.items():
+        element.set(name, str(count))
 
 
 def _wrong(one: Outcome, document: SummaryDocument) -> bool:

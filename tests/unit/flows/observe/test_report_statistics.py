@@ -24,8 +24,8 @@ def test_rates_are_of_what_ended_by_priority_and_target() -> None:
         view(1, 3, "skipped"),
         CellView(0, 0, "m0:t@export", "published", "", "p", "v"),
     ]
-    rates = {(one.priority, one.column): one for one in pass_rates(cells, rows)}
-    shares = {key: (one.passed, one.ended, one.level) for key, one in rates.items()}
+    rates = {(one.get("priority"), one.get("column")): one for one in pass_rates(cells, rows)}
+    shares = {key: (one["passed"], one["ended"], one.get("level")) for key, one in rates.items()}
     assert shares == {
         (None, None): (2, 3, "loads"),
         (None, 1): (2, 2, "loads"),
