@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from flows.cli.console import Detail
 from flows.cli.options import Option
 from flows.cli.resolution import misspelt, resolve
-from flows.cli.settings import OPTIONS, Settings
+from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, Settings
 from matrix.errors import UsageError
 from matrix.nearest import hint
 
@@ -90,24 +90,21 @@ def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
 
 def add_detail(parser: argparse.ArgumentParser) -> None:
     """Flags for how much a command prints of a running sweep."""
-    one = parser.add_mutually_exclusive_group()
-    one.add_argument(
-        "-q",
-        "--quiet",
-        dest="detail",
-        action="store_const",
-        const=Detail.QUIET,
-        default=Detail.USUAL,
-        help="only what failed, and the end",
-    )
-    one.add_argument(
-        "-v",
-        "--verbose",
-        dest="detail",
-        action="store_const",
-        const=Detail.VERBOSE,
-        help="every step of every cell",
-    )
+    group = parser.add_mutually_exclusive_group()
+    add = partial(group.add_argument, dest="detail", action="store_const", default=Detail.USUAL)
+    add("-q", "--quiet", const=Detail.QUIET, help="only what failed, and the end")
+    add("-v", "--verbose", const=Detail.VERBOSE, help="every step of every cell")
+
+
+def add_sweeping(parser: argparse.ArgumentParser, *names: str) -> None:
+    """The flags of every command that works on a sweep, here or on a fleet, besides those of the
+    settings `names`."""
+    parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
+    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
+    parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
+    add_settings(parser, (*names, *(one for one in OF_A_SWEEP if one != "stamp"), *PLACES))
+    add_detail(parser)
+    parser.set_defaults(goes_on=True)
 
 
 def _add(group: argparse._ArgumentGroup, option: Option) -> None:

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -146,11 +147,8 @@ def _environment(settings: Settings, name: str, installer: Installer) -> Finding
 def _engine(settings: Settings, name: str, logs: Path) -> str:
     spec = engine_spec(settings, name)
     limits = HostLimits(start_timeout=_START_LIMIT, plan_timeout=_START_LIMIT)
-    host = EngineHost(spec, limits=limits, log_dir=logs)
-    try:
+    with closing(EngineHost(spec, limits=limits, log_dir=logs)) as host:
         tools = host.tools()
-    finally:
-        host.close()
     return ", ".join(f"{tool} {found}" for tool, found in sorted(tools.items()))
 
 

@@ -79,16 +79,17 @@ class Tally:
 
     def apply(self, event: Event) -> None:
         """Take in one event."""
-        if event.kind is Kind.NOTICE and event.data and UNSERVED in event.data:
-            with Tolerated(f"event {event.id}: {UNSERVED}"):
-                self.waiting = one_line(event.data[UNSERVED])
-        if event.kind is Kind.NOTICE and event.data and UNSHOWN in event.data:
-            self.unshown = unshown_line(str(event.data[UNSHOWN]))
-        if event.kind is Kind.NOTICE and event.data and OUTAGE in event.data:
-            self.outage = str(event.data[OUTAGE])
-        if event.data and ESTIMATE in event.data:
+        data = event.data or {}
+        if event.kind is Kind.NOTICE:
+            if UNSERVED in data:
+                with Tolerated(f"event {event.id}: {UNSERVED}"):
+                    self.waiting = one_line(data[UNSERVED])
+            if UNSHOWN in data:
+                self.unshown = unshown_line(str(data[UNSHOWN]))
+            self.outage = str(data.get(OUTAGE, self.outage))
+        if ESTIMATE in data:
             with Tolerated(f"event {event.id}: {ESTIMATE}"):
-                self.use_estimates(from_record(event.data[ESTIMATE]))
+                self.use_estimates(from_record(data[ESTIMATE]))
         cell, status = event.cell, event.status
         if cell is None or status is None:
             return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
-from flows.cli.settings import OF_A_SWEEP, PLACES, SELECTION
+from flows.cli.arguments import Parser, add_sweeping, settings_of
+from flows.cli.settings import SELECTION
 from matrix.errors import Exit, UsageError
 
 
@@ -16,13 +16,8 @@ def add(parser: Parser) -> None:
         nargs="?",
         help="default: the recorded one; needed where only the feed knows the sweep",
     )
-    parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
-    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
-    parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
-    names = [name for name in (*SELECTION, *OF_A_SWEEP, *PLACES) if name != "stamp"]
-    add_settings(parser, names)
-    add_detail(parser)
-    parser.set_defaults(run=run, goes_on=True)
+    add_sweeping(parser, *SELECTION)
+    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

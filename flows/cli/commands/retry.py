@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
-from flows.cli.settings import OF_A_SWEEP, PLACES
+from flows.cli.arguments import Parser, add_sweeping, settings_of
 from matrix.errors import Exit
 from matrix.status import FailureClass
 
@@ -21,13 +20,8 @@ def add(parser: Parser) -> None:
         choices=[str(one) for one in FailureClass],
         help="only cells that failed for this class of reason (repeat for more)",
     )
-    parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
-    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
-    parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
-    names = [name for name in ("only", *OF_A_SWEEP, *PLACES) if name != "stamp"]
-    add_settings(parser, names)
-    add_detail(parser)
-    parser.set_defaults(run=run, goes_on=True)
+    add_sweeping(parser, "only")
+    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from datetime import date
 
-from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
-from flows.cli.settings import OF_A_SWEEP, PLACES, SELECTION
+from flows.cli.arguments import Parser, add_sweeping, settings_of
+from flows.cli.settings import SELECTION
 from matrix.errors import Exit
 
 
@@ -15,12 +15,8 @@ def add(parser: Parser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be built, and touch nothing"
     )
-    parser.add_argument("--fleet", action="store_true", help="let the workers of a fleet do it")
-    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
-    parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
-    add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES))
-    add_detail(parser)
-    parser.set_defaults(run=run, goes_on=True)
+    add_sweeping(parser, *SELECTION, "stamp")
+    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
