@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
 
 from feed.errors import Corrupt
 from feed.rules import path_problem
+from matrix.codec import from_json, to_json
 from matrix.status import Status
 
 INDEX_FILE = "index.json"
@@ -55,8 +56,7 @@ class SweepIndex:
 
     def to_json(self) -> bytes:
         """The bytes of `index.json`."""
-        cells = [asdict(cell) for cell in sorted(self.cells)]
-        value = {"format": FORMAT, "stamp": self.stamp, "cells": cells}
+        value = {"format": FORMAT, "stamp": self.stamp, "cells": to_json(sorted(self.cells))}
         return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
     @classmethod
@@ -66,16 +66,18 @@ class SweepIndex:
             value = json.loads(data)
         except ValueError as error:
             raise _corrupt(where, f"not JSON: {error}") from error
-        if not isinstance(value, dict) or value.get("format") != FORMAT:
-            found = value.get("format") if isinstance(value, dict) else type(value).__name__
+        found = value.get("format") if isinstance(value, dict) else type(value).__name__
+        if found != FORMAT:
             raise _corrupt(where, f"format {found!r}, this modelmill reads {FORMAT}")
-        stamp, cells = value.get("stamp"), value.get("cells")
-        if not isinstance(stamp, str) or not isinstance(cells, list):
-            raise _corrupt(where, "no stamp or no list of cells")
-        read = tuple(_cell(item, f"{where}, cell {number}") for number, item in enumerate(cells))
-        if len({cell.id for cell in read}) < len(read):
+        try:
+            index = from_json(value, cls, exact=False)
+        except ValueError as error:
+            raise _corrupt(where, str(error)) from error
+        if problems := [text for cell in index.cells for text in _problems(cell)]:
+            raise _corrupt(where, "; ".join(problems))
+        if len({cell.id for cell in index.cells}) < len(index.cells):
             raise _corrupt(where, "a cell is listed twice")
-        return cls(stamp, read)
+        return index
 
     def folders(self) -> Mapping[str, PurePosixPath]:
         """Where each cell goes when a selection is pulled, by cell id.
@@ -84,10 +86,7 @@ class SweepIndex:
         or all models in one package), the version does. It depends on the whole index only, so
         pulling more later never moves a folder.
         """
-        counts: dict[tuple[str, str], int] = {}
-        for cell in self.cells:
-            key = cell.package, cell.target
-            counts[key] = counts.get(key, 0) + 1
+        counts = Counter((cell.package, cell.target) for cell in self.cells)
         return {
             cell.id: PurePosixPath(
                 cell.package,
@@ -97,32 +96,14 @@ class SweepIndex:
         }
 
 
-def _cell(item: object, where: str) -> IndexCell:
-    if not isinstance(item, dict):
-        raise _corrupt(where, "not an object")
-    values: dict[str, Any] = {}
-    for name in (field.name for field in fields(IndexCell)):
-        value = item.get(name)
-        if not isinstance(value, str) and not (name == "tree" and value is None):
-            raise _corrupt(where, f"{name!r} is {value!r}")
-        values[name] = value
-    problems = list(_problems(values))
-    if problems:
-        raise _corrupt(where, "; ".join(problems))
-    values["status"] = Status(values["status"])
-    return IndexCell(**values)
-
-
-def _problems(values: Mapping[str, Any]) -> Iterable[str]:
-    for name in ("package", "version"):  # a pull makes folders of these names
-        if "/" in values[name] or path_problem(values[name]):
-            yield f"{name} {values[name]!r}"
-    if not _WORD.fullmatch(values["target"]):
-        yield f"target {values['target']!r}"
-    if values["status"] not in set(Status):
-        yield f"status {values['status']!r}"
-    if values["tree"] is not None and not _SHA256.fullmatch(values["tree"]):
-        yield f"tree {values['tree']!r}"
+def _problems(cell: IndexCell) -> Iterator[str]:
+    for name in (cell.package, cell.version):  # a pull makes folders of these names
+        if "/" in name or path_problem(name):
+            yield f"{cell.id}: {name!r} cannot name a folder"
+    if not _WORD.fullmatch(cell.target):
+        yield f"{cell.id}: target {cell.target!r}"
+    if cell.tree is not None and not _SHA256.fullmatch(cell.tree):
+        yield f"{cell.id}: tree {cell.tree!r}"
 
 
 def _corrupt(where: str, what: str) -> Corrupt:

@@ -54,38 +54,6 @@ class Receipt:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    package: str
-    version: str
-    files: tuple[LocalFile, ...]
-    description: str
-    tree: str
-    timeout: float | None
-    progress: Progress | None
-    cancel: threading.Event
-
-    @property
-    def title(self) -> str:
-        return f"{self.package} {self.version}"
-
-    def moved(self, done: int, total: int) -> None:
-        """Passed to the feed as its progress: the way out of a long upload."""
-        self.check()
-        if self.progress:
-            self.progress(done, total)
-
-    def check(self) -> None:
-        if self.cancel.is_set():
-            raise Cancelled(f"publishing {self.title} was cancelled")
-
-
-@dataclass(frozen=True, slots=True)
-class _There:
-    published: Published
-    files: tuple[FileEntry, ...]
-
-
 class Publisher:
     """Publishes to one feed. Safe to use from several threads."""
 
@@ -125,7 +93,8 @@ class Publisher:
         `timeout` limits all attempts together; an outcome left open by the last one is still
         looked up. `cancel` ends waiting and copying at once (`Cancelled`).
         """
-        job = _Job(
+        attempts = _Attempts(
+            self._feed,
             package,
             version,
             tuple(files),
@@ -134,56 +103,69 @@ class Publisher:
             timeout,
             progress,
             cancel or threading.Event(),
+            self._pauses,
+            self._clock,
         )
-        built = tree_digest(file.entry for file in job.files)
-        if built != tree:
-            raise Corrupt(f"{job.title}: the files have tree digest {built}, not {tree}")
         try:
-            receipt = _Attempts(self._feed, job, self._clock, self._pauses).run(
-                self._tries, self._sleep
-            )
+            receipt = attempts.run(self._tries, self._sleep)
+        except NoSpace:
+            raise
         except (Unavailable, OutcomeUnknown, NotFound) as error:
-            if isinstance(error, NoSpace):
-                raise
-            self._missed(job, error)
+            attempts.check()
+            self._missed(package, version, error)
             raise
         with self._lock:
             self._misses.clear()
         return receipt
 
-    def _missed(self, job: _Job, error: FeedError) -> None:
+    def _missed(self, package: str, version: str, error: FeedError) -> None:
         """Raise `Outage` if the feed does not answer either, or takes nothing at all."""
-        job.check()
         try:
-            self._feed.find(job.package, job.version)
+            self._feed.find(package, version)
         except (Unavailable, OutcomeUnknown, NotFound):
             raise Outage(f"the feed is away: {error.message}", hint=error.hint) from error
         with self._lock:
-            self._misses.add((job.package, job.version))
+            self._misses.add((package, version))
             missed = len(self._misses)
         if missed >= MISSES:
             text = f"the feed took none of the last {missed} packages: {error.message}"
             raise Outage(text, hint=error.hint) from error
 
 
+@dataclass
 class _Attempts:
     """The attempts of one publish."""
 
-    def __init__(self, feed: Feed, job: _Job, clock: Callable[[], float], pauses: Pauses) -> None:
-        self._pauses = pauses
-        self._feed = feed
-        self._job = job
-        self._clock = clock
-        self._started = clock()
+    feed: Feed
+    package: str
+    version: str
+    files: tuple[LocalFile, ...]
+    description: str
+    tree: str
+    timeout: float | None
+    progress: Progress | None
+    cancel: threading.Event
+    pauses: Pauses
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._title = f"{self.package} {self.version}"
+        self._started = self.clock()
         self._sent = 0
         self._out_of_time = False
+        built = tree_digest(file.entry for file in self.files)
+        if built != self.tree:
+            raise Corrupt(f"{self._title}: the files have tree digest {built}, not {self.tree}")
+
+    def check(self) -> None:
+        """Raise `Cancelled` if the caller wants no more."""
+        if self.cancel.is_set():
+            raise Cancelled(f"publishing {self._title} was cancelled")
 
     def run(self, tries: int, sleep: Sleep) -> Receipt:
-        job = self._job
-
         def nap(seconds: float) -> None:
-            if sleep(job.cancel, seconds):
-                job.check()
+            if sleep(self.cancel, seconds):
+                self.check()
 
         def over(state: RetryCallState) -> bool:
             self._out_of_time = self._left(state.upcoming_sleep) <= 0
@@ -201,19 +183,19 @@ class _Attempts:
             return retrying(self._attempt)
         except (Unavailable, OutcomeUnknown) as error:
             if self._out_of_time and not isinstance(error, NoSpace | TimeLimit):
-                text = f"{job.title} was not published within {job.timeout:g} s: {error.message}"
+                text = f"{self._title} was not published within {self.timeout:g} s: {error.message}"
                 raise TimeLimit(text, hint=error.hint) from error
             raise
 
     def _tell(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        self._pauses.tell(f"{self._job.title}: {error}", state.upcoming_sleep)
+        self.pauses.tell(f"{self._title}: {error}", state.upcoming_sleep)
 
     def _attempt(self) -> Receipt:
-        self._job.check()
+        self.check()
         there = self._settle()
         if there:
-            return self._receipt(there.published, already_there=self._sent == 0)
+            return self._receipt(there[0], already_there=self._sent == 0)
         try:
             self._send()
         except (VersionExists, OutcomeUnknown) as question:
@@ -221,66 +203,70 @@ class _Attempts:
             if there:
                 # Only a rival can have made it exist before our first send; ours may be unknown.
                 rival = isinstance(question, VersionExists) and self._sent == 1
-                return self._receipt(there.published, already_there=rival)
+                return self._receipt(there[0], already_there=rival)
             raise OutcomeUnknown(f"{question.message}; the feed does not show it") from question
         return self._receipt(self._read_back(), already_there=False)
 
     def _send(self) -> None:
-        job = self._job
         self._sent += 1
-        self._feed.publish(
-            job.package,
-            job.version,
-            job.files,
-            job.description,
-            timeout=None if job.timeout is None else max(0.0, self._left()),
-            progress=job.moved,
+        self.feed.publish(
+            self.package,
+            self.version,
+            self.files,
+            self.description,
+            timeout=None if self.timeout is None else max(0.0, self._left()),
+            progress=self._moved,
         )
 
-    def _settle(self) -> _There | None:
+    def _moved(self, done: int, total: int) -> None:
+        """Passed to the feed as its progress: the way out of a long upload."""
+        self.check()
+        if self.progress:
+            self.progress(done, total)
+
+    def _settle(self) -> tuple[Published, tuple[FileEntry, ...]] | None:
         """The version if it has our content; None if it does not exist; else raise `Conflict`."""
-        job = self._job
-        published = self._feed.find(job.package, job.version)
+        published = self.feed.find(self.package, self.version)
         if published is None:
             return None
         if published.deleted:
             raise Conflict(
-                f"{job.title} was deleted from {self._feed.name} and its version stays taken",
+                f"{self._title} was deleted from {self.feed.name} and its version stays taken",
                 hint="publish under a new stamp",
             )
-        files = self._feed.files(job.package, job.version)
+        files = self.feed.files(self.package, self.version)
         found = tree_digest(files)
         if published.tree and published.tree != found:
             raise Corrupt(
-                f"{job.title} in {self._feed.name} says tree {published.tree} but holds {found}"
+                f"{self._title} in {self.feed.name} says tree {published.tree} but holds {found}"
             )
-        if found != job.tree:
+        if found != self.tree:
             raise Conflict(
-                f"{job.title} is in {self._feed.name} with other content: "
-                f"tree {found} there, {job.tree} here",
+                f"{self._title} is in {self.feed.name} with other content: "
+                f"tree {found} there, {self.tree} here",
                 hint="versions never change: publish under a new stamp",
             )
-        return _There(published, files)
+        return published, files
 
     def _read_back(self) -> Published:
-        job = self._job
         there = self._settle()
         if there is None:
-            raise OutcomeUnknown(f"{self._feed.name} took {job.title} but does not show it")
-        held = {entry.path: entry for entry in there.files}
-        sent = {file.entry.path: file.entry for file in job.files}
+            raise OutcomeUnknown(f"{self.feed.name} took {self._title} but does not show it")
+        published, files = there
+        held = {entry.path: entry for entry in files}
+        sent = {file.entry.path: file.entry for file in self.files}
         if held != sent:
-            raise Corrupt(f"{job.title} was read back different: {_difference(sent, held)}")
-        return there.published
+            raise Corrupt(f"{self._title} was read back different: {_difference(sent, held)}")
+        return published
 
     def _receipt(self, published: Published, *, already_there: bool) -> Receipt:
-        seconds = self._clock() - self._started
+        seconds = self.clock() - self._started
         return Receipt(published, already_there, self._sent, seconds)
 
     def _left(self, ahead: float = 0.0) -> float:
-        if self._job.timeout is None:
+        if self.timeout is None:
             return float("inf")
-        return self._started + self._job.timeout - self._clock() - ahead
+        return self._started + self.timeout - self.clock() - ahead
 
 
 def _transient(error: BaseException) -> bool:

@@ -6,14 +6,13 @@ feed's list and with the package's own manifest does that folder get the destina
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from feed.attestation import parse, records_in
+from feed.attestation import manifest_problems, parse, records_in
 from feed.checked import hash_file
 from feed.errors import Corrupt, NotFound, UnsafePath
 from feed.interface import Feed, Progress
@@ -23,7 +22,7 @@ from feed.rules import path_problems
 from machine.claims import abandoned, claim
 from machine.files import long_path
 from machine.folders import remove
-from matrix.digest import MANIFEST, PROVENANCE, RUN_RECORDS, FileEntry, tree_digest
+from matrix.digest import MANIFEST, PROVENANCE, FileEntry, tree_digest
 from matrix.errors import UsageError
 
 _LISTS = frozenset({MANIFEST, PROVENANCE})
@@ -180,10 +179,14 @@ def _check(
     if PROVENANCE in came:
         _check_records((stage / PROVENANCE).read_bytes(), title, listed)
     if MANIFEST in came:
-        own = _own_list((stage / MANIFEST).read_bytes(), title)
-        apart = {MANIFEST, *RUN_RECORDS}
-        if own is not None and own != {entry for entry in listed if entry.path not in apart}:
-            raise Corrupt(f"{title}: its {MANIFEST} lists other files than the feed")
+        try:
+            manifest = parse((stage / MANIFEST).read_bytes())
+        except ValueError as error:
+            raise Corrupt(f"{title}: its {MANIFEST} cannot be read: {error}") from error
+        if "files" in manifest and (problems := manifest_problems(manifest, listed)):
+            raise Corrupt(
+                f"{title}: its {MANIFEST} lists other files than the feed: {'; '.join(problems)}"
+            )
 
 
 def _check_records(data: bytes, title: str, listed: Sequence[FileEntry]) -> None:
@@ -198,19 +201,6 @@ def _check_records(data: bytes, title: str, listed: Sequence[FileEntry]) -> None
             raise Corrupt(f"{title}: {path} is missing from the feed", hint=_REPORT)
         if held[path] != sha256:
             raise Corrupt(f"{title}: {path} is not the one that was built", hint=_REPORT)
-
-
-def _own_list(data: bytes, title: str) -> set[FileEntry] | None:
-    try:
-        value = json.loads(data)
-        if not isinstance(value, dict):
-            raise TypeError("not an object")
-        if "files" not in value:
-            return None
-        items = [FileEntry(item["path"], item["size"], item["sha256"]) for item in value["files"]]
-        return {item for item in items if item.path not in {MANIFEST, *RUN_RECORDS}}
-    except (ValueError, TypeError, KeyError) as error:
-        raise Corrupt(f"{title}: its {MANIFEST} cannot be read: {error}") from error
 
 
 def _move(stage: Path, dest: Path, chosen: Sequence[FileEntry]) -> None:

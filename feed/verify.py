@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from feed.attestation import (
@@ -57,7 +57,7 @@ class Verdict:
     title: str
     tree: str
     files: int
-    checks: tuple[Check, ...] = field(default_factory=tuple)
+    checks: tuple[Check, ...]
 
     @property
     def problems(self) -> list[str]:
@@ -118,19 +118,28 @@ def _verdict(
 ) -> Verdict:
     entries = tuple(files)
     held = {entry.path for entry in entries}
-    tree = tree_digest(entries)
+    checks = _checks(folder, entries, held, version, signature)
+    return Verdict(title, tree_digest(entries), len(entries), tuple(checks))
+
+
+def _checks(
+    folder: Path,
+    entries: tuple[FileEntry, ...],
+    held: set[str],
+    version: str | None,
+    signature: CheckSignature | None,
+) -> list[Check]:
     if MANIFEST not in held and INDEX_FILE in held:
         note = "a sweep index: it lists packages and has no provenance of its own"
-        return Verdict(title, tree, len(entries), (Check("content", note=note),))
+        return [Check("content", note=note)]
+    if MANIFEST not in held:
+        return [Check("content", (f"there is no {MANIFEST}: not a package of ours",))]
     try:
-        manifest = parse((folder / MANIFEST).read_bytes()) if MANIFEST in held else None
+        manifest = parse((folder / MANIFEST).read_bytes())
     except ValueError as error:
-        return Verdict(title, tree, len(entries), (Check(MANIFEST, (str(error),)),))
-    if manifest is None:
-        missing = Check("content", (f"there is no {MANIFEST}: not a package of ours",))
-        return Verdict(title, tree, len(entries), (missing,))
+        return [Check(MANIFEST, (str(error),))]
     record = _record(folder, held)
-    checks = [
+    return [
         Check("content", tuple(manifest_problems(manifest, entries))),
         _document(
             folder,
@@ -141,7 +150,6 @@ def _verdict(
         _document(folder, held, SBOM, lambda value: sbom_problems(value, manifest, entries)),
         _signature(folder, held, signature),
     ]
-    return Verdict(title, tree, len(entries), tuple(checks))
 
 
 def _record(folder: Path, held: set[str]) -> Json | None:
