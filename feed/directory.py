@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from feed.checked import read_blocks, write_checked
@@ -31,7 +30,7 @@ from feed.preflight import (
     refuse,
 )
 from feed.reading import DirectoryReader
-from feed.rules import STRICTEST, publish_problems, view_problem
+from feed.rules import STRICTEST, check_publish, matching, view_problem
 from machine.claims import claim
 from machine.flush import Syncer
 from matrix.digest import FileEntry
@@ -77,9 +76,7 @@ class DirectoryFeed(DirectoryReader):
         fails instead of filling the disk below it.
         """
         meter = Meter(sum(file.entry.size for file in files), progress, timeout)
-        problems = publish_problems(self.limits, package, version, [file.entry for file in files])
-        if problems:
-            raise Rejected(f"{package} {version}: " + "; ".join(problems))
+        check_publish(self.limits, package, version, [file.entry for file in files])
         entries = tuple(sorted(file.entry for file in files))
         manifest = Manifest(package, version, description, datetime.now(UTC), entries)
         with feed_errors(f"cannot publish {package} {version}", self._layout.root):
@@ -150,11 +147,7 @@ class DirectoryFeed(DirectoryReader):
         progress: Progress | None = None,
     ) -> tuple[FileEntry, ...]:
         """Copy matching files out of the feed, each checked on the way."""
-        chosen = tuple(
-            entry
-            for entry in self.files(package, version)
-            if any(fnmatchcase(entry.path, pattern) for pattern in patterns)
-        )
+        chosen = matching(self.files(package, version), patterns)
         landing = Landing(dest, chosen, progress)
         for entry in chosen:
             blob = self._layout.blob(entry.sha256)

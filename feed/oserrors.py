@@ -31,7 +31,7 @@ def _for_feed(error: OSError, doing: str, where: Path) -> FeedError:
     text = f"{doing} in {where}: {reason(error)}"
     if is_full(error):
         return NoSpace(f"the disk of the feed {where} is full", hint=f"free space, {_AGAIN}")
-    if error.errno in _DENIED and _windows_code(error) not in _IN_USE_WINDOWS:
+    if error.errno in _DENIED and getattr(error, "winerror", 0) not in _IN_USE_WINDOWS:
         return Unauthorized(text, hint=f"give this user write access, {_AGAIN}")
     if error.errno in _IMPOSSIBLE:
         return Rejected(text)
@@ -51,8 +51,3 @@ def _for_reader(error: OSError, dest: Path) -> MillError:
     if is_full(error):
         return NoSpace(f"the disk of {dest} is full", hint="free space and pull again")
     return UsageError(f"cannot write {dest}: {reason(error)}")
-
-
-def _windows_code(error: OSError) -> int:
-    code = getattr(error, "winerror", None)
-    return code if isinstance(code, int) else 0

@@ -7,6 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from tenacity import RetryCallState
+
+from feed.errors import Unavailable
+
 TOLD = 5.0
 """Shorter pauses (in seconds) are not announced."""
 _LONGEST = 200
@@ -17,6 +21,12 @@ Say = Callable[[str], None]
 def on_stderr(text: str) -> None:
     """Print one line to standard error."""
     print(f"modelmill: {text}", file=sys.stderr, flush=True)
+
+
+def asked_pause(state: RetryCallState) -> float | None:
+    """Seconds that the error of the last attempt asks to wait."""
+    error = state.outcome.exception() if state.outcome else None
+    return error.retry_after if isinstance(error, Unavailable) else None
 
 
 class Pauses:

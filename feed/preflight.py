@@ -83,6 +83,10 @@ def headroom_problems(
 def refuse(problems: Sequence[str], feed: str) -> None:
     """One error for all problems, if there are any."""
     if problems:
-        more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-        lines = [f"{feed} would refuse the plan:", *problems[:SHOWN], *more]
-        raise Rejected("\n  ".join(lines))
+        raise Rejected(in_lines(f"{feed} would refuse the plan:", problems))
+
+
+def in_lines(title: str, problems: Sequence[str]) -> str:
+    """A title with the first problems below it."""
+    more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+    return "\n  ".join([title, *problems[:SHOWN], *more])

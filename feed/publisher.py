@@ -29,7 +29,7 @@ from feed.errors import (
     VersionExists,
 )
 from feed.interface import Feed, LocalFile, Progress, Published
-from feed.pauses import Pauses
+from feed.pauses import Pauses, asked_pause
 from matrix.digest import FileEntry, tree_digest
 
 TRIES = 6
@@ -51,7 +51,6 @@ class Receipt:
     publisher)."""
     attempts: int
     """How many times bytes were sent."""
-    seconds: float
 
 
 class Publisher:
@@ -195,7 +194,7 @@ class _Attempts:
         self.check()
         there = self._settle()
         if there:
-            return self._receipt(there[0], already_there=self._sent == 0)
+            return Receipt(there[0], self._sent == 0, self._sent)
         try:
             self._send()
         except (VersionExists, OutcomeUnknown) as question:
@@ -203,9 +202,9 @@ class _Attempts:
             if there:
                 # Only a rival can have made it exist before our first send; ours may be unknown.
                 rival = isinstance(question, VersionExists) and self._sent == 1
-                return self._receipt(there[0], already_there=rival)
+                return Receipt(there[0], rival, self._sent)
             raise OutcomeUnknown(f"{question.message}; the feed does not show it") from question
-        return self._receipt(self._read_back(), already_there=False)
+        return Receipt(self._read_back(), already_there=False, attempts=self._sent)
 
     def _send(self) -> None:
         self._sent += 1
@@ -259,10 +258,6 @@ class _Attempts:
             raise Corrupt(f"{self._title} was read back different: {_difference(sent, held)}")
         return published
 
-    def _receipt(self, published: Published, *, already_there: bool) -> Receipt:
-        seconds = self.clock() - self._started
-        return Receipt(published, already_there, self._sent, seconds)
-
     def _left(self, ahead: float = 0.0) -> float:
         if self.timeout is None:
             return float("inf")
@@ -278,9 +273,7 @@ _backoff = wait_random_exponential(multiplier=1, max=LONGEST_WAIT)
 
 
 def _wait(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, Unavailable) else None
-    return max(_backoff(state), asked or 0.0)
+    return max(_backoff(state), asked_pause(state) or 0.0)
 
 
 def _difference(sent: dict[str, FileEntry], held: dict[str, FileEntry]) -> str:

@@ -6,10 +6,9 @@ feed's list and with the package's own manifest does that folder get the destina
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from feed.attestation import manifest_problems, parse, records_in
@@ -18,7 +17,7 @@ from feed.errors import Corrupt, NotFound, UnsafePath
 from feed.interface import Feed, Progress
 from feed.landing import Landing
 from feed.oserrors import local_errors
-from feed.rules import path_problems
+from feed.rules import matching, path_problems
 from machine.claims import abandoned, claim
 from machine.files import long_path
 from machine.folders import remove
@@ -62,7 +61,7 @@ def pull(
     """
     dest = long_path(dest)
     listed, tree = _listed(feed, package, version)
-    chosen = tuple(entry for entry in listed if _matches(entry.path, patterns))
+    chosen = matching(listed, patterns)
     if not chosen:
         raise NotFound(f"no file of {package} {version} matches {' '.join(patterns)}")
     with local_errors(dest):
@@ -93,10 +92,6 @@ def _listed(feed: Feed, package: str, version: str) -> tuple[tuple[FileEntry, ..
     if published.tree and published.tree != tree:
         raise Corrupt(f"{package} {version} says tree {published.tree} but holds {tree}")
     return files, tree
-
-
-def _matches(path: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(path, pattern) for pattern in patterns)
 
 
 def occupied(dest: Path) -> bool:

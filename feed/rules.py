@@ -1,7 +1,7 @@
 """What feeds accept: the strictest limits of names and versions, and the rules of paths and views.
 
-Every function returns the problem in plain words, or None. Nothing here raises, so a caller can
-collect all problems before it refuses.
+A function returns the problem in plain words, or None: a caller can collect all problems before it
+refuses.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 
+from feed.errors import Rejected
 from matrix.digest import FileEntry
 from matrix.limits import Limits, NameRule
 
@@ -135,12 +137,18 @@ def entry_problems(entries: Sequence[FileEntry]) -> list[str]:
     return problems
 
 
-def publish_problems(
-    limits: Limits, package: str, version: str, entries: Sequence[FileEntry]
-) -> list[str]:
-    """All that a feed would refuse about one version, before a byte is sent."""
+def matching(entries: Iterable[FileEntry], patterns: Iterable[str]) -> tuple[FileEntry, ...]:
+    """The files whose path matches a pattern."""
+    patterns = tuple(patterns)
+    return tuple(e for e in entries if any(fnmatchcase(e.path, p) for p in patterns))
+
+
+def check_publish(limits: Limits, package: str, version: str, entries: Sequence[FileEntry]) -> None:
+    """Refuse a version before a byte is sent. Raises `Rejected` with all problems."""
     named = (limits.package_problem(package), limits.version_problem(version))
     problems = [found for found in named if found]
     if not entries:
         problems.append("a version needs at least one file")
-    return problems + entry_problems(entries)
+    problems += entry_problems(entries)
+    if problems:
+        raise Rejected(f"{package} {version}: " + "; ".join(problems))

@@ -6,7 +6,7 @@
      |   |- sdk      the SDK, imported late
      |   |- wire     what a reply means
      |- artifacttool  one run of the tool
-         |- toolbox   where the tool comes from (archive, platforms)
+         |- toolbox   where the tool comes from (archive)
          |- child     a process, its pipes, its deadline, its end
          |- events    its log                    - verdict  what its end means
 

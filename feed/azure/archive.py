@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -12,12 +13,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from feed.azure.address import is_safe
-from feed.azure.platforms import EXECUTABLE
 from feed.errors import Corrupt, Rejected, Unavailable
 
 if TYPE_CHECKING:
     from requests import PreparedRequest
 
+EXECUTABLE = "artifacttool.exe" if sys.platform == "win32" else "artifacttool"
 _BLOCK = 1 << 20
 _LARGEST = 2 << 30
 

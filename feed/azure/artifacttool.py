@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from feed.azure.address import Address
@@ -24,14 +24,6 @@ TOKEN_VARIABLE = "MODELMILL_ARTIFACTTOOL_TOKEN"  # noqa: S105 - a name, not a to
 
 _BEAT = 0.5
 """Seconds between two calls of a caller's progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a successful run reports."""
-
-    version: str
-    manifest_id: str
 
 
 class ArtifactTool:
@@ -60,8 +52,8 @@ class ArtifactTool:
         *,
         timeout: float | None = None,
         progress: Progress | None = None,
-    ) -> Result:
-        """Publish a folder as one version."""
+    ) -> str:
+        """Publish a folder as one version; answers the id of the manifest that was registered."""
         arguments = [*self._verb("publish", package, version, folder), "--description", description]
         run = Run(f"publish of {package} {version}", True, self._credentials.identity)
         return self._run(run, arguments, folder, timeout, progress)
@@ -74,13 +66,13 @@ class ArtifactTool:
         paths: Sequence[str] = (),
         *,
         progress: Progress | None = None,
-    ) -> Result:
+    ) -> None:
         """Download a version, or only some of its paths, into an empty folder."""
         arguments = self._verb("download", package, version, folder)
         if paths:
             arguments += ["--filter", ";".join(paths)]
         run = Run(f"download of {package} {version}", False, self._credentials.identity)
-        return self._run(run, arguments, folder, None, progress)
+        self._run(run, arguments, folder, None, progress)
 
     def check(self, folder: Path) -> None:
         """Start the tool to see that it can start here; raises `Unauthorized` if it cannot."""
@@ -109,11 +101,11 @@ class ArtifactTool:
         folder: Path,
         timeout: float | None,
         progress: Progress | None,
-    ) -> Result:
+    ) -> str:
         end = None if timeout is None else time.monotonic() + timeout
         command = [str(self._executable()), *arguments]
 
-        def attempt(token: Secret) -> Result:
+        def attempt(token: Secret) -> str:
             env = {**self._environ, TOKEN_VARIABLE: token.reveal()}
             limits = self._limits
             if end is not None:
@@ -123,7 +115,7 @@ class ArtifactTool:
             error = judge_run(run, outcome)
             if error:
                 raise error
-            return _read_result(run, outcome.stdout)
+            return _manifest_id(run, outcome.stdout)
 
         return with_token(self._credentials, attempt, fresh=True)
 
@@ -167,10 +159,10 @@ class _Reporter:
         return moved
 
 
-def _read_result(run: Run, stdout: str) -> Result:
+def _manifest_id(run: Run, stdout: str) -> str:
     try:
         data = json.loads(stdout[stdout.index("{") :])
-        return Result(str(data["Version"]), str(data["ManifestId"]))
+        return str(data["ManifestId"])
     except (ValueError, KeyError, TypeError) as error:
         kind: type[FeedError] = OutcomeUnknown if run.commits else Unavailable
         raise kind(f"{run.what}: ArtifactTool ended well but did not report a result") from error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 
+from feed.azure import preflight, promotion
 from feed.azure.address import Address
 from feed.azure.artifacttool import ArtifactTool
 from feed.azure.child import RunLimits
@@ -14,17 +14,15 @@ from feed.azure.contents import Contents, check_tree
 from feed.azure.credentials import Credentials
 from feed.azure.listing import Listing
 from feed.azure.options import Options
-from feed.azure.preflight import Preflight
-from feed.azure.promotion import Promotion
 from feed.azure.service import Service
 from feed.azure.staging import Stage, scratch, work_folder
 from feed.azure.toolbox import Toolbox
 from feed.description import parse_tree
-from feed.errors import Corrupt, NotFound, Rejected
+from feed.errors import Corrupt, NotFound
 from feed.interface import LocalFile, Progress, Published
 from feed.landing import PART, Landing
 from feed.oserrors import local_errors
-from feed.rules import STRICTEST, publish_problems
+from feed.rules import STRICTEST, check_publish, matching
 from matrix.digest import FileEntry
 from matrix.limits import Limits
 
@@ -49,8 +47,6 @@ class AzureFeed:
         self._tool = ArtifactTool(toolbox.executable, address, credentials, limits, environ)
         self._listing = Listing(service)
         self._contents = Contents(service, self._listing, self._tool, options.work)
-        self._promotion = Promotion(service, self._listing)
-        self._preflight = Preflight(service, self._listing, self._tool, options.work)
 
     @property
     def name(self) -> str:
@@ -69,11 +65,11 @@ class AzureFeed:
 
     def check(self) -> None:
         """Everything that needs no plan."""
-        self._preflight.check(())
+        self.preflight()
 
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         """Check credentials, feed, role, tool, names, versions and headroom, all at once."""
-        self._preflight.check(plan)
+        preflight.check(self._service, self._listing, self._tool, self._work, plan)
 
     def packages(self) -> Iterator[str]:
         """Every universal package of the feed, complete or an error."""
@@ -99,16 +95,15 @@ class AzureFeed:
     ) -> Published:
         """Lay the files out, check them, and let the tool publish them as one version."""
         entries = [file.entry for file in files]
-        if problems := publish_problems(self.limits, package, version, entries):
-            raise Rejected(f"{package} {version}: " + "; ".join(problems))
+        check_publish(self.limits, package, version, entries)
         with work_folder(self._work) as folder:
             stage = Stage(folder / "package", files)
             stage.fill()
-            result = self._tool.publish(
+            manifest_id = self._tool.publish(
                 package, version, stage.root, description, timeout=timeout, progress=progress
             )
             stage.check_untouched()
-        self._contents.sent(result.manifest_id, entries)
+        self._contents.sent(manifest_id, entries)
         return Published(package, version, parse_tree(description), description)
 
     def files(self, package: str, version: str) -> tuple[FileEntry, ...]:
@@ -130,7 +125,7 @@ class AzureFeed:
             raise NotFound(f"{package} {version} is not in {self.name}")
         entries = self.files(package, version)
         check_tree(package, version, there.description, entries)
-        chosen = tuple(e for e in entries if any(fnmatchcase(e.path, p) for p in patterns))
+        chosen = matching(entries, patterns)
         if not chosen:
             return ()
         wanted = () if len(chosen) == len(entries) else [entry.path for entry in chosen]
@@ -155,8 +150,8 @@ class AzureFeed:
 
     def view(self, name: str) -> str:
         """The view as the service spells it."""
-        return self._promotion.view(name)
+        return promotion.find_view(self._service, name)
 
     def promote(self, package: str, version: str, view: str) -> None:
         """Make a version part of a view, for good."""
-        self._promotion.promote(package, version, view)
+        promotion.promote(self._service, self._listing, package, version, view)

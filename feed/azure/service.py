@@ -17,7 +17,7 @@ from feed.azure.options import Options
 from feed.azure.secret import Secret, redact
 from feed.azure.wire import Reply, TokenRefused, judge
 from feed.errors import FeedError, Unauthorized, Unavailable
-from feed.pauses import Pace, Pauses
+from feed.pauses import Pace, Pauses, asked_pause
 
 T = TypeVar("T")
 Call = Callable[[sdk.Clients], T]
@@ -149,19 +149,14 @@ class Service:
         self._pauses.tell(getattr(error, "message", str(error)), state.upcoming_sleep)
 
     def _enough(self, state: RetryCallState) -> bool:
-        wanted = _retry_after(state)
+        wanted = asked_pause(state)
         return state.attempt_number >= self._options.attempts or (
             wanted is not None and wanted > self._options.longest_wait
         )
 
     def _pause(self, state: RetryCallState) -> float:
-        wanted = _retry_after(state)
+        wanted = asked_pause(state)
         if wanted is not None:
             return wanted
         longest = min(2.0 ** (state.attempt_number - 1), self._options.longest_wait)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
-
-
-def _retry_after(state: RetryCallState) -> float | None:
-    error = state.outcome.exception() if state.outcome else None
-    return error.retry_after if isinstance(error, Unavailable) else None

@@ -10,16 +10,17 @@ Versions are only added. One that is damaged is moved aside, because a process m
 from __future__ import annotations
 
 import json
+import platform
 import re
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from feed.azure import sdk
-from feed.azure.archive import download, unpack
+from feed.azure.archive import EXECUTABLE, download, unpack
 from feed.azure.options import CACHE_VARIABLE, Options
-from feed.azure.platforms import EXECUTABLE, this_platform
 from feed.azure.service import Service
 from feed.azure.staging import own_folder, survey
 from feed.checked import hash_file
@@ -51,7 +52,8 @@ class Toolbox:
     def __init__(self, service: Service, options: Options) -> None:
         self._service = service
         self._options = options
-        self._platform = this_platform()
+        self._query = release_query()
+        self._label = f"{self._query['osName']}-{self._query['arch']}".lower()
         self._root = options.cache / "tools"
         self._finding = threading.Lock()
         self._found: Path | None = None
@@ -61,14 +63,14 @@ class Toolbox:
         with self._finding:
             if self._found is None:
                 folder = self._options.tool_folder
-                self._found = _given(folder) if folder else self._cached()
+                if folder:
+                    self._found = _given(folder)
+                else:
+                    with own_folder(self._options.cache, CACHE_VARIABLE):
+                        self._found = self._cached()
             return self._found
 
     def _cached(self) -> Path:
-        with own_folder(self._options.cache, CACHE_VARIABLE):
-            return self._kept()
-
-    def _kept(self) -> Path:
         self._root.mkdir(parents=True, exist_ok=True)
         pinned = self._options.tool_version
         try:
@@ -109,7 +111,7 @@ class Toolbox:
             remove(new)
 
     def _release(self, pinned: str | None) -> Release:
-        query = self._platform.query(pinned)
+        query = self._query | ({"version": pinned} if pinned else {})
 
         def lookup(clients: sdk.Clients) -> Any:
             return clients.tools._send(
@@ -134,7 +136,7 @@ class Toolbox:
         if "No release could be found" not in error.message:
             return error
         return Unauthorized(
-            f"there is no ArtifactTool for {self._platform.label}: {error.message}",
+            f"there is no ArtifactTool for {self._label}: {error.message}",
             hint="publish from x86-64 Linux, Windows or macOS, or set MODELMILL_AZURE_TOOL to a "
             "folder that has the tool",
         )
@@ -151,7 +153,23 @@ class Toolbox:
     def _folder(self, version: str) -> Path:
         if not _VERSION.fullmatch(version):
             raise Rejected(f"{version!r} is no version of ArtifactTool")
-        return self._root / f"{self._platform.label}-{version}"
+        return self._root / f"{self._label}-{version}"
+
+
+def release_query() -> dict[str, str]:
+    """What the lookup of a release asks for: this machine, in the service's words."""
+    system, machine = platform.system(), platform.machine()
+    # Builds exist for x86-64 only; macOS and Windows run them on ARM, Linux does not.
+    known = machine.lower()
+    if known in {"amd64", "x86_64"} or (known in {"arm64", "aarch64"} and system != "Linux"):
+        machine = "x86_64"
+    query = {"osName": system, "arch": machine}
+    if system == "Linux":
+        with suppress(OSError):
+            release = platform.freedesktop_os_release()
+            query["distroName"] = release.get("ID", "")
+            query["distroVersion"] = release.get("VERSION_ID", "")
+    return {name: value for name, value in query.items() if value}
 
 
 def _given(folder: Path) -> Path:

@@ -28,7 +28,7 @@ from feed.interface import Feed, LocalFile, Progress, Published
 from feed.landing import Landing
 from feed.meter import Meter
 from feed.preflight import headroom_problems, plan_problems, refuse
-from feed.rules import STRICTEST, publish_problems, view_problem
+from feed.rules import STRICTEST, check_publish, view_problem
 from matrix.digest import FileEntry, tree_digest
 from matrix.limits import Limits
 
@@ -113,9 +113,7 @@ class MemoryFeed:
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> Published:
-        problems = publish_problems(self.limits, package, version, [file.entry for file in files])
-        if problems:
-            raise Rejected("; ".join(problems))
+        check_publish(self.limits, package, version, [file.entry for file in files])
         if self.find(package, version):
             raise VersionExists(f"{package} {version}")
         self.sends += 1

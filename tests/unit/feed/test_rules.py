@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed.rules import STRICTEST, path_problem, path_problems, publish_problems, view_problem
+from feed.errors import Rejected
+from feed.rules import STRICTEST, check_publish, path_problem, path_problems, view_problem
 from matrix.digest import FileEntry
 
 GOOD = FileEntry("model.onnx", 1, "a" * 64)
@@ -84,9 +85,12 @@ def test_paths_that_cannot_stand_side_by_side(paths: list[str], word: str) -> No
 
 def test_all_problems_are_told_together() -> None:
     entries = [GOOD, FileEntry("../a", 1, "a" * 64), FileEntry("b", -1, "no")]
-    found = publish_problems(STRICTEST, "Upper", "1.0", entries)
-    assert len(found) == 4
-    assert publish_problems(STRICTEST, "fine", "1.0.0", []) == ["a version needs at least one file"]
+    with pytest.raises(Rejected) as caught:
+        check_publish(STRICTEST, "Upper", "1.0", entries)
+    assert caught.value.message.startswith("Upper 1.0: ")
+    assert caught.value.message.count("; ") == 3
+    with pytest.raises(Rejected, match=r"fine 1\.0\.0: a version needs at least one file"):
+        check_publish(STRICTEST, "fine", "1.0.0", [])
 
 
 @pytest.mark.parametrize("view", ["Release", "prerelease", "a.b-c_d", "x" * 64])

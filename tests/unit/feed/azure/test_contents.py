@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from feed.azure import open_azure
-from feed.azure.archive import unpack
+from feed.azure.archive import EXECUTABLE, unpack
 from feed.azure.contents import check_tree, package_sizes, read_list
 from feed.azure.options import Options
-from feed.azure.platforms import EXECUTABLE, Platform, this_platform
 from feed.azure.staging import Stage, scratch, survey
+from feed.azure.toolbox import release_query
 from feed.checked import hash_file
 from feed.errors import Corrupt, Unavailable
 from feed.interface import LocalFile
@@ -145,11 +145,12 @@ def test_the_platform_is_told_in_the_services_words(
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": "u", "VERSION_ID": "1"})
-    found = this_platform()
-    assert (found.system, found.machine) == (system, arch)
-    assert bool(found.distro) == (system == "Linux")
-    assert Platform("Linux", "x86_64").query(None) == {"osName": "Linux", "arch": "x86_64"}
-    assert found.query("1.2")["version"] == "1.2"
+    found = release_query()
+    assert (found["osName"], found["arch"]) == (system, arch)
+    distro = {"distroName": "u", "distroVersion": "1"} if system == "Linux" else {}
+    assert found == {"osName": system, "arch": arch, **distro}
+    monkeypatch.setattr("platform.freedesktop_os_release", dict)
+    assert release_query() == {"osName": system, "arch": arch}
 
 
 def zipped(**members: bytes) -> bytes:
