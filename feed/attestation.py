@@ -47,7 +47,7 @@ def manifest_problems(manifest: Json, files: Iterable[FileEntry]) -> list[str]:
     def listed() -> dict[str, str]:
         return {str(one["path"]): str(one["sha256"]) for one in manifest["files"]}
 
-    held = _held(files, without={MANIFEST, *RUN_RECORDS})
+    held = _held(files, without=RUN_RECORDS | {MANIFEST})
     return _guarded("file list", lambda: _differences(listed(), held))
 
 
@@ -102,8 +102,7 @@ def records_in(stated: Json) -> Mapping[str, str]:
     Empty where the document is somebody else's.
     """
     try:
-        told = stated["predicate"]["runDetails"]["byproducts"]
-        named = {str(one["name"]): str(one["digest"]["sha256"]) for one in told}
+        named = _digests(stated["predicate"]["runDetails"]["byproducts"])
     except (LookupError, TypeError):
         return {}
     return {name: digest for name, digest in named.items() if name in RUN_RECORDS}
@@ -145,16 +144,14 @@ def _types(stated: Json) -> Iterator[str]:
 
 def _named(stated: Json, files: tuple[FileEntry, ...]) -> list[str]:
     """Every file that the statement can know, as subject or byproduct, and nothing else."""
-    subject = {str(one["name"]): str(one["digest"]["sha256"]) for one in stated["subject"]}
-    beside = {
-        str(one["name"]): str(one["digest"]["sha256"])
-        for one in stated["predicate"]["runDetails"]["byproducts"]
-    }
+    subject = _digests(stated["subject"])
+    beside = _digests(stated["predicate"]["runDetails"]["byproducts"])
+    known = [file for file in files if file.path in RUN_RECORDS]
     if not subject:
         return ["it has no subject"]
     return [
         *_differences(subject, _held(files, without=RUN_RECORDS)),
-        *_differences(beside, _held(files, only=RUN_RECORDS - _AFTER_SBOM)),
+        *_differences(beside, _held(known, without=_AFTER_SBOM)),
     ]
 
 
@@ -185,9 +182,7 @@ def _definition(stated: Json, manifest: Json, version: str | None) -> Iterator[s
         pairs["cell"] = (external["cell"], manifest["cell"])
         for name in ("policy", "target"):
             pairs[name] = (_like(external[name], manifest[name]), manifest[name])
-    for name, (told, true) in pairs.items():
-        if told != true:
-            yield f"it names another {name} than the package has"
+    yield from _mismatches(pairs, "the package has")
 
 
 def _stage(one: Json) -> tuple[Any, ...]:
@@ -203,9 +198,8 @@ def _run(stated: Json, record: Json | None, files: Iterable[FileEntry]) -> Itera
     """Against the build record, if that is the one which the statement names."""
     predicate = stated["predicate"]
     internal, run = predicate["buildDefinition"]["internalParameters"], predicate["runDetails"]
-    named = {str(one["name"]): one["digest"]["sha256"] for one in run["byproducts"]}
     held = {file.path: file.sha256 for file in files}
-    if record is None or named.get(BUILD_RECORD) != held.get(BUILD_RECORD):
+    if record is None or _digests(run["byproducts"]).get(BUILD_RECORD) != held.get(BUILD_RECORD):
         return  # that is told already
     began = datetime.fromisoformat(record["started"]).replace(microsecond=0)
     pairs = {
@@ -214,9 +208,13 @@ def _run(stated: Json, record: Json | None, files: Iterable[FileEntry]) -> Itera
         "Python": (run["builder"]["version"]["python"], record["host"]["python"]),
         "begin": (datetime.fromisoformat(run["metadata"]["startedOn"]), began),
     }
+    yield from _mismatches(pairs, "the build record")
+
+
+def _mismatches(pairs: Mapping[str, tuple[Any, Any]], than: str) -> Iterator[str]:
     for name, (told, true) in pairs.items():
         if told != true:
-            yield f"it names another {name} than the build record"
+            yield f"it names another {name} than {than}"
 
 
 def _guarded(part: str, check: Callable[[], Iterable[str]]) -> list[str]:
@@ -226,23 +224,18 @@ def _guarded(part: str, check: Callable[[], Iterable[str]]) -> list[str]:
         return [f"its {part} cannot be read: {type(error).__name__}: {error}"]
 
 
+def _digests(resources: Iterable[Json]) -> dict[str, str]:
+    """The SHA-256 of each resource that a statement names."""
+    return {str(one["name"]): str(one["digest"]["sha256"]) for one in resources}
+
+
 def _sha256(component: Json) -> str:
     hashes = {one["alg"]: str(one["content"]) for one in component["hashes"]}
     return hashes["SHA-256"]
 
 
-def _held(
-    files: Iterable[FileEntry],
-    *,
-    without: Iterable[str] = (),
-    only: frozenset[str] | None = None,
-) -> dict[str, str]:
-    left_out = frozenset(without)
-    return {
-        file.path: file.sha256
-        for file in files
-        if file.path not in left_out and (only is None or file.path in only)
-    }
+def _held(files: Iterable[FileEntry], *, without: frozenset[str]) -> dict[str, str]:
+    return {file.path: file.sha256 for file in files if file.path not in without}
 
 
 def _differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
 
 from feed.description import parse_tree
 from feed.errors import Corrupt
 from feed.interface import Published
+from matrix.codec import from_json, to_json
 from matrix.digest import FileEntry
 
 FORMAT = 1
@@ -36,18 +35,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The bytes of the manifest file."""
-        value: dict[str, Any] = {
-            "format": FORMAT,
-            "package": self.package,
-            "version": self.version,
-            "description": self.description,
-            "published_at": self.published_at.astimezone(UTC).isoformat(),
-            "files": [
-                {"path": file.path, "size": file.size, "sha256": file.sha256} for file in self.files
-            ],
-        }
-        if self.deleted_at:
-            value["deleted_at"] = self.deleted_at.astimezone(UTC).isoformat()
+        value = {"format": FORMAT, **to_json(self)}
         return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
     def published(self, views: tuple[str, ...] = ()) -> Published:
@@ -66,47 +54,20 @@ class Manifest:
 
 def parse_manifest(data: bytes, path: str, package: str, version: str) -> Manifest:
     """The whole manifest, every file entry checked."""
-    value = _load(data, path, package, version)
-    try:
-        files = tuple(_entry(item) for item in value["files"])
-        gone = value.get("deleted_at")
-        return Manifest(
-            package,
-            version,
-            value["description"],
-            datetime.fromisoformat(value["published_at"]),
-            files,
-            datetime.fromisoformat(gone) if gone is not None else None,
-        )
-    except (TypeError, KeyError, ValueError) as error:
-        raise _corrupt(path, f"{type(error).__name__}: {error}") from error
-
-
-def _load(data: bytes, path: str, package: str, version: str) -> Mapping[str, Any]:
     try:
         value = json.loads(data)
+        found = value.get("format") if isinstance(value, dict) else type(value).__name__
+        if found != FORMAT:
+            raise _corrupt(path, f"format {found!r}, this modelmill reads {FORMAT}")
+        manifest = from_json(value, Manifest, exact=False)
     except ValueError as error:
-        raise _corrupt(path, f"not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise _corrupt(path, "not a JSON object")
-    if value.get("format") != FORMAT:
-        raise _corrupt(path, f"format {value.get('format')!r}, this modelmill reads {FORMAT}")
-    if value.get("package") != package or value.get("version") != version:
-        raise _corrupt(path, f"it describes {value.get('package')} {value.get('version')}")
-    if not isinstance(value.get("description"), str) or not isinstance(value.get("files"), list):
-        raise _corrupt(path, "no description or no file list")
-    return value
-
-
-def _entry(item: object) -> FileEntry:
-    if not isinstance(item, dict):
-        raise TypeError("not an object")
-    path, size, sha256 = item["path"], item["size"], item["sha256"]
-    if not isinstance(path, str) or not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise ValueError(f"bad path or size: {path!r}, {size!r}")
-    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
-        raise ValueError(f"{path!r} has no SHA-256")
-    return FileEntry(path, size, sha256)
+        raise _corrupt(path, str(error)) from error
+    if (manifest.package, manifest.version) != (package, version):
+        raise _corrupt(path, f"it describes {manifest.package} {manifest.version}")
+    for file in manifest.files:
+        if file.size < 0 or not _SHA256.fullmatch(file.sha256):
+            raise _corrupt(path, f"{file.path!r} has no size or no SHA-256")
+    return manifest
 
 
 def _corrupt(path: str, what: str) -> Corrupt:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import cast
 
 from feed.directory import DirectoryFeed
 from feed.errors import FeedError
@@ -29,14 +30,10 @@ def open_feed(spec: str, *, base: Path) -> Feed:
     if scheme == "dir":
         return DirectoryFeed(base / Path(rest).expanduser())
     if scheme == "azure":
-        return _open_azure(rest)
+        from feed.azure import open_azure
+
+        return open_azure(rest)
     return _plugin(scheme, spec)(rest)
-
-
-def _open_azure(url: str) -> Feed:
-    from feed.azure import open_azure
-
-    return open_azure(url)
 
 
 def _plugin(scheme: str, spec: str) -> Callable[[str], Feed]:
@@ -48,7 +45,6 @@ def _plugin(scheme: str, spec: str) -> Callable[[str], Feed]:
             hint=f"known: {names}; a folder with a colon in its name is dir:PATH",
         )
     try:
-        factory: Callable[[str], Feed] = known[scheme].load()
+        return cast("Callable[[str], Feed]", known[scheme].load())
     except (ImportError, AttributeError) as error:
         raise FeedError(f"the feed plug-in {scheme}: does not load: {error}") from error
-    return factory

@@ -37,6 +37,7 @@ class Pauses:
         self._clock = clock
         self._lock = threading.Lock()
         self._told_until = 0.0
+        self._not_before = 0.0
 
     def tell(self, why: str, seconds: float) -> None:
         """Say why nothing happens, unless a pause that lasts as long was announced."""
@@ -48,32 +49,15 @@ class Pauses:
         reason = why if len(why) <= _LONGEST else f"{why[:_LONGEST]}..."
         self._say(f"{reason}; going on in {seconds:.0f} s")
 
-
-class Pace:
-    """Delays the requests of a feed until the time that the service asked for."""
-
-    def __init__(
-        self,
-        *,
-        longest: float = 60.0,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.longest = longest
-        self._clock = clock
-        self._sleep = sleep
-        self._lock = threading.Lock()
-        self._not_before = 0.0
-
     def hold(self, seconds: float) -> None:
-        """Pause for so many seconds, at most `longest`."""
+        """Let `wait` pause for so many seconds from now on, unless it does so for longer."""
         with self._lock:
-            until = self._clock() + min(seconds, self.longest)
-            self._not_before = max(self._not_before, until)
+            self._not_before = max(self._not_before, self._clock() + seconds)
 
-    def wait(self) -> None:
+    def wait(self, why: str, sleep: Callable[[float], None]) -> None:
         """Wait until the pause ends, if there is one."""
         with self._lock:
             pause = self._not_before - self._clock()
         if pause > 0:
-            self._sleep(pause)
+            self.tell(why, pause)
+            sleep(pause)

@@ -31,6 +31,7 @@ from feed.errors import Corrupt
 from feed.interface import Progress
 from feed.rules import entry_problems
 from machine.folders import remove
+from matrix.codec import from_json
 from matrix.digest import MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 
 Entries = tuple[FileEntry, ...]
@@ -180,10 +181,7 @@ def _check_size(title: str, came: Entries, registered: int) -> None:
 def read_list(manifest: bytes) -> Entries:
     """The file list of a `modelmill.json`; raises `ValueError` where there is none."""
     try:
-        return tuple(
-            FileEntry(item["path"], item["size"], item["sha256"])
-            for item in json.loads(manifest)["files"]
-        )
+        return from_json(json.loads(manifest)["files"], tuple[FileEntry, ...], exact=False)
     except (KeyError, TypeError) as error:
         raise ValueError("no list of files") from error
 

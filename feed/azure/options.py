@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from matrix.errors import UsageError
 
@@ -13,20 +14,11 @@ OVERRIDE_VARIABLE = "AZURE_DEVOPS_EXT_ARTIFACTTOOL_OVERRIDE_PATH"
 
 _PREFIX = "MODELMILL_AZURE_"
 WORK_VARIABLE = f"{_PREFIX}WORK"
-VARIABLES = tuple(
-    f"{_PREFIX}{name}"
-    for name in (
-        "CACHE",
-        "WORK",
-        "TOOL",
-        "TOOL_VERSION",
-        "CONNECT_TIMEOUT",
-        "READ_TIMEOUT",
-        "IDLE_TIMEOUT",
-        "TOTAL_TIMEOUT",
-    )
-)
 CACHE_VARIABLE = f"{_PREFIX}CACHE"
+_TIMEOUTS = ("CONNECT_TIMEOUT", "READ_TIMEOUT", "IDLE_TIMEOUT", "TOTAL_TIMEOUT")
+VARIABLES = tuple(
+    f"{_PREFIX}{name}" for name in ("CACHE", "WORK", "TOOL", "TOOL_VERSION", *_TIMEOUTS)
+)
 
 
 @dataclass(frozen=True)
@@ -66,20 +58,18 @@ class Options:
             except RuntimeError as error:
                 raise UsageError(f"{value}: {error}", hint="name the folder in full") from None
 
-        def seconds(name: str, default: float) -> float:
-            value = text(name)
-            return default if value is None else _seconds(f"{_PREFIX}{name}", value)
-
+        timeouts: dict[str, Any] = {
+            name.lower(): _seconds(f"{_PREFIX}{name}", value)
+            for name in _TIMEOUTS
+            if (value := text(name)) is not None
+        }
         cache = path(text("CACHE")) or default_cache(environ)
         return cls(
             cache=cache,
             work=path(text("WORK")) or cache / "work",
             tool_folder=path(text("TOOL") or environ.get(OVERRIDE_VARIABLE)),
             tool_version=text("TOOL_VERSION"),
-            connect_timeout=seconds("CONNECT_TIMEOUT", cls.connect_timeout),
-            read_timeout=seconds("READ_TIMEOUT", cls.read_timeout),
-            idle_timeout=seconds("IDLE_TIMEOUT", cls.idle_timeout),
-            total_timeout=seconds("TOTAL_TIMEOUT", cls.total_timeout),
+            **timeouts,
         )
 
 

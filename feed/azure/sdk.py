@@ -45,27 +45,23 @@ _importing = threading.Lock()
 class Clients:
     """The SDK's clients for the hosts that the organization names."""
 
-    location: Any
     feeds: Any
     upack: Any
     packaging: Any
     tools: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """How a client of the SDK is set up."""
+def connect(service: str, sign: Sign, watch: Watch, timeouts: tuple[float, float]) -> Clients:
+    """Ask the organization for its hosts and make a client for each.
 
-    sign: Sign
-    watch: Watch
-    connect_timeout: float
-    read_timeout: float
-
-
-def connect(service: str, wiring: Wiring) -> Clients:
-    """Ask the organization for its hosts and make a client for each."""
+    `timeouts`: seconds to connect and to read.
+    """
     names = load()
-    location = _client(names.LocationClient, service, wiring)
+
+    def client(kind: Any, url: str) -> Any:
+        return _client(kind, url, sign, watch, timeouts)
+
+    location = client(names.LocationClient, service)
     areas = {area.id.lower(): area.location_url for area in location.get_resource_areas() or ()}
 
     def at(area: str) -> str:
@@ -81,12 +77,11 @@ def connect(service: str, wiring: Wiring) -> Clients:
         return str(url)
 
     return Clients(
-        location=location,
-        feeds=_client(names.FeedClient, at(FEEDS_AREA), wiring),
-        upack=_client(names.UPackApiClient, at(UPACK_AREA), wiring),
-        packaging=_client(names.UPackPackagingClient, at(UPACK_AREA), wiring),
+        feeds=client(names.FeedClient, at(FEEDS_AREA)),
+        upack=client(names.UPackApiClient, at(UPACK_AREA)),
+        packaging=client(names.UPackPackagingClient, at(UPACK_AREA)),
         # The public SDK has no class for the client tools; its base class can make the call.
-        tools=_client(names.Client, at(TOOLS_AREA), wiring),
+        tools=client(names.Client, at(TOOLS_AREA)),
     )
 
 
@@ -161,17 +156,17 @@ class _Signer:
         return session
 
 
-def _client(kind: Any, url: str, wiring: Wiring) -> Any:
-    client = kind(url, _Signer(wiring.sign))
+def _client(kind: Any, url: str, sign: Sign, watch: Watch, timeouts: tuple[float, float]) -> Any:
+    client = kind(url, _Signer(sign))
     config = client.config
-    config.connection.timeout = (wiring.connect_timeout, wiring.read_timeout)
+    config.connection.timeout = timeouts
     config.redirect_policy.allow = False
     policy = config.retry_policy.policy
     # Changed in place: the session of this thread holds the same object already.
     policy.total, policy.connect, policy.read = 0, 0, False
     policy.status_forcelist = frozenset()
     policy.respect_retry_after_header = False
-    config.hooks.append(_hook(wiring.watch))
+    config.hooks.append(_hook(watch))
     return client
 
 

@@ -17,7 +17,7 @@ from feed.azure.options import Options
 from feed.azure.secret import Secret, redact
 from feed.azure.wire import Reply, TokenRefused, judge
 from feed.errors import FeedError, Unauthorized, Unavailable
-from feed.pauses import Pace, Pauses, asked_pause
+from feed.pauses import Pauses, asked_pause
 
 T = TypeVar("T")
 Call = Callable[[sdk.Clients], T]
@@ -43,7 +43,6 @@ class Service:
         self._options = options
         self._sleep = sleep
         self._pauses = pauses or Pauses()
-        self._pace = Pace(longest=options.longest_wait, sleep=self._wait_as_asked)
         self._connecting = threading.Lock()
         self._clients: sdk.Clients | None = None
         self._used = threading.local()
@@ -73,15 +72,11 @@ class Service:
 
         return with_token(self.credentials, attempt)
 
-    def _wait_as_asked(self, seconds: float) -> None:
-        self._pauses.tell(f"{self.address.service} asks for a pause", seconds)
-        self._sleep(seconds)
-
     def _try(self, call: Call[T]) -> T:
         import requests
         from msrest.exceptions import ClientException
 
-        self._pace.wait()
+        self._pauses.wait(f"{self.address.service} asks for a pause", self._sleep)
         try:
             return call(self._connected())
         except FeedError:
@@ -98,13 +93,10 @@ class Service:
         with self._connecting:
             clients = self._clients
             if clients is None:
-                wiring = sdk.Wiring(
-                    sign=self._sign,
-                    watch=self._watch,
-                    connect_timeout=self._options.connect_timeout,
-                    read_timeout=self._options.read_timeout,
+                timeouts = (self._options.connect_timeout, self._options.read_timeout)
+                clients = self._clients = sdk.connect(
+                    self.address.service, self._sign, self._watch, timeouts
                 )
-                clients = self._clients = sdk.connect(self.address.service, wiring)
             return clients
 
     def _forget(self) -> None:
@@ -117,7 +109,7 @@ class Service:
 
     def _watch(self, reply: Reply) -> None:
         if reply.retry_after and reply.status < 300:
-            self._pace.hold(reply.retry_after)
+            self._pauses.hold(min(reply.retry_after, self._options.longest_wait))
         error = judge(reply)
         if error is None:
             return

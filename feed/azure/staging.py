@@ -75,24 +75,12 @@ class Stage:
     def fill(self) -> None:
         """Link or copy every file, and check each byte against its digest on the way."""
         with own_folder(self.root.parent.parent, WORK_VARIABLE):
-            self._fill()
-
-    def _fill(self) -> None:
-        self.root.mkdir()
-        for file in self._files:
-            target = self.root / file.entry.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if _link(file.source, target):
-                found = hash_file(target, file.entry.path)
-                if found != file.entry:
-                    raise Corrupt(
-                        f"{file.entry.path}: expected {file.entry.size} bytes, "
-                        f"sha256 {file.entry.sha256}; found {found.size}, sha256 {found.sha256}"
-                    )
-            else:
-                blocks = read_blocks(file.source, file.entry.path)
-                write_checked(blocks, file.entry, target, lambda _count: None)
-            self._stamps[target] = _stamp(target)
+            self.root.mkdir()
+            for file in self._files:
+                target = self.root / file.entry.path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _place(file, target)
+                self._stamps[target] = _stamp(target)
 
     def check_untouched(self) -> None:
         """Check that nobody wrote to the files while the tool read them."""
@@ -109,6 +97,18 @@ def survey(root: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted(root.rglob("*")):
         if not path.is_dir() or path.is_symlink():
             yield path.relative_to(root).as_posix(), path
+
+
+def _place(file: LocalFile, target: Path) -> None:
+    """Link or copy a file and check its bytes."""
+    entry = file.entry
+    if not _link(file.source, target):
+        write_checked(read_blocks(file.source, entry.path), entry, target, lambda _count: None)
+    elif (found := hash_file(target, entry.path)) != entry:
+        raise Corrupt(
+            f"{entry.path}: expected {entry.size} bytes, sha256 {entry.sha256}; "
+            f"found {found.size}, sha256 {found.sha256}"
+        )
 
 
 def _link(source: Path, target: Path) -> bool:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from feed.azure.wire import FeedAbsent, PackageAbsent, Reply, TokenRefused, judge
 from feed.errors import FeedError, Rejected, Unauthorized, Unavailable, VersionExists
-from feed.pauses import Pace
 
 THROTTLED = "TF400733: Request was blocked due to exceeding usage of resource 'Concurrency'"
 
@@ -113,19 +112,3 @@ def test_routes_that_are_none_are_an_error() -> None:
         assert isinstance(judge(Reply("OPTIONS", "u", 200, {}, body)), Unavailable)
     good = b'{"count": 1, "value": [{"id": "x"}]}'
     assert judge(Reply("OPTIONS", "u", 200, {}, good)) is None
-
-
-def test_a_pause_is_kept_once_and_never_longer_than_allowed() -> None:
-    now = [100.0]
-    slept: list[float] = []
-    pace = Pace(longest=30, clock=lambda: now[0], sleep=slept.append)
-    pace.wait()
-    pace.hold(10)
-    pace.hold(5)
-    pace.wait()
-    assert slept == [10.0]
-    now[0] += 11
-    pace.wait()
-    pace.hold(9999)
-    pace.wait()
-    assert slept == [10.0, 30.0]
