@@ -21,12 +21,11 @@ def read_blocks(path: Path, what: str) -> Iterator[bytes]:
 
 def hash_file(path: Path, name: str) -> FileEntry:
     """The entry of a local file."""
-    digest = hashlib.sha256()
-    size = 0
-    for block in read_blocks(path, name):
-        digest.update(block)
-        size += len(block)
-    return FileEntry(name, size, digest.hexdigest())
+    try:
+        sha256, size = files.hash_file(path)
+    except OSError as error:
+        raise Corrupt(f"{name}: cannot read {path}: {error.strerror}") from error
+    return FileEntry(name, size, sha256)
 
 
 def write_checked(

@@ -10,7 +10,6 @@ tmp/                                    what is being written; nothing else is e
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from feed.errors import NotFound, Rejected
@@ -24,31 +23,15 @@ LAYOUT = 1
 _MARKER_TEMP = ".modelmill-feed-"
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
     """The paths below the root of a feed."""
 
-    root: Path
-
-    @property
-    def marker(self) -> Path:
-        """The file without which a folder is not a feed."""
-        return self.root / MARKER
-
-    @property
-    def tmp(self) -> Path:
-        """The only place with unfinished files; on the same file system as their final names."""
-        return self.root / "tmp"
-
-    @property
-    def packages(self) -> Path:
-        """One folder per package."""
-        return self.root / "packages"
-
-    @property
-    def views(self) -> Path:
-        """One folder per view."""
-        return self.root / "views"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.marker = root / MARKER
+        self.packages = root / "packages"
+        self.views = root / "views"
+        self.tmp = root / "tmp"  # on the same file system as the final names
 
     def blob(self, sha256: str) -> Path:
         """The place of a content."""

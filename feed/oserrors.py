@@ -9,7 +9,7 @@ from pathlib import Path
 
 from feed.errors import FeedError, NoSpace, Rejected, Unauthorized, Unavailable
 from machine.disk import is_full, reason
-from matrix.errors import MillError, UsageError
+from matrix.errors import UsageError
 
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _IN_USE_WINDOWS = {32, 33}
@@ -44,10 +44,8 @@ def local_errors(dest: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _for_reader(error, dest) from error
-
-
-def _for_reader(error: OSError, dest: Path) -> MillError:
-    if is_full(error):
-        return NoSpace(f"the disk of {dest} is full", hint="free space and pull again")
-    return UsageError(f"cannot write {dest}: {reason(error)}")
+        if is_full(error):
+            raise NoSpace(
+                f"the disk of {dest} is full", hint="free space and pull again"
+            ) from error
+        raise UsageError(f"cannot write {dest}: {reason(error)}") from error

@@ -9,14 +9,10 @@ import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from feed.azure.address import is_safe
 from feed.errors import Corrupt, Rejected, Unavailable
-
-if TYPE_CHECKING:
-    from requests import PreparedRequest
 
 EXECUTABLE = "artifacttool.exe" if sys.platform == "win32" else "artifacttool"
 _BLOCK = 1 << 20
@@ -32,7 +28,7 @@ def download(uri: str, target: Path, timeout: tuple[float, float]) -> None:
         raise Rejected(f"the address of ArtifactTool at {host} is not https")
     with requests.Session() as session:
         # An `auth` that adds nothing also keeps `.netrc` from adding something.
-        session.auth = _no_credentials
+        session.auth = lambda request: request
         try:
             with closing(
                 session.get(uri, timeout=timeout, stream=True, allow_redirects=False)
@@ -84,7 +80,3 @@ def _save(blocks: Iterator[bytes], target: Path) -> None:
             if size > _LARGEST:
                 raise Corrupt("the archive of ArtifactTool is absurdly large")
             file.write(block)
-
-
-def _no_credentials(request: PreparedRequest) -> PreparedRequest:
-    return request

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from feed.azure.secret import Secret
 from feed.azure.wire import TokenRefused
@@ -30,20 +30,6 @@ RENEW = (
 )
 
 
-class Credentials(Protocol):
-    """Where tokens come from. Safe to use from several threads."""
-
-    @property
-    def identity(self) -> str:
-        """Whom the token belongs to, as far as it can be known; for messages."""
-
-    def token(self, *, fresh: bool = False) -> Secret:
-        """The token in use, or a `fresh` one for what cannot renew it by itself."""
-
-    def renew(self, refused: Secret) -> Secret:
-        """Another token, because this one was refused. Raises `Unauthorized`."""
-
-
 class PersonalToken:
     """A personal access token; nothing can renew it."""
 
@@ -56,7 +42,7 @@ class PersonalToken:
         return f"the personal access token in {PAT_VARIABLE}"
 
     def token(self, *, fresh: bool = False) -> Secret:  # noqa: ARG002 - there is only this one
-        """The same one, always."""
+        """The same one, always; others give a `fresh` one for what cannot renew it by itself."""
         return self._token
 
     def renew(self, refused: Secret) -> Secret:
@@ -120,6 +106,10 @@ class TokenChain:
             ) from error
         self._identity = _claimed_identity(token.token)
         return token
+
+
+Credentials = PersonalToken | TokenChain
+"""Where tokens come from. Safe to use from several threads."""
 
 
 def with_token(

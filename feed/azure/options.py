@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from matrix.errors import UsageError
 
@@ -35,10 +34,6 @@ class Options:
     """The version to download; None: the one the service offers."""
     connect_timeout: float = 10.0
     read_timeout: float = 60.0
-    attempts: int = 5
-    """How often a reading call is made before it counts as failed."""
-    longest_wait: float = 120.0
-    """The longest pause between two attempts; a service that asks for more is an error."""
     idle_timeout: float = 900.0
     """Seconds without a new byte after which a run of the tool counts as stuck. The tool itself
     tries a block five times with 100 s each."""
@@ -58,7 +53,7 @@ class Options:
             except RuntimeError as error:
                 raise UsageError(f"{value}: {error}", hint="name the folder in full") from None
 
-        timeouts: dict[str, Any] = {
+        timeouts = {
             name.lower(): _seconds(f"{_PREFIX}{name}", value)
             for name in _TIMEOUTS
             if (value := text(name)) is not None

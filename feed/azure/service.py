@@ -22,6 +22,10 @@ from feed.pauses import Pauses, asked_pause
 T = TypeVar("T")
 Call = Callable[[sdk.Clients], T]
 
+ATTEMPTS = 5
+"""How often a reading call is made before it counts as failed."""
+LONGEST_WAIT = 120.0
+"""The longest pause between two attempts; a service that asks for more is an error."""
 _BROKEN = (AttributeError, KeyError, TypeError, ValueError)
 """What the SDK raises where an answer has another shape than it expects."""
 
@@ -109,7 +113,7 @@ class Service:
 
     def _watch(self, reply: Reply) -> None:
         if reply.retry_after and reply.status < 300:
-            self._pauses.hold(min(reply.retry_after, self._options.longest_wait))
+            self._pauses.hold(min(reply.retry_after, LONGEST_WAIT))
         error = judge(reply)
         if error is None:
             return
@@ -142,13 +146,11 @@ class Service:
 
     def _enough(self, state: RetryCallState) -> bool:
         wanted = asked_pause(state)
-        return state.attempt_number >= self._options.attempts or (
-            wanted is not None and wanted > self._options.longest_wait
-        )
+        return state.attempt_number >= ATTEMPTS or (wanted is not None and wanted > LONGEST_WAIT)
 
     def _pause(self, state: RetryCallState) -> float:
         wanted = asked_pause(state)
         if wanted is not None:
             return wanted
-        longest = min(2.0 ** (state.attempt_number - 1), self._options.longest_wait)
+        longest = min(2.0 ** (state.attempt_number - 1), LONGEST_WAIT)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing

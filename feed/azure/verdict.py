@@ -25,8 +25,6 @@ from feed.errors import (
 )
 from machine.disk import FULL_WORDS
 
-EXISTS, NO_FEED, BAD_VERSION = 17, 19, 20
-
 CRASH_HINT = (
     "ArtifactTool cannot start on this machine: install the libraries of .NET it names "
     "(libicu, libssl), or set DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1 where only ICU is missing"
@@ -117,6 +115,11 @@ _WORDS = (
     _Words(r"already (exists|contains|been published)", VersionExists),
     _CRASH,
 )
+_CODES: dict[int, tuple[type[FeedError], str]] = {
+    17: (VersionExists, ""),
+    19: (FeedAbsent, _ADDRESS_HINT),
+    20: (Rejected, ""),
+}
 _BAD_NAME = _Words(r"\b(name|version)\b.*(invalid|not valid|too long|must )", Rejected)
 
 
@@ -129,11 +132,10 @@ def _by_words(run: Run, text: str, said: str) -> FeedError | None:
 
 
 def _by_code(run: Run, text: str, outcome: Outcome) -> FeedError:
-    if outcome.code == EXISTS:
-        return VersionExists(text)
-    if outcome.code == NO_FEED:
-        return FeedAbsent(text, hint=_ADDRESS_HINT)
-    if outcome.code == BAD_VERSION or _BAD_NAME.found_in(text):
+    if outcome.code in _CODES:
+        kind, hint = _CODES[outcome.code]
+        return kind(text, hint=hint)
+    if _BAD_NAME.found_in(text):
         return Rejected(text)
     if any(_CRASH.found_in(line) for line in outcome.log):
         return Unauthorized(text, hint=CRASH_HINT)
