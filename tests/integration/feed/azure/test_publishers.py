@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from feed.azure.credentials import PersonalToken
 from feed.azure.secret import Secret
 from feed.errors import FeedError, Unauthorized
 from feed.publisher import Receipt
@@ -33,12 +34,14 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 # -- credentials
 
 
-class Renewable:
+class Renewable(PersonalToken):
     """Tokens that are refused until they are renewed often enough."""
 
+    identity = "release-bot@example.com"
+
     def __init__(self, *tokens: str) -> None:
+        super().__init__(Secret(tokens[0]))
         self.tokens = list(tokens)
-        self.identity = "release-bot@example.com"
 
     def token(self, *, fresh: bool = False) -> Secret:
         return Secret(self.tokens[0])

@@ -150,6 +150,21 @@ def test_a_host_that_cannot_publish_is_told_before_anything_is_built(
     assert "doesn't exist" in missing.err
 
 
+def test_a_login_that_expired_before_the_start_names_a_step_that_works(
+    azure: AzureStandIn, mill: Mill
+) -> None:
+    at(azure, mill, "expired-token")
+    catalog = mill.catalog(model("tiny/a", journal=str(mill.folder / "journal")))
+    ran = mill.run("sweep", catalog, "--stamp", "s1")
+    assert ran.code == 3
+    assert "then run the same command again" in ran.err
+    assert "resume" not in ran.err
+    assert mill.journal() == []
+    azure.organization.tokens["new-token"] = "contributor"
+    mill.ok("sweep", catalog, "--stamp", "s1", AZURE_DEVOPS_EXT_PAT="new-token")
+    assert once(azure, VERSIONS)
+
+
 def test_two_machines_with_one_stamp_publish_each_version_once(
     azure: AzureStandIn, tmp_path: Path
 ) -> None:
