@@ -240,10 +240,13 @@ def _held(files: Iterable[FileEntry], *, without: frozenset[str]) -> dict[str, s
 
 def _differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:
     return [
-        *(f"{_shown(path)} is named and not there" for path in sorted(told.keys() - held.keys())),
-        *(f"{_shown(path)} is there and not named" for path in sorted(held.keys() - told.keys())),
+        *(f"{_shown(path)} is listed but missing" for path in sorted(told.keys() - held.keys())),
         *(
-            f"{_shown(path)} has other bytes than are named"
+            f"{_shown(path)} is present but not listed"
+            for path in sorted(held.keys() - told.keys())
+        ),
+        *(
+            f"{_shown(path)} does not match its listed digest"
             for path in sorted(told.keys() & held.keys())
             if told[path] != held[path]
         ),

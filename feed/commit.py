@@ -148,7 +148,7 @@ class Committer:
             raise Corrupt(f"{self._note} cannot be read", hint="remove the file") from error
         final = self._layout.manifest(note["package"], note["version"])
         if not final.exists() and owner_alive(note["owner"]):
-            raise Unavailable(f"file locks do not hold in {self._layout.root}")
+            raise Unavailable(f"file locks do not work in {self._layout.root}")
         self._take_back(final, note["blobs"])
 
     def _take_back(self, final: Path, blobs: Iterable[str]) -> None:
@@ -168,7 +168,7 @@ class Committer:
             return True
         if count >= self._most_versions:
             raise Rejected(
-                f"{package} has {count} versions, deleted ones included; no more fit",
+                f"{package} has {count} versions, deleted ones included; the feed takes no more",
                 hint="publish under another package name",
             )
         return False

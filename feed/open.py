@@ -26,7 +26,7 @@ def open_feed(spec: str, *, base: Path) -> Feed:
     found = _SCHEME.fullmatch(spec)
     scheme, rest = (found.group(1).lower(), found.group(2)) if found else ("dir", spec)
     if not rest:
-        raise UsageError(f"feed {spec!r} names no place", hint="for example dir:./feed")
+        raise UsageError(f"feed {spec!r} has no path", hint="for example dir:./feed")
     if scheme == "dir":
         return DirectoryFeed(base / Path(rest).expanduser())
     if scheme == "azure":

@@ -122,12 +122,12 @@ class Publisher:
         try:
             self._feed.find(package, version)
         except (Unavailable, OutcomeUnknown, NotFound):
-            raise Outage(f"the feed is away: {error.message}", hint=error.hint) from error
+            raise Outage(f"the feed is unavailable: {error.message}", hint=error.hint) from error
         with self._lock:
             self._misses.add((package, version))
             missed = len(self._misses)
         if missed >= MISSES:
-            text = f"the feed took none of the last {missed} packages: {error.message}"
+            text = f"the feed accepted none of the last {missed} packages: {error.message}"
             raise Outage(text, hint=error.hint) from error
 
 
@@ -255,7 +255,7 @@ class _Attempts:
         held = {entry.path: entry for entry in files}
         sent = {file.entry.path: file.entry for file in self.files}
         if held != sent:
-            raise Corrupt(f"{self._title} was read back different: {_difference(sent, held)}")
+            raise Corrupt(f"{self._title} does not hold what was sent: {_difference(sent, held)}")
         return published
 
     def _left(self, ahead: float = 0.0) -> float:

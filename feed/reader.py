@@ -170,7 +170,7 @@ def _check(
     """
     came = {path.relative_to(stage).as_posix(): path.lstat().st_size for path in _files(stage)}
     if came != {entry.path: entry.size for entry in wanted}:
-        raise Corrupt(f"{title}: other files came than the feed lists")
+        raise Corrupt(f"{title}: the downloaded files are not those that the feed lists")
     if PROVENANCE in came:
         _check_records((stage / PROVENANCE).read_bytes(), title, listed)
     if MANIFEST in came:

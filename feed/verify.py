@@ -162,7 +162,7 @@ def _record(folder: Path, held: set[str]) -> Json | None:
 
 def _document(folder: Path, held: set[str], name: str, check: Callable[..., list[str]]) -> Check:
     if name not in held:
-        return Check(name, ("there is none: nobody states how this package was made",))
+        return Check(name, ("it is missing: nothing states how this package was made",))
     try:
         return Check(name, tuple(check(parse((folder / name).read_bytes()))))
     except ValueError as error:

@@ -40,7 +40,7 @@ def parse(url: str) -> Address:
     """Read `azure:URL` (the scheme may be missing) or say what is wrong with it."""
     parts = urlsplit(url.strip().removeprefix(SCHEME))
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise _wrong(url, "it is no http(s) address")
+        raise _wrong(url, "it is not an http(s) address")
     if parts.username or parts.password:
         # The address is shown and stored everywhere: what it said must not be repeated here.
         raise UsageError(
@@ -95,7 +95,7 @@ def _feed_name(url: str, feed: str) -> str:
             f"modelmill feed promote PACKAGE VERSION --view {view}",
         )
     if len(feed) > 64 or not _FEED_NAME.fullmatch(feed):
-        raise _wrong(url, f"{feed!r} is no name of a feed")
+        raise _wrong(url, f"{feed!r} is not the name of a feed")
     return feed
 
 

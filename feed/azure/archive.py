@@ -53,7 +53,7 @@ def unpack(archive: Path, folder: Path) -> None:
         with zipfile.ZipFile(archive) as contents:
             members = contents.infolist()
             if sum(member.file_size for member in members) > _LARGEST:
-                raise Corrupt("the archive of ArtifactTool is absurdly large")
+                raise Corrupt("the archive of ArtifactTool is larger than 2 GiB")
             for member in members:
                 if not _stays_inside(member.filename):
                     raise Corrupt(f"the archive of ArtifactTool holds {member.filename!r}")
@@ -78,5 +78,5 @@ def _save(blocks: Iterator[bytes], target: Path) -> None:
         for block in blocks:
             size += len(block)
             if size > _LARGEST:
-                raise Corrupt("the archive of ArtifactTool is absurdly large")
+                raise Corrupt("the archive of ArtifactTool is larger than 2 GiB")
             file.write(block)

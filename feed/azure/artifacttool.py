@@ -165,4 +165,4 @@ def _manifest_id(run: Run, stdout: str) -> str:
         return str(data["ManifestId"])
     except (ValueError, KeyError, TypeError) as error:
         kind: type[FeedError] = OutcomeUnknown if run.commits else Unavailable
-        raise kind(f"{run.what}: ArtifactTool ended well but did not report a result") from error
+        raise kind(f"{run.what}: ArtifactTool succeeded but did not report a result") from error

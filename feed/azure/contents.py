@@ -173,7 +173,7 @@ def _check_size(title: str, came: Entries, registered: int) -> None:
     missing = registered - max(package_sizes(came))
     if missing > 0:
         raise Corrupt(
-            f"{title}: files of about {missing} bytes are missing from what ArtifactTool brought",
+            f"{title}: about {missing} bytes are missing from what ArtifactTool downloaded",
             hint="pull again; a version that stays damaged must be built under a new stamp",
         )
 

@@ -143,7 +143,9 @@ class AzureFeed:
             landing = Landing(dest, chosen)
             for entry in chosen:
                 if came.get(entry.path) != entry:
-                    raise Corrupt(f"{package} {version}: {entry.path} came down different")
+                    raise Corrupt(
+                        f"{package} {version}: {entry.path} was downloaded with other content"
+                    )
             for entry in chosen:
                 landing.adopt(entry, root / entry.path)
         return chosen

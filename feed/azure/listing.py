@@ -98,7 +98,7 @@ class Listing:
         gone = found.deleted_date or found.permanently_deleted_date
         if gone is None:
             raise Unavailable(
-                f"{package} {version} is there and not there: the feed contradicts itself"
+                f"{package} {version} is neither live nor deleted: the feed contradicts itself"
             )
         return Published(package, version, None, "", deleted=True)
 
@@ -112,7 +112,7 @@ class Listing:
         except PackageAbsent:
             return {}
         if answer is None or answer.value is None:
-            raise Unavailable(f"the versions of {package} are answered without a list")
+            raise Unavailable(f"the versions of {package} were returned without a list")
         return {entry.version: entry.description or "" for entry in answer.value}
 
     def _by_id(self, package: str) -> Iterator[Published]:
@@ -191,7 +191,7 @@ class Listing:
             )
         )
         if page is None:
-            raise Unavailable(f"the packages of {self._feed} are answered without a list")
+            raise Unavailable(f"the packages of {self._feed} were returned without a list")
         return page
 
 

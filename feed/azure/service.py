@@ -89,9 +89,7 @@ class Service:
             raise Unavailable(self._explain(error)) from error
         except _BROKEN as error:
             self._forget()
-            raise Unavailable(
-                f"an answer that is not understood: {self._explain(error)}"
-            ) from error
+            raise Unavailable(f"an unexpected answer: {self._explain(error)}") from error
 
     def _connected(self) -> sdk.Clients:
         with self._connecting:

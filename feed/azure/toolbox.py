@@ -152,7 +152,7 @@ class Toolbox:
 
     def _folder(self, version: str) -> Path:
         if not _VERSION.fullmatch(version):
-            raise Rejected(f"{version!r} is no version of ArtifactTool")
+            raise Rejected(f"{version!r} is not a version of ArtifactTool")
         return self._root / f"{self._label}-{version}"
 
 

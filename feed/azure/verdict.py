@@ -56,7 +56,7 @@ def judge_run(run: Run, outcome: Outcome) -> FeedError | None:
 
 
 _WHY = {
-    End.STUCK: "stopped because no byte moved any more",
+    End.STUCK: "stopped because no more bytes were transferred",
     End.OVERDUE: "stopped at its time limit",
 }
 

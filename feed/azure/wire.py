@@ -106,11 +106,11 @@ def _judge_success(reply: Reply) -> FeedError | None:
     if reply.status == 204 or (not reply.body and reply.method != "OPTIONS"):
         return None
     if reply.is_page:
-        return Unavailable(f"{_place(reply)} answers with a page instead of data")
+        return Unavailable(f"{_place(reply)} returned a web page instead of data")
     try:
         data = json.loads(reply.body)
     except ValueError:
-        return Unavailable(f"{_place(reply)} answers with broken data (cut short?)")
+        return Unavailable(f"{_place(reply)} returned invalid data (truncated?)")
     if isinstance(data, dict) and isinstance(data.get("value"), list) and "count" in data:
         listed = len(data["value"])
         if data["count"] != listed:
@@ -119,7 +119,7 @@ def _judge_success(reply: Reply) -> FeedError | None:
             )
     if reply.method == "OPTIONS" and not (isinstance(data, dict) and data.get("value")):
         # The SDK would remember that for as long as the process lives.
-        return Unavailable(f"{_place(reply)} names no routes")
+        return Unavailable(f"{_place(reply)} returned no routes")
     return None
 
 

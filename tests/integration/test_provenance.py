@@ -79,7 +79,7 @@ def test_a_pulled_package_is_verified_where_it_is(swept: Mill) -> None:
     changed, unsigned = swept.session([verify, (*verify, "--key", "key.pub")])
     assert (changed.code, changed.err) == (1, "")
     assert changed.out.splitlines()[1:] == [
-        "  provenance.json: build.json has other bytes than are named"
+        "  provenance.json: build.json does not match its listed digest"
     ]
     assert unsigned.code == 1
     assert "signature: the package is not signed" in unsigned.out

@@ -32,7 +32,7 @@ def test_a_drive_letter_is_no_scheme(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spec", ["", " ", "dir:", "azure:"])
 def test_no_place(tmp_path: Path, spec: str) -> None:
-    with pytest.raises(UsageError, match="no place"):
+    with pytest.raises(UsageError, match="has no path"):
         open_feed(spec, base=tmp_path)
 
 

@@ -167,14 +167,14 @@ def test_no_wait_beyond_the_time_limit(bench: Bench) -> None:
 @pytest.mark.parametrize("fault", [Fault.DOWN, Fault.SILENT])
 def test_a_feed_that_does_not_answer_either_is_an_outage(bench: Bench, fault: Fault) -> None:
     bench.feed.plan("find", *[fault] * 5)
-    with pytest.raises(Outage, match="the feed is away"):
+    with pytest.raises(Outage, match="the feed is unavailable"):
         bench.publish()
     assert bench.memory.sends == 0
 
 
 def test_a_feed_that_is_gone_is_an_outage(bench: Bench) -> None:
     bench.feed.plan("find", Fault.MISSING, Fault.MISSING)
-    with pytest.raises(Outage, match="the feed is away"):
+    with pytest.raises(Outage, match="the feed is unavailable"):
         bench.publish()
 
 

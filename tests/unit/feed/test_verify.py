@@ -60,29 +60,29 @@ def test_a_changed_file_is_found_by_all_three(package: Path) -> None:
     (package / "model.onnx").write_bytes(b"another")
     found = problems(verify_folder(package))
     for name in ("content", PROVENANCE, SBOM):
-        assert f"{name}: model.onnx has other bytes than are named" in found
+        assert f"{name}: model.onnx does not match its listed digest" in found
 
 
 def test_a_file_that_was_added_or_taken_away_is_found(package: Path) -> None:
     (package / "extra.bin").write_bytes(b"x")
-    assert "extra.bin is there and not named" in problems(verify_folder(package))
+    assert "extra.bin is present but not listed" in problems(verify_folder(package))
     (package / "extra.bin").unlink()
     (package / "model.onnx").unlink()
-    assert "model.onnx is named and not there" in problems(verify_folder(package))
+    assert "model.onnx is listed but missing" in problems(verify_folder(package))
 
 
 def test_the_build_record_and_the_sbom_are_covered_too(package: Path) -> None:
     change(package, "build.json", lambda record: record.update(stamp="forged"))
     change(package, SBOM, lambda document: document.update(version=2))
     found = problems(verify_folder(package))
-    assert f"{PROVENANCE}: build.json has other bytes" in found
-    assert f"{PROVENANCE}: {SBOM} has other bytes" in found
+    assert f"{PROVENANCE}: build.json does not match" in found
+    assert f"{PROVENANCE}: {SBOM} does not match" in found
 
 
 def test_a_manifest_that_was_changed_with_its_list_is_found(package: Path) -> None:
     change(package, "modelmill.json", lambda manifest: manifest["model"].update(id="other/model"))
     found = problems(verify_folder(package))
-    assert f"{PROVENANCE}: modelmill.json has other bytes" in found
+    assert f"{PROVENANCE}: modelmill.json does not match" in found
     assert "names another model" in found
 
 
@@ -113,8 +113,8 @@ def _run(stated: dict[str, Any]) -> dict[str, Any]:
         (lambda s: s.update(predicateType="y"), "its predicateType is 'y'"),
         (lambda s: _definition(s).update(buildType="z"), "its buildType is 'z'"),
         (lambda s: s.update(subject=[]), "no subject"),
-        (lambda s: s["subject"].pop(), "is there and not named"),
-        (lambda s: s["subject"][0].update(name="../../etc/passwd"), "named and not there"),
+        (lambda s: s["subject"].pop(), "is present but not listed"),
+        (lambda s: s["subject"][0].update(name="../../etc/passwd"), "listed but missing"),
         (lambda s: s.pop("subject"), "its subject cannot be read"),
         (lambda s: s.update(predicate=[]), "cannot be read"),
         (lambda s: s.update(subject=3), "cannot be read"),
@@ -152,7 +152,7 @@ def test_a_statement_that_is_not_true_is_found(package: Path, how: Change, says:
         (lambda d: d.update(bomFormat="SPDX"), "not a CycloneDX document"),
         (lambda d: d["components"].pop(0), "another source"),
         (lambda d: d["components"][0]["hashes"][0].update(content="0" * 64), "another source"),
-        (lambda d: d["components"].pop(1), "is there and not named"),
+        (lambda d: d["components"].pop(1), "is present but not listed"),
         (lambda d: d.update(components=[{"type": "file"}]), "cannot be read"),
         (lambda d: d["components"][1].update(hashes=[]), "cannot be read"),
     ],
@@ -276,7 +276,7 @@ def test_names_that_are_meant_for_a_terminal_do_not_reach_it(package: Path) -> N
 
     change(package, PROVENANCE, rename)
     found = verify_folder(package).problems
-    assert any("is named and not there" in line for line in found)
+    assert any("is listed but missing" in line for line in found)
     assert all(line.isprintable() and len(line) < 300 for line in found)
 
 
