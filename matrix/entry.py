@@ -33,7 +33,7 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
     source = _source(entry, name, folder)
     model_type = entry.text("model_type", empty=False)
     group = entry.text("group")
-    priority = read_priority(entry) or "P2"
+    priority = entry.choice("priority", PRIORITIES) or "P2"
     overrides = _overrides(entry, folder)
     per_target = _per_target(entry, targets, folder)
     remote_code, pickle = entry.flag("remote_code"), entry.flag("pickle")
@@ -83,15 +83,6 @@ def read_task(entry: Entry) -> str | None:
         entry.bad(fault)
         return None
     return task
-
-
-def read_priority(entry: Entry, *, required: bool = False) -> str | None:
-    """P0 to P3."""
-    priority = entry.text("priority", required=required)
-    if priority is not None and priority not in PRIORITIES:
-        entry.bad(f"unknown priority {quote(priority)}", hint(priority, PRIORITIES))
-        return None
-    return priority
 
 
 def hub_source(
@@ -157,14 +148,19 @@ def _file_source(entry: Entry, onnx: str, folder: Path) -> Source | None:
 
 
 def _folder_source(entry: Entry, local: str, folder: Path, onnx: str | None) -> Source | None:
-    path = _existing(folder / local, directory=True)
-    if path is None:
-        entry.bad(f"folder {quote(local)} does not exist", f"it is looked for in {folder}")
-        return None
-    if onnx is not None and _existing(path / onnx) is None:
-        entry.bad(f"onnx file {quote(onnx)} does not exist", f"it is looked for in {path}")
+    path = _found(entry, "folder", local, folder, directory=True)
+    if path is None or (onnx is not None and _found(entry, "onnx file", onnx, path) is None):
         return None
     return Source(SourceKind.FOLDER, str(path), file=onnx)
+
+
+def _found(
+    entry: Entry, what: str, name: str, folder: Path, *, directory: bool = False
+) -> Path | None:
+    path = _existing(folder / name, directory=directory)
+    if path is None:
+        entry.bad(f"{what} {quote(name)} does not exist", f"it is looked for in {folder}")
+    return path
 
 
 def _existing(path: Path, *, directory: bool = False) -> Path | None:
@@ -254,20 +250,11 @@ def _dataset(entry: Entry, folder: Path) -> dict[str, Any] | None:
     dataset = entry.table("dataset")
     if dataset is None or not isinstance(dataset.get("path"), str):
         return dataset
-    path = _existing(folder / dataset["path"])
-    if path is None:
-        entry.bad(
-            f"dataset {quote(dataset['path'])} does not exist", f"it is looked for in {folder}"
-        )
+    path = _found(entry, "dataset", dataset["path"], folder)
     return {**dataset, "path": str(path)}
 
 
 def _recipes(entry: Entry, folder: Path) -> str | None:
     named = entry.text("recipes", empty=False)
-    if named is None:
-        return None
-    path = _existing(folder / named, directory=True)
-    if path is None:
-        entry.bad(f"recipes folder {quote(named)} does not exist", f"it is looked for in {folder}")
-        return None
-    return str(path)
+    path = named and _found(entry, "recipes folder", named, folder, directory=True)
+    return str(path) if path else None

@@ -92,11 +92,9 @@ def _planned(one: Json, tables: _Tables) -> PlannedModel:
                 "model": model,
                 "target": tables.targets[target],
                 "policy": tables.policies[policy],
-                # A row of an older modelmill is shorter: what was added since has its default.
-                **dict(zip(_CELL, rest, strict=len(rest) > len(_CELL))),
+                **dict(zip(_CELL, rest, strict=True)),
             },
             Cell,
-            exact=False,
         )
         for target, policy, *rest in one["cells"]
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from matrix.globs import compiled
@@ -32,17 +32,12 @@ def overrides_of(model: Model, target: Target) -> Overrides:
     base = model.overrides
     if own is None:
         return base
-    return Overrides(
-        precision=base.precision if own.precision is None else own.precision,
-        opset=base.opset if own.opset is None else own.opset,
-        shapes=base.shapes if own.shapes is None else {**(base.shapes or {}), **own.shapes},
-        timeout=base.timeout if own.timeout is None else own.timeout,
-        publish_timeout=(
-            base.publish_timeout if own.publish_timeout is None else own.publish_timeout
-        ),
-        skip=base.skip if own.skip is None else own.skip,
-        verify=_rules(base.verify, own.verify),
-    )
+    values = {one.name: getattr(own, one.name) for one in fields(own)}
+    given = {name: value for name, value in values.items() if value is not None}
+    if own.shapes is not None:
+        given["shapes"] = {**(base.shapes or {}), **own.shapes}
+    given["verify"] = _rules(base.verify, own.verify)
+    return replace(base, **given)
 
 
 def _rules(

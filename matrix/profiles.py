@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from matrix.cellid import LABEL
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.model import Profile
 from matrix.nearest import hint, quote, tag
 from matrix.reader import Entry, parse_toml, read_text, tables
-from matrix.targets import Targets
+from matrix.targets import Targets, check_label
 
 DATA = Path(__file__).parent / "data" / "profiles.toml"
 BACKENDS = ("api", "session")
-LONGEST_LABEL = 32
 NEVER = {
     "CPUExecutionProvider": "it runs the ONNX model as it is",
     "DmlExecutionProvider": "DirectML keeps no compiled form",
@@ -39,7 +37,7 @@ class Profiles:
         found = self._rows.get(name.strip().casefold().replace("-", "_"))
         if found is not None:
             return found
-        provider = self._provider_called(name)
+        provider = self._targets.provider_called(name)
         labels = ", ".join(self._rows)
         if provider in NEVER:
             raise UsageError(
@@ -51,17 +49,6 @@ class Profiles:
     def for_target(self, label: str) -> tuple[Profile, ...]:
         """The profiles that compile cells of a target."""
         return tuple(row for row in self if row.target == label)
-
-    def _provider_called(self, name: str) -> str:
-        """The provider of a target or execution provider of that name; empty: there is none."""
-        folded = name.strip().casefold()
-        for target in self._targets:
-            if folded.replace("-", "_") in {target.label, *target.aliases}:
-                return target.provider
-        for ep in self._targets.eps:
-            if folded in {ep.name, ep.provider.casefold(), *map(str.casefold, ep.aliases)}:
-                return ep.provider
-        return ""
 
 
 def load_profiles(targets: Targets, extra: Path | None = None) -> Profiles:
@@ -83,7 +70,7 @@ def _profile(entry: Entry, targets: Targets) -> Profile | None:
     label = entry.text("label", required=True, empty=False)
     target = entry.text("target", required=True, empty=False)
     runtime = entry.text("runtime", required=True, empty=False)
-    backend = entry.text("backend", empty=False) or "api"
+    backend = entry.choice("backend", BACKENDS) or "api"
     options = _texts(entry)
     row = Profile(
         label=label or "",
@@ -113,13 +100,7 @@ def _texts(entry: Entry) -> dict[str, str]:
 
 
 def _check(entry: Entry, row: Profile, targets: Targets) -> None:
-    if row.label and (not LABEL.fullmatch(row.label) or len(row.label) > LONGEST_LABEL):
-        entry.bad(
-            f"label {quote(row.label)} may hold only a-z, 0-9 and single '_', "
-            f"{LONGEST_LABEL} characters at most"
-        )
-    if row.backend not in BACKENDS:
-        entry.bad(f"unknown backend {quote(row.backend)}", hint(row.backend, BACKENDS))
+    check_label(entry, row.label)
     for name in row.file_options:
         if name not in row.options:
             entry.bad(f"file_options names {quote(name)}, which options lacks")

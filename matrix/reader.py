@@ -145,6 +145,14 @@ class Entry:
             return None
         return value
 
+    def choice(self, key: str, valid: tuple[str, ...], *, required: bool = False) -> str | None:
+        """One of these strings."""
+        value = self.text(key, required=required)
+        if value is not None and value not in valid:
+            self.bad(f"unknown {key} {quote(value)}", hint(value, valid))
+            return None
+        return value
+
     def texts(self, key: str) -> tuple[str, ...] | None:
         """A list of strings; a single string is a list of one."""
         value = self._get(key, (str, list), "a string or a list of strings")

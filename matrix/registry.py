@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from matrix.entry import hub_source, read_id, read_priority, read_task
+from matrix.entry import hub_source, read_id, read_task
 from matrix.errors import Problem
-from matrix.model import Model, Overrides, Source, SourceKind
+from matrix.model import PRIORITIES, Model, Overrides, Source, SourceKind
 from matrix.nearest import hint, quote, tag
 from matrix.precision import NAMES, canonical
 from matrix.reader import Entry, parse_json, plain, tables
@@ -67,7 +67,7 @@ def _model(entry: Entry) -> Model | None:
     task = read_task(entry)
     model_type = entry.text("model_type", required=True)
     group = entry.text("group", required=True)
-    priority = read_priority(entry, required=True)
+    priority = entry.choice("priority", PRIORITIES, required=True)
     source = hub_source(entry, name) or Source(SourceKind.HUB, name)
     overrides = _overrides(entry)
     extra = _carried(entry)

@@ -91,6 +91,11 @@ class Targets:
             )
         return found.name
 
+    def provider_called(self, name: str) -> str:
+        """The provider of a target or execution provider of that name; empty: there is none."""
+        found = self._by_name.get(_fold(name)) or self._eps.get(name.strip().casefold())
+        return found.provider if found else ""
+
     def device(self, name: str) -> str:
         """A device's name."""
         folded = name.strip().casefold()
@@ -175,7 +180,7 @@ def _target(entry: Entry, eps: dict[str, Ep]) -> Target | None:
         qdq=qdq is not False,
         opset=_opsets(entry),
         static_shapes=entry.flag("static_shapes") or False,
-        optimization=_one_of(entry, "optimization", LEVELS, "basic"),
+        optimization=entry.choice("optimization", LEVELS) or "basic",
         quantizer=entry.text("quantizer", empty=False) or "qnn",
         blocked_passes=entry.texts("blocked_passes") or (),
         blocked_ops=entry.texts("blocked_ops") or (),
@@ -208,14 +213,6 @@ def _precision(entry: Entry, key: str, default: str) -> str:
     return found
 
 
-def _one_of(entry: Entry, key: str, valid: tuple[str, ...], default: str) -> str:
-    value = entry.text(key)
-    if value is None or value in valid:
-        return value or default
-    entry.bad(f"unknown {key} {quote(value)}", hint(value, valid))
-    return default
-
-
 def _opsets(entry: Entry) -> tuple[int, int]:
     entry.known.append("opset")
     value = entry.data.get("opset", [13, 21])
@@ -227,12 +224,17 @@ def _opsets(entry: Entry) -> tuple[int, int]:
     return (13, 21)
 
 
-def _check_row(entry: Entry, row: Target, ep: Ep | None) -> None:
-    if row.label and (not LABEL.fullmatch(row.label) or len(row.label) > LONGEST_LABEL):
+def check_label(entry: Entry, label: str) -> None:
+    """Report a label that cannot be part of cell ids and versions."""
+    if label and (not LABEL.fullmatch(label) or len(label) > LONGEST_LABEL):
         entry.bad(
-            f"label {quote(row.label)} may hold only a-z, 0-9 and single '_', "
+            f"label {quote(label)} may hold only a-z, 0-9 and single '_', "
             f"{LONGEST_LABEL} characters at most"
         )
+
+
+def _check_row(entry: Entry, row: Target, ep: Ep | None) -> None:
+    check_label(entry, row.label)
     if row.label.split("_")[0] in RESERVED:
         entry.bad(f"label {quote(row.label)} begins with a reserved word", "choose another one")
     if ep and row.device and row.device not in ep.devices:

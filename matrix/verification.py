@@ -146,12 +146,10 @@ def _task(entry: Entry, folder: Path) -> dict[str, Any] | None:
         return None
     inner = Entry(table, f"{entry.where}: task", entry.problems)
     dataset = _file(inner, "dataset", folder)
-    metric = inner.text("metric", required=True)
+    metric = inner.choice("metric", METRICS, required=True)
     within = _number(inner, "within", low=0.0)
     if "dataset" not in table:
         inner.bad("dataset is missing")
-    if metric is not None and metric not in METRICS:
-        inner.bad(f"unknown metric {quote(metric)}", hint(metric, METRICS))
     inner.close()
     if dataset is None or metric is None:
         return None

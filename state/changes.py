@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, exists, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, exists, insert, select, update
 
 from matrix.status import Status
 from state.database import Database, now
 from state.errors import StateError
 from state.records import Kind
 from state.schema import event, lease, outcome, sweep, work
-from state.transitions import unfinished
+from state.transitions import WAITING, unfinished
 
 _CHUNK = 500
 """Cells that one statement names; SQLite limits the parameters of a statement."""
@@ -32,13 +32,18 @@ _FORGOTTEN = """
 FORGET: Mapping[str, Any] = dict.fromkeys(_FORGOTTEN.split())
 """Columns of an outcome that are cleared when its cell is planned again."""
 
-is_leased = exists(
-    select(lease.c.model).where(
-        lease.c.sweep_id == outcome.c.sweep_id,
-        lease.c.model == outcome.c.model,
-        lease.c.needs == outcome.c.needs,
-    )
-)
+
+def same_work(one: Table, other: Table) -> ColumnElement[bool]:
+    """Whether rows of two tables belong to the same work."""
+    return and_(*(one.c[name] == other.c[name] for name in ("sweep_id", "model", "needs")))
+
+
+def of_work(table: Table, sweep_id: int, model: str, needs: str) -> ColumnElement[bool]:
+    """Whether a row belongs to this work."""
+    return and_(table.c.sweep_id == sweep_id, table.c.model == model, table.c.needs == needs)
+
+
+is_leased = exists().where(same_work(lease, outcome))
 """Whether somebody holds a cell (dead holders are removed beforehand)."""
 
 
@@ -93,28 +98,17 @@ def has_status(*statuses: Status) -> ColumnElement[bool]:
     return outcome.c.status.in_([status.value for status in statuses])
 
 
-def hand_back(
-    connection: Connection, sweep_id: int, model: str, needs: str, *, publish: bool
-) -> None:
+def hand_back(connection: Connection, sweep_id: int, model: str, needs: str) -> None:
     """Plan again what a holder leaves half done."""
-    half_done = (
-        (outcome.c.model == model)
-        & (outcome.c.needs == needs)
-        & has_status(*unfinished(publish=publish))
-    )
-    plan_again(connection, sweep_id, half_done, kind=Kind.HANDED_BACK)
+    half_done = is_unfinished(connection, sweep_id)
+    mine = of_work(outcome, sweep_id, model, needs)
+    plan_again(connection, sweep_id, mine & half_done, kind=Kind.HANDED_BACK)
 
 
-def settle_work(connection: Connection, sweep_id: int, *, publish: bool) -> None:
+def settle_work(connection: Connection, sweep_id: int) -> None:
     """Make work `todo` exactly where a cell is open; what is leased stays as it is."""
-    has_open = exists(
-        select(outcome.c.cell).where(
-            outcome.c.sweep_id == work.c.sweep_id,
-            outcome.c.model == work.c.model,
-            outcome.c.needs == work.c.needs,
-            has_status(Status.PLANNED, Status.CANCELLED, *unfinished(publish=publish)),
-        )
-    )
+    still_open = is_unfinished(connection, sweep_id, *WAITING)
+    has_open = exists().where(same_work(outcome, work), still_open)
     mine = work.c.sweep_id == sweep_id
     connection.execute(
         update(work).where(mine, work.c.state == "todo", ~has_open).values(state="done")
@@ -135,9 +129,14 @@ def add_event(connection: Connection, sweep_id: int, kind: str, **columns: Any) 
     return int(added.scalar_one())
 
 
-def publishes(connection: Connection, sweep_id: int) -> bool:
-    """Whether a sweep publishes: where it does not, `verified` is an end."""
+def is_unfinished(connection: Connection, sweep_id: int, *besides: Status) -> ColumnElement[bool]:
+    """Whether an interrupted run left a cell half done; `besides`: or it has one of these."""
     found = connection.execute(select(sweep.c.publish).where(sweep.c.id == sweep_id)).scalar()
     if found is None:
-        raise StateError(f"there is no sweep {sweep_id} in this state")
-    return bool(found)
+        raise unknown_sweep(sweep_id)
+    return has_status(*besides, *unfinished(publish=bool(found)))
+
+
+def unknown_sweep(sweep_id: int) -> StateError:
+    """The error of a sweep id that does not exist."""
+    return StateError(f"there is no sweep {sweep_id} in this state")

@@ -10,7 +10,7 @@ from sqlalchemy import Row, func, select
 from matrix.status import Status
 from state.changes import Part
 from state.damage import mapping
-from state.records import Json, KeyRecord, UnitCost
+from state.records import Json, UnitCost
 from state.schema import event, stage_key, stage_run, sweep
 
 _MAPPINGS = frozenset({"tools", "inputs", "params"})
@@ -80,33 +80,6 @@ class History(Part):
             if status == steps[1] and began is not None:
                 found[cell] = max(0.0, moment - began - spent.get((number, cell), 0.0))
         return found
-
-    def last_key(
-        self,
-        model: str,
-        stage: str,
-        component: str = "",
-        target: str | None = None,
-        *,
-        unlike: str | None = None,
-    ) -> KeyRecord | None:
-        """The last key of a stage and what it was made from; `unlike`: the last other key."""
-        columns = stage_run.c
-        query = (
-            select(columns.key, columns.at, columns.sweep_id, stage_key.c.parts)
-            .join(stage_key, stage_key.c.key == columns.key)
-            .where(columns.model == model, columns.stage == stage, columns.component == component)
-            .order_by(columns.id.desc())
-            .limit(1)
-        )
-        if target is not None:
-            query = query.where(columns.target == target)
-        if unlike is not None:
-            query = query.where(columns.key != unlike)
-        rows = self._db.fetch(query)
-        if not rows:
-            return None
-        return KeyRecord(rows[0].key, rows[0].at, rows[0].sweep_id, _parts(rows[0]))
 
     def key_parts(self, sweep_id: int) -> dict[str, Json]:
         """What each key used in a sweep was made from."""

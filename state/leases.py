@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import (
@@ -27,12 +28,12 @@ from sqlalchemy import (
 from machine.processes import Process, this_host
 from matrix.needs import Words, from_text, serves, to_text
 from matrix.status import FailureClass, Status
-from state.changes import Part, add_event, hand_back, has_status, publishes, shift
+from state.changes import Part, add_event, hand_back, is_unfinished, of_work, shift
 from state.database import Database, Raced, now
 from state.records import Holder, Kind, Lease, Owner, Remaining
 from state.schema import lease, outcome, work
 from state.text import clean
-from state.transitions import WAITING, unfinished
+from state.transitions import WAITING
 
 MAX_LOST = 3
 """A model whose lease was lost this often kills its slots and is set aside as poison."""
@@ -96,8 +97,7 @@ class Leases(Part):
             if connection.execute(delete(lease).where(_is(held))).rowcount != 1:
                 return False
             needs = to_text(held.needs)
-            publish = publishes(connection, held.sweep_id)
-            hand_back(connection, held.sweep_id, held.model, needs, publish=publish)
+            hand_back(connection, held.sweep_id, held.model, needs)
             state = "done" if done else "todo"
             _set_work(connection, held.sweep_id, held.model, needs, state=state)
             add_event(
@@ -134,7 +134,7 @@ class Leases(Part):
         total: Counter[str] = Counter()
         for needs, states in self.demand(sweep_id, among).items():
             if offers is None or serves(offers, needs):
-                total.update(states.counts())
+                total.update(asdict(states))
         return Remaining(**total)
 
     def models(self, sweep_id: int) -> frozenset[str]:
@@ -186,12 +186,8 @@ def _holder(row: Row[Any]) -> Holder:
 
 def _is(held: Lease) -> ColumnElement[bool]:
     # Tokens are never given out twice; the rest finds the row by its key.
-    return and_(
-        lease.c.sweep_id == held.sweep_id,
-        lease.c.model == held.model,
-        lease.c.needs == to_text(held.needs),
-        lease.c.token == held.token,
-    )
+    key = of_work(lease, held.sweep_id, held.model, to_text(held.needs))
+    return and_(key, lease.c.token == held.token)
 
 
 def _next(
@@ -273,7 +269,6 @@ def _raced(model: str) -> Raced:
 
 def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> None:
     key = (holder.sweep_id, holder.model, holder.needs)
-    publish = publishes(connection, holder.sweep_id)
     evidence = {
         "why": why,
         "owner": holder.owner,
@@ -283,7 +278,7 @@ def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> No
         "taken_at": holder.taken_at,
         "last_heartbeat": holder.renewed_at,
     }
-    hand_back(connection, *key, publish=publish)
+    hand_back(connection, *key)
     add_event(
         connection,
         holder.sweep_id,
@@ -293,29 +288,25 @@ def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> No
         owner=holder.owner,
         data=evidence,
     )
-    lost, past = connection.execute(select(work.c.lost, work.c.evidence).where(_key(*key))).one()
+    lost, past = connection.execute(
+        select(work.c.lost, work.c.evidence).where(of_work(work, *key))
+    ).one()
     lost += count
     kept = [*(past if isinstance(past, list) else [])[-9:], evidence]
     state = "poison" if lost >= MAX_LOST else "todo"
     _set_work(connection, *key, state=state, lost=lost, evidence=kept)
     if state == "poison":
-        _poison(connection, *key, kept, publish=publish)
+        _poison(connection, *key, kept)
 
 
 def _poison(
-    connection: Connection,
-    sweep_id: int,
-    model: str,
-    needs: str,
-    evidence: list[Any],
-    *,
-    publish: bool,
+    connection: Connection, sweep_id: int, model: str, needs: str, evidence: list[Any]
 ) -> None:
-    still_open = has_status(*WAITING, *unfinished(publish=publish))
+    still_open = is_unfinished(connection, sweep_id, *WAITING)
     shift(
         connection,
         sweep_id,
-        and_(outcome.c.model == model, outcome.c.needs == needs, still_open),
+        of_work(outcome, sweep_id, model, needs) & still_open,
         {
             "status": Status.BUILD_FAILED.value,
             "failure": FailureClass.CRASH.value,
@@ -329,9 +320,5 @@ def _poison(
     add_event(connection, sweep_id, Kind.POISON, model=model, data={"lost_leases": evidence})
 
 
-def _key(sweep_id: int, model: str, needs: str) -> ColumnElement[bool]:
-    return and_(work.c.sweep_id == sweep_id, work.c.model == model, work.c.needs == needs)
-
-
 def _set_work(connection: Connection, sweep_id: int, model: str, needs: str, **values: Any) -> None:
-    connection.execute(update(work).where(_key(sweep_id, model, needs)).values(**values))
+    connection.execute(update(work).where(of_work(work, sweep_id, model, needs)).values(**values))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from sqlalchemy import Row, Select, func, null, select, text
+from sqlalchemy import Column, Row, Select, func, null, select, text
 
 from matrix.needs import from_text, to_text
 from matrix.status import FailureClass, Status
@@ -52,14 +52,7 @@ class Queries(Part):
             query = query.where(outcome.c.status.in_([status.value for status in statuses]))
         if model is not None:
             query = query.where(outcome.c.model == model)
-        last = None
-        while True:
-            page = query if last is None else query.where(outcome.c.cell > last)
-            rows = self._db.fetch(page.order_by(outcome.c.cell).limit(_PAGE))
-            yield from map(_outcome, rows)
-            if len(rows) < _PAGE:
-                return
-            last = rows[-1].cell
+        return map(_outcome, self._paged(query, outcome.c.cell, ""))
 
     def outcome(self, sweep_id: int, cell: str) -> Outcome | None:
         """The latest record of one cell."""
@@ -98,12 +91,7 @@ class Queries(Part):
             query = query.where(event.c.cell == cell)
         if kind is not None:
             query = query.where(event.c.kind == kind.value)
-        while True:
-            rows = self._db.fetch(query.where(event.c.id > after).order_by(event.c.id).limit(_PAGE))
-            yield from map(_event, rows)
-            if len(rows) < _PAGE:
-                return
-            after = rows[-1].id
+        return map(_event, self._paged(query, event.c.id, after))
 
     def newest_event(self, sweep_id: int, kind: Kind) -> Event | None:
         """The newest event of a kind."""
@@ -135,6 +123,14 @@ class Queries(Part):
         rows = self._db.fetch(query.group_by(stage_run.c.reused))
         found = {bool(row.reused): int(row.stages) for row in rows}
         return found.get(False, 0), found.get(True, 0)
+
+    def _paged(self, query: Select[Any], key: Column[Any], after: Any) -> Iterator[Row[Any]]:
+        while True:
+            rows = self._db.fetch(query.where(key > after).order_by(key).limit(_PAGE))
+            yield from rows
+            if len(rows) < _PAGE:
+                return
+            after = getattr(rows[-1], key.name)
 
     def _settled(self, sweep_id: int, query: Select[Any]) -> Select[Any]:
         query = query.where(event.c.sweep_id == sweep_id)

@@ -10,7 +10,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from matrix.needs import to_text
 from matrix.status import FailureClass, Status
-from state.changes import FORGET, Part, add_event, has_status
+from state.changes import FORGET, Part, add_event, has_status, of_work
 from state.database import now
 from state.errors import BadTransition, LeaseLost, StateError
 from state.records import Facts, Json, Kind, Lease, StageRow
@@ -188,11 +188,7 @@ def _check_token(connection: Connection, held: Lease) -> None:
     """Raise unless the lease is still held; keeps it so until the end of the transaction."""
     current = connection.execute(
         select(lease.c.token)
-        .where(
-            lease.c.sweep_id == held.sweep_id,
-            lease.c.model == held.model,
-            lease.c.needs == to_text(held.needs),
-        )
+        .where(of_work(lease, held.sweep_id, held.model, to_text(held.needs)))
         .with_for_update(read=True)
     ).scalar()
     if current != held.token:

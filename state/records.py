@@ -6,7 +6,7 @@ Times that come out are seconds since the epoch, by the database's clock.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -167,10 +167,6 @@ class Remaining:
         """What may still be handed out, now or when its holder dies."""
         return self.todo + self.leased
 
-    def counts(self) -> dict[str, int]:
-        """By the names of the states."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -272,16 +268,6 @@ class StageRun:
     seconds: float
     bytes: int
     peak_memory: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRecord:
-    """The key a stage had some time ago, and what it was made of."""
-
-    key: str
-    at: float
-    sweep_id: int
-    parts: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from state.changes import (
     is_leased,
     named,
     plan_again,
-    publishes,
     settle_work,
 )
 from state.database import now
@@ -59,7 +58,7 @@ class Seeding(Part):
             for found, values in ((new, _AS_SEEDED), (wrong, {"tree": bindparam("listed")})):
                 if found:
                     _record(connection, sweep_id, found, listed, values)
-            settle_work(connection, sweep_id, publish=publishes(connection, sweep_id))
+            settle_work(connection, sweep_id)
             return Seeded(len(new), tuple(sorted(row.cell for row in wrong)))
 
         return self._db.attempt(work)
@@ -80,7 +79,7 @@ class Seeding(Part):
                 planned += plan_again(
                     connection, sweep_id, and_(lost, cells), kind=Kind.UNSEEDED, data=data
                 )
-            settle_work(connection, sweep_id, publish=publishes(connection, sweep_id))
+            settle_work(connection, sweep_id)
             return planned
 
         return self._db.attempt(work)

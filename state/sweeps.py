@@ -16,10 +16,13 @@ from state.changes import (
     add_event,
     has_status,
     is_leased,
+    is_unfinished,
     named,
     plan_again,
+    same_work,
     settle_work,
     shift,
+    unknown_sweep,
 )
 from state.damage import sweep_columns
 from state.database import Database, now
@@ -27,7 +30,7 @@ from state.errors import StateError
 from state.leases import dead_here, drop_dead
 from state.records import CellRow, Json, Kind, ModelRow, SweepInfo
 from state.schema import lease, outcome, sweep, work
-from state.transitions import FINAL, RUNNING, unfinished
+from state.transitions import FINAL, RUNNING
 
 
 class Sweeps(Part):
@@ -67,13 +70,14 @@ class Sweeps(Part):
                 )
             )
             drop_dead(connection, dead, count=False)
-            resumed = _take_up(connection, sweep_id, cells, publish=publish)
+            resumed = _take_up(connection, sweep_id, cells)
             added = _merge(connection, sweep_id, cells)
             _set_work(self._db, connection, sweep_id, models)
-            settle_work(connection, sweep_id, publish=publish)
+            settle_work(connection, sweep_id)
             data = {"cells": len(cells), "models": len(models), "added": added, "resumed": resumed}
             run = add_event(connection, sweep_id, Kind.BEGUN, data=data)
-            return replace(_info(connection, sweep_id), created=created, run=run)
+            row = connection.execute(select(sweep).where(sweep.c.id == sweep_id)).one()
+            return replace(_read(row), created=created, run=run)
 
         return self._db.attempt(work_)
 
@@ -104,7 +108,6 @@ class Sweeps(Part):
             failed = and_(failed, outcome.c.failure.in_([kind.value for kind in classes]))
 
         def work_(connection: Connection) -> list[str]:
-            publish = _info(connection, sweep_id).publish
             found = connection.scalars(
                 select(outcome.c.cell).where(outcome.c.sweep_id == sweep_id, failed)
             )
@@ -116,7 +119,7 @@ class Sweeps(Part):
             planned: list[str] = []
             for cells in named(chosen):
                 planned += plan_again(connection, sweep_id, and_(failed, cells), kind=Kind.RETRY)
-            settle_work(connection, sweep_id, publish=publish)
+            settle_work(connection, sweep_id)
             return planned
 
         return self._db.attempt(work_)
@@ -126,9 +129,8 @@ class Sweeps(Part):
         dead = dead_here(self._db)
 
         def work_(connection: Connection) -> list[str]:
-            info = _info(connection, sweep_id)
+            still_open = is_unfinished(connection, sweep_id, Status.PLANNED)
             drop_dead(connection, dead, count=False)
-            still_open = has_status(Status.PLANNED, *unfinished(publish=info.publish))
             values = {"status": Status.CANCELLED.value, "ended_at": now()}
             return shift(connection, sweep_id, and_(still_open, ~is_leased), values)
 
@@ -138,7 +140,7 @@ class Sweeps(Part):
         """A sweep as it stands."""
         rows = self._db.fetch(select(sweep).where(sweep.c.id == sweep_id))
         if not rows:
-            raise _unknown(sweep_id)
+            raise unknown_sweep(sweep_id)
         return _read(rows[0])
 
     def sweeps(self) -> list[SweepInfo]:
@@ -173,26 +175,13 @@ def _join(database: Database, connection: Connection, stamp: str, feed: str) -> 
     return int(sweep_id), made is not None
 
 
-def _info(connection: Connection, sweep_id: int) -> SweepInfo:
-    row = connection.execute(select(sweep).where(sweep.c.id == sweep_id)).first()
-    if row is None:
-        raise _unknown(sweep_id)
-    return _read(row)
-
-
 def _read(row: Row[Any]) -> SweepInfo:
     return SweepInfo(**sweep_columns(row._asdict()))
 
 
-def _unknown(sweep_id: int) -> StateError:
-    return StateError(f"there is no sweep {sweep_id} in this state")
-
-
-def _take_up(
-    connection: Connection, sweep_id: int, cells: Sequence[CellRow], *, publish: bool
-) -> int:
+def _take_up(connection: Connection, sweep_id: int, cells: Sequence[CellRow]) -> int:
     """Plan again what dead runs left half done, and what was cancelled and is wanted now."""
-    half_done = and_(has_status(*unfinished(publish=publish)), ~is_leased)
+    half_done = and_(is_unfinished(connection, sweep_id), ~is_leased)
     resumed = len(plan_again(connection, sweep_id, half_done, kind=Kind.RESUMED))
     cancelled = _with_status(connection, sweep_id, Status.CANCELLED)
     for wanted in named(cancelled & {row.cell for row in cells}):
@@ -296,12 +285,9 @@ def _set_work(
 ) -> None:
     """The work that the outcomes make: longest model first, of a model the least needs first."""
     mine = work.c.sweep_id == sweep_id
-    carried = exists().where(
-        outcome.c.sweep_id == work.c.sweep_id,
-        outcome.c.model == work.c.model,
-        outcome.c.needs == work.c.needs,
-    )
-    connection.execute(delete(work).where(mine, ~carried, ~_is_held))
+    carried = exists().where(same_work(outcome, work))
+    held = exists().where(same_work(lease, work))
+    connection.execute(delete(work).where(mine, ~carried, ~held))
     groups: dict[str, list[str]] = {}
     for row in connection.execute(
         select(outcome.c.model, outcome.c.needs).where(outcome.c.sweep_id == sweep_id).distinct()
@@ -324,10 +310,3 @@ def _set_work(
             [{**fresh, **row, "position": rank} for rank, row in enumerate(rows)],
         )
     connection.execute(update(work).where(mine, work.c.state != "poison").values(lost=0))
-
-
-_is_held = exists().where(
-    lease.c.sweep_id == work.c.sweep_id,
-    lease.c.model == work.c.model,
-    lease.c.needs == work.c.needs,
-)

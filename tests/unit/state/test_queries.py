@@ -91,20 +91,11 @@ class TestQueries:
         assert (decoder.component, decoder.seconds) == ("decoder", 7.0)
         assert state.unit_costs([model(1)]) == []
 
-    def test_why_a_stage_ran(self, state: State) -> None:
+    def test_what_the_keys_of_a_sweep_were_made_from(self, state: State) -> None:
         sweep = begin(state)
         lease = take(state, sweep)
         for key in ("old", "new", "new"):
             add_stages(state, lease, stage("quantize", key))
         add_stages(state, lease, stage("quantize", "else", target="mlas_cpu"))
-        last = state.last_key(model(0), "quantize", target="qnn_npu")
-        assert last is not None
-        assert (last.key, last.parts) == ("new", {"is": "new"})
-        before = state.last_key(model(0), "quantize", target="qnn_npu", unlike="new")
-        assert before is not None
-        assert before.key == "old"
-        anywhere = state.last_key(model(0), "quantize")
-        assert anywhere is not None
-        assert anywhere.key == "else"
-        assert state.last_key(model(0), "quantize", "encoder") is None
-        assert state.last_key(model(1), "quantize") is None
+        assert state.key_parts(sweep.id) == {key: {"is": key} for key in ("old", "new", "else")}
+        assert state.key_parts(begin(state, stamp="b").id) == {}
