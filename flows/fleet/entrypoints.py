@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from flows.cli.resolution import resolve
 from flows.cli.settings import FORM, OPTIONS
 from flows.fleet.parent import Ended, Parent
-from flows.fleet.parent_display import AWAY, ParentDisplay, SlotCounter, tags_of
+from flows.fleet.parent_display import AWAY, ParentDisplay, tags_of
 from flows.fleet.parent_runs import PARENT_FLOW, earlier_night, nightly_tags, this_run
 from flows.fleet.run import FleetRun, read_run, state_url, values_of
 from flows.fleet.slot import FleetSlot
@@ -151,19 +151,18 @@ def _sweep(
         tally = Tally(state.statuses(run.sweep), publish=begun.info.publish, known=known)
         # What was cancelled between the order and now counts too.
         first = recorded.id or run.id
-        with (
-            get_client(sync_client=True) as client,
-            CancellationWatch(state.at_once, run.sweep, first, stop),
-            Follower(state, run.sweep, SlotCounter(state, run.sweep), tally, run.id),
-        ):
-            display = ParentDisplay(client, run.plan.stamp, tally)
-            with display.progress():
+        with get_client(sync_client=True) as client:
+            display = ParentDisplay(client, state, run.sweep, run.plan.stamp, tally)
+            with (
+                CancellationWatch(state.at_once, run.sweep, first, stop),
+                Follower(state, run.sweep, display, tally, run.id),
+            ):
                 display.name_and_tag(tags)
                 slots = SlotRuns(client, pool, parameters, tags)
                 if lead.lead(run, slots) is not Ended.OVER:
                     return None
         summary, index = lead.finish(begun, run)
-        display.result(state, begun.info, settings, run.plan, index)
+        display.result(begun.info, settings, run.plan, index)
         return summary
 
 

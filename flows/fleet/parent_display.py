@@ -5,11 +5,10 @@ A server that is away misses some of it; the work does not wait for it.
 
 from __future__ import annotations
 
-import contextvars
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -35,13 +34,7 @@ from flows.observe.summaries import REPORT_NAME, write_summaries
 from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.observe.tally import Tally
-from flows.prefect.artifacts import (
-    MOST_ROWS,
-    artifact_key,
-    outcome_rows,
-    percent_done,
-    progress_text,
-)
+from flows.prefect.artifacts import artifact_key, outcome_table, percent_done, progress_text
 from matrix.model import Plan
 from state.ledger import State
 from state.records import Event, SweepInfo
@@ -50,8 +43,6 @@ AWAY = (httpx.HTTPError, PrefectException)
 """What Prefect's client raises while the server is away."""
 _INTERVAL = 5.0
 _MOST_TAGS = 30
-_TICKS = 25
-"""Ticks for one look at the leases."""
 
 
 def tags_of(plan: Plan, sweep: int) -> list[str]:
@@ -68,34 +59,16 @@ def tags_of(plan: Plan, sweep: int) -> list[str]:
 
 
 @dataclass(slots=True)
-class SlotCounter:
-    """A view that prints nothing: it keeps the tally's number of slots up to date."""
-
-    state: State
-    sweep: int
-    _ticks: int = 0
-
-    def event(self, event: Event, tally: Tally) -> None:
-        """Print nothing."""
-
-    def tick(self, tally: Tally) -> None:
-        """Count the slots now and then."""
-        self._ticks += 1
-        if self._ticks % _TICKS == 0:
-            count_slots(self.state, self.sweep, tally)
-
-    def close(self) -> None:
-        """Hold nothing open."""
-
-
-@dataclass(slots=True)
 class ParentDisplay:
-    """The page of the flow run around us."""
+    """The page of the flow run around us; a view that a `Follower` keeps up to date."""
 
     client: SyncPrefectClient
+    state: State
+    sweep: int
     stamp: str
     tally: Tally
-    _progress: UUID | None = field(default=None)
+    _progress: UUID | None = None
+    _updated: float = float("-inf")
 
     def name_and_tag(self, tags: Iterable[str]) -> None:
         """A run that a schedule started does not know its stamp when it begins."""
@@ -103,27 +76,22 @@ class ParentDisplay:
             with suppress(*AWAY):
                 self.client.update_flow_run(run.id, name=f"sweep-{self.stamp}", tags=list(tags))
 
-    @contextmanager
-    def progress(self) -> Iterator[None]:
-        """Keep the progress bar up to date, from a thread, while the block runs."""
-        over = threading.Event()
+    def event(self, event: Event, tally: Tally) -> None:
+        """Show it with the next tick."""
 
-        def update() -> None:
-            while not over.wait(_INTERVAL):
-                self._update()
+    def tick(self, tally: Tally) -> None:
+        """Update the progress bar, every few seconds."""
+        if time.monotonic() >= self._updated + _INTERVAL:
+            self._updated = time.monotonic()
+            count_slots(self.state, self.sweep, tally)
+            self._update(tally)
 
-        thread = threading.Thread(target=contextvars.copy_context().run, args=(update,))
-        self._update()
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-            self._update()
+    def close(self) -> None:
+        """Show where the progress bar ends."""
+        self._update(self.tally)
 
-    def _update(self) -> None:
-        percent, text = percent_done(self.tally), progress_text(self.tally)
+    def _update(self, tally: Tally) -> None:
+        percent, text = percent_done(tally), progress_text(tally)
         with suppress(*AWAY):
             if self._progress is None:
                 made: Any = create_progress_artifact(
@@ -133,28 +101,20 @@ class ParentDisplay:
             else:
                 update_progress_artifact(self._progress, progress=percent, description=text)
 
-    def result(
-        self, state: State, info: SweepInfo, settings: Settings, plan: Plan, index: str | None
-    ) -> None:
+    def result(self, info: SweepInfo, settings: Settings, plan: Plan, index: str | None) -> None:
         """The table of outcomes and the report, with links to its files and the index package."""
         with suppress(*AWAY):
-            self._table(state, info)
+            self._table(info)
         with suppress(*AWAY):
-            self._report(state, info, settings, plan, index)
+            self._report(info, settings, plan, index)
 
-    def _table(self, state: State, info: SweepInfo) -> None:
-        rows = outcome_rows(state.outcomes(info.id, brief=True))
-        create_table_artifact(
-            table=rows[:MOST_ROWS],
-            key=artifact_key(self.stamp, "outcomes"),
-            description=f"{len(rows)} cells and exports of sweep {self.stamp}",
-        )
+    def _table(self, info: SweepInfo) -> None:
+        table, text = outcome_table(self.stamp, self.state.outcomes(info.id, brief=True))
+        create_table_artifact(table, key=artifact_key(self.stamp, "outcomes"), description=text)
 
-    def _report(
-        self, state: State, info: SweepInfo, settings: Settings, plan: Plan, index: str | None
-    ) -> None:
-        told = summary_document(state, info)
-        files = _write_files(state, told, settings)
+    def _report(self, info: SweepInfo, settings: Settings, plan: Plan, index: str | None) -> None:
+        told = summary_document(self.state, info)
+        files = _write_files(self.state, told, settings)
         page = package_page(info.feed, plan.index_package, index) if index else None
         text = masked(markdown(told))
         if index:

@@ -36,14 +36,13 @@ def with_task_runs(stop: Stop, stamp: str) -> RunModel:
 
     @task(persist_result=False, cache_policy=NO_CACHE, task_run_name="{model}#{attempt}")
     def build_model(model: str, attempt: int) -> State[Any]:  # noqa: ARG001 - names the run
-        _tag_task_run(models[model], stamp)
-        with _activity_shown(activities[model]):
-            return _state_of(pending[model](), stop)
+        planned, work, activity = at_hand[model]
+        _tag_task_run(planned, stamp)
+        with _activity_shown(activity):
+            return _state_of(work(), stop)
 
     # Not parameters of the task: Prefect would hash them, and record the plan with every run.
-    pending: dict[str, Callable[[], ModelResult]] = {}
-    models: dict[str, PlannedModel] = {}
-    activities: dict[str, Callable[[], str]] = {}
+    at_hand: dict[str, tuple[PlannedModel, Callable[[], ModelResult], Callable[[], str]]] = {}
 
     def run_model(
         model: PlannedModel,
@@ -51,11 +50,10 @@ def with_task_runs(stop: Stop, stamp: str) -> RunModel:
         work: Callable[[], ModelResult],
         activity: Callable[[], str],
     ) -> None:
-        pending[model.name], models[model.name] = work, model
-        activities[model.name] = activity
+        at_hand[model.name] = (model, work, activity)
         with TagsContext(current_tags=set()):  # see _tag_task_run
             build_model(model.name, attempt, return_state=True)
-        del pending[model.name], models[model.name], activities[model.name]
+        del at_hand[model.name]
 
     return run_model
 

@@ -6,6 +6,7 @@ Both hand every event to a view and write nothing. A `Follower` shows the run of
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from dataclasses import replace
@@ -52,7 +53,11 @@ class Follower:
         """The last event that was shown."""
         self._looked = 0.0
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+        # The context carries Prefect's flow run to a view that shows the sweep there.
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run,), name="follower", daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 
@@ -29,10 +28,10 @@ def progress_text(tally: Tally) -> str:
     return "; ".join(filter(None, (counts, *tally.left_lines(), tally.remarks)))
 
 
-def outcome_rows(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
-    """The rows of the table, failures and their messages first."""
+def outcome_table(stamp: str, outcomes: Iterable[Outcome]) -> tuple[list[dict[str, str]], str]:
+    """The table, failures and their messages first, and its description."""
     ranked = sorted(outcomes, key=lambda one: (not one.status.failed, one.cell))
-    return [
+    rows = [
         {
             "cell": one.cell,
             "status": str(one.status),
@@ -42,9 +41,4 @@ def outcome_rows(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
         }
         for one in ranked
     ]
-
-
-def outcome_table(stamp: str, outcomes: Iterable[Outcome]) -> tuple[str, str]:
-    """The table as an artifact holds it, and its description."""
-    rows = outcome_rows(outcomes)
-    return json.dumps(rows[:MOST_ROWS]), f"{len(rows)} cells and exports of sweep {stamp}"
+    return rows[:MOST_ROWS], f"{len(rows)} cells and exports of sweep {stamp}"

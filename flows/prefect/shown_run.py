@@ -8,6 +8,7 @@ here (test_the_client_makes_runs_of_flows_and_tasks_only).
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -121,11 +122,9 @@ class ShownRun:
         """Update the progress bar, every few seconds."""
         if not now and time.monotonic() < self._moved_at + _PROGRESS_INTERVAL:
             return
+        key = artifact_key(self.stamp, "progress")
         shown = {"data": percent_done(tally), "description": progress_text(tally)}
-        if self._progress is None:
-            self._progress = self._artifact(client, "progress", "progress", shown)
-        else:
-            client.request("PATCH", f"/artifacts/{self._progress}", json=shown)  # type: ignore[arg-type]
+        self._progress = self._show(client, self._progress, shown, key=key, type="progress")
         self._moved_at = time.monotonic()
 
     def show_activities(self, client: SyncPrefectClient, holders: Iterable[Holder]) -> None:
@@ -138,13 +137,13 @@ class ShownRun:
             moved = time.monotonic() >= attempt.shown_at + _PROGRESS_INTERVAL
             if text == attempt.activity or not moved:
                 continue
-            if attempt.artifact is None:
-                ids = {"flow_run_id": str(self._id), "task_run_id": str(attempt.id)}
-                wanted = {"type": "markdown", "data": text, **ids}
-                made = client.request("POST", "/artifacts/", json=wanted)
-                attempt.artifact = str(made.json()["id"])
-            else:
-                client.request("PATCH", f"/artifacts/{attempt.artifact}", json={"data": text})  # type: ignore[arg-type]
+            attempt.artifact = self._show(
+                client,
+                attempt.artifact,
+                {"data": text},
+                type="markdown",
+                task_run_id=str(attempt.id),
+            )
             attempt.activity, attempt.shown_at = text, time.monotonic()
 
     def cancelled(self, client: SyncPrefectClient) -> bool:
@@ -156,8 +155,9 @@ class ShownRun:
         self, client: SyncPrefectClient, outcomes: Iterator[Outcome], state: State[Any]
     ) -> None:
         """Tell the outcomes and how the run ended."""
-        table, description = outcome_table(self.stamp, outcomes)
-        self._artifact(client, "outcomes", "table", {"data": table, "description": description})
+        rows, text = outcome_table(self.stamp, outcomes)
+        shown = {"data": json.dumps(rows), "description": text}
+        self._show(client, None, shown, key=artifact_key(self.stamp, "outcomes"), type="table")
         if self._id is not None:
             client.set_flow_run_state(self._id, state, force=True)
 
@@ -189,11 +189,14 @@ class ShownRun:
         made = client.request("POST", "/task_runs/", json=wanted.model_dump(mode="json")).json()
         return _Attempt(UUID(made["id"]), name)
 
-    def _artifact(
-        self, client: SyncPrefectClient, name: str, kind: str, shown: Mapping[str, Any]
+    def _show(
+        self, client: SyncPrefectClient, artifact: str | None, shown: dict[str, Any], **kind: Any
     ) -> str:
-        wanted = {"key": artifact_key(self.stamp, name), "type": kind, **shown}
-        wanted["flow_run_id"] = str(self._id)
+        """Change an artifact, or make one of this kind; returns its id."""
+        if artifact is not None:
+            client.request("PATCH", f"/artifacts/{artifact}", json=shown)  # type: ignore[arg-type]
+            return artifact
+        wanted = {**shown, **kind, "flow_run_id": str(self._id)}
         return str(client.request("POST", "/artifacts/", json=wanted).json()["id"])
 
 
