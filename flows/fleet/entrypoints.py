@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextvars
 import os
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
@@ -172,25 +172,19 @@ def _in_thread(work: Callable[[], None], stop: Stop) -> MillError | None:
     Works around Prefect (test_a_cancelled_run_is_interrupted_in_its_main_thread): it raises the
     cancellation in the main thread, in the middle of whatever that is at.
     """
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - raised again by the main thread
-            failures.append(error)
-
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name="work")
-    thread.start()
+    pool = ThreadPoolExecutor(1, "work")
+    working = pool.submit(contextvars.copy_context().run, work)
     try:
-        while thread.is_alive():
-            thread.join(0.2)
+        while not wait([working], 0.2).done:
+            pass
     except BaseException:
         stop.ask()
-        thread.join(_STOP_LIMIT)
+        wait([working], _STOP_LIMIT)
         raise
-    if not failures:
-        return None
-    if isinstance(failures[0], MillError):
-        return failures[0]
-    raise failures[0]
+    finally:
+        pool.shutdown(wait=False)
+    try:
+        working.result()
+    except MillError as error:
+        return error
+    return None

@@ -23,10 +23,8 @@ from flows.observe.summaries import clear_summaries, write_summaries
 from flows.observe.summary import summarize
 from flows.observe.tally import Tally
 from flows.sweep.cancellation import RELEASED, cancel_sweep
-from flows.sweep.earlier_failures import try_again
 from flows.sweep.index import index_line
-from flows.sweep.lifecycle import cell_rows, model_rows
-from flows.sweep.planning import selection_of
+from flows.sweep.lifecycle import record
 from flows.sweep.sizes import size_of
 from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.workspace import Workspace
@@ -94,21 +92,17 @@ class Launch:
             return submit(self.pool, run)
 
     def _record(self, state: State) -> FleetRun:
-        work = Workspace(self.settings)
-        feed = work.open_feed()
-        known = estimate(self.plan, state)
-        rows = cell_rows(self.plan, self.values, known.peaks)
-        info = state.begin(
-            self.plan.stamp,
-            feed.name,
-            rows,
-            model_rows(self.plan, known),
-            {**self.values, "feed": feed.name},
-            selection_of(self.settings).to_json(),
-            publish=not self.settings.no_publish,
+        feed = Workspace(self.settings).open_feed()
+        info, earlier = record(
+            self.plan,
+            state,
+            feed,
+            self.settings,
+            estimate(self.plan, state),
+            self.values,
+            again=self.again,
+            by_memory=True,
         )
-        wanted = {row.cell for row in rows}
-        earlier = try_again(state, info, wanted, again=self.again)
         run = FleetRun(info.id, self.plan, self.values, feed.name)
         run = replace(run, id=record_run(state, run))
         if not self.as_json:

@@ -22,7 +22,6 @@ from flows.observe.summary import Summary, summarize
 from flows.observe.waiting import UNSERVED, unserved_groups
 from flows.sweep.cancellation import StoppedElsewhere, stop_for_all
 from flows.sweep.lifecycle import Begun, among, begin, finish
-from flows.sweep.planning import selection_of
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from matrix.needs import Words, serves
@@ -77,8 +76,7 @@ class Parent:
             self.state,
             feed,
             self.settings,
-            recorded={**self.run.values, "feed": feed.name},
-            selection=selection_of(self.settings).to_json(),
+            recorded=self.run.values,
             stop=self.stop,
             # Whoever recorded the run took up what failed; a later parent does not do it again.
             again=not self.run.id,

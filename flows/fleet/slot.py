@@ -38,7 +38,6 @@ class SlotWatch(CancellationWatch):
     worker: WorkerFolder | None = None
     closing: threading.Event = field(default_factory=threading.Event)
     """Set: lease no other model."""
-    turn: float = TURN
     _began: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:
@@ -49,7 +48,7 @@ class SlotWatch(CancellationWatch):
             elif self.worker.draining:
                 self.closing.set()
         super().check()
-        if time.monotonic() - self._began > self.turn and self._others_wait():
+        if time.monotonic() - self._began > TURN and self._others_wait():
             self.closing.set()
 
     def _others_wait(self) -> bool:

@@ -17,6 +17,7 @@ from flows.sweep.earlier_failures import EarlierFailures, try_again
 from flows.sweep.index import index_of, publish_index
 from flows.sweep.needs import needs_of
 from flows.sweep.planned_packages import PlannedPackage, packages_of
+from flows.sweep.planning import selection_of
 from flows.sweep.published import Survey, survey
 from flows.sweep.recorded_plan import note_plan
 from flows.sweep.stop import Stop
@@ -46,7 +47,6 @@ def begin(
     settings: Settings,
     *,
     recorded: Mapping[str, object],
-    selection: Mapping[str, object],
     stop: Stop,
     again: bool = True,
     by_memory: bool = False,
@@ -56,23 +56,15 @@ def begin(
     `again`: retry failures whose cause may be gone, see `flows.sweep.earlier_failures`.
     `by_memory`: lease cells only to machines with the memory that they took before.
     """
-    publish = not settings.no_publish
-    if publish:
+    if not settings.no_publish:
         waiting_for(f"checking the feed {feed.name}")
         feed.preflight([(item.package, item.version) for item in packages_of(plan)])
     known = replace(estimate(plan, state), if_changed=settings.if_changed)
-    info = state.begin(
-        plan.stamp,
-        feed.name,
-        cell_rows(plan, recorded, known.peaks if by_memory else {}),
-        model_rows(plan, known),
-        dict(recorded),
-        dict(selection),
-        publish=publish,
+    info, earlier = record(
+        plan, state, feed, settings, known, recorded, again=again, by_memory=by_memory
     )
     note_plan(state, info.id, plan, known)
-    earlier = try_again(state, info, {item.id for item in packages_of(plan)}, again=again)
-    if not publish:
+    if settings.no_publish:
         return Begun(info, {}, Seeded(0), earlier)
     listed_at = state.now()
     try:
@@ -86,6 +78,30 @@ def begin(
         return Begun(info, {}, Seeded(0), earlier)
     seeded = _learn(plan, state, info.id, found, listed_at)
     return Begun(info, found.newest, seeded, earlier)
+
+
+def record(
+    plan: Plan,
+    state: State,
+    feed: Feed,
+    settings: Settings,
+    known: Estimates,
+    recorded: Mapping[str, object],
+    *,
+    again: bool,
+    by_memory: bool,
+) -> tuple[SweepInfo, EarlierFailures]:
+    """Record the sweep, its cells and the settings that a resume needs; see `begin`."""
+    info = state.begin(
+        plan.stamp,
+        feed.name,
+        cell_rows(plan, recorded, known.peaks if by_memory else {}),
+        model_rows(plan, known),
+        {**recorded, "feed": feed.name},
+        selection_of(settings).to_json(),
+        publish=not settings.no_publish,
+    )
+    return info, try_again(state, info, {item.id for item in packages_of(plan)}, again=again)
 
 
 def _learn(plan: Plan, state: State, sweep_id: int, found: Survey, listed_at: float) -> Seeded:

@@ -31,7 +31,6 @@ from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Begun, begin, finish, has_work
 from flows.sweep.local import open_slots, owners_here
 from flows.sweep.needs import words_here
-from flows.sweep.planning import selection_of
 from flows.sweep.recorded_plan import recorded_estimates
 from flows.sweep.sizes import print_notices, size_of
 from flows.sweep.stop import Stop, stopped_by_signals
@@ -85,8 +84,7 @@ class Run:
             state,
             feed,
             self.settings,
-            recorded={**self.recorded, "feed": feed.name},
-            selection=selection_of(self.settings).to_json(),
+            recorded=self.recorded,
             stop=stop,
             again=self.again,
         )

@@ -65,7 +65,7 @@ def run(cells: int) -> tuple[float, float, int]:
         began = time.perf_counter()
         with open_state(folder / "state.db") as state:
             feed = DirectoryFeed(folder / "feed")
-            begun = begin(plan, state, feed, settings, recorded={}, selection={}, stop=Stop())
+            begun = begin(plan, state, feed, settings, recorded={}, stop=Stop())
             if has_work(state, begun.info):
                 raise SystemExit("something was left to do")
         return planned, time.perf_counter() - began, begun.seeded.new

@@ -18,7 +18,6 @@ from flows.slot.context import Slot, SweepContext
 from flows.slot.leases import LeaseRenewer
 from flows.slot.loop import RunModel, run_slots
 from flows.sweep.lifecycle import Begun, among, begin, finish
-from flows.sweep.planning import selection_of
 from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
 from matrix.needs import Words
@@ -112,7 +111,6 @@ class Floor:
             self.feed,
             settings,
             recorded=recorded or {},
-            selection=selection_of(settings).to_json(),
             stop=self.stop,
         )
         publisher = Publisher(self.feed, tries=3, sleep=lambda event, _s: event.is_set())

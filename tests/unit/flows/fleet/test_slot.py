@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from flows.fleet import slot
 from flows.fleet.slot import SlotWatch
 from flows.fleet.worker_folder import WorkerFolder
 from flows.sweep import cancellation
@@ -47,19 +48,20 @@ def test_the_worker_drains_and_stops_its_slots(
     assert (bool(stop), watch.closing.is_set()) == (stops, closes)
 
 
-def test_a_slot_makes_room_after_its_turn_only_if_another_sweep_waits(state: State) -> None:
+def test_a_slot_makes_room_after_its_turn_only_if_another_sweep_waits(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with state:
         info = begin(state)
-        alone, _stop = checked(state, info, turn=0.0)
-        assert not alone.closing.is_set()
         other = begin(state, stamp="other")
         meanwhile, _stop = checked(state, info)
         assert not meanwhile.closing.is_set()
-        after, stop = checked(state, info, turn=0.0)
+        monkeypatch.setattr(slot, "TURN", 0.0)
+        after, stop = checked(state, info)
         assert after.closing.is_set()
         assert not stop
         state.end(other.id, 130)
-        ended, _stop = checked(state, info, turn=0.0)
+        ended, _stop = checked(state, info)
         assert not ended.closing.is_set()
 
 
