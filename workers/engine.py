@@ -102,7 +102,7 @@ class StageError(Exception):
     """A stage failed for a known reason."""
 
     def __init__(
-        self, message: str, *, failure: str = "", hint: str = "", retryable: bool = False
+        self, message: str, hint: str = "", *, failure: str = "", retryable: bool = False
     ) -> None:
         super().__init__(message)
         self.failure = failure

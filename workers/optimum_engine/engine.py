@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport, version
 from workers.optimum_engine import layout
 from workers.sources import source
+from workers.sources.errors import unsupported
 from workers.sources.temporary import temporary_folder
 
 REVISION = "3"
@@ -37,11 +38,8 @@ class OptimumEngine:
         """Resolve the source and lay out the stages of a cell."""
         missing = [name for name, found in self.tools().items() if not found]
         if missing:
-            raise StageError(
-                f"this interpreter lacks {', '.join(missing)}",
-                failure="UNSUPPORTED",
-                hint="pip install modelmill[build]",
-            )
+            lacking = ", ".join(missing)
+            raise unsupported(f"this interpreter lacks {lacking}", "pip install modelmill[build]")
         resolved = source.resolve(request)
         return BuildPlan(
             source=resolved.as_json(),

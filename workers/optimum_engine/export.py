@@ -66,10 +66,9 @@ def _folder(job: StageJob, temp: Path) -> Path | None:
         return None
     folder = source.folder_of(job.request, job.params.get("commit"), temp)
     if kind is SourceKind.FOLDER and source.resolve(job.request).digest != job.params["source"]:
-        raise StageError(
+        raise export_error(
             f"{folder}: the files changed since they were planned",
-            failure="EXPORT",
-            hint="run the sweep again when nothing writes there",
+            "run the sweep again when nothing writes there",
         )
     return folder
 

@@ -9,6 +9,7 @@ All other weights are uint8 with one scale.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -138,21 +139,19 @@ class _NoReader:
 def _facts(model: Any, count: int) -> dict[str, Any]:
     import onnx
 
-    counts = onnx_graph.operators(model)
-    pairs = {key: n for key, n in counts.items() if key.split(":")[-1] == "QuantizeLinear"}
-    if not sum(pairs.values()):
+    nodes = [node for graph in onnx_graph.graphs(model) for node in graph.node]
+    counts = Counter(node.op_type for node in nodes)
+    if not counts["QuantizeLinear"]:
         raise quantize_error("nothing in this graph could be quantized")
     types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
-    points: dict[str, int] = {}
-    for node in model.graph.node:
-        if node.op_type == "DequantizeLinear" and len(node.input) > 2:
-            kind = onnx.TensorProto.DataType.Name(types.get(node.input[2], 0)).lower()
-            points[kind] = points.get(kind, 0) + 1
+    points = Counter(
+        onnx.TensorProto.DataType.Name(types.get(node.input[2], 0)).lower()
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear" and len(node.input) > 2
+    )
     return {
         "samples": count,
-        "quantize_nodes": sum(pairs.values()),
-        "dequantize_nodes": sum(
-            n for key, n in counts.items() if key.split(":")[-1] == "DequantizeLinear"
-        ),
+        "quantize_nodes": counts["QuantizeLinear"],
+        "dequantize_nodes": counts["DequantizeLinear"],
         "types": dict(sorted(points.items())),
     }

@@ -6,6 +6,7 @@ initializer is plain ONNX that every runtime loads, and saves as many bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,7 @@ def convert(source: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
     axes = dict(_quantizable(model.graph, weights, blocked))
     if not axes:
         raise quantize_error(f"no weight of {_MIN_ELEMENTS} or more elements to quantize")
-    nodes = []
-    for name, axis in axes.items():
-        nodes.append(_replace(model.graph, weights[name], axis))
+    nodes = [_replace(model.graph, weights[name], axis) for name, axis in axes.items()]
     for node in reversed(nodes):
         model.graph.node.insert(0, node)
     return model, {"weights": len(axes), "types": {"int8": len(axes)}}
@@ -49,12 +48,9 @@ def _quantizable(
             users.setdefault(name, []).append((node, index))
     outputs = {value.name for value in graph.output}
     for name, tensor in weights.items():
-        size = 1
-        for dim in tensor.dims:
-            size *= dim
         if tensor.data_type != onnx.TensorProto.FLOAT or len(tensor.dims) < 2:
             continue
-        if size < _MIN_ELEMENTS or name in outputs or not users.get(name):
+        if math.prod(tensor.dims) < _MIN_ELEMENTS or name in outputs or not users.get(name):
             continue
         if all(
             _WEIGHTS.get(node.op_type) == index and node.op_type not in blocked

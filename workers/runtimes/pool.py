@@ -29,6 +29,12 @@ class Watching:
     cancel: threading.Event | None = None
     log: Path | None = None
 
+    def call(self, host: Host, op: str, args: dict[str, Any]) -> Any:
+        """What a host answers while a package is verified."""
+        return host.call(
+            op, args, stage=STAGE, timeout=self.timeout, cancel=self.cancel, log=self.log
+        ).result
+
 
 @dataclass(slots=True)
 class Runtimes:
@@ -93,20 +99,13 @@ class Runtimes:
         """Run a model; a process that is lost over it is an answer too."""
         self._used.add(runtime.kind)
         try:
-            reply = self._host_of(runtime).call(
-                "measure",
-                {**args, "runtime": runtime.to_json()},
-                stage=STAGE,
-                timeout=watching.timeout,
-                cancel=watching.cancel,
-                log=watching.log,
-            )
+            host, sent = self._host_of(runtime), {**args, "runtime": runtime.to_json()}
+            return dict(watching.call(host, "measure", sent))
         except BuildFailed as error:
             if error.failure not in _GONE:
                 raise
             # The crash may have broken a device or a cache: the answer is not noted.
             return {"at": "crash", "error": error.reason, "failure": error.failure.value}
-        return dict(reply.result)
 
     def compile(
         self,
@@ -148,12 +147,8 @@ class Runtimes:
         if kind is not ORT and self.allowed is not None and kind.name not in self.allowed:
             return Missing(provider, "", "the setting runtimes excludes it")
         if kind.name not in self.pythons and not kind.installed:
-            return Missing(
-                provider,
-                "",
-                f"{kind.distributions[0]} is not installed",
-                kind.remedy,
-            )
+            why = f"{kind.distributions[0]} is not installed"
+            return Missing(provider, "", why, kind.remedy)
         try:
             # A vendor library that hangs during discovery counts as missing.
             limit = self.limits.start_timeout

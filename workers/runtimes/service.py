@@ -37,23 +37,21 @@ class RuntimeService:
 
     def call(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
         """Answer one request."""
-        if op == "discover":
-            return self.discover()
-        if op == "measure":
-            what = args.get("component") or "the model"
-            progress(f"running {what} on {args['runtime']['provider']}")
-            try:
-                return self._measure(args)
-            finally:
-                give_back()
-        if op == "compile":
-            try:
-                return compile_models(self.session_options, args, progress)
-            finally:
-                give_back()
-        if op == "join":
-            return _join(args)
-        raise ValueError(f"a runtime has no operation {op!r}")
+        try:
+            match op:
+                case "discover":
+                    return self.discover()
+                case "measure":
+                    what = args.get("component") or "the model"
+                    progress(f"running {what} on {args['runtime']['provider']}")
+                    return self._measure(args)
+                case "compile":
+                    return compile_models(self.session_options, args, progress)
+                case "join":
+                    return _join(args)
+            raise ValueError(f"a runtime has no operation {op!r}")
+        finally:
+            give_back()
 
     def _measure(self, args: Mapping[str, Any]) -> Answer:
         answer: Answer = {"at": "open"}

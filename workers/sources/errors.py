@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from matrix.status import FailureClass
 from workers.engine import StageError
 
-
-def export_error(message: str, hint: str = "") -> StageError:
-    """The source or the exporter cannot provide this model."""
-    return StageError(message, failure=FailureClass.EXPORT, hint=hint)
-
-
-def network_error(message: str, hint: str = "") -> StageError:
-    """The hub cannot be reached now; a later attempt may succeed."""
-    return StageError(message, failure=FailureClass.NETWORK, hint=hint, retryable=True)
-
-
-def auth_error(message: str, hint: str = "") -> StageError:
-    """The hub refuses this user."""
-    return StageError(message, failure=FailureClass.AUTH, hint=hint)
-
-
-def optimize_error(message: str, hint: str = "") -> StageError:
-    """ONNX Runtime cannot optimize this graph."""
-    return StageError(message, failure=FailureClass.OPTIMIZE, hint=hint)
-
-
-def quantize_error(message: str, hint: str = "") -> StageError:
-    """Quantization, its data, or the fp16 conversion failed."""
-    return StageError(message, failure=FailureClass.QUANTIZE, hint=hint)
+export_error = partial(StageError, failure=FailureClass.EXPORT)
+"""The source or the exporter cannot provide this model."""
+network_error = partial(StageError, failure=FailureClass.NETWORK, retryable=True)
+"""The hub cannot be reached now; a later attempt may succeed."""
+auth_error = partial(StageError, failure=FailureClass.AUTH)
+"""The hub refuses this user."""
+optimize_error = partial(StageError, failure=FailureClass.OPTIMIZE)
+"""ONNX Runtime cannot optimize this graph."""
+quantize_error = partial(StageError, failure=FailureClass.QUANTIZE)
+"""Quantization, its data, or the fp16 conversion failed."""
+unsupported = partial(StageError, failure=FailureClass.UNSUPPORTED)
+"""The engine cannot build this, here or anywhere."""
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:

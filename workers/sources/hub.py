@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from pathlib import Path, PurePosixPath
@@ -44,13 +45,7 @@ def commit_of(ref: str, revision: str | None, *, offline: bool = False) -> str:
 
 
 def snapshot(
-    ref: str,
-    commit: str,
-    scratch: Path,
-    *,
-    pickle: bool,
-    remote_code: bool,
-    offline: bool = False,
+    ref: str, commit: str, scratch: Path, *, pickle: bool, remote_code: bool, offline: bool = False
 ) -> Path:
     """A folder with the files of a commit: the user's cache if it is complete, else a download.
 
@@ -59,17 +54,14 @@ def snapshot(
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    wanted = list(patterns(pickle=pickle, remote_code=remote_code))
-    try:
+    with contextlib.suppress(LocalEntryNotFoundError, StageError):  # missing or incomplete
         cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
         check_complete(cached, ref, pickle=pickle)
-    except (LocalEntryNotFoundError, StageError):
-        pass  # missing or incomplete
-    else:
         return cached
     if offline:
         raise _unreachable(FOUND_OUT)
-    return _fetch(ref, commit, scratch / "source", wanted)
+    wanted = patterns(pickle=pickle, remote_code=remote_code)
+    return _fetch(ref, commit, scratch / "source", list(wanted))
 
 
 def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool = False) -> Path:
@@ -80,12 +72,10 @@ def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    try:
+    with contextlib.suppress(LocalEntryNotFoundError, StageError):  # missing or incomplete
         cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
         if all((cached / name).is_file() for name in ready.parts_of(cached, file)):
             return cached
-    except (LocalEntryNotFoundError, StageError):
-        pass  # missing or incomplete
     if offline:
         raise _unreachable(FOUND_OUT)
     target = _fetch(ref, commit, scratch / "source", [_literal(file), *SIDE_FILES])

@@ -99,16 +99,12 @@ def save_graph(model: Any, source: Path, folder: Path) -> Path:
     return folder / MODEL
 
 
-def copy_side_files(source: Path, target: Path) -> list[str]:
+def copy_side_files(source: Path, target: Path) -> None:
     """Copy the known small files beside a model to the next stage's output."""
-    names = matching(
-        (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()),
-        SIDE_FILES,
-    )
-    for name in names:
+    files = (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
+    for name in matching(files, SIDE_FILES):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
-    return names
 
 
 def clean(model: Any) -> None:

@@ -14,13 +14,8 @@ from workers.sources.errors import quantize_error
 STANDARD = {"", "ai.onnx"}
 """The names of the standard operator set."""
 _QUANTIZED = (
-    "QuantizeLinear",
-    "DequantizeLinear",
-    "DynamicQuantize",
-    "QLinear",
-    "QGemm",
-    "QAttention",
-)
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "QGemm", "QAttention",
+)  # fmt: skip
 _CONTRIB = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental")
 
 

@@ -28,7 +28,6 @@ def take(job: StageJob, folder: Path) -> Mapping[str, Any]:
     _lower_ir(model)
     model_file.save(model, job.out)
     for side in side_files(folder):
-        (job.out / side).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / side, job.out / side)
     facts = {"file": name, "file_opset": found, "precision": _precision(model)}
     return {**facts, "components": [], "graphs": {".": onnx_graph.facts(model)}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +92,9 @@ def _resolve_file(folder: Path, file: str) -> Resolved:
         raise export_error(f"{folder / file} does not exist", "correct the catalog")
     entries = [_entry(folder / name, name) for name in ready.parts_of(folder, file)]
     entries.sort(key=lambda entry: entry.path)
-    files = [{"path": e.path, "size": e.size, "sha256": e.sha256} for e in entries]
-    digest = value_digest({"file": file, "files": files})
+    facts = {"file": file, "files": list(map(asdict, entries))}
     size = sum(entry.size for entry in entries)
-    return Resolved(SourceKind.FOLDER, digest, {"file": file, "files": files}, size=size)
+    return Resolved(SourceKind.FOLDER, value_digest(facts), facts, size=size)
 
 
 def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:
@@ -105,7 +104,7 @@ def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:
     names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     wanted = matching(names, patterns(pickle=allow["pickle"], remote_code=allow["remote_code"]))
     entries = [_entry(folder / name, name) for name in wanted]
-    files = [{"path": e.path, "size": e.size, "sha256": e.sha256} for e in entries]
+    files = list(map(asdict, entries))
     weights = sum(entry.size for entry in entries if entry.path.endswith((".safetensors", ".bin")))
     return Resolved(SourceKind.FOLDER, files_digest(entries), {"files": files}, size=weights)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from machine.folders import remove_tree
 from matrix.digest import value_digest
 from workers.compile.devices import runtime_for
 from workers.composition import split
-from workers.runtimes.pool import STAGE, Runtimes, Watching
+from workers.runtimes.pool import Runtimes, Watching
 from workers.runtimes.runtime import Missing, Runtime
+from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import Observed, RuntimeRun
 from workers.verify.subject import Subject
@@ -24,8 +26,35 @@ VERSION = 3
 SETS = 3
 
 Json = dict[str, Any]
-Notes = dict[str, Any]
-"""Measurements by key; they are kept if the package passes."""
+
+
+@dataclass(slots=True)
+class Notes:
+    """What was found of equal bytes before; what is new is kept if the package passes."""
+
+    store: Store
+    fresh: list[tuple[str, str, Json]] = field(default_factory=list)
+
+    def find(
+        self,
+        kind: str,
+        basis: Json,
+        examine: Callable[[], Json],
+        whole: Callable[[Json], bool] = lambda _found: True,
+    ) -> Json:
+        """The note of a basis, else the result of examining; `whole`: whether it may be kept."""
+        key = value_digest(basis)
+        if note := self.store.notes.read(kind, key):
+            return dict(note)
+        found = examine()
+        if whole(found):
+            self.fresh.append((kind, key, found))
+        return found
+
+    def keep(self) -> None:
+        """Write what is new."""
+        for kind, key, found in self.fresh:
+            self.store.notes.write(kind, key, found)
 
 
 @dataclass(slots=True)
@@ -51,12 +80,11 @@ class Measuring:
     reference: Reference = field(default_factory=Reference)
 
     def measure(
-        self, observed: Observed, subject: Subject, watching: Watching, *, task: bool
-    ) -> Notes:
-        """Add what the runtimes answer to `observed`; returns the new measurements."""
-        fresh: Notes = {}
+        self, observed: Observed, subject: Subject, watching: Watching, notes: Notes, *, task: bool
+    ) -> None:
+        """Add what the runtimes answer to `observed`."""
         cpu = self.runtimes.cpu()
-        job = _Job(self, subject, watching, cpu, task, fresh)
+        job = _Job(self, subject, watching, cpu, task, notes)
         if subject.export is None:
             observed.no_reference = "the export is not available (give it with --export)"
         else:
@@ -80,7 +108,6 @@ class Measuring:
             if profile is not None:
                 observed.opening = job.opening(own)
         job.close()
-        return fresh
 
     def _own(self, claim: Claim) -> Runtime | Missing:
         """The provider and device of the target, with the options of a compiled cell's profile."""
@@ -99,7 +126,7 @@ class _Job:
         watching: Watching,
         cpu: Runtime,
         task: bool,
-        fresh: Notes,
+        notes: Notes,
     ) -> None:
         self._owner = owner
         self._subject = subject
@@ -107,7 +134,7 @@ class _Job:
         self._names = {one.model: one.name for one in self._record.components}
         self._watching = watching
         self._cpu = cpu
-        self._fresh = fresh
+        self._notes = notes
         self._inputs: Path | None = None
         rules = subject.claim.rules
         self._extra = [rules.inputs] if rules.inputs else []
@@ -122,16 +149,16 @@ class _Job:
             "task": hash_file(Path(self._task["dataset"]))[0] if self._task else None,
             "cpu": cpu.to_json(),
         }
+        self._reference_basis = {**self._basis, "models": subject.models}
+        self._reference_key = value_digest(self._reference_basis)
 
     def reference(self) -> Json:
         """The export's answers on ONNX Runtime's CPU, without its outputs if they are noted."""
-        key = value_digest({**self._basis, "models": self._subject.models})
-        if self._owner.reference.key == key:
+        if self._owner.reference.key == self._reference_key:
             return self._owner.reference.answers
-        note = self._subject.store.notes.read(MEASURED, key)
-        return dict(note) if note else self._run_reference(key)
+        return self._notes.find(MEASURED, self._reference_basis, self._run_reference, _well)
 
-    def _run_reference(self, key: str) -> Json:
+    def _run_reference(self) -> Json:
         kept, subject = self._owner.reference, self._subject
         kept.drop()
         folder = subject.scratch.new_folder("reference")
@@ -144,54 +171,51 @@ class _Job:
                 name: self._measure(self._cpu, exported / name, name, folder, None)
                 for name in names
             }
-        kept.key = key
-        if not any(one.get("error") for one in kept.answers.values()):
-            self._fresh[key] = kept.answers
+        kept.key = self._reference_key
         return kept.answers
 
     def ran(self, runtime: Runtime, *, own: bool, alone: bool) -> RuntimeRun:
         """The package on one runtime; `alone`: without a reference to compare it with."""
-        subject = self._subject
-        key = value_digest(
-            {**self._basis, "content": subject.content, "on": runtime.to_json(), "alone": alone}
+        on = {"content": self._subject.content, "on": runtime.to_json(), "alone": alone}
+        found = self._notes.find(
+            MEASURED,
+            {**self._basis, **on},
+            lambda: self._run(runtime, alone=alone),
+            lambda found: _well(found["models"]),
         )
-        note = subject.store.notes.read(MEASURED, key)
-        if note:
-            return RuntimeRun(runtime, own, dict(note["models"]), note["joined"])
-        found = RuntimeRun(runtime, own)
+        return RuntimeRun(runtime, own, dict(found["models"]), found["joined"])
+
+    def _run(self, runtime: Runtime, *, alone: bool) -> Json:
+        subject = self._subject
         reference = None if alone else self._outputs()
         with subject.scratch.borrow("outputs") as folder:
-            for name in subject.models:
-                found.models[name] = self._measure(
-                    runtime, subject.folder / name, name, folder, reference
-                )
-            if reference is not None:
-                found.joined = self._joined(folder, reference)
-        if not any(one.get("error") for one in found.models.values()):
-            self._fresh[key] = {"models": found.models, "joined": found.joined}
-        return found
+            models = {
+                name: self._measure(runtime, subject.folder / name, name, folder, reference)
+                for name in subject.models
+            }
+            joined = {} if reference is None else self._joined(folder, reference)
+        return {"models": models, "joined": joined}
 
     def opening(self, runtime: Runtime) -> Json:
         """Seconds and memory to open each model, portable and then compiled, one after the other
         in the same process."""
-        subject = self._subject
-        if subject.portable is None:
+        subject, portable = self._subject, self._subject.portable
+        if portable is None:
             return {}
-        basis = {"opening": VERSION, "portable": subject.portable.tree, "on": runtime.to_json()}
-        key = value_digest({**basis, "content": subject.content})
-        note = subject.store.notes.read(MEASURED, key)
-        if note:
-            return dict(note)
-        found: Json = {}
-        with subject.scratch.borrow("portable") as folder:
-            subject.portable.place(folder)
-            for name in subject.models:
-                found[name] = {
-                    "portable": self._opened(runtime, folder / name, name),
-                    "compiled": self._opened(runtime, subject.folder / name, name),
+        basis = {"opening": VERSION, "portable": portable.tree, "on": runtime.to_json()}
+
+        def examine() -> Json:
+            with subject.scratch.borrow("portable") as folder:
+                portable.place(folder)
+                return {
+                    name: {
+                        "portable": self._opened(runtime, folder / name, name),
+                        "compiled": self._opened(runtime, subject.folder / name, name),
+                    }
+                    for name in subject.models
                 }
-        self._fresh[key] = found
-        return found
+
+        return self._notes.find(MEASURED, {**basis, "content": subject.content}, examine)
 
     def _opened(self, runtime: Runtime, file: Path, name: str) -> Json:
         component = self._names.get(name, "")
@@ -209,10 +233,9 @@ class _Job:
 
     def _outputs(self) -> Path:
         """The folder of the export's outputs."""
-        key = value_digest({**self._basis, "models": self._subject.models})
         kept = self._owner.reference
-        if kept.key != key or kept.folder is None or not kept.folder.is_dir():
-            self._run_reference(key)
+        if kept.key != self._reference_key or kept.folder is None or not kept.folder.is_dir():
+            self._run_reference()
         if kept.folder is None:
             raise AssertionError("a reference that was run has a folder")
         return kept.folder
@@ -277,20 +300,18 @@ class _Job:
                     for component, output in map(split, join.outputs)
                 ]
             if all(Path(side["file"]).is_file() for side in (*args["found"], *args["wanted"])):
-                answers |= self._join(args)
+                answers |= self._watching.call(self._owner.runtimes.checker, "join", args)
         return answers
-
-    def _join(self, args: Json) -> Json:
-        checker, watching = self._owner.runtimes.checker, self._watching
-        reply = checker.call(
-            "join", args, stage=STAGE, timeout=watching.timeout, cancel=watching.cancel
-        )
-        return dict(reply.result)
 
     def close(self) -> None:
         """Remove the input values."""
         if self._inputs is not None:
             remove_tree(self._inputs)
+
+
+def _well(answers: Json) -> bool:
+    """Whether every model ran."""
+    return not any(one.get("error") for one in answers.values())
 
 
 def _saved(component: str, *, end: bool = False) -> str:

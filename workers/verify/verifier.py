@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from matrix.digest import BUILD_RECORD, value_digest
+from matrix.digest import BUILD_RECORD
 from matrix.status import FailureClass
 from workers.build.built import Built
 from workers.build.package import compact_bytes, write_record
@@ -112,14 +112,12 @@ class Verifier:
         watching = watching or Watching()
         wanted = up_to(self.level)
         observed = Observed(files=subject.file_problems(), passes=subject.blocked_passes())
-        fresh: dict[str, Notes] = {INSPECTED: {}, "measured": {}}
+        notes = Notes(subject.store)
         try:
-            self._inspect(observed, subject, watching, fresh[INSPECTED])
+            self._inspect(observed, subject, watching, notes)
             observed.stopped = damaged(subject.claim, observed)
             if set(wanted) - STATIC and observed.models and not observed.stopped:
-                fresh["measured"] = self._measuring.measure(
-                    observed, subject, watching, task="task" in wanted
-                )
+                self._measuring.measure(observed, subject, watching, notes, task="task" in wanted)
         except (CorruptBlob, OSError) as error:
             text = f"the export or the input values cannot be read: {error}"
             raise BuildFailed(FailureClass.DISK, STAGE, text) from error
@@ -127,9 +125,7 @@ class Verifier:
         climbed = Climbed(subject.claim, self.level, rungs, observed, self.versions())
         if all(rung.passed is not False for rung in rungs):
             # The machine or damaged files may have caused a failure: it is examined again.
-            for kind, notes in fresh.items():
-                for key, value in notes.items():
-                    subject.store.notes.write(kind, key, value)
+            notes.keep()
         return climbed
 
     def versions(self) -> dict[str, str]:
@@ -144,50 +140,34 @@ class Verifier:
         self._runtimes.close()
 
     def _inspect(
-        self, observed: Observed, subject: Subject, watching: Watching, fresh: Notes
+        self, observed: Observed, subject: Subject, watching: Watching, notes: Notes
     ) -> None:
         models = subject.models
         if not models:
             return
-        key = value_digest(
-            {"content": subject.content, "tools": self.versions(), "version": VERSION}
+        by = {"tools": self.versions(), "version": VERSION}
+        observed.models = notes.find(
+            INSPECTED,
+            {"content": subject.content, **by},
+            lambda: self._inspect_models(subject.folder, models, watching),
         )
-        note = subject.store.notes.read(INSPECTED, key)
-        observed.models = note or self._inspect_models(subject.folder, models, watching)
-        if note is None:
-            fresh[key] = observed.models
-        if subject.claim.blocked_ops and subject.export is not None:
-            observed.exported = self._inspect_export(subject, models, watching, fresh)
+        export = subject.export
+        if not subject.claim.blocked_ops or export is None:
+            return
 
-    def _inspect_export(
-        self, subject: Subject, models: list[str], watching: Watching, fresh: Notes
-    ) -> dict[str, Any]:
-        if subject.export is None:
-            return {}
-        key = value_digest(
-            {"export": subject.export.tree, "tools": self.versions(), "version": VERSION}
-        )
-        note = subject.store.notes.read(INSPECTED, key)
-        if note:
-            return dict(note)
-        with subject.scratch.borrow("export") as folder:
-            subject.export.place(folder)
-            there = [name for name in models if (folder / name).is_file()]
-            fresh[key] = self._inspect_models(folder, there, watching)
-        return dict(fresh[key])
+        def inspect_export() -> dict[str, Any]:
+            with subject.scratch.borrow("export") as folder:
+                export.place(folder)
+                there = [name for name in models if (folder / name).is_file()]
+                return self._inspect_models(folder, there, watching)
+
+        observed.exported = notes.find(INSPECTED, {"export": export.tree, **by}, inspect_export)
 
     def _inspect_models(
         self, folder: Path, models: list[str], watching: Watching
     ) -> dict[str, Any]:
-        reply = self._runtimes.checker.call(
-            "inspect",
-            {"folder": str(folder.absolute()), "models": models},
-            stage=STAGE,
-            timeout=watching.timeout,
-            cancel=watching.cancel,
-            log=watching.log,
-        )
-        return dict(reply.result)
+        args = {"folder": str(folder.absolute()), "models": models}
+        return dict(watching.call(self._runtimes.checker, "inspect", args))
 
 
 def with_evidence(built: Built, climbed: Climbed) -> Built:

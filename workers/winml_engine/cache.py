@@ -52,7 +52,6 @@ class ExportCache:
     folder: Path
     digest: str
     """Of the export."""
-    hits: int = 0
     _graphs: dict[tuple[str, str], Path] = field(default_factory=dict)
     _digests: dict[Path, str] = field(default_factory=dict)
     _analyses: dict[tuple[str, str | None], Analysis] = field(default_factory=dict)
@@ -68,22 +67,18 @@ class ExportCache:
     def analysis(self, graph: Path, rules: str | None) -> Analysis:
         """The analysis of a graph of this cache."""
         key = (self._digests[graph], rules)
-        if key in self._analyses:
-            self.hits += 1
-        else:
+        if key not in self._analyses:
             self._analyses[key] = analyze(graph, rules)
         return self._analyses[key]
 
     def _optimized(self, digest: str, graph: Path, flags: Mapping[str, Any] | None) -> Path:
         key = (digest, json.dumps(None if flags is None else dict(flags), sort_keys=True))
-        if key in self._graphs:
-            self.hits += 1
-            return self._graphs[key]
-        target = Path(tempfile.mkdtemp(dir=self.folder)) / GRAPH
-        transform(graph, target, flags)
-        self._digests[target] = model_digest(target)
-        self._graphs[key] = target
-        return target
+        if key not in self._graphs:
+            target = Path(tempfile.mkdtemp(dir=self.folder)) / GRAPH
+            transform(graph, target, flags)
+            self._digests[target] = model_digest(target)
+            self._graphs[key] = target
+        return self._graphs[key]
 
 
 @dataclass(slots=True)
@@ -101,7 +96,6 @@ class Cache:
             self._evict()
             found = ExportCache(Path(tempfile.mkdtemp(prefix="winml-", dir=self.home)), digest)
         self._exports[digest] = found
-        found.hits = 0
         return found
 
     def _evict(self) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 from matrix.status import FailureClass
 from workers.engine import SOURCE, StageJob, StageReport
 from workers.sources import source
+from workers.sources.errors import unsupported
 from workers.sources.temporary import temporary_folder
-from workers.winml_engine.failures import failing_as, unsupported
+from workers.winml_engine.failures import failing_as
 
 FILE = "winml_build_config.json"
 STAND_IN: Mapping[str, Any] = {"device": "npu", "precision": "w8a16", "ep": "qnn"}

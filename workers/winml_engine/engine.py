@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport, version
 from workers.sources import source
+from workers.sources.errors import unsupported
 from workers.winml_engine import installed, layout, network, patches
-from workers.winml_engine.failures import unsupported
 
 REVISION = "2"
 """Raised whenever this package would make other bytes from the same inputs and tools."""

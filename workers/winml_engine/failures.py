@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from machine.disk import is_full
 from matrix.status import FailureClass
 from workers.engine import StageError
-from workers.sources.errors import one_line
+from workers.sources.errors import one_line, unsupported
 
 
 @contextlib.contextmanager
@@ -22,10 +22,9 @@ def failing_as(failure: FailureClass, what: str, hint: str = "") -> Iterator[Non
     except (StageError, MemoryError):
         raise
     except ImportError as error:
-        raise StageError(
+        raise unsupported(
             f"{what}: a package of winml-cli's environment cannot be imported: {one_line(error)}",
-            failure=FailureClass.UNSUPPORTED,
-            hint="modelmill doctor; modelmill engine install winml",
+            "modelmill doctor; modelmill engine install winml",
         ) from error
     except OSError as error:
         full = is_full(error) or bool(getattr(error, "disk_full", False))
@@ -42,8 +41,3 @@ def failing_as(failure: FailureClass, what: str, hint: str = "") -> Iterator[Non
         raise StageError(
             f"{what}: {kind}: {one_line(error)}", failure=failure, hint=hint
         ) from error
-
-
-def unsupported(message: str, hint: str = "") -> StageError:
-    """The engine cannot build this, here or anywhere."""
-    return StageError(message, failure=FailureClass.UNSUPPORTED, hint=hint)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import version
-from workers.winml_engine.failures import unsupported
+from workers.sources.errors import unsupported
 from workers.winml_engine.patches import VERSION
 
 PYTHON = (3, 11)

@@ -12,9 +12,9 @@ from typing import Any
 
 from matrix.model import SourceKind
 from workers.engine import SOURCE, Request, StageSpec
+from workers.sources.errors import unsupported
 from workers.sources.source import Resolved, allowed
 from workers.winml_engine import installed, network, recipes
-from workers.winml_engine.failures import unsupported
 
 DISTRIBUTIONS = (
     "winml-cli", "torch", "transformers", "optimum", "optimum-onnx", "onnx", "onnxscript",

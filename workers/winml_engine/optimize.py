@@ -15,12 +15,13 @@ from typing import Any
 
 from matrix.status import FailureClass
 from workers.engine import StageJob, StageReport
+from workers.sources.errors import unsupported
 from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
 from workers.winml_engine import patches
 from workers.winml_engine.cache import Analysis, Cache, ExportCache
 from workers.winml_engine.export import MODEL
-from workers.winml_engine.failures import failing_as, unsupported
+from workers.winml_engine.failures import failing_as
 
 ITERATIONS = 3
 _cache = Cache(Path(tempfile.gettempdir()))
@@ -42,7 +43,7 @@ def run(job: StageJob) -> StageReport:
         copy_onnx_model(model, job.out / MODEL)
         patches.settle()
     _check(analyses, job)
-    return StageReport(_facts(settings, analyses), {"cached": cached.hits})
+    return StageReport(_facts(settings, analyses))
 
 
 def _loop(job: StageJob, cached: ExportCache, model: Path) -> tuple[Path, list[Analysis]]:

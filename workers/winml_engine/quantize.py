@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from matrix.status import FailureClass
-from workers.engine import StageError, StageJob, StageReport
+from workers.engine import StageJob, StageReport
+from workers.sources.errors import network_error
 from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
 from workers.winml_engine import network
@@ -97,11 +98,9 @@ def _calibrate(job: StageJob, settings: Any, model: Path) -> dict[str, Any]:
         return {"data": str(getattr(used, "_dataset_name", "")), "samples": len(reader)}
     lost = TASK_DATASET_MAPPING.get(settings.task) is not None
     if lost and job.params["calibration"] == network.HUB and not network.reachable():
-        raise StageError(
+        raise network_error(
             "the calibration dataset cannot be fetched from the Hugging Face hub",
-            failure=FailureClass.NETWORK,
-            hint="HF_HUB_OFFLINE=1 calibrates with random samples",
-            retryable=True,
+            "HF_HUB_OFFLINE=1 calibrates with random samples",
         )
     return {"data": "random", "samples": len(reader), "method": settings.calibration_method}
 

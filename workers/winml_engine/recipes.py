@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import Request
-from workers.winml_engine.failures import unsupported
+from workers.sources.errors import unsupported
 
 PRECISIONS = ("fp16", "fp32", "w8a16", "w8a8")
 SECTIONS = {"auto", "compile", "convert", "eval", "export", "loader", "optim", "quant"}

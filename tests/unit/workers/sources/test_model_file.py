@@ -92,7 +92,9 @@ def test_side_files_are_only_known_ones(tmp_path: Path) -> None:
     (source / "1_Pooling").mkdir(parents=True)
     for name in ("config.json", "1_Pooling/config.json", "model.onnx", "secret.env", "vocab.txt"):
         (source / name).write_text("{}", encoding="utf-8")
-    copied = model_file.copy_side_files(source, tmp_path / "out")
+    out = tmp_path / "out"
+    model_file.copy_side_files(source, out)
+    copied = sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file())
     assert copied == ["1_Pooling/config.json", "config.json", "vocab.txt"]
 
 

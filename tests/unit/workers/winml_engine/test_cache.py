@@ -58,7 +58,6 @@ def test_equal_work_is_done_once(tools: Tools, caches: Cache, tmp_path: Path) ->
         cached.analysis(graph, "QNN_NPU")
     assert tools.transformed == [{"clamp": True}, {"gelu": True}]
     assert tools.analyzed == [("a|gelu", "QNN_NPU")]
-    assert cached.hits == 3
 
 
 def test_other_flags_rules_or_bytes_are_other_work(
