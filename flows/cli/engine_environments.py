@@ -34,9 +34,6 @@ class Installer(Protocol):
     def check(self, python: Path) -> Diagnosis:
         """Whether the engine runs there."""
 
-    def interpreter_of(self, venv: Path) -> Path:
-        """Where an environment that it made has its interpreter."""
-
 
 def venv_of(name: str) -> Path:
     """The default folder of an engine's environment."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
-from workers.runtimes.pool import Runtimes
+from workers.runtimes.pool import Runtimes, Watching
 from workers.runtimes.runtime import Runtime
 
 STAGE = "compile"
@@ -109,14 +109,8 @@ def _compile(
         "embed": job.embed,
     }
     try:
-        answer = runtimes.compile(
-            job.runtime,
-            args,
-            timeout=job.timeout and job.timeout * len(members),
-            cancel=job.cancel,
-            log=job.log,
-            progress=progress,
-        )
+        watching = Watching(job.timeout and job.timeout * len(members), job.cancel, job.log)
+        answer = runtimes.compile(job.runtime, args, watching=watching, progress=progress)
     except BuildFailed as error:
         if error.failure not in _LOST:
             raise
@@ -134,16 +128,11 @@ _HINT = "does the device of this profile take the precision and operators of the
 
 def _read(runtimes: Runtimes, members: Sequence[Member], result: GroupResult, job: Job) -> None:
     there = [one for one in members if (result.folder / one.output).is_file()]
-    reply = runtimes.checker.call(
-        "contexts",
-        {"folder": str(result.folder.absolute()), "models": [one.output for one in there]},
-        stage=STAGE,
-        timeout=job.timeout,
-        cancel=job.cancel,
-        log=job.log,
-    )
+    args = {"folder": str(result.folder.absolute()), "models": [one.output for one in there]}
+    watching = Watching(job.timeout, job.cancel, job.log)
+    contexts = watching.call(runtimes.checker, "contexts", args, STAGE)
     for member in members:
-        found = reply.result.get(member.output, {"nodes": [], "binaries": [], "problems": []})
+        found = contexts.get(member.output, {"nodes": [], "binaries": [], "problems": []})
         result.contexts[member.name] = found
         if found["problems"]:
             text = f"the compiler wrote a context model that cannot be used: {found['problems'][0]}"

@@ -131,16 +131,7 @@ def _outwards(value: float, direction: int) -> float:
 
 def make_shallow(model: Any, depth: float) -> int:
     """Replace endless values in the constants of a graph; returns how many tensors had some."""
-    changed = 0
-    for graph in onnx_graph.graphs(model):
-        for tensor in graph.initializer:
-            changed += _shallow(tensor, depth)
-        for node in graph.node:
-            if node.op_type in {"Constant", "ConstantOfShape"}:
-                changed += sum(
-                    _shallow(item.t, depth) for item in node.attribute if item.HasField("t")
-                )
-    return changed
+    return sum(_shallow(tensor, depth) for tensor in onnx_graph.tensors(model))
 
 
 def _shallow(tensor: Any, depth: float) -> bool:

@@ -105,20 +105,15 @@ def _quantize(policy: Mapping[str, Any], last: str) -> StageSpec | None:
 
 
 def _check(policy: Mapping[str, Any], *, ready: bool) -> None:
-    if policy["precision"] not in PRECISIONS:
-        raise quantize_error(
-            f"the optimum engine has no precision '{policy['precision']}'", listed(PRECISIONS)
-        )
-    if policy["optimization"] not in LEVELS:
-        raise optimize_error(
-            f"the optimum engine has no optimization level '{policy['optimization']}'",
-            listed(LEVELS),
-        )
-    quantizer = policy["quantizer"]
-    if policy["precision"] in CALIBRATED and quantizer not in (None, *QUANTIZERS):
-        raise quantize_error(
-            f"the optimum engine has no quantizer '{quantizer}'", listed(QUANTIZERS)
-        )
+    precision = policy["precision"]
+    quantizer = policy["quantizer"] if precision in CALIBRATED else None
+    for what, value, known, error in (
+        ("precision", precision, PRECISIONS, quantize_error),
+        ("optimization level", policy["optimization"], LEVELS, optimize_error),
+        ("quantizer", quantizer or QUANTIZERS[0], QUANTIZERS, quantize_error),
+    ):
+        if value not in known:
+            raise error(f"the optimum engine has no {what} '{value}'", listed(known))
     # A ready ONNX file has its own names for its axes.
     if not ready and (unknown := set(policy.get("shapes") or {}) - set(SHAPES)):
         raise optimize_error(f"unknown shape '{min(unknown)}'", f"known: {listed(SHAPES)}")

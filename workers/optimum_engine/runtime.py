@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workers.runtimes.kinds import CPU
 from workers.sources import model_file
 from workers.sources.errors import one_line, optimize_error
-
-CPU = "CPUExecutionProvider"
 
 _KINDS = {
     # ONNX Runtime's name of a type -> its number in ONNX

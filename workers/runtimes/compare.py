@@ -72,25 +72,13 @@ def _distance(found: Any, wanted: Any) -> dict[str, Any]:
     if not np.isfinite(found).all():
         return {"problem": "it holds NaN or infinity"}
     ours, theirs = float(np.linalg.norm(found)), float(np.linalg.norm(wanted))
-    gap = float(np.linalg.norm(found - wanted))
+    gap = found - wanted
     if theirs == 0 or ours == 0:
-        alike = ours == theirs
-        return {
-            "cosine": float(alike),
-            "error": 0.0 if alike else 1.0,
-            "max_abs": _max(found - wanted),
-        }
-    return {
-        "cosine": min(1.0, float(found @ wanted) / (ours * theirs)),
-        "error": gap / theirs,
-        "max_abs": _max(found - wanted),
-    }
-
-
-def _max(values: Any) -> float:
-    import numpy as np
-
-    return float(np.abs(values).max(initial=0.0))
+        cosine, error = float(ours == theirs), float(ours != theirs)
+    else:
+        cosine = min(1.0, float(found @ wanted) / (ours * theirs))
+        error = float(np.linalg.norm(gap)) / theirs
+    return {"cosine": cosine, "error": error, "max_abs": float(np.abs(gap).max(initial=0.0))}
 
 
 def _worst(several: Sequence[dict[str, Any]]) -> dict[str, Any]:

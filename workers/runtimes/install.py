@@ -58,7 +58,3 @@ class RuntimeInstaller:
         if missing:
             return Diagnosis(False, f"{python} does not offer {missing[0]}", again)
         return Diagnosis(True, f"{', '.join(self.kind.providers)} in {python}")
-
-    def interpreter_of(self, venv: Path) -> Path:
-        """The interpreter of a venv."""
-        return interpreter_of(venv)

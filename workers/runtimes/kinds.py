@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from workers.engine import version
 
 CPU = "CPUExecutionProvider"
+QNN = "QNNExecutionProvider"
+OPENVINO = "OpenVINOExecutionProvider"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +51,13 @@ ORT = Kind(
 )
 KINDS = (
     ORT,
-    Kind(
-        "qnn",
-        "workers.runtimes.ort:QnnService",
-        ("QNNExecutionProvider",),
-        ("onnxruntime-qnn",),
-        "qnn",
-    ),
-    Kind(
-        "openvino",
-        "workers.runtimes.ov:OpenVinoService",
-        ("OpenVINOExecutionProvider",),
-        ("openvino",),
-        "openvino",
-    ),
+    Kind("qnn", "workers.runtimes.ort:QnnService", (QNN,), ("onnxruntime-qnn",), "qnn"),
+    Kind("openvino", "workers.runtimes.ov:OpenVinoService", (OPENVINO,), ("openvino",), "openvino"),
     # Last, because OpenVINO's own runtime is the one that checks portable models for its provider.
     Kind(
         "openvino_ep",
         "workers.runtimes.ort:OpenVinoEpService",
-        ("OpenVINOExecutionProvider",),
+        (OPENVINO,),
         ("onnxruntime-openvino",),
         "",
     ),

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import version
-from workers.runtimes.kinds import CPU, ORT
+from workers.runtimes.kinds import CPU, OPENVINO, ORT, QNN
 from workers.runtimes.service import RuntimeService
 from workers.runtimes.session import Port, threads
 
-QNN = "QNNExecutionProvider"
-OPENVINO = "OpenVINOExecutionProvider"
 HTP = {"htp_arch": "73", "soc_model": "60"}
 """The emulated device: the HTP v73 of a Snapdragon X Elite."""
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from workers.runtimes.kinds import OPENVINO
 from workers.runtimes.service import RuntimeService
 from workers.runtimes.session import Port, threads
 
-PROVIDER = "OpenVINOExecutionProvider"
 _TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64",
           "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8",
           "u16": "uint16", "u32": "uint32", "u64": "uint64", "boolean": "bool"}  # fmt: skip
@@ -74,7 +74,7 @@ class OpenVinoService(RuntimeService):
         return [
             {
                 "kind": "openvino",
-                "provider": PROVIDER,
+                "provider": OPENVINO,
                 "device": device.lower(),
                 "version": f"openvino {self._version}",
                 "detail": f"OpenVINO itself on {self._core.get_property(name, 'FULL_DEVICE_NAME')}",

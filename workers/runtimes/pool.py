@@ -29,10 +29,10 @@ class Watching:
     cancel: threading.Event | None = None
     log: Path | None = None
 
-    def call(self, host: Host, op: str, args: dict[str, Any]) -> Any:
-        """What a host answers while a package is verified."""
+    def call(self, host: Host, op: str, args: dict[str, Any], stage: str = STAGE) -> Any:
+        """What a host answers."""
         return host.call(
-            op, args, stage=STAGE, timeout=self.timeout, cancel=self.cancel, log=self.log
+            op, args, stage=stage, timeout=self.timeout, cancel=self.cancel, log=self.log
         ).result
 
 
@@ -112,9 +112,7 @@ class Runtimes:
         runtime: Runtime,
         args: dict[str, Any],
         *,
-        timeout: float | None,
-        cancel: threading.Event | None,
-        log: Path | None,
+        watching: Watching,
         progress: Callable[[str], None],
     ) -> dict[str, Any]:
         """Compile models, see `workers.runtimes.compile`.
@@ -130,9 +128,9 @@ class Runtimes:
             "compile",
             {**args, "runtime": runtime.to_json()},
             stage="compile",
-            timeout=timeout,
-            cancel=cancel,
-            log=log,
+            timeout=watching.timeout,
+            cancel=watching.cancel,
+            log=watching.log,
             progress=progress,
         )
         return {**reply.result, "peak_memory": reply.peak_memory}

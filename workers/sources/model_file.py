@@ -109,29 +109,20 @@ def copy_side_files(source: Path, target: Path) -> None:
 
 def clean(model: Any) -> None:
     """Remove what does not compute: doc strings (source paths), metadata, unused domains."""
+    described = [model]
     for graph in graphs(model):
-        graph.doc_string = ""
-        del graph.metadata_props[:]
-        for item in (*graph.node, *graph.value_info, *graph.input, *graph.output):
-            item.doc_string = ""
-            del item.metadata_props[:]
-        for tensor in graph.initializer:
-            tensor.doc_string = ""
-            del tensor.metadata_props[:]
-    model.doc_string = ""
-    del model.metadata_props[:]
+        described += [graph, *graph.node, *graph.value_info, *graph.input, *graph.output]
+        described += graph.initializer
+    for item in described:
+        item.doc_string = ""
+        del item.metadata_props[:]
     used = {node.domain for graph in graphs(model) for node in graph.node} | {""}
     used |= {node.domain for function in model.functions for node in function.node}
-    kept = sorted(
-        {
-            item.domain.replace("ai.onnx", "")
-            if item.domain == "ai.onnx"
-            else item.domain: item.version
-            for item in model.opset_import
-        }.items()
-    )
+    versions = {
+        "" if item.domain == "ai.onnx" else item.domain: item.version for item in model.opset_import
+    }
     del model.opset_import[:]
-    for domain, version in kept:
+    for domain, version in sorted(versions.items()):
         if domain in used:
             model.opset_import.add(domain=domain, version=version)
 

@@ -39,12 +39,12 @@ class WinmlEngine:
                 "the winml engine does not take ready ONNX files", "use --engine optimum"
             )
         network.calibration()  # it may change settings that the next lines read
-        stages = layout.Layout(request)
+        recipe = layout.check(request)
         resolved = source.resolve(request)
         return BuildPlan(
             source=resolved.as_json(),
-            stages=stages.specs(resolved),
-            notices=stages.notices,
+            stages=layout.stages(request, resolved, recipe),
+            notices=layout.notices(request, recipe),
             memory=_BASE_MEMORY + 5 * resolved.size if resolved.size else 0,
             disk=4 * resolved.size,
         )

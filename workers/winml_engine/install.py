@@ -37,7 +37,7 @@ PINS = (
 RUNTIME = 'onnxruntime==1.27.0; sys_platform != "win32"'
 """On Windows winml-cli requires `onnxruntime-windowsml` itself."""
 
-__all__ = ["check", "find_python", "install", "interpreter_of"]
+__all__ = ["check", "find_python", "install"]
 
 
 def install(

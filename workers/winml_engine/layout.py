@@ -6,8 +6,6 @@ and its precision, and targets that agree in those share the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from matrix.model import SourceKind
@@ -31,88 +29,70 @@ CALIBRATED = ("w8a16", "w8a8")
 PRECISIONS = ("fp32", "fp16", *CALIBRATED)
 
 
-@dataclass(slots=True)
-class Layout:
-    """The stages of one request."""
+def check(request: Request) -> recipes.Recipe | None:
+    """The recipe of a request, if it has one. Raises `StageError` for what winml-cli cannot do."""
+    precision = request.policy["precision"]
+    if precision not in PRECISIONS:
+        hint = f"it builds {', '.join(PRECISIONS)}"
+        raise unsupported(f"winml-cli has no precision {precision}", hint)
+    return recipes.find(request)
 
-    request: Request
-    notices: list[str] = field(default_factory=list)
-    recipe: recipes.Recipe | None = None
 
-    def __post_init__(self) -> None:
-        precision = self.request.policy["precision"]
-        if precision not in PRECISIONS:
-            hint = f"it builds {', '.join(PRECISIONS)}"
-            raise unsupported(f"winml-cli has no precision {precision}", hint)
-        self.recipe = recipes.find(self.request)
-        if self.recipe:
-            self.notices.append(f"built with the recipe {self.recipe.name}")
-        if precision in CALIBRATED and self.request.model.get("dataset"):
-            self.notices.append("the dataset is not used: winml-cli calibrates with its own")
+def notices(request: Request, recipe: recipes.Recipe | None) -> list[str]:
+    """What the user should know of the build."""
+    found = [f"built with the recipe {recipe.name}"] if recipe else []
+    if request.policy["precision"] in CALIBRATED and request.model.get("dataset"):
+        found.append("the dataset is not used: winml-cli calibrates with its own")
+    return found
 
-    def specs(self, source: Resolved) -> list[StageSpec]:
-        """The stages, in order."""
-        is_random = source.kind is SourceKind.RANDOM
-        folder = "weights" if is_random else SOURCE
-        found = [self._weights()] if is_random else []
-        found += [
-            StageSpec("config", self._config(source), (folder,), LOAD),
-            StageSpec("export", self._export(source), (folder, "config"), EXPORT),
-            StageSpec(
-                "optimize", self._optimize(), ("export", "config"), GRAPH, per_component=True
-            ),
-        ]
-        if self.request.policy["precision"] != "fp32":
-            found.append(self._quantize(source, folder))
-        return found
 
-    def _weights(self) -> StageSpec:
-        tools = ("engine", "torch", "transformers", "optimum")
-        return StageSpec("weights", {"task": self.request.model["task"]}, (SOURCE,), tools)
+def stages(request: Request, source: Resolved, recipe: recipes.Recipe | None) -> list[StageSpec]:
+    """The stages, in order."""
+    task, target = request.model["task"], request.target
+    access = _access(request, source)
+    is_random = source.kind is SourceKind.RANDOM
+    folder = "weights" if is_random else SOURCE
+    bent = installed.compatibility(target["provider"], target["device"])
+    rules = installed.rule_data(target["provider"], target["device"])
+    optimize = {"rules": rules, **_recipe(recipe, "optim", "auto", "skip_optimize")}
+    found = []
+    if is_random:
+        made_by = ("engine", "torch", "transformers", "optimum")
+        found.append(StageSpec("weights", {"task": task}, (SOURCE,), made_by))
+    found += [
+        StageSpec("config", {**_config(request, recipe), **access}, (folder,), LOAD),
+        StageSpec("export", {"compatibility": bent, **access}, (folder, "config"), EXPORT),
+        StageSpec("optimize", optimize, ("export", "config"), GRAPH, per_component=True),
+    ]
+    precision = request.policy["precision"]
+    inputs: tuple[str, ...] = ("optimize", "config")
+    params = {"precision": precision, **_recipe(recipe, "quant")}
+    if precision in CALIBRATED:
+        params |= {"calibration": network.calibration(), **access}
+        inputs = (*inputs, folder)
+    if precision != "fp32":
+        tools = CALIBRATE if precision in CALIBRATED else GRAPH
+        found.append(StageSpec("quantize", params, inputs, tools, per_component=True))
+    return found
 
-    def _config(self, source: Resolved) -> dict[str, Any]:
-        policy = self.request.policy
-        params = {"task": self.request.model["task"], **self._access(source)}
-        if shapes := dict(policy.get("shapes") or {}):
-            params["shapes"] = shapes
-        if int(policy["opset"]) != COMMON_OPSET:
-            params["opset"] = int(policy["opset"])
-        if self.recipe:
-            params["recipe"] = self.recipe.sections("loader", "export")
-        return params
 
-    def _export(self, source: Resolved) -> dict[str, Any]:
-        target = self.request.target
-        bent = installed.compatibility(target["provider"], target["device"])
-        return {"compatibility": bent, **self._access(source)}
+def _config(request: Request, recipe: recipes.Recipe | None) -> dict[str, Any]:
+    policy = request.policy
+    params = {"task": request.model["task"], **_recipe(recipe, "loader", "export")}
+    if shapes := dict(policy.get("shapes") or {}):
+        params["shapes"] = shapes
+    if int(policy["opset"]) != COMMON_OPSET:
+        params["opset"] = int(policy["opset"])
+    return params
 
-    def _optimize(self) -> dict[str, Any]:
-        target = self.request.target
-        params: dict[str, Any] = {
-            "rules": installed.rule_data(target["provider"], target["device"])
-        }
-        if self.recipe:
-            params["recipe"] = self.recipe.sections("optim", "auto", "skip_optimize")
-        return params
 
-    def _quantize(self, source: Resolved, folder: str) -> StageSpec:
-        precision = self.request.policy["precision"]
-        params: dict[str, Any] = {"precision": precision}
-        if self.recipe:
-            params["recipe"] = self.recipe.sections("quant")
-        if precision not in CALIBRATED:
-            inputs: tuple[str, ...] = ("optimize", "config")
-            return StageSpec("quantize", params, inputs, GRAPH, per_component=True)
-        params |= {"calibration": network.calibration(), **self._access(source)}
-        inputs = ("optimize", "config", folder)
-        return StageSpec("quantize", params, inputs, CALIBRATE, per_component=True)
+def _recipe(recipe: recipes.Recipe | None, *sections: str) -> dict[str, Any]:
+    return {"recipe": recipe.sections(*sections)} if recipe else {}
 
-    def _access(self, source: Resolved) -> dict[str, Any]:
-        """The parameters that say how the source is read."""
-        if source.kind is SourceKind.RANDOM:
-            return {}
-        allow: Mapping[str, bool] = allowed(self.request)
-        found: dict[str, Any] = {"allow": dict(allow)}
-        if source.commit:
-            found["commit"] = source.commit
-        return found
+
+def _access(request: Request, source: Resolved) -> dict[str, Any]:
+    """The parameters that say how the source is read."""
+    if source.kind is SourceKind.RANDOM:
+        return {}
+    commit = {"commit": source.commit} if source.commit else {}
+    return {"allow": allowed(request), **commit}

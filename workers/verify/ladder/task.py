@@ -40,7 +40,8 @@ def judge(claim: Claim, observed: Observed) -> Judgement:
     if passed and not evidence:
         return False, [f"the dataset {wanted.dataset} has values for no model of the package"], {}
     if passed:
-        notes = [f"{wanted.metric} {_lowest(wanted, evidence):.4f} or better", *notes]
+        lowest = min(float(row[wanted.metric]) for row in evidence.values())
+        notes = [f"{wanted.metric} {lowest:.4f} or better", *notes]
     return passed, notes, {"models": evidence}
 
 
@@ -66,7 +67,3 @@ def _scores(metric: str, ours: Json, theirs: Json) -> tuple[float | None, float 
         return ours["accuracy"], theirs["accuracy"]
     pairs = list(zip(ours["answers"], theirs["answers"], strict=True))
     return sum(a == b for a, b in pairs) / max(len(pairs), 1), 1.0
-
-
-def _lowest(wanted: Task, evidence: dict[str, Json]) -> float:
-    return min(float(row[wanted.metric]) for row in evidence.values())

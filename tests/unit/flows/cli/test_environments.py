@@ -12,10 +12,11 @@ from flows.cli.resolution import resolve
 from flows.sweep.engines import check_engine
 from matrix.errors import Exit, MillError, UsageError
 from workers.errors import EngineNotFound
+from workers.host.venv import interpreter_of
 
 
 def make_environment(folder: Path) -> Path:
-    python = wanted_installer("winml").interpreter_of(folder)
+    python = interpreter_of(folder)
     python.parent.mkdir(parents=True)
     python.write_text("")
     return python

@@ -122,7 +122,7 @@ class Machine:
 
     def __init__(self, venv: Path, *, downloads: bool = True, imports: bool = True) -> None:
         self.site = venv / "site-packages"
-        self.target = install.interpreter_of(venv)
+        self.target = venvs.interpreter_of(venv)
         self._downloads, self._imports = downloads, imports
 
     def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
