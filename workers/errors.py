@@ -10,12 +10,10 @@ from matrix.errors import Exit, MillError
 from matrix.status import FailureClass
 
 
-def failure_of(stage: str) -> FailureClass:
-    """The class of a failure that says nothing more than the stage it came from."""
-    try:
-        return FailureClass(stage.upper())
-    except ValueError:
-        return FailureClass.UNKNOWN
+def failure_of(*names: str) -> FailureClass:
+    """The class that the first of these names stands for; a stage is named like its class."""
+    known = (one.upper() for one in names if one.upper() in FailureClass.__members__)
+    return FailureClass(next(known, FailureClass.UNKNOWN))
 
 
 class BuildFailed(MillError):

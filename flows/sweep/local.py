@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 
 from feed.publisher import Publisher
@@ -27,13 +26,15 @@ from matrix.model import Plan
 from matrix.needs import Words
 from state.ledger import State
 from state.records import Kind, Owner
-from workers.attest.attester import Attester, Sign
+from workers.attest.attester import Attester
 from workers.build.builder import Builder, BuildOptions
 from workers.build.disk_budget import DiskBudget
 from workers.build.memory_budget import MemoryBudget
+from workers.build.stage_runner import Expectation
 from workers.compile.stage import CompileStage
-from workers.host.client import EngineHost, EngineSpec
+from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
+from workers.runtimes.pool import Runtimes
 from workers.store import GcReport, Store
 from workers.verify.verifier import Verifier
 
@@ -60,10 +61,7 @@ def open_slots(
     `offers`: the words that cells may need; None: any.
     """
     work = Workspace(settings)
-    slots = slot_count(settings)
-    here = slots_here or slots
-    spec = engine_spec(settings)
-    sign = signer_of(settings)
+    here = slots_here or slot_count(settings)
     with ExitStack() as opened:
         store = Store(work.store)
         opened.callback(store.close)
@@ -91,14 +89,21 @@ def open_slots(
             among=among(plan, state, begun.info.id),
             offers=offers,
         )
-        options = replace(_options(plan, settings), expected=estimate(plan, state))
         memory = MemoryBudget(settings.memory_budget or 0, ledger=ledger)
-        made = [
-            _slot(number, slots, spec, work, store, budget, memory, options, settings, sign)
-            for number in range(1, here + 1)
-        ]
-        for slot in made:
+        expected = estimate(plan, state)
+        made = []
+        for number in range(1, here + 1):
+            owner = Owner.here(f"{owners_here()}slot-{number}")
+            builder, runtimes = _builder(plan, settings, store, expected, budget, memory)
+            attester = Attester(
+                builder.host,
+                allow={"remote_code": settings.allow_remote_code, "pickle": settings.allow_pickle},
+                builder=settings.builder_id or "",
+                sign=signer_of(settings),
+            )
+            slot = Slot(owner, builder, Verifier(runtimes, settings.verify), attester)
             opened.callback(slot.close)
+            made.append(slot)
         yield sweep, made
 
 
@@ -109,10 +114,7 @@ def open_builder(plan: Plan, settings: Settings) -> Iterator[Builder]:
     work.prepare()
     store = Store(work.store)
     waiting_for(f"asking the engine {settings.engine}")
-    host = EngineHost(engine_spec(settings), log_dir=work.logs)
-    runtimes = runtimes_of(settings)
-    compiler = CompileStage(runtimes, settings.emulated, settings.cwd)
-    builder = Builder(store, host, work.home / "work", _options(plan, settings), compiler=compiler)
+    builder, runtimes = _builder(plan, settings, store)
     try:
         yield builder
     finally:
@@ -121,52 +123,38 @@ def open_builder(plan: Plan, settings: Settings) -> Iterator[Builder]:
         store.close()
 
 
-def _options(plan: Plan, settings: Settings) -> BuildOptions:
-    return BuildOptions(
-        stamp=plan.stamp,
-        self_contained=plan.self_contained,
-        remote_code=settings.allow_remote_code,
-        pickle=settings.allow_pickle,
-    )
-
-
-def _slot(
-    number: int,
-    slots: int,
-    spec: EngineSpec,
-    work: Workspace,
-    store: Store,
-    budget: DiskBudget,
-    memory: MemoryBudget,
-    options: BuildOptions,
+def _builder(
+    plan: Plan,
     settings: Settings,
-    sign: Sign | None,
-) -> Slot:
+    store: Store,
+    expected: Expectation | None = None,
+    budget: DiskBudget | None = None,
+    memory: MemoryBudget | None = None,
+) -> tuple[Builder, Runtimes]:
+    """A builder in an engine host of its own, and the runtimes beside it."""
+    work = Workspace(settings)
     limits = HostLimits(
         memory=settings.memory or 0,
         # Slots that each take all cores are slower than slots that share them.
-        threads=max(1, (os.cpu_count() or 1) // slots),
+        threads=max(1, (os.cpu_count() or 1) // slot_count(settings)),
     )
-    host = EngineHost(spec, limits=limits, log_dir=work.logs)
     runtimes = runtimes_of(settings, limits)
-    owner = Owner.here(f"{owners_here()}slot-{number}")
     builder = Builder(
         store,
-        host,
+        EngineHost(engine_spec(settings), limits=limits, log_dir=work.logs),
         work.home / "work",
-        options,
+        BuildOptions(
+            stamp=plan.stamp,
+            self_contained=plan.self_contained,
+            remote_code=settings.allow_remote_code,
+            pickle=settings.allow_pickle,
+            expected=expected,
+        ),
         budget=budget,
         memory=memory,
         compiler=CompileStage(runtimes, settings.emulated, settings.cwd),
     )
-    attester = Attester(
-        host,
-        allow={"remote_code": options.remote_code, "pickle": options.pickle},
-        builder=settings.builder_id or "",
-        sign=sign,
-    )
-    verifier = Verifier(runtimes, settings.verify)
-    return Slot(owner, builder, verifier, attester)
+    return builder, runtimes
 
 
 def _note_evictions(state: State, sweep_id: int, report: GcReport) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
-from typing import Any
 
 from feed.interface import Feed
 from feed.selection import index_revisions
@@ -17,21 +15,11 @@ from flows.sweep.recorded_settings import recall, remember
 from flows.sweep.run import Run
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, NothingSelected, UsageError
-from matrix.model import Plan
 from matrix.naming import index_name
 from matrix.slugs import slug
 from matrix.status import FailureClass
 from state.ledger import State
 from state.records import SweepInfo
-
-
-@dataclass(frozen=True, slots=True)
-class _Again:
-    """What a resumed sweep runs with."""
-
-    plan: Plan
-    settings: Settings
-    recorded: dict[str, Any]
 
 
 def resume(
@@ -47,8 +35,9 @@ def resume(
         with work.open_state(must_exist=True) as state:
             if stamp is None or state.find_sweep(slug(stamp)) is not None:
                 known = _recorded(settings, find_sweep(state, stamp), catalog)
-    again = known or _from_feed(settings, slug(str(stamp)), catalog)
-    return Run(again.plan, again.settings, again.recorded, as_json=as_json).go()
+    run = known or _from_feed(settings, slug(str(stamp)), catalog)
+    run.as_json = as_json
+    return run.go()
 
 
 def retry(
@@ -64,10 +53,11 @@ def retry(
     """
     with Workspace(settings).open_state(must_exist=True) as state:
         info = find_sweep(state, stamp)
-        again = _recorded(settings, info)
+        run = _recorded(settings, info)
         if not state.retry(info.id, classes, settings.only):
             raise nothing_to_retry(state, info)
-    return Run(again.plan, again.settings, again.recorded, as_json=as_json, again=False).go()
+    run.as_json, run.again = as_json, False
+    return run.go()
 
 
 def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
@@ -85,16 +75,16 @@ def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
     )
 
 
-def _recorded(settings: Settings, info: SweepInfo, catalog: str | None = None) -> _Again:
+def _recorded(settings: Settings, info: SweepInfo, catalog: str | None = None) -> Run:
     recalled, recorded_catalog = recall(settings, info.stamp, info.settings)
     recorded = dict(info.settings)
     if catalog is not None:
         recorded["catalog"] = catalog_reference(settings, catalog)
     plan = plan_of(recalled, catalog or recorded_catalog, date.today())  # noqa: DTZ011 - the user's
-    return _Again(plan, recalled, recorded)
+    return Run(plan, recalled, recorded)
 
 
-def _from_feed(settings: Settings, stamp: str, catalog: str | None) -> _Again:
+def _from_feed(settings: Settings, stamp: str, catalog: str | None) -> Run:
     """A sweep that only the feed knows. What is in the feed is not built again."""
     feed = Workspace(settings).open_feed()
     if feed.is_new or not _has_stamp(feed, settings.package, stamp):
@@ -110,7 +100,7 @@ def _from_feed(settings: Settings, stamp: str, catalog: str | None) -> _Again:
         )
     settings = settings.replaced({"stamp": stamp}, f"sweep {stamp}")
     plan = plan_of(settings, catalog, date.today())  # noqa: DTZ011 - the user's date
-    return _Again(plan, settings, remember(settings, catalog_reference(settings, catalog)))
+    return Run(plan, settings, remember(settings, catalog_reference(settings, catalog)))
 
 
 def _has_stamp(feed: Feed, template: str, stamp: str) -> bool:

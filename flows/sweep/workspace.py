@@ -85,12 +85,18 @@ class Workspace:
         for root in (self.home / "work", self.store / "tmp", self.logs / "scratch"):
             sweep_dead(root)
 
-    def has_state(self) -> bool:
-        """Whether there is a state to read; a URL is assumed to name one."""
+    @property
+    def state(self) -> Path | str:
+        """The file or the URL of the state."""
         where = self.settings.state
         if where and "://" in where:
-            return True
-        return (self.settings.path(where) if where else self.home / "state.db").exists()
+            return where
+        return self.settings.path(where) if where else self.home / "state.db"
+
+    def has_state(self) -> bool:
+        """Whether there is a state to read; a URL is assumed to name one."""
+        where = self.state
+        return isinstance(where, str) or where.exists()
 
     def read_state(self) -> State:
         """The state database for a command that only reads: it need not be writable."""
@@ -101,18 +107,16 @@ class Workspace:
         waiting_for("opening the state")
         from state.ledger import open_state
 
-        where = self.settings.state
-        if where and "://" in where:
+        where = self.state
+        if isinstance(where, str):
             return open_state(where)
-        path = self.settings.path(where) if where else self.home / "state.db"
-        if must_exist and not path.exists():
+        if must_exist and not where.exists():
             raise Unwritable(
-                f"there is no state at {path}", hint="run a sweep first, or name it with --state"
+                f"there is no state at {where}", hint="run a sweep first, or name it with --state"
             )
-        if reading:
-            return open_state(path, reading=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return open_state(path)
+        if not reading:
+            where.parent.mkdir(parents=True, exist_ok=True)
+        return open_state(where, reading=reading)
 
     def open_feed(self) -> Feed:
         """The feed."""

@@ -53,7 +53,6 @@ class InProcessHost(EngineHost):
         job: StageJob,
         *,
         timeout: float | None = None,
-        memory: int | None = None,
         log: Path | None = None,
         cancel: threading.Event | None = None,
     ) -> StageReport:

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -103,8 +104,9 @@ def test_a_hang_ends_at_its_time_limit(run: Run) -> None:
     run("ok")
 
 
-def test_the_memory_ceiling_holds(run: Run) -> None:
-    error = fails(run, "memory:2000", memory=150 * MB)
+def test_the_memory_ceiling_holds(host: EngineHost, run: Run) -> None:
+    host.limits = replace(host.limits, memory=150 * MB)
+    error = fails(run, "memory:2000")
     assert error.failure is FailureClass.MEMORY
     assert "the limit is 150 MB" in error.reason
     run("ok")

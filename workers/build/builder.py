@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from machine.folders import remove_tree
 from machine.scratch import Scratch, sweep_dead
+from machine.waits import untold
 from matrix.digest import value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.built import Built
 from workers.build.disk_budget import DiskBudget
-from workers.build.expectation import Expectation, Unknown
-from workers.build.graph import EXPORT, INPUTS, StageTask, Walked, walk
+from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask, walk
 from workers.build.keys import note_keys
 from workers.build.known_failures import KnownFailures
 from workers.build.memory_budget import MemoryBudget
-from workers.build.package import Maker, PackageContent, assemble
-from workers.build.record import Clock, build_record
+from workers.build.package import (
+    PackageContent,
+    assemble,
+    build_record,
+    cell_content,
+    export_content,
+)
 from workers.build.request import request_for
 from workers.build.room import Crowded, Room
-from workers.build.stage_runner import Report, StageRunner, os_failure, unreported, wait_report
+from workers.build.stage_runner import Expectation, Report, StageRunner, os_failure, wait_report
 from workers.compile.stage import CompileStage, portable_stage
 from workers.engine import BuildPlan, Request
 from workers.errors import BuildFailed, CorruptBlob
@@ -50,7 +56,7 @@ class BuildOptions:
     self_contained: bool = False
     remote_code: bool = False
     pickle: bool = False
-    expected: Expectation = field(default_factory=Unknown)
+    expected: Expectation | None = None
 
 
 class Builder:
@@ -77,12 +83,12 @@ class Builder:
         self._scratch = Scratch(work_root)
         self._plans: dict[str, BuildPlan] = {}
         self._known = KnownFailures()
-        self._planned_model: Mapping[str, Any] = {}
         self._tools: dict[str, str] | None = None
 
     def begin_model(self) -> None:
-        """Forget the failures of the model or attempt before."""
-        self._known.forget()
+        """Forget the failures and plans of the model or attempt before."""
+        self._known = KnownFailures()
+        self._plans.clear()
 
     def build(
         self,
@@ -90,7 +96,7 @@ class Builder:
         *,
         export_version: str | None = None,
         offline: bool = False,
-        report: Report = unreported,
+        report: Report = untold,
         cancel: threading.Event | None = None,
         log: Path | None = None,
         attempt: int = 1,
@@ -127,22 +133,15 @@ class Builder:
         cell: Cell,
         *,
         export: bool = False,
-        offline: bool = False,
         cancel: threading.Event | None = None,
     ) -> str | None:
         """The tree digest of the package that `build` would make; None unless the store has it all.
 
         `export`: of the export that the cell is made from.
         """
-        plan = self._plan(self._request(cell, offline), cancel=cancel)
-        if not export:
-            plan = self._compiled(plan, cell)
-        walked = self._walk(plan, lambda task: self.store.lookup(task.key.key), export=export)
-        if walked is None:
-            return None
-        if not export:
-            note_keys(self.store.notes, cell.id, walked.keys)
-        return self._content(cell, plan, walked, export=export).tree
+        plan = self._plan(self._request(cell), cell, export=export, cancel=cancel)
+        results = self._walk(plan, lambda task: self.store.lookup(task.key.key), export=export)
+        return self._content(cell, results, export=export).tree if results else None
 
     def tools(self) -> dict[str, str]:
         """Versions of the engine's tools."""
@@ -159,7 +158,7 @@ class Builder:
             seen.append((task, action))
             return action
 
-        self._walk(self._compiled(self._plan(self._request(cell)), cell), resolve)
+        self._walk(self._plan(self._request(cell), cell), resolve)
         return seen
 
     def close(self) -> None:
@@ -194,32 +193,23 @@ class Builder:
 
     def _build_once(self, runner: StageRunner, export_version: str | None, attempt: int) -> Built:
         """Run the stages and put the package together; a failure leaves no folder behind."""
-        cell, clock, export = runner.cell, Clock(), export_version is not None
-        plan = self._plan(runner.request, runner.log, runner.cancel)
-        if not export:
-            plan = self._compiled(plan, cell)
+        cell, export = runner.cell, export_version is not None
+        started, began = datetime.now(UTC), time.monotonic()
+        plan = self._plan(runner.request, cell, export=export, log=runner.log, cancel=runner.cancel)
         runner.begin(plan)
-        walked = walk(
-            self.host.spec.name,
-            self.tools(),
-            plan,
-            runner.resolve,
-            until=EXPORT if export else "",
-        )
-        if walked is None:
+        results = self._walk(plan, runner.resolve, export=export)
+        if results is None:
             raise AssertionError("a runner resolves every stage or raises")
-        content = self._content(cell, plan, walked, export=export)
+        content = self._content(cell, results, export=export)
         record = build_record(
             self.options.stamp,
             export_version or cell.version,
-            self.tools(),
-            clock,
-            walked,
+            results,
             runner.runs,
-            attempt,
+            started=started,
+            seconds=time.monotonic() - began,
+            attempt=attempt,
         )
-        if not export:
-            note_keys(self.store.notes, cell.id, walked.keys)
         folder = self._scratch.new_folder("package")
         try:
             placed = assemble(self.store, folder, content, record)
@@ -234,26 +224,20 @@ class Builder:
             manifest=content.manifest,
             build_record=record,
             stages=tuple(runner.runs),
-            seconds=clock.seconds,
+            seconds=time.monotonic() - began,
             store=self.store,
-            export_tree=content.tree if export else content.manifest["export"]["tree"],
-            inputs=() if export else walked.files_of(INPUTS),
-            export=() if export else walked.files_of(EXPORT),
-            portable=walked.files_of(portable_stage(plan).name) if cell.profile else (),
+            inputs=() if export else results.files_of(INPUTS),
+            export=() if export else results.files_of(EXPORT),
+            portable=results.files_of(portable_stage(plan).name) if cell.profile else (),
             claim=None if export else Claim.of(cell),
         )
 
-    def _content(
-        self, cell: Cell, plan: BuildPlan, walked: Walked, *, export: bool
-    ) -> PackageContent:
-        maker = Maker(self.host.spec.name, self.tools())
+    def _content(self, cell: Cell, results: StageResults, *, export: bool) -> PackageContent:
+        """What goes into the package. The keys of a cell are noted for `explain`."""
         if export:
-            return maker.export(cell.model, plan, walked)
-        return maker.cell(cell, plan, walked, self_contained=self.options.self_contained)
-
-    def _compiled(self, plan: BuildPlan, cell: Cell) -> BuildPlan:
-        """With the stage that compiles, for a compiled cell."""
-        return self._compiler.extend(plan, cell) if self._compiler else plan
+            return export_content(cell.model, results)
+        note_keys(self.store.notes, cell.id, results.keys)
+        return cell_content(cell, results, self_contained=self.options.self_contained)
 
     def _walk(
         self,
@@ -261,28 +245,26 @@ class Builder:
         resolve: Callable[[StageTask], Action | None],
         *,
         export: bool = False,
-    ) -> Walked | None:
+    ) -> StageResults | None:
         until = EXPORT if export else ""
         return walk(self.host.spec.name, self.tools(), plan, resolve, until=until)
 
     def _request(self, cell: Cell, offline: bool = False) -> Request:
-        options = self.options
-        return request_for(
-            cell,
-            remote_code=options.remote_code,
-            pickle=options.pickle,
-            offline=offline,
-        )
+        code, pickle = self.options.remote_code, self.options.pickle
+        return request_for(cell, remote_code=code, pickle=pickle, offline=offline)
 
     def _plan(
-        self, request: Request, log: Path | None = None, cancel: threading.Event | None = None
+        self,
+        request: Request,
+        cell: Cell,
+        *,
+        export: bool = False,
+        log: Path | None = None,
+        cancel: threading.Event | None = None,
     ) -> BuildPlan:
-        """The engine's plan, asked for once per distinct request of a model."""
-        if request.model != self._planned_model:
-            self._planned_model = request.model
-            self._plans.clear()
+        """The stages of a cell; the engine is asked once per distinct request of a model."""
         key = value_digest(codec.to_json(request))
         if key not in self._plans:
-            plan = self.host.plan(request, log=log, cancel=cancel)
-            self._plans[key] = plan
-        return self._plans[key]
+            self._plans[key] = self.host.plan(request, log=log, cancel=cancel)
+        plan = self._plans[key]
+        return plan if export or self._compiler is None else self._compiler.extend(plan, cell)

@@ -40,8 +40,6 @@ class Built:
     stages: tuple[StageRun, ...]
     seconds: float
     store: Store
-    export_tree: str | None = None
-    """Tree digest of the export package that belongs to it."""
     inputs: tuple[FileEntry, ...] = ()
     """The outputs of the `inputs` stage: the input values that verification uses."""
     evidence: tuple[Rung, ...] = ()

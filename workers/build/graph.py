@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from matrix.digest import FileEntry, files_digest
 from matrix.status import FailureClass
@@ -52,17 +52,19 @@ class Output:
             return self.files
         if component in self.by_component:
             return self.by_component[component].files
-        own = within(self.files, component)
-        return own or self.files
+        return within(self.files, component) or self.files
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
-    """A complete walk."""
+class StageResults:
+    """The stages of a plan with their outputs."""
 
+    engine: str
+    tools: Mapping[str, str]
+    plan: BuildPlan
     tasks: tuple[tuple[StageTask, Action], ...]
-    outputs: Mapping[str, Output] = field(default_factory=dict)
-    components: tuple[str, ...] = ()
+    outputs: Mapping[str, Output]
+    components: tuple[str, ...]
 
     @property
     def package(self) -> tuple[FileEntry, ...]:
@@ -84,14 +86,14 @@ class Walked:
         """The files of a stage; none if there is no such stage."""
         return self.outputs[stage].files if stage in self.outputs else ()
 
-    def up_to(self, stage: str) -> Walked:
-        """The same walk up to that stage."""
+    def up_to(self, stage: str) -> StageResults:
+        """The results as if the plan ended with that stage."""
         names = list(self.outputs)
-        kept = set(names[: names.index(stage) + 1])
-        return Walked(
-            tuple(pair for pair in self.tasks if pair[0].spec.name in kept),
-            {name: output for name, output in self.outputs.items() if name in kept},
-            self.components,
+        kept = names[: names.index(stage) + 1]
+        return replace(
+            self,
+            tasks=tuple(pair for pair in self.tasks if pair[0].spec.name in kept),
+            outputs={name: self.outputs[name] for name in kept},
         )
 
 
@@ -112,7 +114,7 @@ def walk(
     resolve: Callable[[StageTask], Action | None],
     *,
     until: str = "",
-) -> Walked | None:
+) -> StageResults | None:
     """Resolve every run in order; None as soon as one cannot be. `until`: stop after that stage."""
     check_plan(plan, tools)
     outputs: dict[str, Output] = {}
@@ -133,7 +135,7 @@ def walk(
             components = _components(made[""])
         if spec.name == until:
             break
-    return Walked(tuple(done), outputs, components)
+    return StageResults(engine, tools, plan, tuple(done), outputs, components)
 
 
 def _task(

@@ -41,8 +41,3 @@ class KnownFailures:
         if not error.retryable:
             self._seen[key] = (cell_id, error)
             self._times[key] = self._times.get(key, 0) + 1
-
-    def forget(self) -> None:
-        """Forget all failures."""
-        self._seen.clear()
-        self._times.clear()

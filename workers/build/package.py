@@ -1,4 +1,4 @@
-"""The manifest of a package, and assembling its folder.
+"""The manifest of a package, the record of its build, and assembling its folder.
 
 The manifest `modelmill.json` depends on the inputs alone; `build.json` may differ from run to run.
 The tree digest of a package covers the manifest and not `build.json`.
@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import platform
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest
-from matrix.model import Cell, Model
+from matrix.model import Cell, Model, Profile
 from matrix.status import FailureClass
 from workers.build.built import PackageFile
-from workers.build.graph import EXPORT, StageTask, Walked
-from workers.compile.group import STAGE as COMPILE
+from workers.build.graph import EXPORT, StageResults, StageTask
+from workers.build.request import target_json
+from workers.build.stages import StageRun
 from workers.compile.stage import portable_stage
-from workers.engine import BuildPlan
 from workers.errors import BuildFailed
 from workers.store import Action, Store
 
@@ -45,59 +47,50 @@ class PackageContent:
         return tree_digest([*self.files, entry_of(MANIFEST, self.data)])
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
-    """Makes the content of packages for an engine with its tools."""
+def cell_content(cell: Cell, results: StageResults, *, self_contained: bool) -> PackageContent:
+    """The package of a cell."""
+    files = results.package
+    if not files:
+        text = f"engine {results.engine} made no files"
+        raise BuildFailed(FailureClass.UNKNOWN, "package", text)
+    has_export = EXPORT in results.outputs
+    if self_contained and has_export:
+        exported = results.outputs[EXPORT].files
+        files += tuple(replace(file, path=f"{EXPORT}/{file.path}") for file in exported)
+    policy = asdict(cell.policy)
+    del policy["default"], policy["notices"]
+    subject = {
+        "kind": "cell",
+        "cell": cell.id,
+        "model": _model(cell.model),
+        "target": target_json(cell.target),
+        "policy": policy,
+        "notices": [*cell.policy.notices, *results.plan.notices],
+        "export": {"tree": export_content(cell.model, results).tree if has_export else None},
+    }
+    if cell.profile is not None:
+        portable = _portable(cell, cell.profile, results, self_contained=self_contained)
+        subject |= {"profile": asdict(cell.profile), "portable": {"tree": portable.tree}}
+    return _seal(subject, results, files)
 
-    engine: str
-    tools: Mapping[str, str]
 
-    def cell(
-        self, cell: Cell, plan: BuildPlan, walked: Walked, *, self_contained: bool
-    ) -> PackageContent:
-        """The package of a cell."""
-        files = walked.package
-        if not files:
-            text = f"engine {self.engine} made no files"
-            raise BuildFailed(FailureClass.UNKNOWN, "package", text)
-        if self_contained and EXPORT in walked.outputs:
-            exported = walked.outputs[EXPORT].files
-            files += tuple(replace(file, path=f"{EXPORT}/{file.path}") for file in exported)
-        export = self.export(cell.model, plan, walked).tree if EXPORT in walked.outputs else None
-        subject = {**_cell_subject(cell, plan), "export": {"tree": export}}
-        if cell.profile is not None:
-            subject["profile"] = asdict(cell.profile)
-            subject["portable"] = {"tree": self._portable(cell, plan, walked, self_contained)}
-        return _seal({**subject, **self._origin(plan, walked)}, files)
+def _portable(
+    cell: Cell, profile: Profile, results: StageResults, *, self_contained: bool
+) -> PackageContent:
+    """The portable package that a compiled one is made from."""
+    portable = replace(cell, id=cell.id.removesuffix(f"+{profile.label}"), profile=None)
+    until = results.up_to(portable_stage(results.plan).name)
+    return cell_content(portable, until, self_contained=self_contained)
 
-    def _portable(self, cell: Cell, plan: BuildPlan, walked: Walked, self_contained: bool) -> str:
-        """The tree digest of the portable package that a compiled one is made from."""
-        label = f"+{cell.profile.label}" if cell.profile else ""
-        portable = replace(cell, id=cell.id.removesuffix(label), profile=None)
-        before = replace(plan, stages=[one for one in plan.stages if one.name != COMPILE])
-        until = walked.up_to(portable_stage(before).name)
-        return self.cell(portable, before, until, self_contained=self_contained).tree
 
-    def export(self, model: Model, plan: BuildPlan, walked: Walked) -> PackageContent:
-        """The package of the export of a walk."""
-        if EXPORT not in walked.outputs:
-            text = f"engine {self.engine} exports nothing of its own for {model.name}"
-            raise BuildFailed(FailureClass.UNSUPPORTED, EXPORT, text)
-        walked = walked.up_to(EXPORT)
-        subject = {"kind": EXPORT, "model": _model(model)}
-        return _seal({**subject, **self._origin(plan, walked)}, walked.outputs[EXPORT].files)
-
-    def _origin(self, plan: BuildPlan, walked: Walked) -> Json:
-        used = {name for task, _action in walked.tasks for name in task.spec.tools}
-        return {
-            "source": dict(plan.source),
-            "engine": {
-                "name": self.engine,
-                "tools": {name: self.tools[name] for name in sorted(used)},
-            },
-            "stages": [_stage(task, action) for task, action in walked.tasks],
-            "components": list(walked.components),
-        }
+def export_content(model: Model, results: StageResults) -> PackageContent:
+    """The package of the export."""
+    if EXPORT not in results.outputs:
+        text = f"engine {results.engine} exports nothing of its own for {model.name}"
+        raise BuildFailed(FailureClass.UNSUPPORTED, EXPORT, text)
+    results = results.up_to(EXPORT)
+    subject = {"kind": EXPORT, "model": _model(model)}
+    return _seal(subject, results, results.outputs[EXPORT].files)
 
 
 def _stage(task: StageTask, action: Action) -> Json:
@@ -112,38 +105,74 @@ def _stage(task: StageTask, action: Action) -> Json:
     }
 
 
-def _cell_subject(cell: Cell, plan: BuildPlan) -> Json:
-    """The cell and its effective policy, without the stamp."""
-    hidden = {"default", "notices"}
-    policy = {name: value for name, value in asdict(cell.policy).items() if name not in hidden}
-    target = cell.target
-    return {
-        "kind": "cell",
-        "cell": cell.id,
-        "model": _model(cell.model),
-        "target": {
-            "label": target.label,
-            "ep": target.ep,
-            "device": target.device,
-            "provider": target.provider,
-        },
-        "policy": policy,
-        "notices": [*cell.policy.notices, *plan.notices],
-    }
-
-
 def _model(model: Model) -> Json:
     return {"id": model.id, "task": model.task, "model_type": model.model_type}
 
 
-def _seal(manifest: Json, files: Sequence[FileEntry]) -> PackageContent:
+def _seal(subject: Json, results: StageResults, files: Sequence[FileEntry]) -> PackageContent:
     for reserved in sorted({MANIFEST, *RUN_RECORDS}):
         if any(file.path == reserved for file in files):
             text = f"a stage made a file {reserved}, which is ours"
             raise BuildFailed(FailureClass.UNKNOWN, "package", text)
+    used = {name for task, _action in results.tasks for name in task.spec.tools}
     ordered = tuple(sorted(files, key=lambda file: file.path))
-    data = json_bytes({"schema": SCHEMA, **manifest, "files": [asdict(file) for file in ordered]})
+    manifest = {
+        "schema": SCHEMA,
+        **subject,
+        "source": dict(results.plan.source),
+        "engine": {
+            "name": results.engine,
+            "tools": {name: results.tools[name] for name in sorted(used)},
+        },
+        "stages": [_stage(task, action) for task, action in results.tasks],
+        "components": list(results.components),
+        "files": [asdict(file) for file in ordered],
+    }
+    text = json.dumps(manifest, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    data = text.encode() + b"\n"
     return PackageContent(ordered, json.loads(data), data)
+
+
+def build_record(
+    stamp: str,
+    version: str,
+    results: StageResults,
+    runs: Sequence[StageRun],
+    *,
+    started: datetime,
+    seconds: float,
+    attempt: int,
+) -> Json:
+    """How a package was built, before verification adds its evidence."""
+    infos = {task.key.key: action.info for task, action in results.tasks}
+    return {
+        "stamp": stamp,
+        "version": version,
+        "host": {
+            "name": platform.node(),
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+        },
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+        "attempt": attempt,
+        "tools": dict(results.tools),
+        "stages": [
+            {
+                "stage": run.stage,
+                "component": run.component,
+                "reused": run.reused,
+                "seconds": round(run.seconds, 3),
+                "bytes": run.bytes,
+                "peak_memory": run.peak_memory,
+                "info": dict(infos[run.key]),
+            }
+            for run in runs
+        ],
+        "verification": [],
+        "runtimes": [],
+    }
 
 
 def assemble(
@@ -173,9 +202,3 @@ def entry_of(path: str, data: bytes) -> FileEntry:
 def compact_bytes(value: Json) -> bytes:
     """JSON for records that few people read: indenting takes ten times as long."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
-
-
-def json_bytes(value: Json) -> bytes:
-    """Readable, sorted JSON: equal values give equal bytes."""
-    text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
-    return text.encode() + b"\n"

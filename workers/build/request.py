@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from matrix.model import Cell, SourceKind
+from matrix.model import Cell, SourceKind, Target
 from workers.engine import Request
+from workers.host.codec import to_json
+
+POLICY = {
+    "precision",
+    "opset",
+    "optimization",
+    "static_shapes",
+    "shapes",
+    "quantizer",
+    "blocked_passes",
+    "blocked_ops",
+}
 
 
 def request_for(
@@ -14,8 +26,7 @@ def request_for(
     Code or pickles from a model's repository run only if its catalog entry and the flag both say
     so: neither a copied catalog nor a habitual flag is enough.
     """
-    model, target, policy = cell.model, cell.target, cell.policy
-    source = model.source
+    model, source = cell.model, cell.model.source
     return Request(
         model={
             "id": model.id,
@@ -37,20 +48,16 @@ def request_for(
                 "pickle": model.pickle and pickle,
             },
         },
-        target={
-            "label": target.label,
-            "ep": target.ep,
-            "device": target.device,
-            "provider": target.provider,
-        },
-        policy={
-            "precision": policy.precision,
-            "opset": policy.opset,
-            "optimization": policy.optimization,
-            "static_shapes": policy.static_shapes,
-            "shapes": dict(policy.shapes),
-            "quantizer": policy.quantizer,
-            "blocked_passes": list(policy.blocked_passes),
-            "blocked_ops": list(policy.blocked_ops),
-        },
+        target=target_json(cell.target),
+        policy={name: value for name, value in to_json(cell.policy).items() if name in POLICY},
     )
+
+
+def target_json(target: Target) -> dict[str, str]:
+    """What requests and manifests say of a target."""
+    return {
+        "label": target.label,
+        "ep": target.ep,
+        "device": target.device,
+        "provider": target.provider,
+    }

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from machine.disk import free, is_full, reason, says_full
 from matrix.model import Cell
 from matrix.status import FailureClass
-from workers.build.expectation import Expectation, disk_needed, memory_needed
 from workers.build.graph import StageTask
 from workers.build.known_failures import KnownFailures
 from workers.build.memory_budget import MemoryBudget
@@ -34,8 +34,14 @@ Report = Callable[[str], None]
 """Called with the current activity: `exporting`, `calibrating 40/128`, `waits for ...`."""
 
 
-def unreported(_text: str) -> None:
-    """For a build that nobody watches."""
+class Expectation(Protocol):
+    """What earlier builds tell of a stage, in bytes; 0 means unknown."""
+
+    def disk_of(self, cell: Cell, stage: str, component: str) -> int:
+        """What it made when it last ran."""
+
+    def memory_of(self, cell: Cell, stage: str, component: str) -> int:
+        """What it took at its peak."""
 
 
 def wait_report(report: Report, log: Path | None) -> Report:
@@ -73,7 +79,7 @@ class StageRunner:
     request: Request
     room: Room
     memory: MemoryBudget | None
-    expected: Expectation
+    expected: Expectation | None
     known: KnownFailures
     report: Report
     cancel: threading.Event | None
@@ -108,15 +114,23 @@ class StageRunner:
         return action
 
     def _disk(self, task: StageTask) -> AbstractContextManager[None]:
-        size = disk_needed(self.expected, self.cell, self.plan, task)
-        return self.room.reserve(size, self.plan.disk)
+        """At most copied inputs, scratch files and outputs are on the disk at once."""
+        made = (
+            self.expected.disk_of(self.cell, task.spec.name, task.component) if self.expected else 0
+        )
+        inputs = sum(file.size for files in task.inputs.values() for file in files)
+        return self.room.reserve(2 * made + inputs if made else self.plan.disk, self.plan.disk)
 
     def _memory(self, task: StageTask) -> AbstractContextManager[None]:
         if self.memory is None:
             return nullcontext()
-        size = memory_needed(self.expected, self.cell, self.plan, task)
+        peak = (
+            self.expected.memory_of(self.cell, task.spec.name, task.component)
+            if self.expected
+            else 0
+        )
         return self.memory.reserve(
-            size,
+            peak or self.plan.memory,
             self.cancel,
             what=f"{self.cell.id} {task.spec.name}",
             limit=self.limit,

@@ -15,6 +15,7 @@ from typing import Any
 
 from machine.folders import remove_tree
 from machine.scratch import Scratch, sweep_dead
+from machine.waits import untold
 from matrix.status import FailureClass
 from workers.engine import BuildPlan, Request, StageJob, StageReport
 from workers.errors import BuildFailed, failure_of
@@ -38,10 +39,6 @@ class Reply:
     seconds: float
 
 
-def _ignore(_text: str) -> None:
-    pass
-
-
 class Host:
     """A warm child that serves one object; one request at a time, from any thread."""
 
@@ -51,21 +48,17 @@ class Host:
         *,
         limits: HostLimits | None = None,
         log_dir: Path,
-        scratch: Scratch | None = None,
     ) -> None:
         self.spec = spec
         self.limits = limits or HostLimits()
         self._log_dir = log_dir
-        self._scratch = scratch
-        self._own_scratch = scratch is None
+        self._scratch: Scratch | None = None
         self._process: HostProcess | None = None
         self._cwd: Path | None = None
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
         self._own_log = log_dir / f"host-{spec.name}-{os.getpid()}-{next(_NUMBERS)}.log"
         """What is printed outside of any cell's request."""
-        self._checked: set[Path] = set()
-        """Logs that were writable for the last request; a cell makes several."""
         self.starts = 0
         """How often the child was started."""
 
@@ -76,10 +69,9 @@ class Host:
         *,
         stage: str = "",
         timeout: float | None = None,
-        memory: int | None = None,
         log: Path | None = None,
         cancel: threading.Event | None = None,
-        progress: Callable[[str], None] = _ignore,
+        progress: Callable[[str], None] = untold,
     ) -> Reply:
         """Send one request and watch over it. Raises `BuildFailed` or `Cancelled`."""
         with self._lock:
@@ -89,15 +81,14 @@ class Host:
                 log=target,
                 log_start=log_size(target),
                 timeout=self.limits.timeout if timeout is None else timeout,
-                memory=self.limits.memory if memory is None else memory,
+                memory=self.limits.memory,
                 output=self.limits.output,
                 cancel=cancel,
                 progress=progress,
                 secret=os.environ.get(NEEDED_CREDENTIAL),
             )
-            for one in {self._own_log, target} - self._checked:
+            for one in {self._own_log, target}:
                 _check_log(one, call)
-            self._checked = {self._own_log, target}
             request = {"id": next(self._ids), "op": op, "args": args}
             request["log"] = str(target.absolute()) if log else None
             began = time.monotonic()
@@ -118,7 +109,7 @@ class Host:
             process.end()
         with self._lock:
             self._drop()
-            if self._own_scratch and self._scratch is not None:
+            if self._scratch is not None:
                 self._scratch.close()
                 self._scratch = None
             if log_size(self._own_log) == 0:
@@ -184,14 +175,13 @@ class EngineHost(Host):
 
     def tools(self) -> dict[str, str]:
         """Versions of the engine's tools."""
-        result: dict[str, str] = self.call("tools", {}, timeout=self.limits.plan_timeout).result
-        return result
+        reply = self.call("tools", {}, timeout=self.limits.plan_timeout)
+        return dict(reply.result)
 
     def environment(self) -> dict[str, Any]:
         """The interpreter, the system and the distributions that the engine runs with."""
         reply = self.call("environment", {}, timeout=self.limits.plan_timeout)
-        result: dict[str, Any] = reply.result
-        return result
+        return dict(reply.result)
 
     def plan(
         self,
@@ -201,13 +191,8 @@ class EngineHost(Host):
         cancel: threading.Event | None = None,
     ) -> BuildPlan:
         """The stages of a cell."""
-        reply = self.call(
-            "plan",
-            codec.to_json(request),
-            timeout=self.limits.plan_timeout,
-            log=log,
-            cancel=cancel,
-        )
+        args, limit = codec.to_json(request), self.limits.plan_timeout
+        reply = self.call("plan", args, timeout=limit, log=log, cancel=cancel)
         return codec.from_json(reply.result, BuildPlan)
 
     def run(
@@ -215,7 +200,6 @@ class EngineHost(Host):
         job: StageJob,
         *,
         timeout: float | None = None,
-        memory: int | None = None,
         log: Path | None = None,
         cancel: threading.Event | None = None,
     ) -> StageReport:
@@ -225,7 +209,6 @@ class EngineHost(Host):
             codec.to_json(job),
             stage=job.stage,
             timeout=timeout,
-            memory=memory,
             log=log,
             cancel=cancel,
             progress=job.progress,
@@ -237,12 +220,11 @@ class EngineHost(Host):
 
 def _failure(call: Call, error: Message) -> BuildFailed:
     """The child's description of an exception as our error."""
-    named = error.get("failure") or ""
-    known = named in FailureClass.__members__
-    failure = FailureClass(named) if known else failure_of(call.stage)
-    message = str(error.get("message") or error.get("type"))
     return call.failed(
-        failure, message, hint=error.get("hint", ""), retryable=bool(error.get("retryable"))
+        failure_of(error["failure"], call.stage),
+        error["message"] or error["type"],
+        hint=error["hint"],
+        retryable=error["retryable"],
     )
 
 

@@ -92,7 +92,7 @@ def test_inputs_tools_and_stages_are_those_of_the_manifest(works: Works) -> None
     definition = read(built, PROVENANCE)["predicate"]["buildDefinition"]
     dependencies = {one["name"]: one for one in definition["resolvedDependencies"]}
     assert dependencies["source"]["digest"] == {"sha256": built.manifest["source"]["digest"]}
-    assert dependencies["export"]["digest"] == {"modelmillTree": built.export_tree}
+    assert dependencies["export"]["digest"] == {"modelmillTree": built.manifest["export"]["tree"]}
     assert dependencies["fake"]["uri"] == "pkg:pypi/fake@1"
     keys = [stage["key"] for stage in definition["internalParameters"]["stages"]]
     assert keys == [stage["key"] for stage in built.manifest["stages"]]

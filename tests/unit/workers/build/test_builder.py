@@ -71,7 +71,7 @@ def test_eight_targets_share_everything_that_is_equal(bench: Bench) -> None:
     distinct = {run.key for one in built for run in one.stages}
     assert len(distinct) == len(bench.host.ran)
     assert len({one.tree for one in built}) == len(LABELS)
-    assert len({one.export_tree for one in built}) == 1
+    assert len({one.manifest["export"]["tree"] for one in built}) == 1
 
 
 def test_the_export_package_is_what_the_cells_name(bench: Bench) -> None:

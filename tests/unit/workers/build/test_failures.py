@@ -35,10 +35,3 @@ def test_what_asks_for_another_try_is_not_kept() -> None:
     known.note("k", "a", failed(FailureClass.NETWORK))
     known.note("k", "a", failed(retryable=True))
     known.check("k")
-
-
-def test_another_model_starts_afresh() -> None:
-    known = KnownFailures()
-    known.note("k", "a", failed())
-    known.forget()
-    known.check("k")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from matrix.digest import FileEntry
-from workers.build.graph import StageTask, Walked, walk
+from workers.build.graph import StageResults, StageTask, walk
 from workers.engine import SOURCE, BuildPlan, StageSpec
 from workers.errors import BuildFailed
 from workers.store import Action
@@ -46,7 +46,7 @@ def resolver(
     return tasks, resolve
 
 
-def walked(plan_: BuildPlan, resolve: Callable[[StageTask], Action | None]) -> Walked:
+def walked(plan_: BuildPlan, resolve: Callable[[StageTask], Action | None]) -> StageResults:
     result = walk("fake", TOOLS, plan_, resolve)
     assert result is not None
     return result
