@@ -25,7 +25,7 @@ from flows.observe.tally import Tally
 from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import record
-from flows.sweep.sizes import size_of
+from flows.sweep.planning import size_of
 from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError, UsageError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +17,6 @@ from state.records import Facts, StageRow
 from workers.build.builder import WAITS
 from workers.build.built import Built
 from workers.build.stage_runner import wait_report
-from workers.build.stages import StageRun
 from workers.errors import BuildFailed, Cancelled, wait_failures
 from workers.verify.verifier import VerifyFailed
 
@@ -78,7 +76,8 @@ def _verify(work: CellWork, built: Built) -> Built | None:
     unchanged = newest is not None and newest.tree == built.tree
     # An export is judged by the cells that are made from it.
     done = planned.is_export or unchanged
-    work.record(Status.BUILT if done else Status.VERIFYING, facts, _stage_rows(work, built.stages))
+    rows = [StageRow(work.id, planned.target, **asdict(run)) for run in built.stages]
+    work.record(Status.BUILT if done else Status.VERIFYING, facts, rows)
     if newest is not None and unchanged:
         detail = {"same_as": newest.version}
         work.record(Status.UNCHANGED, Facts(tree=built.tree, detail=detail))
@@ -153,22 +152,3 @@ def _evidence(built: Built) -> dict[str, Any]:
     return found | {
         name: record[name] for name in ("verdict", "runtimes", "opening") if name in record
     }
-
-
-def _stage_rows(work: CellWork, runs: Sequence[StageRun]) -> list[StageRow]:
-    """Stage runs as the state keeps them."""
-    return [
-        StageRow(
-            cell=work.id,
-            target=work.planned.target,
-            stage=run.stage,
-            component=run.component,
-            key=run.key,
-            parts=run.parts,
-            reused=run.reused,
-            seconds=run.seconds,
-            bytes=run.bytes,
-            peak_memory=run.peak_memory,
-        )
-        for run in runs
-    ]

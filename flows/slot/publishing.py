@@ -28,6 +28,14 @@ from workers.build.built import Built
 
 STAGE = "publish"
 
+_CLASSES: dict[type[FeedError], FailureClass] = {
+    NoSpace: FailureClass.DISK,
+    TimeLimit: FailureClass.TIMEOUT,
+    Unavailable: FailureClass.NETWORK,
+    OutcomeUnknown: FailureClass.NETWORK,
+}
+"""Errors of a feed that are no failure of class PUBLISH; the first that fits counts."""
+
 
 def publish_package(work: CellWork, publisher: Publisher, built: Built) -> bool:
     """Publish, read back, record, release. False: the local bytes were bad, build it again.
@@ -71,9 +79,12 @@ def _publish(work: CellWork, publisher: Publisher, built: Built) -> bool:
             return False
         work.record(Status.PUBLISH_FAILED, _failure(work, error, FailureClass.DISK))
     except Conflict as error:
-        work.record(Status.CONFLICT, _conflict(work, built, error))
+        step = f"the local package is kept in {work.keep(built)}"
+        work.record(Status.CONFLICT, _facts_of(error, FailureClass.PUBLISH, step))
     except FeedError as error:
-        work.record(Status.PUBLISH_FAILED, _failure(work, error, _class_of(error)))
+        classes = (kind for known, kind in _CLASSES.items() if isinstance(error, known))
+        failure = next(classes, FailureClass.PUBLISH)
+        work.record(Status.PUBLISH_FAILED, _failure(work, error, failure))
     else:
         # Kept first: nothing may fail once a cell is recorded as published.
         kept = _keep_locally(work, built)
@@ -115,45 +126,22 @@ def _keep_locally(work: CellWork, built: Built) -> dict[str, str]:
     return {}
 
 
-def _conflict(work: CellWork, built: Built, error: Conflict) -> Facts:
-    kept = work.keep(built)
-    return Facts(
-        failure=FailureClass.PUBLISH,
-        stage=STAGE,
-        message=error.message,
-        hint=f"{error.hint}; the local package is kept in {kept}",
-        retryable=False,
-    )
-
-
-def _class_of(error: FeedError) -> FailureClass:
-    match error:
-        case NoSpace():
-            return FailureClass.DISK
-        case TimeLimit():
-            return FailureClass.TIMEOUT
-        case Unavailable() | OutcomeUnknown():
-            return FailureClass.NETWORK
-        case _:
-            return FailureClass.PUBLISH
-
-
 def _failure(work: CellWork, error: FeedError, failure: FailureClass) -> Facts:
-    return Facts(
-        failure=failure,
-        stage=STAGE,
-        message=error.message,
-        hint="; ".join(filter(None, (error.hint, _next_step(work, failure)))),
-        retryable=True,
-    )
-
-
-def _next_step(work: CellWork, failure: FailureClass) -> str:
-    """A command that publishes the cell; its build is still in the store."""
+    """The failure with the command that publishes the cell; its build is still in the store."""
     stamp = work.sweep.plan.stamp
     if failure.may_pass:
-        return f"when that is over: modelmill resume {stamp}"
-    command = f"modelmill retry {stamp} --class {failure}"
-    if failure is FailureClass.TIMEOUT:
-        command += f" --publish-timeout {2 * work.planned.cell.publish_timeout:g}"
-    return f"to publish it again: {command}"
+        step = f"when that is over: modelmill resume {stamp}"
+    else:
+        step = f"to publish it again: modelmill retry {stamp} --class {failure}"
+        if failure is FailureClass.TIMEOUT:
+            step += f" --publish-timeout {2 * work.planned.cell.publish_timeout:g}"
+    return _facts_of(error, failure, step, retryable=True)
+
+
+def _facts_of(
+    error: FeedError, failure: FailureClass, step: str, *, retryable: bool = False
+) -> Facts:
+    hint = "; ".join(filter(None, (error.hint, step)))
+    return Facts(
+        failure=failure, stage=STAGE, message=error.message, hint=hint, retryable=retryable
+    )

@@ -7,8 +7,8 @@ import json
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.cli.table import render
-from flows.sweep.published import Survey, survey
-from flows.sweep.sizes import print_notices
+from flows.sweep.planning import print_notices
+from flows.sweep.published import Listing, list_feed
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 from matrix.model import Plan
@@ -17,7 +17,7 @@ from matrix.model import Plan
 def dry_run(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
     """Print what a sweep would do with every cell."""
     feed = Workspace(settings).open_feed()
-    found = Survey() if feed.is_new else survey(feed, plan, every_stamp=False)
+    found = Listing() if feed.is_new else list_feed(feed, plan, every_stamp=False)
     there = {one.cell for one in found.seen}
     taken = {item.id for item in found.deleted}
     rows = []

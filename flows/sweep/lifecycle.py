@@ -16,9 +16,9 @@ from flows.observe.waiting import waiting
 from flows.sweep.earlier_failures import EarlierFailures, try_again
 from flows.sweep.index import index_of, publish_index
 from flows.sweep.needs import needs_of
-from flows.sweep.planned_packages import PlannedPackage, packages_of
+from flows.sweep.planned_packages import packages_of
 from flows.sweep.planning import selection_of
-from flows.sweep.published import Survey, survey
+from flows.sweep.published import Listing, list_feed
 from flows.sweep.recorded_plan import note_plan
 from flows.sweep.stop import Stop
 from matrix.model import Plan
@@ -36,8 +36,8 @@ class Begun:
 
     info: SweepInfo
     newest: Mapping[str, Published]
-    seeded: Seeded = Seeded(0)  # noqa: RUF009 - frozen
     earlier: EarlierFailures = field(default_factory=EarlierFailures)
+    seeded: Seeded = Seeded(0)  # noqa: RUF009 - frozen
 
 
 def begin(
@@ -65,19 +65,19 @@ def begin(
     )
     note_plan(state, info.id, plan, known)
     if settings.no_publish:
-        return Begun(info, {}, Seeded(0), earlier)
+        return Begun(info, {}, earlier)
     listed_at = state.now()
     try:
-        found = survey(feed, plan, every_stamp=settings.if_changed, stop=stop)
+        found = list_feed(feed, plan, every_stamp=settings.if_changed, stop=stop)
     except FeedError as error:
         if not settings.trust_state:
             if not isinstance(error, Unauthorized):
                 error.hint = "; ".join(filter(None, (error.hint, _UNLISTED)))
             raise
         state.note(info.id, Kind.NOTICE, {"unlisted": str(error)})
-        return Begun(info, {}, Seeded(0), earlier)
+        return Begun(info, {}, earlier)
     seeded = _learn(plan, state, info.id, found, listed_at)
-    return Begun(info, found.newest, seeded, earlier)
+    return Begun(info, found.newest, earlier, seeded)
 
 
 def record(
@@ -104,29 +104,25 @@ def record(
     return info, try_again(state, info, {item.id for item in packages_of(plan)}, again=again)
 
 
-def _learn(plan: Plan, state: State, sweep_id: int, found: Survey, listed_at: float) -> Seeded:
+def _learn(plan: Plan, state: State, sweep_id: int, found: Listing, listed_at: float) -> Seeded:
     """Bring the state in line with the feed."""
     seeded = state.seed(sweep_id, found.seen)
     there = {one.cell for one in found.seen}
     gone = [item.id for item in packages_of(plan) if item.id not in there]
     state.unseed(sweep_id, gone, listed_at)
     for item in found.deleted:
-        _taken(state, sweep_id, item)
+        outcome = state.outcome(sweep_id, item.id)
+        if outcome is None or outcome.status is not Status.PLANNED:
+            continue
+        facts = Facts(
+            failure=FailureClass.PUBLISH,
+            stage="publish",
+            message=f"{item.package} {item.version} was deleted from the feed and stays taken",
+            hint="sweep again under another --stamp",
+            retryable=False,
+        )
+        state.record(None, sweep_id, item.id, Status.CONFLICT, facts)
     return seeded
-
-
-def _taken(state: State, sweep_id: int, item: PlannedPackage) -> None:
-    outcome = state.outcome(sweep_id, item.id)
-    if outcome is None or outcome.status is not Status.PLANNED:
-        return
-    facts = Facts(
-        failure=FailureClass.PUBLISH,
-        stage="publish",
-        message=f"{item.package} {item.version} was deleted from the feed and stays taken",
-        hint="sweep again under another --stamp",
-        retryable=False,
-    )
-    state.record(None, sweep_id, item.id, Status.CONFLICT, facts)
 
 
 def cell_rows(
@@ -188,11 +184,10 @@ def finish(
 ) -> tuple[Summary, str | None]:
     """Publish the index if the batch is complete; returns the summary and the index's version."""
     index = None
-    publish = publisher is not None
     # The sweep may have more cells than this run selected; only the index lists all of them.
     wanted = {item.id for item in packages_of(plan)}
     ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
-    summary = summarize(plan.stamp, feed.name, ours, publish=publish)
+    summary = summarize(plan.stamp, feed.name, ours, publish=publisher is not None)
     if summary.unfinished and not stop:
         summary = replace(summary, waiting=tuple(waiting(state, info.id).lines()))
     if publisher is not None and not stop and not summary.unfinished and summary.has_content:

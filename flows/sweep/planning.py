@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 
 from feed.rules import STRICTEST
+from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.sweep.planned_packages import is_export
 from flows.sweep.workspace import Workspace
@@ -20,6 +22,7 @@ from matrix.status import Status
 from workers.engines import find_engine
 from workers.errors import EngineNotFound
 
+MOST_NOTICES = 20
 _PUBLISHED = frozenset({Status.PUBLISHED, Status.UNCHANGED})
 
 
@@ -127,3 +130,18 @@ def _published_before(work: Workspace) -> tuple[str, ...]:
 def catalog_reference(settings: Settings, catalog: str) -> str:
     """How a resume from any folder finds the catalog again."""
     return catalog if catalog in packaged() else str((settings.cwd / catalog).absolute())
+
+
+def size_of(plan: Plan) -> str:
+    """`56 cells of 7 models`."""
+    cells = sum(len(model.cells) for model in plan.models)
+    return f"{counted(cells, 'cell')} of {counted(len(plan.models), 'model')}"
+
+
+def print_notices(notices: Sequence[str]) -> None:
+    """Print the notices of a plan, up to a limit."""
+    for notice in notices[:MOST_NOTICES]:
+        print(f"note: {notice}")
+    if len(notices) > MOST_NOTICES:
+        more = len(notices) - MOST_NOTICES
+        print(f"note: ... and {more} more: modelmill plan CATALOG --json has all")

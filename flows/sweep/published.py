@@ -30,7 +30,7 @@ _AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Listing:
     """The versions in the feed, by the ids of the plan."""
 
     seen: tuple[Seen, ...] = ()
@@ -41,7 +41,7 @@ class Survey:
     """With `every_stamp`: the newest version of each id, whatever its stamp."""
 
 
-def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = None) -> Survey:
+def list_feed(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = None) -> Listing:
     """List the packages of the plan, several at once; an unavailable feed is asked again."""
     waiting_for(f"listing the feed {feed.name}")
     wanted: dict[str, list[PlannedPackage]] = defaultdict(list)
@@ -69,7 +69,7 @@ def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = Non
     seen: list[Seen] = []
     deleted: list[PlannedPackage] = []
     newest: dict[str, Published] = {}
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="survey") as pool:
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="listing") as pool:
         for package, versions in zip(wanted, pool.map(listed, wanted), strict=True):
             by_version = {one.version: one for one in versions}
             for item in wanted[package]:
@@ -80,7 +80,7 @@ def survey(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = Non
                     seen.append(Seen(item.id, there.tree, item.version, there.published_at))
             if every_stamp:
                 newest.update(_newest(wanted[package], plan.stamp, versions))
-    return Survey(tuple(seen), tuple(deleted), newest)
+    return Listing(tuple(seen), tuple(deleted), newest)
 
 
 def _newest(

@@ -31,8 +31,8 @@ from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Begun, begin, finish, has_work
 from flows.sweep.local import open_slots, owners_here
 from flows.sweep.needs import words_here
+from flows.sweep.planning import print_notices, size_of
 from flows.sweep.recorded_plan import recorded_estimates
-from flows.sweep.sizes import print_notices, size_of
 from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.unchanged import settle_unchanged
 from flows.sweep.workspace import Workspace

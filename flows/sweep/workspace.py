@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
-from matrix.errors import Exit, MillError
+from matrix.errors import Exit, MillError, UsageError
+from matrix.slugs import slug
 
 if TYPE_CHECKING:
     from feed.interface import Feed
     from matrix.profiles import Profiles
     from matrix.targets import Targets
     from state.ledger import State
+    from state.records import SweepInfo
 
 HOME_NAME = ".modelmill"
 
@@ -138,3 +140,16 @@ class Workspace:
 
         extra = self.settings.targets_file
         return load_profiles(self.targets(), self.settings.path(extra) if extra else None)
+
+
+def find_sweep(state: State, stamp: str | None) -> SweepInfo:
+    """The sweep of that stamp, or the one begun last."""
+    info = state.find_sweep(slug(stamp) if stamp else None)
+    if info is None:
+        known = ", ".join(one.stamp for one in state.sweeps()[:5])
+        what = f"no sweep '{stamp}'" if stamp else "no sweep"
+        raise UsageError(
+            f"{what} in the state {state.label}",
+            hint=f"known: {known}" if known else "start one: modelmill sweep CATALOG",
+        )
+    return info

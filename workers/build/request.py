@@ -6,16 +6,8 @@ from matrix.model import Cell, SourceKind, Target
 from workers.engine import Request
 from workers.host.codec import to_json
 
-POLICY = {
-    "precision",
-    "opset",
-    "optimization",
-    "static_shapes",
-    "shapes",
-    "quantizer",
-    "blocked_passes",
-    "blocked_ops",
-}
+_NO_INPUT = {"default", "asked", "notices"}
+"""Fields of a policy that say how it came about; they change no byte."""
 
 
 def request_for(
@@ -49,7 +41,9 @@ def request_for(
             },
         },
         target=target_json(cell.target),
-        policy={name: value for name, value in to_json(cell.policy).items() if name in POLICY},
+        policy={
+            name: value for name, value in to_json(cell.policy).items() if name not in _NO_INPUT
+        },
     )
 
 

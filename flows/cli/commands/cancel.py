@@ -31,8 +31,7 @@ def _finished(state: State, info: SweepInfo) -> bool:
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.observe.summary import open_text, summary_of
     from flows.sweep.cancellation import cancel_sweep
-    from flows.sweep.lookup import find_sweep
-    from flows.sweep.workspace import Workspace
+    from flows.sweep.workspace import Workspace, find_sweep
 
     with Workspace(settings_of(arguments)).open_state(must_exist=True) as state:
         info = find_sweep(state, arguments.batch)

@@ -6,8 +6,7 @@ import argparse
 import json
 
 from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.sweep.lookup import find_sweep
-from flows.sweep.workspace import Workspace
+from flows.sweep.workspace import Workspace, find_sweep
 from matrix.errors import Exit
 
 

@@ -8,9 +8,8 @@ from dataclasses import asdict
 
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.settings import PLACES
-from flows.sweep.lookup import find_sweep
 from flows.sweep.recorded_settings import recall
-from flows.sweep.workspace import Workspace
+from flows.sweep.workspace import Workspace, find_sweep
 from matrix.cellid import parse
 from matrix.errors import Exit
 

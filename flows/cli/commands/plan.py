@@ -12,7 +12,7 @@ from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.quantity import counted, parse_duration, parse_size, show_duration, show_size
 from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, SELECTION, Settings
 from flows.cli.table import render
-from flows.sweep.sizes import print_notices, size_of
+from flows.sweep.planning import print_notices, size_of
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 from matrix.model import Plan

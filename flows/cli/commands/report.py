@@ -7,8 +7,7 @@ from pathlib import Path
 
 from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.sweep.lookup import find_sweep
-from flows.sweep.workspace import Workspace
+from flows.sweep.workspace import Workspace, find_sweep
 from matrix.errors import Exit
 
 

@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         settings = settings_of(arguments)
         return resume_on_fleet(settings, arguments.batch, arguments.pool, as_json=arguments.json)
-    from flows.sweep.rerun import resume
+    from flows.sweep.resume import resume
 
     settings, as_json = settings_of(arguments), arguments.json
     return resume(settings, arguments.batch, arguments.catalog, as_json=as_json)

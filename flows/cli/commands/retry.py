@@ -32,6 +32,6 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         pool, as_json = arguments.pool, arguments.json
         return resume_on_fleet(settings, arguments.batch, pool, retry=classes, as_json=as_json)
-    from flows.sweep.rerun import retry
+    from flows.sweep.resume import retry
 
     return retry(settings, arguments.batch, classes, as_json=arguments.json)

@@ -43,8 +43,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from flows.observe.status import document_of, idle_lines, print_status
     from flows.observe.summary import summarize
     from flows.observe.waiting import waiting
-    from flows.sweep.lookup import find_sweep
-    from flows.sweep.workspace import Workspace
+    from flows.sweep.workspace import Workspace, find_sweep
     from matrix.globs import matches
 
     settings = settings_of(arguments)

@@ -62,10 +62,9 @@ def _climb_cell(settings: Settings, what: str, batch: str | None) -> tuple[Climb
     from datetime import date
 
     from flows.packages.reverify import prove_cell
-    from flows.sweep.lookup import find_sweep
     from flows.sweep.planning import plan_of
     from flows.sweep.recorded_settings import recall
-    from flows.sweep.workspace import Workspace
+    from flows.sweep.workspace import Workspace, find_sweep
     from matrix.cellid import parse
 
     cell = str(parse(what))

@@ -13,7 +13,7 @@ from flows.observe.durations import LastRun, duration_of
 from flows.observe.report.collect import collect
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.markdown import markdown
-from flows.sweep.rerun import nothing_to_retry
+from flows.sweep.resume import nothing_to_retry
 from matrix.errors import Exit
 from state.records import SweepInfo
 from tests.sweeps.in_memory import Floor, make_plan, small_model

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from flows.cli.quantity import counted, show_moment
-from flows.sweep.sizes import MOST_NOTICES, print_notices, size_of
+from flows.sweep.planning import MOST_NOTICES, print_notices, size_of
 from matrix.errors import MOST_PROBLEMS, PlanError, Problem
 from tests.sweeps.in_memory import make_plan, small_model
 

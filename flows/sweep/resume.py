@@ -9,11 +9,10 @@ from feed.selection import index_revisions
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.observe.summary import open_text, summary_of
-from flows.sweep.lookup import find_sweep
 from flows.sweep.planning import catalog_reference, plan_of
 from flows.sweep.recorded_settings import recall, remember
 from flows.sweep.run import Run
-from flows.sweep.workspace import Workspace
+from flows.sweep.workspace import Workspace, find_sweep
 from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.naming import index_name
 from matrix.slugs import slug
