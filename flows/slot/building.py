@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential_jitter
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    sleep_using_event,
+    wait_exponential_jitter,
+)
 
 from flows.slot.cell_work import CellWork
 from flows.slot.hub_outage import concerns
@@ -118,16 +124,13 @@ def _with_evidence(work: CellWork, built: Built) -> Built:
 def _retrying(work: CellWork) -> Retrying:
     """Only infrastructure failures are tried again, with growing pauses."""
 
-    def pause(seconds: float) -> None:
-        work.lease.gone.wait(seconds)
-
     def is_over(state: RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
         hub_is_away = work.sweep.hub.suspected and concerns(work.planned.cell, error)
         return work.cancelled or hub_is_away or state.attempt_number >= work.sweep.settings.tries
 
     return Retrying(
-        sleep=pause,
+        sleep=sleep_using_event(work.lease.gone),
         stop=is_over,
         wait=wait_exponential_jitter(initial=1, max=60),
         retry=retry_if_exception(lambda error: isinstance(error, BuildFailed) and error.retryable),

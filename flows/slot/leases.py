@@ -24,7 +24,6 @@ from state.records import Lease
 
 _log = logging.getLogger(__name__)
 
-LEASE_SECONDS = 60.0
 ACTIVITY_SECONDS = 2.0
 """The shortest time between two writes of an activity."""
 
@@ -51,7 +50,7 @@ class RenewedLease:
 class LeaseRenewer:
     """Renews what it is given every quarter of a lease's life until it is closed."""
 
-    def __init__(self, state: State, stop: Stop, ttl: float = LEASE_SECONDS) -> None:
+    def __init__(self, state: State, stop: Stop, ttl: float) -> None:
         self._state = state
         self._stop = stop
         self.ttl = ttl

@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tenacity import (
-    Retrying,
+    retry,
     retry_if_exception_type,
+    sleep_using_event,
     stop_after_attempt,
     wait_random_exponential,
 )
@@ -47,24 +48,18 @@ def list_feed(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = 
     wanted: dict[str, list[PlannedPackage]] = defaultdict(list)
     for item in packages_of(plan):
         wanted[item.package].append(item)
-    stamp_prefix = f"0.0.0-{plan.stamp}-"
+    prefix = "0.0.0-" if every_stamp else f"0.0.0-{plan.stamp}-"
+    waiting = (stop or Stop()).event
 
-    prefix = "0.0.0-" if every_stamp else stamp_prefix
-
-    waiting = stop or Stop()
-
-    def nap(seconds: float) -> None:
-        waiting.wait(seconds)
-
+    @retry(
+        sleep=sleep_using_event(waiting),
+        stop=stop_after_attempt(TRIES),
+        wait=wait_random_exponential(max=30),
+        retry=retry_if_exception_type(Unavailable),
+        reraise=True,
+    )
     def listed(package: str) -> list[Published]:
-        patient = Retrying(
-            sleep=nap,
-            stop=stop_after_attempt(TRIES),
-            wait=wait_random_exponential(max=30),
-            retry=retry_if_exception_type(Unavailable),
-            reraise=True,
-        )
-        return patient(lambda: list(feed.versions(package, prefix)))
+        return list(feed.versions(package, prefix))
 
     seen: list[Seen] = []
     deleted: list[PlannedPackage] = []

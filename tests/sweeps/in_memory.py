@@ -125,7 +125,7 @@ class Floor:
         self, plan: Plan, begun: Begun, settings: Settings, publisher: Publisher | None
     ) -> Iterator[SweepContext]:
         with (
-            LeaseRenewer(self.state, self.stop) as leases,
+            LeaseRenewer(self.state, self.stop, 60.0) as leases,
             ThreadPoolExecutor(2) as pool,
         ):
             yield SweepContext(

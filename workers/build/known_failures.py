@@ -6,6 +6,8 @@ each of eight targets. Failures are forgotten with the model and never cached.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
 
@@ -17,15 +19,14 @@ class KnownFailures:
     """Failures of one model by stage key."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[str, BuildFailed]] = {}
-        self._times: dict[str, int] = {}
+        self._seen: dict[str, list[tuple[str, BuildFailed]]] = defaultdict(list)
 
     def check(self, key: str) -> None:
         """Raise the known failure of this key, if there is one."""
-        if key not in self._seen:
+        if not self._seen[key]:
             return
-        cell_id, error = self._seen[key]
-        if error.failure in FLAKY and self._times[key] < 2:
+        cell_id, error = self._seen[key][-1]
+        if error.failure in FLAKY and len(self._seen[key]) < 2:
             return
         raise BuildFailed(
             error.failure,
@@ -39,5 +40,4 @@ class KnownFailures:
     def note(self, key: str, cell_id: str, error: BuildFailed) -> None:
         """Remember a failure unless it can be retried."""
         if not error.retryable:
-            self._seen[key] = (cell_id, error)
-            self._times[key] = self._times.get(key, 0) + 1
+            self._seen[key].append((cell_id, error))

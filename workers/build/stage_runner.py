@@ -138,21 +138,19 @@ class StageRunner:
         )
 
     def _note(self, task: StageTask, action: Action, ran: bool, seconds: float) -> None:
-        run = None if ran else self._made.get(task.key.key)
-        if run is None:
-            run = StageRun(
-                stage=task.spec.name,
-                component=task.component,
-                key=task.key.key,
-                parts=task.key.parts,
-                reused=not ran,
-                seconds=seconds,
-                bytes=action.size,
-                peak_memory=action.peak_memory,
-            )
+        run = StageRun(
+            stage=task.spec.name,
+            component=task.component,
+            key=task.key.key,
+            parts=task.key.parts,
+            reused=not ran,
+            seconds=seconds,
+            bytes=action.size,
+            peak_memory=action.peak_memory,
+        )
         if ran:
             self._made[run.key] = run
-        self.runs.append(run)
+        self.runs.append(self._made.get(run.key, run))
 
     def _run(self, task: StageTask) -> Action:
         """Run a stage in working folders of its own."""

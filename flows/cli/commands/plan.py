@@ -12,7 +12,6 @@ from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.quantity import counted, parse_duration, parse_size, show_duration, show_size
 from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, SELECTION, Settings
 from flows.cli.table import render
-from flows.sweep.planning import print_notices, size_of
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 from matrix.model import Plan
@@ -66,6 +65,8 @@ def _note_engine(settings: Settings) -> None:
 
 def print_plan(plan: Plan, settings: Settings) -> None:
     """The matrix, then the settings that led to it."""
+    from flows.sweep.planning import print_notices, size_of
+
     rows = [
         (cell.id, cell.policy.precision, cell.policy.opset, cell.package, cell.version)
         if not cell.skip
