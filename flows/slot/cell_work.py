@@ -27,7 +27,7 @@ MOST_ACTIVITY = 200
 TRACEBACK_LINES = 20
 """How much of a traceback the state keeps; the log has all of it."""
 
-_STATUS_OF = {
+_STATUS_OF: dict[FailureClass | None, Status] = {
     FailureClass.TIMEOUT: Status.BUILD_TIMEOUT,
     FailureClass.VERIFY: Status.VERIFY_FAILED,
     FailureClass.UNSUPPORTED: Status.UNSUPPORTED,
@@ -81,9 +81,24 @@ class CellWork:
 
     def fail(self, error: Exception, stage: str, evidence: dict[str, Any] | None = None) -> None:
         """Record that the cell could not be built or did not pass verification."""
+        facts = self.failure_facts(error, stage, evidence)
+        self.record(_STATUS_OF.get(facts.failure, Status.BUILD_FAILED), facts)
+
+    def failure_facts(
+        self, error: Exception, stage: str, evidence: dict[str, Any] | None = None
+    ) -> Facts:
+        """What the state keeps of a failure."""
         failure = self.failure_of(error, stage)
-        facts = failure_facts(failure, failure.hint or self._see_log(), evidence)
-        self.record(_STATUS_OF.get(failure.failure, Status.BUILD_FAILED), facts)
+        return Facts(
+            failure=failure.failure,
+            stage=failure.stage,
+            exit_code=failure.process_exit,
+            message=failure.reason,
+            hint=failure.hint or f"the whole log: {self.log}",
+            log_tail=failure.log_tail,
+            retryable=failure.retryable,
+            evidence=evidence,
+        )
 
     def failure_of(self, error: Exception, stage: str) -> BuildFailed:
         """What any exception means for this cell; an unexpected one leaves a traceback."""
@@ -94,35 +109,16 @@ class CellWork:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             with self.log.open("a", encoding="utf-8") as stream:
                 stream.writelines(lines)
-        failure = self._classified(error, stage)
+        if isinstance(error, OSError):
+            failure = os_failure(stage, error)
+        elif isinstance(error, MillError):
+            kind = FailureClass.DISK if isinstance(error, StoreError) else FailureClass.UNKNOWN
+            failure = BuildFailed(kind, stage, error.message, hint=error.hint)
+        else:
+            text = f"unexpected {type(error).__name__}: {error}".strip().removesuffix(":")
+            failure = BuildFailed(FailureClass.UNKNOWN, stage, text)
         failure.log_tail = "".join(lines[-TRACEBACK_LINES:])
         return failure
-
-    def _classified(self, error: Exception, stage: str) -> BuildFailed:
-        if isinstance(error, OSError):
-            return os_failure(stage, error)
-        if isinstance(error, MillError):
-            kind = FailureClass.DISK if isinstance(error, StoreError) else FailureClass.UNKNOWN
-            return BuildFailed(kind, stage, error.message, hint=error.hint or self._see_log())
-        text = f"{type(error).__name__}: {error}".strip().removesuffix(":")
-        return BuildFailed(FailureClass.UNKNOWN, stage, f"unexpected {text}", hint=self._see_log())
-
-    def _see_log(self) -> str:
-        return f"the whole log: {self.log}"
-
-
-def failure_facts(failure: BuildFailed, hint: str, evidence: dict[str, Any] | None = None) -> Facts:
-    """What the state keeps of a failure."""
-    return Facts(
-        failure=failure.failure,
-        stage=failure.stage,
-        exit_code=failure.process_exit,
-        message=failure.reason,
-        hint=hint,
-        log_tail=failure.log_tail,
-        retryable=failure.retryable,
-        evidence=evidence,
-    )
 
 
 def log_name(cell_id: str) -> str:

@@ -18,7 +18,7 @@ from feed.errors import (
 )
 from feed.interface import LocalFile
 from feed.publisher import Publisher, Receipt
-from flows.slot.cell_work import CellWork, failure_facts
+from flows.slot.cell_work import CellWork
 from flows.slot.kept_packages import keep
 from matrix.errors import MillError
 from matrix.status import FailureClass, Status
@@ -49,8 +49,7 @@ def publish_package(work: CellWork, publisher: Publisher, built: Built) -> bool:
         raise
     except Exception as error:  # noqa: BLE001 - a tool or a disk can raise anything
         if not work.cancelled:
-            failure = work.failure_of(error, STAGE)
-            work.record(Status.PUBLISH_FAILED, failure_facts(failure, failure.hint))
+            work.record(Status.PUBLISH_FAILED, work.failure_facts(error, STAGE))
         return True
     finally:
         built.release()

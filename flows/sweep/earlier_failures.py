@@ -8,7 +8,7 @@ settings change; a new run leaves them, says so, and prints the command that ret
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from flows.sweep.planned_packages import is_export
@@ -23,8 +23,8 @@ AGAIN = tuple(kind for kind in FailureClass if kind.may_pass)
 class EarlierFailures:
     """Cells that failed before, counted by class."""
 
-    tried: Mapping[FailureClass, int] = field(default_factory=dict)
-    left: Mapping[FailureClass, int] = field(default_factory=dict)
+    tried: Counter[FailureClass] = field(default_factory=Counter)
+    left: Counter[FailureClass] = field(default_factory=Counter)
 
     def lines(self, stamp: str, flags: str = "") -> list[str]:
         """Lines for people. `flags`: what the commands need besides the stamp."""
@@ -53,20 +53,13 @@ def try_again(
         for one in state.outcomes(info.id, brief=True)
         if one.status.failed and one.cell in cells
     }
-    tried = state.retry(info.id, AGAIN, among=failed) if again and failed else []
-    again_now = frozenset(tried)
-    return EarlierFailures(
-        _count(failed[cell] for cell in tried if not is_export(cell)),
-        _count(
-            kind for cell, kind in failed.items() if cell not in again_now and not is_export(cell)
-        ),
-    )
+    tried = set(state.retry(info.id, AGAIN, among=failed)) if again and failed else set()
+    found = EarlierFailures()
+    for cell, kind in failed.items():
+        if not is_export(cell):
+            (found.tried if cell in tried else found.left)[kind] += 1
+    return found
 
 
-def _count(kinds: Iterable[FailureClass]) -> Mapping[FailureClass, int]:
-    counts = Counter(kinds)
-    return {kind: counts[kind] for kind in FailureClass if counts[kind]}
-
-
-def _counted(counts: Mapping[FailureClass, int]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in counts.items())
+def _counted(counts: Counter[FailureClass]) -> str:
+    return ", ".join(f"{counts[kind]} {kind}" for kind in FailureClass if counts[kind])

@@ -8,8 +8,9 @@ A model with any other open cell is left to the slots as a whole.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from feed.interface import Published
 from flows.cli.settings import Settings
 from flows.sweep.lifecycle import Begun, among
 from flows.sweep.local import open_builder
@@ -37,14 +38,11 @@ def settle_unchanged(
         for model, packages in candidates:
             if stop:
                 return
-            if not _built_before(builder, packages):
-                continue
-            trees = _predicted(builder, packages, stop)
-            if any(begun.newest[planned].tree != tree for planned, tree in trees.items()):
+            if not _are_unchanged(builder, packages, begun.newest, stop):
                 continue
             ttl = 2 * settings.heartbeat
             while (lease := state.lease(begun.info.id, owner, ttl, {model.name})) is not None:
-                _record(state, begun, lease, trees)
+                _record(state, begun, lease, {one.id for one in packages})
 
 
 def _candidates(
@@ -66,33 +64,33 @@ def _candidates(
             yield model, packages
 
 
-def _built_before(builder: Builder, packages: list[PlannedPackage]) -> bool:
-    """Whether this store has built the cells; planning a model of the hub would need a request."""
-    return all(last_keys(builder.store.notes, one.id) for one in packages if not one.is_export)
-
-
-def _predicted(
-    builder: Builder, packages: list[PlannedPackage], stop: Stop
-) -> dict[str, str | None]:
-    """The tree digest that each package would have; None if only a build can tell."""
-    trees: dict[str, str | None] = {}
+def _are_unchanged(
+    builder: Builder,
+    packages: list[PlannedPackage],
+    newest: Mapping[str, Published],
+    stop: Stop,
+) -> bool:
+    """Whether the store tells that a build would only make the newest versions again."""
+    # Without a build before, planning a model of the hub would need a request.
+    if not all(one.is_export or last_keys(builder.store.notes, one.id) for one in packages):
+        return False
     try:
-        for planned in packages:
-            tree = builder.predict(planned.cell, export=planned.is_export, cancel=stop.event)
-            trees[planned.id] = tree
-            if tree is None:
-                break
+        return all(
+            builder.predict(one.cell, export=one.is_export, cancel=stop.event)
+            == newest[one.id].tree
+            for one in packages
+        )
     except (BuildFailed, Cancelled):
-        return {packages[0].id: None}  # the build itself says what is wrong
-    return trees
+        return False  # the build itself says what is wrong
 
 
-def _record(state: State, begun: Begun, lease: Lease, trees: dict[str, str | None]) -> None:
+def _record(state: State, begun: Begun, lease: Lease, cells: set[str]) -> None:
     done = False
     try:
         leased = state.statuses(begun.info.id, lease.model, lease.needs)
-        for cell in leased.keys() & trees.keys():
-            facts = Facts(tree=trees[cell], detail={"same_as": begun.newest[cell].version})
+        for cell in leased.keys() & cells:
+            newest = begun.newest[cell]
+            facts = Facts(tree=newest.tree, detail={"same_as": newest.version})
             state.record(lease, begun.info.id, cell, Status.UNCHANGED, facts)
         done = True
     finally:

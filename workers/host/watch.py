@@ -44,8 +44,7 @@ class Call:
     log: Path
     log_start: int
     timeout: float
-    memory: int
-    output: int
+    limits: HostLimits
     cancel: threading.Event | None
     progress: Callable[[str], None]
     secret: str | None
@@ -97,14 +96,15 @@ class Watch:
             return
         resident = self.process.tree.memory()
         self.peak = max(self.peak, resident)
-        if call.memory and resident > call.memory:
-            text = f"used {_mb(resident)} of memory, the limit is {_mb(call.memory)}"
+        limits = call.limits
+        if limits.memory and resident > limits.memory:
+            text = f"used {_mb(resident)} of memory, the limit is {_mb(limits.memory)}"
             self._end(FailureClass.MEMORY, text, "fewer --jobs leave more for each")
         written = log_size(call.log) - call.log_start
-        if call.output and written > call.output:
+        if limits.output and written > limits.output:
             self.process.end()
-            cut_log(call.log, call.log_start + call.output)
-            text = f"wrote more than {_mb(call.output)} to its log and was stopped"
+            cut_log(call.log, call.log_start + limits.output)
+            text = f"wrote more than {_mb(limits.output)} to its log and was stopped"
             raise call.failed(FailureClass.CRASH, text, hint=f"see {call.log.name}")
 
     def _end(self, failure: FailureClass, text: str, hint: str) -> None:
