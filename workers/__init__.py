@@ -1,6 +1,6 @@
 """Workers: build one model. Engines, stage pipeline, store, process supervision, verification.
 
-    cell --> pipeline --(key)--> store: hit -> outputs by digest
+    cell --> stages ----(key)--> store: hit -> outputs by digest
                 |                  ^
                 | miss             | outputs, hashed while they are stored
                 v                  |
@@ -18,9 +18,8 @@ The process of the sweep never imports torch, onnx or an engine: an engine is an
 Python from 3.10 on. The parent supervises: time limit and memory ceiling per stage, the whole
 process tree killed, output drained into the cell's log, restart after a crash.
 
-Where to look: `builder` (a cell in, a package out), `graph` and `keys` (what runs, and when not),
-`pipeline` (look up, lock, run, store), `package` and `record` (what goes into a package), `store/`,
-`host/`, `budget` (disk), `verify` and `checker` (the gate and its own process), `explain`.
+Where to look: `build/` (a cell in, a package out), `store/`, `host/`, `sources/`, the two engines,
+`runtimes/`, `compile/`, `verify/` (the gate and its own process) and `attest/`.
 
-The room imports `matrix` and nothing else of ours.
+The room imports `machine` and `matrix`, nothing else of ours.
 """

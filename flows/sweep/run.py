@@ -54,6 +54,7 @@ class Run:
     as_json: bool = False
     again: bool = True
     """Whether to retry failures whose cause may be gone; see `flows.sweep.earlier_failures`."""
+    _stop: Stop = field(default_factory=Stop, init=False)
     _unshown: str = field(default="", init=False)
     """Why Prefect does not show all of the run; empty if it does."""
 
@@ -67,17 +68,15 @@ class Run:
         work.tidy()
         if self.settings.summary:
             clear_summaries(self.settings.path(self.settings.summary))
-        stop = Stop()
         # Up to the last line: a second Ctrl-C must not cut off the summary of the first.
-        with stopped_by_signals(stop):
+        with stopped_by_signals(self._stop):
             with state or work.open_state() as opened:
-                summary, index, took = self._run(work, opened, feed, stop)
-            self._say_ended(summary, index, took, stop)
-        return summary.exit_code(stop)
+                summary, index, took = self._run(opened, feed)
+            self._say_ended(summary, index, took)
+        return summary.exit_code(self._stop)
 
-    def _run(
-        self, work: Workspace, state: State, feed: Feed, stop: Stop
-    ) -> tuple[Summary, str | None, LastRun]:
+    def _run(self, state: State, feed: Feed) -> tuple[Summary, str | None, LastRun]:
+        stop = self._stop
         self._say_planned(feed)
         begun = begin(
             self.plan,
@@ -97,22 +96,16 @@ class Run:
             state.note(begun.info.id, Kind.NOTICE, {UNSERVED: unserved})
         with CancellationWatch(state, begun.info.id, begun.info.run, stop):
             if not stop and has_work(state, begun.info, offers):
-                self._build(work, state, begun, publisher, stop, offers)
-        template = self.settings.package
-        ended = finish(self.plan, state, feed, publisher, begun.info, stop, template)
+                self._build(state, begun, publisher, offers)
+        ended = finish(self.plan, state, feed, publisher, begun.info, stop, self.settings.package)
         if self.settings.summary:
             write_summaries(self.settings.path(self.settings.summary), state, begun.info)
         return *ended, LastRun.of(state, begun.info)
 
     def _build(
-        self,
-        work: Workspace,
-        state: State,
-        begun: Begun,
-        publisher: Publisher | None,
-        stop: Stop,
-        offers: Words,
+        self, state: State, begun: Begun, publisher: Publisher | None, offers: Words
     ) -> None:
+        stop = self._stop
         tally = Tally(
             state.statuses(begun.info.id),
             publish=begun.info.publish,
@@ -120,11 +113,11 @@ class Run:
             known=recorded_estimates(state, begun.info.id),
         )
         after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
-        after = self._settle(state, begun, tally, after, stop)
+        after = self._settle(state, begun, tally, after)
         if stop or not has_work(state, begun.info, offers):
             return
         with (
-            self._shown(work, state, begun, tally, stop, after),
+            self._shown(state, begun, tally, after),
             open_slots(self.plan, begun, state, self.settings, publisher, stop, offers=offers) as (
                 sweep,
                 slots,
@@ -134,28 +127,27 @@ class Run:
             run_slots(sweep, slots)
 
     @contextmanager
-    def _shown(
-        self, work: Workspace, state: State, begun: Begun, tally: Tally, stop: Stop, after: int
-    ) -> Iterator[None]:
+    def _shown(self, state: State, begun: Begun, tally: Tally, after: int) -> Iterator[None]:
         """Show the run in Prefect while the block runs, if a server can be had."""
+        home = Workspace(self.settings).home
         if not os.environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
-            os.environ["PREFECT_HOME"] = str(prefect_home_of(work.home, os.environ))
+            os.environ["PREFECT_HOME"] = str(prefect_home_of(home, os.environ))
         where = Where(state, begun.info.id, after, owners_here())
-        display = Display(where, self.plan, tally, stop, work.home, os.environ)
+        display = Display(where, self.plan, tally, self._stop, home, os.environ)
         try:
             with display:
                 yield
         finally:
             # After a stop nobody needs to know how much was shown.
-            self._unshown = "" if stop else display.problem
+            self._unshown = "" if self._stop else display.problem
 
-    def _settle(self, state: State, begun: Begun, tally: Tally, after: int, stop: Stop) -> int:
+    def _settle(self, state: State, begun: Begun, tally: Tally, after: int) -> int:
         """Settle the cells that need no slot; returns the last event that was shown."""
         if not begun.newest or os.environ.get("PREFECT_API_URL"):
             return after  # the user's own server shows every sweep
         view = choose_view(as_json=self.as_json)
         with Follower(state, begun.info.id, view, tally, after) as follower:
-            settle_unchanged(self.plan, begun, state, self.settings, stop)
+            settle_unchanged(self.plan, begun, state, self.settings, self._stop)
         return follower.seen
 
     def _say_planned(self, feed: Feed) -> None:
@@ -179,8 +171,8 @@ class Run:
             print(line)
         sys.stdout.flush()
 
-    def _say_ended(self, summary: Summary, index: str | None, took: LastRun, stop: Stop) -> None:
-        code = summary.exit_code(stop)
+    def _say_ended(self, summary: Summary, index: str | None, took: LastRun) -> None:
+        code = summary.exit_code(self._stop)
         if self.as_json:
             document = {**summary.to_json(), **took.to_json(), "index": index}
             document["exit_code"] = int(code)
@@ -193,7 +185,7 @@ class Run:
         if index is not None:
             print(index_line(self.plan, self.settings.package, index, len(summary.failures)))
         print(took)
-        if stop.error is not None:
-            print(f"stopped: {stop.error}", file=sys.stderr)
+        if self._stop.error is not None:
+            print(f"stopped: {self._stop.error}", file=sys.stderr)
         if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
             print(f"what is built is kept: modelmill resume {self.plan.stamp}", file=sys.stderr)
