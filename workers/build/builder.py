@@ -197,7 +197,8 @@ class Builder:
         started, began = datetime.now(UTC), time.monotonic()
         plan = self._plan(runner.request, cell, export=export, log=runner.log, cancel=runner.cancel)
         runner.begin(plan)
-        results = self._walk(plan, runner.resolve, export=export)
+        until = EXPORT if export else ""
+        results = walk(self.host.spec.name, self.tools(), plan, runner.resolve, until=until)
         if results is None:
             raise AssertionError("a runner resolves every stage or raises")
         content = self._content(cell, results, export=export)

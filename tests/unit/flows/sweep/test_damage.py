@@ -108,7 +108,7 @@ def shell(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sh
     monkeypatch.chdir(tmp_path / "shell")
     monkeypatch.setattr(flows.sweep.run.Run, "_build", lambda *_all: None)
     monkeypatch.setattr(
-        flows.sweep.local, "EngineHost", lambda _spec, log_dir: InProcessHost(log_dir)
+        flows.sweep.local, "EngineHost", lambda _spec, limits, log_dir: InProcessHost(log_dir)
     )
     return made
 
