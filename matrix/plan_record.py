@@ -92,9 +92,11 @@ def _planned(one: Json, tables: _Tables) -> PlannedModel:
                 "model": model,
                 "target": tables.targets[target],
                 "policy": tables.policies[policy],
-                **dict(zip(_CELL, rest, strict=True)),
+                # A row of an older modelmill is shorter: what was added since has its default.
+                **dict(zip(_CELL, rest, strict=len(rest) > len(_CELL))),
             },
             Cell,
+            exact=False,
         )
         for target, policy, *rest in one["cells"]
     ]
