@@ -158,7 +158,7 @@ def test_a_run_that_no_worker_begins_is_ended(
 def refuses_what_is_no_parameter(world: World) -> None:
     deployment = world.api.get(f"/deployments/name/{NIGHTLY}").json()
     form = deployment["parameter_openapi_schema"]["definitions"]["SweepSettings"]["properties"]
-    assert form["timeout"]["description"] == "limit for one build stage"
+    assert form["timeout"]["description"] == "time limit for one build stage"
     for wrong in ({"settings": {"trget": ["x"]}}, {"settings": {"timeout": "long"}}, {"moon": 1}):
         reply = world.api.post(
             f"/deployments/{deployment['id']}/create_flow_run", json={"parameters": wrong}
@@ -224,7 +224,7 @@ def is_retried(world: World) -> None:
     assert (mill.folder / "out" / "junit.xml").exists()
     again = mill.run("retry", "n2", *mill.fleet(), plain=False)
     assert again.code == 4
-    assert "no failed cell" in again.err
+    assert "nothing to retry" in again.err
     assert list(world.told.queue) == []
 
 
