@@ -35,7 +35,11 @@ class Catalog:
 
 def packaged() -> tuple[str, ...]:
     """The catalogs that come with modelmill."""
-    return tuple(sorted(path.stem for path in DATA.glob("*.toml") if path.stem != "targets"))
+    return tuple(
+        sorted(
+            path.stem for path in DATA.glob("*.toml") if path.stem not in {"targets", "profiles"}
+        )
+    )
 
 
 def load_catalog(

@@ -162,7 +162,7 @@ def test_a_sweep_that_only_began(browser: Browser, state: State, tmp_path: Path)
         assert page.inner_text("#verdict") == "running or interrupted"
         page.keyboard.press("n")
         text = page.inner_text("#panel")
-        assert "to be built; nobody is at it" in text
+        assert "planned to be built" in text
         assert "Stages" not in text
         assert "Nothing was built" in page.inner_text("#workers")
 

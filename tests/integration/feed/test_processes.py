@@ -163,6 +163,7 @@ def check_nothing_is_left(root: Path, feed: DirectoryFeed) -> None:
 
 READ_ONLY = """
 import os, sys
+import msgspec  # while the environment may be read
 from pathlib import Path
 from feed.directory import DirectoryFeed
 from feed.errors import FeedError
