@@ -20,47 +20,47 @@ from pathlib import Path
 from feed.publisher import Publisher
 from matrix.digest import tree_digest
 from tests.fakes.azure.faults import Effect, Fault, When
-from tests.fakes.azure.lab import Lab, tree
+from tests.fakes.azure.harness import AzureHarness, tree
 
 THREADS = 4
 NAME = "modelmill-bench"
 
 
-def listings(lab: Lab) -> None:
+def listings(harness: AzureHarness) -> None:
     """Requests for one package, whatever it holds."""
-    feed = lab.feed()
+    feed = harness.feed()
     list(feed.packages())
     list(feed.versions("nothing"))
     for count in (1, 1000, 5000):
         name = f"listed-{count}"
         description = f"tree=sha256:{'ab' * 32} cell"
         versions = {f"0.0.0-20260609-{number}": description for number in range(count)}
-        lab.standin.organization.seed(lab.standin.feed, name, versions)
-        lab.standin.forget()
+        harness.standin.organization.seed(harness.standin.feed, name, versions)
+        harness.standin.forget()
         start = time.perf_counter()
         found = len(list(feed.versions(name)))
         seconds = time.perf_counter() - start
-        requests = lab.standin.counts().total()
+        requests = harness.standin.counts().total()
         assert found == count
         print(f"listing {count:5} versions: {requests} requests, {seconds:.2f} s")
 
 
-def plan_faults(lab: Lab, count: int) -> None:
+def plan_faults(harness: AzureHarness, count: int) -> None:
     """Every third registration: lost before, lost after, or answered with 503 after it was done."""
-    lab.standin.plan(
+    harness.standin.plan(
         Fault("register", effect=Effect.RESET, every=9, times=count),
         Fault("register", effect=Effect.RESET, when=When.AFTER, every=9, times=count, seen=3),
         Fault("register", status=503, when=When.AFTER, every=9, times=count, seen=6),
     )
 
 
-def publishes(lab: Lab, count: int) -> float:
+def publishes(harness: AzureHarness, count: int) -> float:
     """The sweep; seconds of one thread for each version."""
-    packages = {f"0.0.0-{number}": lab.package(str(number)) for number in range(count)}
-    feed = lab.feed()
+    packages = {f"0.0.0-{number}": harness.package(str(number)) for number in range(count)}
+    feed = harness.feed()
     publisher = Publisher(feed, sleep=lambda event, _seconds: event.is_set())
-    plan_faults(lab, count)
-    lab.standin.forget()
+    plan_faults(harness, count)
+    harness.standin.forget()
 
     def publish(version: str) -> int:
         files = packages[version]
@@ -70,13 +70,13 @@ def publishes(lab: Lab, count: int) -> float:
     with ThreadPoolExecutor(THREADS) as pool:
         attempts = sum(pool.map(publish, packages))
     seconds = time.perf_counter() - start
-    registered = lab.standin.organization.registrations
+    registered = harness.standin.organization.registrations
     assert len(registered) == len(set(registered)) == count
     for version, files in packages.items():
         assert tree_digest(feed.files(NAME, version)) == tree(files)
         assert all(file.source.stat().st_size == file.entry.size for file in files)
-    struck = lab.standin.faults.struck["register"]
-    requests = lab.standin.counts().total()
+    struck = harness.standin.faults.struck["register"]
+    requests = harness.standin.counts().total()
     print(
         f"publishing {count} versions, {struck} faults: {seconds:.1f} s, "
         f"{attempts / count:.2f} tool runs and {requests / count:.1f} requests for each, "
@@ -85,11 +85,11 @@ def publishes(lab: Lab, count: int) -> float:
     return seconds * THREADS / count
 
 
-def bare_runs(lab: Lab, name: str, count: int = 40) -> float:
+def bare_runs(harness: AzureHarness, name: str, count: int = 40) -> float:
     """Seconds of a run of the tool's stand-in alone, with as many at once."""
-    tool = lab.root / "tool" / "artifacttool"
-    files = lab.package(name)
-    arguments = f"universal publish --service {lab.standin.base}/acme --patvar T --project Lab"
+    tool = harness.root / "tool" / "artifacttool"
+    files = harness.package(name)
+    arguments = f"universal publish --service {harness.standin.base}/acme --patvar T --project Lab"
     fixed = [str(tool), *arguments.split(), "--feed", "models", "--package-name", name]
     folder = str(files[0].source.parent)
 
@@ -106,12 +106,12 @@ def bare_runs(lab: Lab, name: str, count: int = 40) -> float:
 def main() -> None:
     """Run all."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 400
-    with tempfile.TemporaryDirectory() as folder, Lab(Path(folder)) as lab:
-        listings(lab)
-        bare_runs(lab, "warm")
-        bare = bare_runs(lab, "bare")
-        lab.standin.organization.registrations.clear()
-        each = publishes(lab, count)
+    with tempfile.TemporaryDirectory() as folder, AzureHarness(Path(folder)) as harness:
+        listings(harness)
+        bare_runs(harness, "warm")
+        bare = bare_runs(harness, "bare")
+        harness.standin.organization.registrations.clear()
+        each = publishes(harness, count)
         print(f"{each / bare:.2f} times a bare run of the tool for each version, faults included")
 
 

@@ -19,7 +19,7 @@ from flows.cli.resolution import resolve
 from flows.observe.estimates import Estimates, estimate, makespan
 from flows.sweep.planning import plan_of
 from matrix.status import Status
-from tests.sweeps.command import Mill, model
+from tests.sweeps.command import Project, model
 
 SLOTS = 2
 TARGETS = "qnn_npu, mlas_cpu"
@@ -31,14 +31,14 @@ LONGEST = 9.0
 def main() -> None:
     """Sweep, forget, estimate, sweep; print what was foretold and what came."""
     with tempfile.TemporaryDirectory(prefix="modelmill-bench-") as folder:
-        mill = Mill(Path(folder), {"MODELMILL_JOBS": str(SLOTS), "MODELMILL_ENGINE": "fake"})
-        catalog = mill.catalog(*_models())
+        project = Project(Path(folder), {"MODELMILL_JOBS": str(SLOTS), "MODELMILL_ENGINE": "fake"})
+        catalog = project.catalog(*_models())
         sweep = ("sweep", catalog, "--target", TARGETS, "--stamp")
-        mill.ok(*sweep, "first")
-        mill.ok("store", "clear")
-        foretold = _foretold(mill, catalog)
-        mill.ok(*sweep, "second")
-        _print(foretold, mill)
+        project.ok(*sweep, "first")
+        project.ok("store", "clear")
+        foretold = _foretold(project, catalog)
+        project.ok(*sweep, "second")
+        _print(foretold, project)
 
 
 def _models() -> list[str]:
@@ -54,19 +54,19 @@ def _acts(seconds: float) -> dict[str, str]:
     }
 
 
-def _foretold(mill: Mill, catalog: str) -> Estimates:
+def _foretold(project: Project, catalog: str) -> Estimates:
     flags = {"target": tuple(TARGETS.split(",")), "stamp": "second", "engine": "fake"}
-    plan = plan_of(resolve(flags, {}, mill.folder), catalog, date(2026, 6, 9))
-    with mill.state() as state:
+    plan = plan_of(resolve(flags, {}, project.folder), catalog, date(2026, 6, 9))
+    with project.state() as state:
         return estimate(plan, state)
 
 
-def _actual(mill: Mill, stamp: str) -> tuple[dict[str, float], float]:
+def _actual(project: Project, stamp: str) -> tuple[dict[str, float], float]:
     """Seconds that each model kept a slot, and from the first cell's begin to the last's end."""
     taken: dict[str, float] = {}
     began: dict[str, float] = {}
     ends: list[float] = []
-    with mill.state() as state:
+    with project.state() as state:
         info = state.find_sweep(stamp)
         assert info
         for event in state.events(info.id):
@@ -81,9 +81,9 @@ def _actual(mill: Mill, stamp: str) -> tuple[dict[str, float], float]:
     return taken, max(ends) - min(began.values())
 
 
-def _print(foretold: Estimates, mill: Mill) -> None:
-    taken, wall = _actual(mill, "second")
-    _before, wall_before = _actual(mill, "first")
+def _print(foretold: Estimates, project: Project) -> None:
+    taken, wall = _actual(project, "second")
+    _before, wall_before = _actual(project, "first")
     errors = [abs(foretold.seconds(name) - seconds) / seconds for name, seconds in taken.items()]
     inside = sum(
         foretold.models[name].seconds.low <= seconds <= foretold.models[name].seconds.high

@@ -30,7 +30,7 @@ import psycopg
 from flows.prefect.server import start_server
 from state.records import Event, Kind
 from tests.bench.command import LABELS, table, write_catalog
-from tests.fleets.machines import Plant, plant, wait_for
+from tests.fleets.machines import Fleet, start_fleet, wait_for
 from tests.sweeps.command import model
 
 SLOT = "a slot"
@@ -57,13 +57,13 @@ class Memory:
     names: dict[int, str] = field(default_factory=dict)
 
     @contextmanager
-    def watched(self, works: Plant) -> Iterator[None]:
+    def watched(self, fleet: Fleet) -> Iterator[None]:
         """Look every second while the block runs."""
         over = threading.Event()
 
         def look() -> None:
             while not over.wait(1.0):
-                for name, process in processes(works):
+                for name, process in processes(fleet):
                     with suppress(psutil.Error):
                         self.sizes[process.pid].append(process.memory_info().rss)
                         if process.pid not in self.names or name == SLOT:
@@ -90,23 +90,25 @@ class Memory:
         return rows
 
 
-def processes(works: Plant) -> Iterator[tuple[str, psutil.Process]]:
+def processes(fleet: Fleet) -> Iterator[tuple[str, psutil.Process]]:
     """The server and everything that runs a flow."""
-    assert works.prefect.process
-    yield "the Prefect server", psutil.Process(works.prefect.process.pid)
-    for machine in works.machines.values():
+    assert fleet.prefect.process
+    yield "the Prefect server", psutil.Process(fleet.prefect.process.pid)
+    for machine in fleet.machines.values():
         for process in machine.slots():
             with suppress(psutil.Error):
                 # Only a slot has an engine host.
                 yield (SLOT if process.children() else "the parent"), process
 
 
-def order(works: Plant, catalog: str, stamp: str, *more: str) -> list[Event]:
+def order(fleet: Fleet, catalog: str, stamp: str, *more: str) -> list[Event]:
     """A sweep on the fleet to its end; returns its events."""
-    ran = works.mill.run(*works.mill.fleet("sweep", catalog, "--stamp", stamp, *more), plain=False)
+    ran = fleet.project.run(
+        *fleet.project.fleet("sweep", catalog, "--stamp", stamp, *more), plain=False
+    )
     if ran.code:
         raise SystemExit(f"sweep {stamp} ended with {ran.code}:\n{ran.out[-2000:]}\n{ran.err}")
-    return works.mill.events(stamp)
+    return fleet.project.events(stamp)
 
 
 def working_time(events: list[Event]) -> float:
@@ -115,31 +117,31 @@ def working_time(events: list[Event]) -> float:
     return max(one.at for one in events if one.kind is Kind.STATUS) - begun
 
 
-def count_statements(works: Plant) -> None:
+def count_statements(fleet: Fleet) -> None:
     """Load the extension, which takes a restart, and begin."""
-    works.database.execute("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'")
-    works.database.stop()
-    works.database.start()
-    with psycopg.connect(works.mill.url, autocommit=True) as connection:
+    fleet.database.execute("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'")
+    fleet.database.stop()
+    fleet.database.start()
+    with psycopg.connect(fleet.project.url, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION pg_stat_statements")
 
 
-def statements(works: Plant, *, reset: bool = False) -> dict[str, int]:
+def statements(fleet: Fleet, *, reset: bool = False) -> dict[str, int]:
     """What this database was sent, and how often."""
-    with psycopg.connect(works.mill.url, autocommit=True) as connection:
+    with psycopg.connect(fleet.project.url, autocommit=True) as connection:
         if reset:
             connection.execute("SELECT pg_stat_statements_reset()")
         return {" ".join(str(text).split()): int(n) for text, n in connection.execute(_STATEMENTS)}
 
 
-def overhead(works: Plant, models: int) -> list[Row]:
+def overhead(fleet: Fleet, models: int) -> list[Row]:
     """The do-nothing engine: time, statements, memory."""
-    catalog = write_catalog(works.mill.folder, models)
+    catalog = write_catalog(fleet.project.folder, models)
     memory = Memory()
-    statements(works, reset=True)
-    with memory.watched(works):
-        events = order(works, catalog, "nothing", "--engine", "nothing")
-    calls = statements(works)
+    statements(fleet, reset=True)
+    with memory.watched(fleet):
+        events = order(fleet, catalog, "nothing", "--engine", "nothing")
+    calls = statements(fleet)
     cells = models * LABELS
     print(f"\nwhat the state was sent, for each of {cells} cells")
     for text, count in sorted(calls.items(), key=lambda item: -item[1])[:12]:
@@ -157,18 +159,18 @@ def overhead(works: Plant, models: int) -> list[Row]:
     ]
 
 
-def speed_up(works: Plant, models: int, spin: int) -> Row:
+def speed_up(fleet: Fleet, models: int, spin: int) -> Row:
     """The same work on one worker, then on two."""
     # Only the export works hard, and it is a new one for each model and each sweep.
     took = []
     for stamp in ("alone", "together"):
         if stamp == "together":
-            works.machine("b", *ENGINES, "--sweeps", "0")
-            works.ready("b")
+            fleet.machine("b", *ENGINES, "--sweeps", "0")
+            fleet.ready("b")
         act = {"export": f"spin:{spin}"}
         entries = [model(f"spin/{stamp}-{number}", act=act) for number in range(models)]
-        works.mill.catalog(*entries)
-        events = order(works, "catalog.toml", stamp, "--target", "mlas_cpu")
+        fleet.project.catalog(*entries)
+        events = order(fleet, "catalog.toml", stamp, "--target", "mlas_cpu")
         took.append(working_time(events))
     alone, together = took
     print(
@@ -177,20 +179,20 @@ def speed_up(works: Plant, models: int, spin: int) -> Row:
     return figure("two workers against one", alone / together, 1.8, at_least=True)
 
 
-def take_over(works: Plant, heartbeat: float) -> Row:
+def take_over(fleet: Fleet, heartbeat: float) -> Row:
     """A slot stops answering with a model in its hands, while another one is idle."""
-    hold = works.mill.folder / "hold"
-    catalog = works.mill.catalog(
+    hold = fleet.project.folder / "hold"
+    catalog = fleet.project.catalog(
         model("tiny/held", act={"quantize": f"wait:{hold}"}), model("tiny/other", size=1_000_000)
     )
-    with works.sweep(catalog, "held") as sweep:
+    with fleet.sweep(catalog, "held") as sweep:
         wait_for(hold.exists)
-        first = works.holder("held", "tiny/held")
-        works.wait_until("held", published=LABELS)
-        with works.mill.state() as state:
+        first = fleet.holder("held", "tiny/held")
+        fleet.wait_until("held", published=LABELS)
+        with fleet.project.state() as state:
             stopped_at = state.now()
         os.kill(first.pid, signal.SIGSTOP)
-        second = works.holder("held", "tiny/held", after=first.token)
+        second = fleet.holder("held", "tiny/held", after=first.token)
         Path(f"{hold}.go").touch()
         os.kill(first.pid, signal.SIGCONT)
         sweep.end()
@@ -217,13 +219,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="modelmill-bench-") as name:
         folder = Path(name)
         beat = {"MODELMILL_HEARTBEAT": str(asked.heartbeat)}
-        with plant(prefect_template(folder / "template"), folder, **beat) as works:
-            count_statements(works)
-            works.machine("a", *ENGINES)
-            works.ready("a")
-            rows = [speed_up(works, asked.spin_models, asked.spin)]
-            rows += overhead(works, asked.models)
-            rows.append(take_over(works, asked.heartbeat))
+        with start_fleet(prefect_template(folder / "template"), folder, **beat) as fleet:
+            count_statements(fleet)
+            fleet.machine("a", *ENGINES)
+            fleet.ready("a")
+            rows = [speed_up(fleet, asked.spin_models, asked.spin)]
+            rows += overhead(fleet, asked.models)
+            rows.append(take_over(fleet, asked.heartbeat))
     print()
     table(rows)
 

@@ -10,7 +10,7 @@ from workers.build.builder import Builder, BuildOptions
 from workers.store import Store
 
 
-class Bench:
+class BuilderHarness:
     """A builder on a store of its own."""
 
     def __init__(self, root: Path, **options: Any) -> None:

@@ -14,7 +14,7 @@ from workers.build.builder import Builder, BuildOptions, Built
 from workers.store import Store
 
 
-class Works:
+class AttestationHarness:
     """A builder on a store of its own, with its attester."""
 
     def __init__(self, root: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from feed.directory import DirectoryFeed
 from feed.interface import Feed
 from feed.open import open_feed
-from tests.fakes.azure.lab import Lab
+from tests.fakes.azure.harness import AzureHarness
 from tests.fakes.feed import MemoryFeed
 
 
@@ -73,8 +73,8 @@ def directory(folder: Path) -> Iterator[Subject]:
 
 def azure(folder: Path) -> Iterator[Subject]:
     """Azure Artifacts, played by the stand-in of service and tool."""
-    with Lab(folder) as lab:
-        organization, held = lab.standin.organization, lab.standin.feed
+    with AzureHarness(folder) as harness:
+        organization, held = harness.standin.organization, harness.standin.feed
 
         def fill(package: str, count: int) -> None:
             organization.seed(held, package, {f"0.0.{number}": "" for number in range(count)})
@@ -82,8 +82,8 @@ def azure(folder: Path) -> Iterator[Subject]:
         def delete(package: str, version: str) -> None:
             organization.delete(held, package, version)
 
-        yield Subject(lab.feed(), lab.feed, delete, fill)
-        assert lab.leftovers() == []
+        yield Subject(harness.feed(), harness.feed, delete, fill)
+        assert harness.leftovers() == []
 
 
 def named(spec: str) -> Factory:

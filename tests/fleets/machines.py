@@ -25,7 +25,7 @@ from state.ledger import State, open_state
 from state.records import Event, Holder, Kind
 from tests.machine.timing import eventually
 from tests.services.postgres import Server, postgres
-from tests.sweeps.command import MARK, Mill, Ran, Running
+from tests.sweeps.command import MARK, Project, Ran, Running
 
 POOL = "mill"
 
@@ -62,15 +62,15 @@ class PrefectServer:
         self.process.wait(30)
 
 
-class FleetMill(Mill):
+class FleetProject(Project):
     """A folder to sweep in whose state and server are those of a fleet."""
 
     url = ""
 
     @cached_property
-    def machines(self) -> Mill:
+    def machines(self) -> Project:
         """What the workers are started from."""
-        return Mill(self.folder, self.env)
+        return Project(self.folder, self.env)
 
     def state(self) -> State:
         return open_state(self.url)
@@ -103,23 +103,23 @@ class FleetMill(Mill):
         return named(self.processes(), part)
 
 
-def fleet_mill(folder: Path, server: PrefectServer, url: str, **env: str) -> FleetMill:
+def fleet_project(folder: Path, server: PrefectServer, url: str, **env: str) -> FleetProject:
     folder.mkdir()
-    mill = FleetMill(folder)
-    mill.url = url
-    mill.env = {
+    project = FleetProject(folder)
+    project.url = url
+    project.env = {
         "PREFECT_API_URL": server.url,
         "PREFECT_HOME": str(folder / "prefect-client"),
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
         "MODELMILL_STATE": url,
-        "MODELMILL_FEED": str(mill.feed_folder),
+        "MODELMILL_FEED": str(project.feed_folder),
         "MODELMILL_JOBS": "1",
         "MODELMILL_HEARTBEAT": "4",
         "OMP_NUM_THREADS": "1",
         **env,
     }
-    return mill
+    return project
 
 
 @contextmanager
@@ -143,16 +143,16 @@ _databases = count()
 class Machine:
     """A worker with everything that it starts."""
 
-    mill: Mill
+    project: Project
     running: Running
 
     def slots(self) -> list[psutil.Process]:
         """The processes that run flows, parents among them."""
-        return named(self.mill.processes(), "prefect.engine")
+        return named(self.project.processes(), "prefect.engine")
 
     def lose_power(self) -> None:
         """All at once, as far as one process can."""
-        for process in self.mill.processes():
+        for process in self.project.processes():
             with suppress(psutil.NoSuchProcess):
                 process.kill()
 
@@ -163,21 +163,23 @@ class Machine:
 
 
 @dataclass
-class Plant:
+class Fleet:
     """A set of servers, a folder to order sweeps from, and machines that come and go."""
 
     database: Server
     prefect: PrefectServer
-    mill: FleetMill
+    project: FleetProject
     opened: ExitStack
     machines: dict[str, Machine] = field(default_factory=dict)
 
     def machine(self, name: str, *arguments: str, under: Sequence[str] = (), **env: str) -> Machine:
         """Switch one on (`under`: a command that runs it); it takes part after `ready`."""
-        mill = Mill(self.mill.folder, {**self.mill.env, **env})
+        project = Project(self.project.folder, {**self.project.env, **env})
         options = ("--pool", POOL, "--engines", "fake", "--home", f"home-{name}")
-        running = self.opened.enter_context(mill.start("worker", *options, *arguments, under=under))
-        made = self.machines[name] = Machine(mill, running)
+        running = self.opened.enter_context(
+            project.start("worker", *options, *arguments, under=under)
+        )
+        made = self.machines[name] = Machine(project, running)
         return made
 
     def ready(self, *names: str) -> None:
@@ -202,25 +204,25 @@ class Plant:
     def of(self, pid: int) -> str:
         """The machine on which a process runs."""
         for name, machine in self.machines.items():
-            if pid in {process.pid for process in machine.mill.processes()}:
+            if pid in {process.pid for process in machine.project.processes()}:
                 return name
         raise AssertionError(f"no machine runs {pid}")
 
     @contextmanager
     def sweep(self, catalog: str, stamp: str, *more: str) -> Iterator[Running]:
         """An order under way."""
-        command = self.mill.fleet("sweep", catalog, "--stamp", stamp, *more)
-        with Mill(self.mill.folder, self.mill.env).start(*command) as running:
+        command = self.project.fleet("sweep", catalog, "--stamp", stamp, *more)
+        with Project(self.project.folder, self.project.env).start(*command) as running:
             yield running
 
     def run(self, *arguments: str) -> Ran:
         """A command to its end; its own end does not end others."""
-        with Mill(self.mill.folder, self.mill.env).start(*arguments) as running:
+        with Project(self.project.folder, self.project.env).start(*arguments) as running:
             return running.end(LIMIT)
 
     def again(self, stamp: str, command: str = "resume") -> Ran:
         """Resume or retry, to the end."""
-        return self.run(*self.mill.fleet(command, stamp))
+        return self.run(*self.project.fleet(command, stamp))
 
     def holder(self, stamp: str, model: str, after: int = 0) -> Holder:
         """Who has a model, under a later token than that."""
@@ -228,7 +230,7 @@ class Plant:
         def held() -> list[Holder]:
             return [
                 one
-                for one in self.mill.holders(stamp)
+                for one in self.project.holders(stamp)
                 if one.model == f"{model}:fill-mask" and one.token > after
             ]
 
@@ -247,19 +249,19 @@ class Plant:
         return leads()[-1]
 
     def notices(self, stamp: str) -> list[Event]:
-        with self.mill.state() as state:
+        with self.project.state() as state:
             info = state.find_sweep(stamp)
             return list(state.events(info.id, kind=Kind.NOTICE)) if info else []
 
     def lost(self, stamp: str) -> list[Event]:
         """Leases that ran out or whose holder died."""
-        return [one for one in self.mill.events(stamp) if one.kind is Kind.LOST]
+        return [one for one in self.project.events(stamp) if one.kind is Kind.LOST]
 
     def wait_until(self, stamp: str, **counts: int) -> None:
         """Until so many cells, or more, have a status."""
         wait_for(
             lambda: all(
-                self.mill.statuses(stamp).get(status, 0) >= count
+                self.project.statuses(stamp).get(status, 0) >= count
                 for status, count in counts.items()
             )
         )
@@ -280,12 +282,12 @@ class Plant:
     def check(self, catalog: str, stamp: str) -> None:
         """What an undisturbed sweep on one machine publishes, digests included, all of it once;
         and nobody recorded anything under a lease that another one had taken over."""
-        alone = Mill(self.mill.folder / f"alone-{stamp}")
+        alone = Project(self.project.folder / f"alone-{stamp}")
         alone.folder.mkdir()
-        alone.ok("sweep", str(self.mill.folder / catalog), "--stamp", stamp)
+        alone.ok("sweep", str(self.project.folder / catalog), "--stamp", stamp)
         expected = alone.published()
         index = expected.pop(("modelmill-index", f"0.0.0-{stamp}"))
-        ours = self.mill.published()
+        ours = self.project.published()
         ours = {key: tree for key, tree in ours.items() if of(stamp, key)}
         # A sweep that ended with failures had an index too; the newest one counts.
         indexes = sorted((key for key in ours if key[0] == "modelmill-index"), key=natural)
@@ -293,7 +295,7 @@ class Plant:
         for key in indexes:
             del ours[key]
         assert ours == expected
-        check_once(self.mill.events(stamp))
+        check_once(self.project.events(stamp))
 
 
 def natural(key: tuple[str, str]) -> tuple[int, str]:
@@ -344,7 +346,7 @@ def gone(pid: int) -> bool:
 
 
 @contextmanager
-def plant(template: Path, folder: Path, **env: str) -> Iterator[Plant]:
+def start_fleet(template: Path, folder: Path, **env: str) -> Iterator[Fleet]:
     """Servers that are up, a pool that is deployed, and no machine yet."""
     with (
         postgres() as database,
@@ -354,9 +356,9 @@ def plant(template: Path, folder: Path, **env: str) -> Iterator[Plant]:
         name = f"plant_{next(_databases)}"
         database.execute(f"CREATE DATABASE {name}")
         open_state(database.url(name)).close()
-        mill = fleet_mill(folder / "mill", server, database.url(name), **env)
-        mill.ok("deploy", "--pool", POOL, plain=False)
-        yield Plant(database, server, mill, opened)
+        project = fleet_project(folder / "project", server, database.url(name), **env)
+        project.ok("deploy", "--pool", POOL, plain=False)
+        yield Fleet(database, server, project, opened)
 
 
 def copied(template: Path, home: Path) -> Path:
@@ -364,4 +366,4 @@ def copied(template: Path, home: Path) -> Path:
     return home
 
 
-__all__ = ["MARK", "POOL", "FleetMill", "PrefectServer", "copied", "fleet_mill"]
+__all__ = ["MARK", "POOL", "FleetProject", "PrefectServer", "copied", "fleet_project"]

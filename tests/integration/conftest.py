@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.prefect.server import start_server
-from tests.sweeps.command import Mill
+from tests.sweeps.command import Project
 
 
 @pytest.fixture(scope="session")
@@ -25,15 +25,15 @@ def prefect_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def mill(tmp_path: Path) -> Mill:
+def project(tmp_path: Path) -> Project:
     """A folder to sweep in, for sweeps without Prefect."""
-    folder = tmp_path / "mill"
+    folder = tmp_path / "project"
     folder.mkdir()
-    return Mill(folder)
+    return Project(folder)
 
 
 @pytest.fixture
-def full_mill(mill: Mill, prefect_template: Path) -> Mill:
+def full_project(project: Project, prefect_template: Path) -> Project:
     """A folder to sweep in, for the whole command."""
-    shutil.copytree(prefect_template, mill.home / "prefect")
-    return mill
+    shutil.copytree(prefect_template, project.home / "prefect")
+    return project

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.sweeps.command import Mill
+from tests.sweeps.command import Project
 from tests.verification.ort_model_package import opened
 
 pytestmark = [pytest.mark.vendor, pytest.mark.engine, pytest.mark.timeout(600)]
@@ -22,27 +22,27 @@ EMULATED = (*SWEEP, "--compile", "htp73", "--emulated")
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Mill:
-    mill = Mill(
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = Project(
         tmp_path_factory.mktemp("compiled"),
         {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": "qnn"},
     )
-    mill.ok(*EMULATED, "--stamp", "one")
-    mill.ok("feed", "pull", PACKAGE, version(mill, "one", "htp73"), "--dest", "pulled")
-    return mill
+    project.ok(*EMULATED, "--stamp", "one")
+    project.ok("feed", "pull", PACKAGE, version(project, "one", "htp73"), "--dest", "pulled")
+    return project
 
 
-def version(mill: Mill, stamp: str, end: str) -> str:
-    found = [name for _package, name in mill.published() if f"-{stamp}-" in name]
+def version(project: Project, stamp: str, end: str) -> str:
+    found = [name for _package, name in project.published() if f"-{stamp}-" in name]
     return next(name for name in found if name.endswith(end) and "export" not in name)
 
 
-def record(mill: Mill, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((mill.folder / "pulled" / name).read_bytes())
+def record(project: Project, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((project.folder / "pulled" / name).read_bytes())
     return found
 
 
-def test_it_is_published_beside_the_portable_package_and_names_it_by_digest(swept: Mill) -> None:
+def test_it_is_published_beside_the_portable_package_and_names_it_by_digest(swept: Project) -> None:
     assert swept.statuses("one") == {"published": 2}
     portable = swept.published()[PACKAGE, version(swept, "one", "classification")]
     manifest = record(swept, "modelmill.json")
@@ -55,7 +55,7 @@ def test_it_is_published_beside_the_portable_package_and_names_it_by_digest(swep
     assert {"model.onnx", binary} <= {path.name for path in (swept.folder / "pulled").iterdir()}
 
 
-def test_it_was_run_on_the_provider_that_compiled_it_and_opens_faster(swept: Mill) -> None:
+def test_it_was_run_on_the_provider_that_compiled_it_and_opens_faster(swept: Project) -> None:
     found = record(swept, "build.json")
     assert found["verdict"] == {"level": "parity", "reached": True}
     (runtime,) = found["runtimes"]
@@ -66,7 +66,7 @@ def test_it_was_run_on_the_provider_that_compiled_it_and_opens_faster(swept: Mil
     assert swept.ok("verify", "pulled").out.endswith("level parity: reached\n")
 
 
-def test_another_stamp_runs_no_stage_and_an_unchanged_one_publishes_nothing(swept: Mill) -> None:
+def test_another_stamp_runs_no_stage_and_an_unchanged_one_publishes_nothing(swept: Project) -> None:
     swept.ok(*EMULATED, "--stamp", "two")
     assert not swept.ran("two")
     trees = [swept.published()[PACKAGE, version(swept, stamp, "htp73")] for stamp in ("one", "two")]
@@ -75,7 +75,7 @@ def test_another_stamp_runs_no_stage_and_an_unchanged_one_publishes_nothing(swep
     assert swept.statuses("three") == {"unchanged": 2}
 
 
-def test_its_stages_are_explained_and_it_is_rebuilt_to_the_same_bytes(swept: Mill) -> None:
+def test_its_stages_are_explained_and_it_is_rebuilt_to_the_same_bytes(swept: Project) -> None:
     told = swept.ok("explain", COMPILED, "--stamp", "one").out
     assert "compile" in told
     rebuilt = swept.run("rebuild", PACKAGE, version(swept, "one", "htp73"))
@@ -84,7 +84,7 @@ def test_its_stages_are_explained_and_it_is_rebuilt_to_the_same_bytes(swept: Mil
 
 @pytest.mark.parametrize("damage", ["truncated", "swapped", "missing", "escaping"])
 def test_a_binary_that_is_not_the_built_one_is_caught(
-    swept: Mill, tmp_path: Path, damage: str
+    swept: Project, tmp_path: Path, damage: str
 ) -> None:
     package = tmp_path / "package"
     shutil.copytree(swept.folder / "pulled", package)
@@ -105,7 +105,7 @@ def test_a_binary_that_is_not_the_built_one_is_caught(
 
 
 def test_without_leave_for_the_emulator_the_compiled_cell_waits_for_a_machine(
-    swept: Mill,
+    swept: Project,
 ) -> None:
     ran = swept.run(*SWEEP, "--compile", "htp73", "--stamp", "four")
     assert swept.statuses("four") == {"published": 1, "planned": 1}
@@ -114,7 +114,7 @@ def test_without_leave_for_the_emulator_the_compiled_cell_waits_for_a_machine(
     assert swept.statuses("four") == {"published": 2}, done
 
 
-def test_the_doctor_says_that_this_machine_compiles_only_with_its_emulator(swept: Mill) -> None:
+def test_the_doctor_says_that_this_machine_compiles_only_with_its_emulator(swept: Project) -> None:
     found = {one["what"]: one for one in swept.run("doctor", "--json").json()}
     told = found["profile htp73"]
     assert "QNNExecutionProvider npu (emulated)" in told["detail"]
@@ -123,7 +123,7 @@ def test_the_doctor_says_that_this_machine_compiles_only_with_its_emulator(swept
     assert "the setting runtimes excludes it" in found["profile ov_cpu"]["detail"]
 
 
-def test_a_pull_for_a_profile_takes_what_is_compiled_for_it_and_says_so(swept: Mill) -> None:
+def test_a_pull_for_a_profile_takes_what_is_compiled_for_it_and_says_so(swept: Project) -> None:
     told = swept.ok("feed", "pull", "--stamp", "one", "--for", "htp73", "--dest", "for-htp73").out
     assert told.endswith(", compiled for htp73\n")
     (folder,) = (swept.folder / "for-htp73" / PACKAGE).iterdir()
@@ -138,7 +138,7 @@ def test_a_pull_for_a_profile_takes_what_is_compiled_for_it_and_says_so(swept: M
     assert swept.run("feed", "pull", PACKAGE, portable, "--for", "ov_npu").code == 2
 
 
-def test_onnx_runtime_opens_the_variants_of_a_model_as_one_package(swept: Mill) -> None:
+def test_onnx_runtime_opens_the_variants_of_a_model_as_one_package(swept: Project) -> None:
     words = ("feed", "pull", "--stamp", "one", "--model", "demo/bert-tiny", "--as", "ort-package")
     made = swept.ok(*words, "bert", "--json").json()
     assert made["variants"] == ["qnn_npu+htp73", "qnn_npu"]
@@ -150,7 +150,7 @@ def test_onnx_runtime_opens_the_variants_of_a_model_as_one_package(swept: Mill) 
     assert swept.run("feed", "pull", "--stamp", "one", "--as", "zip", "x").code == 2
 
 
-def test_the_feed_and_the_report_tell_what_opening_took_on_an_emulator(swept: Mill) -> None:
+def test_the_feed_and_the_report_tell_what_opening_took_on_an_emulator(swept: Project) -> None:
     compiled, portable = version(swept, "one", "htp73"), version(swept, "one", "classification")
     told = swept.ok("feed", "show", PACKAGE, compiled).out
     assert "model.onnx opens in " in told

@@ -19,7 +19,7 @@ from tests.fleets.machines import PrefectServer, copied
 from tests.machine.timing import eventually
 from tests.services.installing import program
 from tests.services.postgres import Server, postgres
-from tests.sweeps.command import Mill
+from tests.sweeps.command import Project
 
 DEPLOYMENTS = {
     "modelmill-fleet/modelmill",
@@ -179,21 +179,21 @@ def clean(value: Any) -> Any:
 @pytest.mark.fleet
 @pytest.mark.timeout(600)
 def test_prefect_deploy_makes_what_modelmill_deploy_makes(
-    mill: Mill, prefect_template: Path, tmp_path: Path
+    project: Project, prefect_template: Path, tmp_path: Path
 ) -> None:
     server = PrefectServer(copied(prefect_template, tmp_path / "prefect"))
     server.start()
     try:
-        mill.env = {"PREFECT_API_URL": server.url, "PREFECT_HOME": str(tmp_path / "client")}
+        project.env = {"PREFECT_API_URL": server.url, "PREFECT_HOME": str(tmp_path / "client")}
         nightly = ("--nightly", "0 2 * * *", "--if-changed")
-        mill.ok("deploy", *nightly, plain=False, MODELMILL_ENGINE="")
+        project.ok("deploy", *nightly, plain=False, MODELMILL_ENGINE="")
         ours = described(server)
         assert set(ours) == DEPLOYMENTS
         for one in asked(server, "POST", "deployments/filter"):
             asked(server, "DELETE", f"deployments/{one['id']}")
         command = (sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all")
         file = DEPLOY / "prefect.yaml"
-        ran = run(*command, "--prefect-file", file, env=mill.environment())
+        ran = run(*command, "--prefect-file", file, env=project.environment())
         assert ran.returncode == 0, ran.stdout + ran.stderr
         for one in ours.values():
             # Prefect's command makes the form from the flow alone.

@@ -18,7 +18,7 @@ import pytest
 
 from matrix.errors import Exit
 from tests.deployments.files import AZURE, GITHUB, scripts, step
-from tests.sweeps.command import Mill, Ran, model
+from tests.sweeps.command import Project, Ran, model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the agents of the files are Linux")
 
@@ -30,27 +30,27 @@ REQUEST_TOKEN = "may-ask-for-assertions"
 class Agent:
     """A machine that runs the steps of a pipeline in a folder."""
 
-    mill: Mill
+    project: Project
     path: Path
     env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # What `pip install` would leave; the slots run without Prefect to be quick.
-        command = self.mill.folder / ".venv/bin/modelmill"
+        command = self.project.folder / ".venv/bin/modelmill"
         command.parent.mkdir(parents=True)
         show = 'test -z "$AZURE_FEDERATED_TOKEN_FILE" || cp "$AZURE_FEDERATED_TOKEN_FILE" seen\n'
         run = f'exec "{sys.executable}" -m tests.sweeps.plain "$@"\n'
         command.write_text(f"#!/bin/sh\n{show}{run}", "utf-8")
         command.chmod(0o755)
         self.env |= {
-            "MODELMILL_HOME": str(self.mill.home),
+            "MODELMILL_HOME": str(self.project.home),
             "MODELMILL_SUMMARY": str(self.out),
             "OUT": str(self.out),
         }
 
     @property
     def out(self) -> Path:
-        return self.mill.folder / "out"
+        return self.project.folder / "out"
 
     def run(self, name: str, **env: str) -> Ran:
         """One step; the shell is the one of the agent, with the options that it gives it."""
@@ -59,8 +59,8 @@ class Agent:
             options += ["-e", "-o", "pipefail"]
         ran = subprocess.run(
             ["bash", *options, "-c", scripts(self.path)[name]],
-            cwd=self.mill.folder,
-            env={**self.mill.environment(), **self.env, **env},
+            cwd=self.project.folder,
+            env={**self.project.environment(), **self.env, **env},
             capture_output=True,
             text=True,
             timeout=120,
@@ -100,14 +100,14 @@ def issuer(status: int = 200) -> Iterator[tuple[str, list[Mapping[str, str]]]]:
 
 
 @pytest.fixture(params=[AZURE, GITHUB], ids=["azure-pipelines", "github"])
-def agent(request: pytest.FixtureRequest, mill: Mill) -> Iterator[Agent]:
-    made = Agent(mill, request.param)
+def agent(request: pytest.FixtureRequest, project: Project) -> Iterator[Agent]:
+    made = Agent(project, request.param)
     if made.path is AZURE:
         yield made
         return
     made.env |= {
-        "GITHUB_STEP_SUMMARY": str(mill.folder / "step-summary"),
-        "AZURE_FEDERATED_TOKEN_FILE": str(mill.folder / "token"),
+        "GITHUB_STEP_SUMMARY": str(project.folder / "step-summary"),
+        "AZURE_FEDERATED_TOKEN_FILE": str(project.folder / "token"),
         "ACTIONS_ID_TOKEN_REQUEST_TOKEN": REQUEST_TOKEN,
     }
     with issuer() as (url, _seen):
@@ -115,8 +115,8 @@ def agent(request: pytest.FixtureRequest, mill: Mill) -> Iterator[Agent]:
         yield made
 
 
-def failing(mill: Mill) -> str:
-    return mill.catalog(model("tiny/a"), model("tiny/b", act={"quantize": "fail:EXPORT"}))
+def failing(project: Project) -> str:
+    return project.catalog(model("tiny/a"), model("tiny/b", act={"quantize": "fail:EXPORT"}))
 
 
 def shown_summary(agent: Agent, report: Ran) -> str:
@@ -128,7 +128,7 @@ def shown_summary(agent: Agent, report: Ran) -> str:
 
 
 def test_a_sweep_leaves_everything_that_is_kept(agent: Agent) -> None:
-    ran = agent.sweep(agent.mill.catalog(model("tiny/a")))
+    ran = agent.sweep(agent.project.catalog(model("tiny/a")))
     assert ran.code == 0, ran
     assert "8 published" in ran.out
     report = agent.run("Report")
@@ -149,7 +149,7 @@ def test_a_sweep_leaves_everything_that_is_kept(agent: Agent) -> None:
 
 
 def test_a_failed_cell_fails_the_step_and_is_reported(agent: Agent) -> None:
-    ran = agent.sweep(failing(agent.mill))
+    ran = agent.sweep(failing(agent.project))
     assert ran.code == Exit.CELLS_FAILED, ran
     assert agent.run("Report").code == 0
     assert ET.parse(agent.out / "junit.xml").findall(".//failure")
@@ -158,47 +158,47 @@ def test_a_failed_cell_fails_the_step_and_is_reported(agent: Agent) -> None:
 def test_a_wrong_form_fails_the_step_and_leaves_nothing_to_report(agent: Agent) -> None:
     ran = agent.sweep('x"; touch broken; echo "$(touch broken)', TARGETS="$(touch broken)")
     assert ran.code == Exit.USAGE, ran
-    assert not (agent.mill.folder / "broken").exists()
+    assert not (agent.project.folder / "broken").exists()
     report = agent.run("Report")
     assert (report.code, report.err) == (0, "")
 
 
 def test_today_is_a_date(agent: Agent) -> None:
-    ran = agent.sweep(agent.mill.catalog(model("tiny/a")), STAMP="today", TARGETS="mlas_cpu")
+    ran = agent.sweep(agent.project.catalog(model("tiny/a")), STAMP="today", TARGETS="mlas_cpu")
     assert ran.code == 0, ran
-    with agent.mill.state() as state:
+    with agent.project.state() as state:
         (sweep,) = state.sweeps()
     assert len(sweep.stamp) == 8
     assert sweep.stamp.isdigit()
 
 
-def test_github_tells_azure_who_it_is(mill: Mill) -> None:
-    agent = Agent(mill, GITHUB)
-    token = mill.folder / "token"
+def test_github_tells_azure_who_it_is(project: Project) -> None:
+    agent = Agent(project, GITHUB)
+    token = project.folder / "token"
     with issuer() as (url, seen):
         agent.env |= {
             "AZURE_FEDERATED_TOKEN_FILE": str(token),
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": REQUEST_TOKEN,
             "ACTIONS_ID_TOKEN_REQUEST_URL": url,
         }
-        ran = agent.sweep(mill.catalog(model("tiny/a")), TARGETS="mlas_cpu")
+        ran = agent.sweep(project.catalog(model("tiny/a")), TARGETS="mlas_cpu")
     assert ran.code == 0, ran
-    assert (mill.folder / "seen").read_text("utf-8").strip() == ASSERTION
-    assert (mill.folder / "seen").stat().st_mode & 0o777 == 0o600
+    assert (project.folder / "seen").read_text("utf-8").strip() == ASSERTION
+    assert (project.folder / "seen").stat().st_mode & 0o777 == 0o600
     assert not token.exists()  # gone with the step
     assert seen[0]["Authorization"] == f"bearer {REQUEST_TOKEN}"
     assert seen[0]["path"].endswith("&audience=api%3A%2F%2FAzureADTokenExchange")
     assert REQUEST_TOKEN not in ran.out + ran.err
 
 
-def test_github_stops_where_nobody_vouches(mill: Mill) -> None:
-    agent = Agent(mill, GITHUB)
+def test_github_stops_where_nobody_vouches(project: Project) -> None:
+    agent = Agent(project, GITHUB)
     with issuer(status=403) as (url, _seen):
         agent.env |= {
-            "AZURE_FEDERATED_TOKEN_FILE": str(mill.folder / "token"),
+            "AZURE_FEDERATED_TOKEN_FILE": str(project.folder / "token"),
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": REQUEST_TOKEN,
             "ACTIONS_ID_TOKEN_REQUEST_URL": url,
         }
-        ran = agent.sweep(mill.catalog(model("tiny/a")))
+        ran = agent.sweep(project.catalog(model("tiny/a")))
     assert ran.code != 0
-    assert not (mill.folder / "seen").exists()
+    assert not (project.folder / "seen").exists()

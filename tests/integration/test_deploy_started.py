@@ -21,7 +21,7 @@ from tests.deployments.files import DEPLOY, unit
 from tests.deployments.tools import psql
 from tests.machine.timing import eventually
 from tests.services.postgres import free_port, postgres
-from tests.sweeps.command import Mill, model
+from tests.sweeps.command import Project, model
 
 pytestmark = [
     pytest.mark.fleet,
@@ -41,7 +41,7 @@ class Machine:
     """A folder in the place of the root of a machine."""
 
     root: Path
-    mill: Mill
+    project: Project
     port: int
 
     def etc(self, name: str) -> Path:
@@ -59,7 +59,7 @@ class Machine:
         home = Path(self.started(settings["WorkingDirectory"][0]))
         home.mkdir(parents=True)
         program, *arguments = shlex.split(self.started(settings["ExecStart"][0]))
-        env = {**self.mill.environment(), **given, **read_environment(self.etc(name))}
+        env = {**self.project.environment(), **given, **read_environment(self.etc(name))}
         for line in settings.get("ExecStartPre", []):
             # systemd takes `$$` for a dollar.
             check = shlex.split(line.replace("$$", "$"))
@@ -104,10 +104,10 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    mill = Mill(tmp_path / "mill")
-    mill.folder.mkdir()
-    mill.env = {"MODELMILL_JOBS": "1", "PREFECT_WORKER_QUERY_SECONDS": "1"}
-    machine = Machine(tmp_path / "root", mill, free_port())
+    project = Project(tmp_path / "project")
+    project.folder.mkdir()
+    project.env = {"MODELMILL_JOBS": "1", "PREFECT_WORKER_QUERY_SECONDS": "1"}
+    machine = Machine(tmp_path / "root", project, free_port())
     with postgres() as database:
         try:
             url = f"http://127.0.0.1:{machine.port}/api"
@@ -119,7 +119,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
             assert made.returncode == 0, made.stderr
             yield machine
         finally:
-            for process in mill.processes():
+            for process in project.processes():
                 process.kill()
 
 
@@ -133,18 +133,18 @@ def healthy(url: str) -> bool:
 def test_a_fleet_of_the_files(machine: Machine) -> None:
     """The server's unit, the worker's unit, and beside it a worker as Windows starts it."""
     # Another mark: the end of a command must not end the services.
-    mill = Mill(machine.mill.folder, machine.mill.env)
+    project = Project(machine.project.folder, machine.project.env)
     worker = read_environment(machine.etc("worker"))
     url = worker["PREFECT_API_URL"]
-    feed = {"MODELMILL_FEED": str(mill.feed_folder)}
+    feed = {"MODELMILL_FEED": str(project.feed_folder)}
     with ExitStack() as stack:
         server = stack.enter_context(machine.unit("server"))
         assert eventually(lambda: healthy(url), 120.0), machine.log("unit-server").read_text()
         refused = httpx.post(f"{url}/flows/filter", json={}, trust_env=False, timeout=30)
         assert refused.status_code == 401
         assert (machine.root / "state/modelmill-server/ui").is_dir()
-        mill.env |= feed
-        mill.ok("deploy", plain=False, **worker)
+        project.env |= feed
+        project.ok("deploy", plain=False, **worker)
 
         by_systemd = stack.enter_context(machine.unit("worker"))
         stop = machine.root / "stop"
@@ -152,20 +152,20 @@ def test_a_fleet_of_the_files(machine: Machine) -> None:
         options += ["--log", str(machine.log("by-task")), "worker", "--home", "by-task"]
         command = [sys.executable, "-m", "deploy.service", *options, "--drain-limit", "30m"]
         by_task = stack.enter_context(
-            machine.process("task", command, mill.environment(), machine.root)
+            machine.process("task", command, project.environment(), machine.root)
         )
         for log, process in (("unit-worker", by_systemd), ("by-task", by_task)):
             assert machine.says(log, "slots in", process), machine.log(log).read_text()
 
-        held = mill.folder / "go"
-        act, journal = {"quantize": f"wait:{held}"}, str(mill.folder / "journal")
+        held = project.folder / "go"
+        act, journal = {"quantize": f"wait:{held}"}, str(project.folder / "journal")
         names = ("tiny/a", "tiny/b")
         models = [model(name, act=act, journal=journal, salt=name) for name in names]
-        catalog = mill.catalog(*models)
+        catalog = project.catalog(*models)
         order = ("sweep", catalog, "--fleet", "--stamp", "s1")
-        with mill.start(*order, plain=False, **worker) as running:
+        with project.start(*order, plain=False, **worker) as running:
             # Both have a model at hand when they are told to stop; both finish it.
-            assert eventually(lambda: len(waiting(mill)) == 2, 120.0)
+            assert eventually(lambda: len(waiting(project)) == 2, 120.0)
             by_systemd.send_signal(signal.SIGTERM)
             stop.touch()
             assert machine.says("unit-worker", "draining: ", by_systemd)
@@ -174,18 +174,18 @@ def test_a_fleet_of_the_files(machine: Machine) -> None:
             by_systemd.wait(120)
             by_task.wait(120)
             assert (by_systemd.returncode, by_task.returncode) == (0, 0)
-            assert eventually(lambda: len(mill.published()) >= 2 * 8, 60.0)
+            assert eventually(lambda: len(project.published()) >= 2 * 8, 60.0)
             running.signal(signal.SIGINT)
             running.end()
         server.terminate()
         server.wait(60)
-    assert machine.mill.alone()
+    assert machine.project.alone()
     secrets = [one for one in worker.values() if "http" not in one]
     for file in machine.root.glob("*.log"):
         text = file.read_text("utf-8")
         assert not [one for one in secrets if one in text], file
 
 
-def waiting(mill: Mill) -> list[str]:
+def waiting(project: Project) -> list[str]:
     """The models whose quantization has begun, and waits."""
-    return [line for line in mill.journal() if "quantize" in line]
+    return [line for line in project.journal() if "quantize" in line]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.docs.pages import DOCS, commands
-from tests.sweeps.command import ROOT, Mill, Ran, model
+from tests.sweeps.command import ROOT, Project, Ran, model
 
 OUTSIDE = {
     "azure.md": "needs an organization; tests/integration/feed/azure has a stand-in",
@@ -40,26 +40,26 @@ def test_every_page_with_commands_is_run_or_says_where_else_they_are() -> None:
     assert {name for name in shown if not name.startswith(tuple(OUTSIDE))} == set(RUN)
 
 
-def check(mill: Mill, page: str, codes: Mapping[str, int] | None = None) -> dict[str, Ran]:
+def check(project: Project, page: str, codes: Mapping[str, int] | None = None) -> dict[str, Ran]:
     """Run the commands of a page in order; each ends well, or with the code that is given."""
     shown = commands(DOCS / page)
-    ran = {" ".join(words): one for words, one in zip(shown, mill.session(shown), strict=True)}
+    ran = {" ".join(words): one for words, one in zip(shown, project.session(shown), strict=True)}
     for words, one in ran.items():
         assert (one.code, one.err) == ((codes or {}).get(words, 0), ""), (words, one)
     return ran
 
 
-def test_the_tutorial_does_what_it_says(mill: Mill) -> None:
-    ran = list(check(mill, "tutorial.md").values())
+def test_the_tutorial_does_what_it_says(project: Project) -> None:
+    ran = list(check(project, "tutorial.md").values())
     assert ran[-1].out.splitlines()[-1].endswith(" unchanged")
     assert "now fails" not in ran[-1].out
-    summary = json.loads((mill.folder / "out" / "summary.json").read_text("utf-8"))
+    summary = json.loads((project.folder / "out" / "summary.json").read_text("utf-8"))
     assert (summary["stamp"], summary["exit_code"]) == ("tutorial", 0)
-    assert "Sweep" in (mill.folder / "report.html").read_text("utf-8")
-    assert list((mill.folder / "pulled").rglob("*.onnx"))
+    assert "Sweep" in (project.folder / "report.html").read_text("utf-8")
+    assert list((project.folder / "pulled").rglob("*.onnx"))
 
 
-def test_the_how_to_pages_do_what_they_say(mill: Mill) -> None:
+def test_the_how_to_pages_do_what_they_say(project: Project) -> None:
     """Two batches of what the pages name; the second changed, and some of it failed once."""
 
     def entry(salt: str, **act: str) -> str:
@@ -67,12 +67,12 @@ def test_the_how_to_pages_do_what_they_say(mill: Mill) -> None:
         return named.replace('"fill-mask"', '"image-classification"')
 
     once = {
-        "optimize@mlas_cpu": f"once:{mill.folder / 'first'}:fail:NETWORK",
-        "quantize@qnn_npu": f"once:{mill.folder / 'second'}:fail:QUANTIZE",
+        "optimize@mlas_cpu": f"once:{project.folder / 'first'}:fail:NETWORK",
+        "quantize@qnn_npu": f"once:{project.folder / 'second'}:fail:QUANTIZE",
     }
-    mill.catalog(entry("a"))
-    mill.catalog(entry("b", **once), name="second.toml")
-    before, after = mill.session(
+    project.catalog(entry("a"))
+    project.catalog(entry("b", **once), name="second.toml")
+    before, after = project.session(
         [
             ("sweep", "catalog.toml", "--stamp", "20260609"),
             ("sweep", "second.toml", "--stamp", "20260610", "--tries", "1"),
@@ -83,12 +83,14 @@ def test_the_how_to_pages_do_what_they_say(mill: Mill) -> None:
     # What is not taken up is still there, and has failed.
     failed = ("retry --class NETWORK --class DISK", "status --exit-code")
     differs = "diff 20260609 20260610 --exit-code"
-    ran = check(mill, "release-engineer.md", dict.fromkeys((*failed, differs), 1))
+    ran = check(project, "release-engineer.md", dict.fromkeys((*failed, differs), 1))
     assert "1 now fails" in ran["diff 20260609 20260610"].out
-    assert "Compared with" in (mill.folder / "report.html").read_text("utf-8")
-    check(mill, "scheduler.md")
-    assert json.loads((mill.folder / "out" / "summary.json").read_text("utf-8"))["exit_code"] == 0
-    ran = check(mill, "app-team.md")
-    assert list((mill.folder / "models").rglob("*.onnx"))
-    ran = check(mill, "provenance.md")
+    assert "Compared with" in (project.folder / "report.html").read_text("utf-8")
+    check(project, "scheduler.md")
+    assert (
+        json.loads((project.folder / "out" / "summary.json").read_text("utf-8"))["exit_code"] == 0
+    )
+    ran = check(project, "app-team.md")
+    assert list((project.folder / "models").rglob("*.onnx"))
+    ran = check(project, "provenance.md")
     assert "the same bytes again" in list(ran.values())[-1].out

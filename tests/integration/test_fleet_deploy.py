@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.fleets.machines import PrefectServer, prefect_server
-from tests.sweeps.command import NOBODY, Mill, model
+from tests.sweeps.command import NOBODY, Project, model
 
 pytestmark = pytest.mark.fleet
 
@@ -20,23 +20,23 @@ def server(prefect_template: Path, tmp_path: Path) -> Iterator[PrefectServer]:
         yield made
 
 
-def test_a_fleet_is_set_up_again_and_again(mill: Mill, server: PrefectServer) -> None:
-    mill.env = {
+def test_a_fleet_is_set_up_again_and_again(project: Project, server: PrefectServer) -> None:
+    project.env = {
         "PREFECT_API_URL": server.url,
-        "PREFECT_HOME": str(mill.folder / "client"),
+        "PREFECT_HOME": str(project.folder / "client"),
         "MODELMILL_STATE": "postgresql://nobody@127.0.0.1:9/none",
         "NOTIFY_URL": "http://127.0.0.1:9/hook",
     }
-    catalog = mill.catalog(model())
+    catalog = project.catalog(model())
     nightly = ("deploy", "--nightly", "0 2 * * *", "--timezone", "Europe/Berlin")
     for options in (("--if-changed", "--target", "mlas_cpu,qnn_npu"), ("--target", "mlas_cpu")):
-        mill.ok(*nightly, "--catalog", catalog, *options, "--notify", "webhook")
+        project.ok(*nightly, "--catalog", catalog, *options, "--notify", "webhook")
     with httpx.Client(base_url=server.url) as api:
         made = api.get("/deployments/name/modelmill-fleet/modelmill-nightly").json()
         names = [one["name"] for one in api.post("/automations/filter", json={}).json()]
     assert sorted(names) == ["modelmill-failed", "modelmill-stuck", "modelmill-zombie"]
     assert made["parameters"] == {
-        "catalog": str(mill.folder / catalog),
+        "catalog": str(project.folder / catalog),
         "pool": "modelmill",
         "settings": {"target": ["mlas_cpu"], "engine": "fake"},
     }
@@ -50,15 +50,15 @@ def test_a_fleet_is_set_up_again_and_again(mill: Mill, server: PrefectServer) ->
         (("deploy", "--notify", "slack-webhook/nobody"), 2, "no block slack-webhook/nobody"),
         (("sweep", catalog, "--fleet", "--pool", "other"), 2, "knows no fleet 'other'"),
     ):
-        ran = mill.run(*arguments)
+        ran = project.run(*arguments)
         assert ran.code == code, ran
         assert said in ran.err
         assert "Traceback" not in ran.err
 
 
-def test_a_server_that_is_away_is_one_line(mill: Mill) -> None:
-    mill.env = {"MODELMILL_STATE": "postgresql://nobody@127.0.0.1:9/none"}
-    ran = mill.run("sweep", mill.catalog(model()), "--fleet", PREFECT_API_URL=NOBODY)
+def test_a_server_that_is_away_is_one_line(project: Project) -> None:
+    project.env = {"MODELMILL_STATE": "postgresql://nobody@127.0.0.1:9/none"}
+    ran = project.run("sweep", project.catalog(model()), "--fleet", PREFECT_API_URL=NOBODY)
     assert ran.code == 5, ran
     assert ran.err.count("\n") == 1
     assert "cannot be reached" in ran.err

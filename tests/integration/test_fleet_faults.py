@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from matrix.errors import Exit
-from tests.fleets.machines import LIMIT, Plant, gone, named, plant, wait_for
+from tests.fleets.machines import LIMIT, Fleet, gone, named, start_fleet, wait_for
 from tests.sweeps.command import model
 
 pytestmark = [
@@ -27,65 +27,67 @@ A, B = "tiny/a", "tiny/b"
 def test_a_sweep_that_is_cancelled_and_then_loses_slots(
     prefect_template: Path, tmp_path: Path
 ) -> None:
-    with plant(prefect_template, tmp_path / "plant", MODELMILL_HEARTBEAT="3") as works:
-        works.machine("a")
-        works.machine("b", "--sweeps", "0")
-        works.ready("a", "b")
-        child, hold = works.mill.folder / "child", works.mill.folder / "hold"
-        calm = works.mill.folder / "calm"
+    with start_fleet(prefect_template, tmp_path / "fleet", MODELMILL_HEARTBEAT="3") as fleet:
+        fleet.machine("a")
+        fleet.machine("b", "--sweeps", "0")
+        fleet.ready("a", "b")
+        child, hold = fleet.project.folder / "child", fleet.project.folder / "hold"
+        calm = fleet.project.folder / "calm"
         act = {"quantize": f"until:{calm}:spawn:{child}"}
-        catalog = works.mill.catalog(model(A, act=act), model(B, act={"quantize": f"wait:{hold}"}))
-        cancelled(works, catalog, child)
+        catalog = fleet.project.catalog(
+            model(A, act=act), model(B, act={"quantize": f"wait:{hold}"})
+        )
+        cancelled(fleet, catalog, child)
         calm.touch()
         hold.unlink(missing_ok=True)
-        stopped_and_killed(works, hold)
-        works.check(catalog, "s1")
-        drained(works)
+        stopped_and_killed(fleet, hold)
+        fleet.check(catalog, "s1")
+        drained(fleet)
 
 
-def cancelled(works: Plant, catalog: str, child: Path) -> None:
+def cancelled(fleet: Fleet, catalog: str, child: Path) -> None:
     """`modelmill cancel` ends whole process trees, and leaves a sweep to be resumed."""
-    with works.sweep(catalog, "s1") as order:
+    with fleet.sweep(catalog, "s1") as order:
         wait_for(lambda: child.exists() and bool(child.read_text()))
         grandchild = int(child.read_text())
         assert psutil.pid_exists(grandchild)
-        ran = works.run("cancel", "s1")
+        ran = fleet.run("cancel", "s1")
         assert (ran.code, ran.err) == (0, ""), ran
         wait_for(lambda: gone(grandchild))
         ran = order.end(LIMIT)
     assert ran.code == Exit.INTERRUPTED, ran
-    machines = works.machines.values()
-    wait_for(lambda: not any(named(one.mill.processes(), "child.py") for one in machines))
-    assert works.mill.holders("s1") == []
-    assert works.mill.statuses("s1").get("cancelled")
+    machines = fleet.machines.values()
+    wait_for(lambda: not any(named(one.project.processes(), "child.py") for one in machines))
+    assert fleet.project.holders("s1") == []
+    assert fleet.project.statuses("s1").get("cancelled")
 
 
-def stopped_and_killed(works: Plant, hold: Path) -> None:
+def stopped_and_killed(fleet: Fleet, hold: Path) -> None:
     """One slot stops beyond its lease, the next is killed; what the first has made is refused."""
-    with works.mill.start(*works.mill.fleet("resume", "s1"), plain=False) as order:
+    with fleet.project.start(*fleet.project.fleet("resume", "s1"), plain=False) as order:
         wait_for(hold.exists)
-        first = works.holder("s1", B)
+        first = fleet.holder("s1", B)
         os.kill(first.pid, signal.SIGSTOP)
-        second = works.holder("s1", B, after=first.token)
+        second = fleet.holder("s1", B, after=first.token)
         os.kill(second.pid, signal.SIGKILL)
-        third = works.holder("s1", B, after=second.token)
+        third = fleet.holder("s1", B, after=second.token)
         assert len({first.pid, second.pid, third.pid}) == 3
         # What the first one waited for is made now, and lies ready when it wakes up.
         Path(f"{hold}.go").touch()
-        works.wait_until("s1", published=16)
+        fleet.wait_until("s1", published=16)
         os.kill(first.pid, signal.SIGCONT)
         wait_for(lambda: gone(first.pid))
         ran = order.end(LIMIT)
     assert (ran.code, ran.err) == (0, ""), ran
-    why = {one.token: (one.data or {})["why"] for one in works.lost("s1")}
+    why = {one.token: (one.data or {})["why"] for one in fleet.lost("s1")}
     assert (why[first.token], why[second.token]) == ("expired", "process gone")
 
 
-def drained(works: Plant) -> None:
+def drained(fleet: Fleet) -> None:
     """Workers that are told to stop leave nothing behind."""
-    for machine in works.machines.values():
+    for machine in fleet.machines.values():
         machine.running.signal(signal.SIGTERM)
-    for machine in works.machines.values():
+    for machine in fleet.machines.values():
         ran = machine.running.end(LIMIT)
         assert (ran.code, ran.err) == (0, ""), ran
-        assert machine.mill.alone()
+        assert machine.project.alone()

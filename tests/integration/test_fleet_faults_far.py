@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.fleets.machines import LIMIT, Plant, plant, wait_for
+from tests.fleets.machines import LIMIT, Fleet, start_fleet, wait_for
 from tests.sweeps.command import model
 
 pytestmark = [
@@ -59,8 +59,10 @@ SPACE = "mill-far"
 
 
 @pytest.fixture(scope="module")
-def works(prefect_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
-    with plant(prefect_template, tmp_path_factory.mktemp("works"), MODELMILL_HEARTBEAT="2") as made:
+def fleet(prefect_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with start_fleet(
+        prefect_template, tmp_path_factory.mktemp("works"), MODELMILL_HEARTBEAT="2"
+    ) as made:
         yield made
 
 
@@ -69,38 +71,38 @@ def release(hold: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="makes a library that shifts the clock")
-def test_clocks_that_are_a_minute_off(works: Plant, tmp_path: Path) -> None:
+def test_clocks_that_are_a_minute_off(fleet: Fleet, tmp_path: Path) -> None:
     """The database's clock counts: no lease is lost, and nobody waits a minute for anybody."""
-    works.keep()
+    fleet.keep()
     (tmp_path / "clock.c").write_text(CLOCK)
     library = tmp_path / "clock.so"
     command = ["gcc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "clock.c"), "-ldl"]
     subprocess.run(command, check=True)
-    works.machine("early", LD_PRELOAD=str(library), CLOCK_OFF="-60")
-    works.machine("late", "--sweeps", "0", LD_PRELOAD=str(library), CLOCK_OFF="60")
-    works.ready("early", "late")
-    hold = works.mill.folder / "hold-clock"
+    fleet.machine("early", LD_PRELOAD=str(library), CLOCK_OFF="-60")
+    fleet.machine("late", "--sweeps", "0", LD_PRELOAD=str(library), CLOCK_OFF="60")
+    fleet.ready("early", "late")
+    hold = fleet.project.folder / "hold-clock"
     act = {"quantize": f"wait:{hold}"}
-    catalog = works.mill.catalog(
+    catalog = fleet.project.catalog(
         model("clock/a", act=act), model("clock/b", act={"quantize": f"wait:{hold}-b"})
     )
-    with works.sweep(catalog, "clock") as order:
+    with fleet.sweep(catalog, "clock") as order:
         # Both machines take part: each has one of the two models.
         wait_for(lambda: hold.exists() and Path(f"{hold}-b").exists())
-        holders = works.mill.holders("clock")
-        assert {works.of(one.pid) for one in holders} == {"early", "late"}
+        holders = fleet.project.holders("clock")
+        assert {fleet.of(one.pid) for one in holders} == {"early", "late"}
         beats = {one.model: one.renewed_at for one in holders}
         wait_for(
-            lambda: all(one.renewed_at > beats[one.model] for one in works.mill.holders("clock"))
+            lambda: all(one.renewed_at > beats[one.model] for one in fleet.project.holders("clock"))
         )
-        for one in works.mill.holders("clock"):
+        for one in fleet.project.holders("clock"):
             assert 0 < one.expires_at - one.renewed_at <= 4.01
         release(hold)
         release(Path(f"{hold}-b"))
         ran = order.end(LIMIT)
     assert (ran.code, ran.err) == (0, ""), ran
-    assert works.lost("clock") == []
-    works.check(catalog, "clock")
+    assert fleet.lost("clock") == []
+    fleet.check(catalog, "clock")
 
 
 def can_make_namespaces() -> bool:
@@ -166,41 +168,41 @@ def relayed(port: int) -> Iterator[None]:
 
 
 @pytest.mark.skipif(not can_make_namespaces(), reason="needs root and network namespaces")
-def test_a_machine_that_is_cut_off(works: Plant) -> None:
+def test_a_machine_that_is_cut_off(fleet: Fleet) -> None:
     """Its model is taken over; when the line is back, what it has made meanwhile is refused."""
-    works.keep()
-    database = works.database.port
-    with far_away(), relayed(works.prefect.port), relayed(database):
+    fleet.keep()
+    database = fleet.database.port
+    with far_away(), relayed(fleet.prefect.port), relayed(database):
         # Process ids of its own as well: nobody here can see that its processes live.
         under = ["ip", "netns", "exec", SPACE]
         under += ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        works.machine("near")
-        far = works.machine(
+        fleet.machine("near")
+        far = fleet.machine(
             "far",
             "--sweeps",
             "0",
             under=under,
-            PREFECT_API_URL=works.prefect.url.replace("127.0.0.1", NEAR),
-            MODELMILL_STATE=works.mill.url.replace("127.0.0.1", NEAR),
+            PREFECT_API_URL=fleet.prefect.url.replace("127.0.0.1", NEAR),
+            MODELMILL_STATE=fleet.project.url.replace("127.0.0.1", NEAR),
         )
-        works.ready("near", "far")
-        holds = {f"cut/{name}": works.mill.folder / f"hold-cut-{name}" for name in "ab"}
-        catalog = works.mill.catalog(
+        fleet.ready("near", "far")
+        holds = {f"cut/{name}": fleet.project.folder / f"hold-cut-{name}" for name in "ab"}
+        catalog = fleet.project.catalog(
             *(model(name, act={"quantize": f"wait:{hold}"}) for name, hold in holds.items())
         )
-        with works.sweep(catalog, "cut") as order:
+        with fleet.sweep(catalog, "cut") as order:
             wait_for(lambda: all(hold.exists() for hold in holds.values()))
-            here = {process.pid for process in works.machines["near"].mill.processes()}
-            held = {one.model.partition(":")[0]: one for one in works.mill.holders("cut")}
+            here = {process.pid for process in fleet.machines["near"].project.processes()}
+            held = {one.model.partition(":")[0]: one for one in fleet.project.holders("cut")}
             (theirs,) = [name for name, one in held.items() if one.pid not in here]
             (ours,) = set(held) - {theirs}
             assert held[ours].host != held[theirs].host
             slots = [process.pid for process in far.slots()]
             ip("link", "set", "mill-near", "down")
             release(holds[ours])
-            taken = works.holder("cut", theirs, after=held[theirs].token)
+            taken = fleet.holder("cut", theirs, after=held[theirs].token)
             assert taken.host == held[ours].host
-            (loss,) = works.lost("cut")
+            (loss,) = fleet.lost("cut")
             assert (loss.data or {})["why"] == "expired"
             release(holds[theirs])
             ran = order.end(LIMIT)
@@ -208,6 +210,6 @@ def test_a_machine_that_is_cut_off(works: Plant) -> None:
             assert any(psutil.pid_exists(pid) for pid in slots), "it works on, alone"
             ip("link", "set", "mill-near", "up")
             wait_for(lambda: not any(psutil.pid_exists(pid) for pid in slots))
-        works.check(catalog, "cut")
+        fleet.check(catalog, "cut")
         far.lose_power()
-        works.machines["near"].lose_power()
+        fleet.machines["near"].lose_power()

@@ -15,9 +15,9 @@ import pytest
 
 from matrix.errors import Exit
 from state.records import Holder
-from tests.fleets.machines import LIMIT, Plant, named, plant
+from tests.fleets.machines import LIMIT, Fleet, named, start_fleet
 from tests.machine.timing import eventually
-from tests.sweeps.command import Mill, Ran, Running, model
+from tests.sweeps.command import Project, Ran, Running, model
 
 pytestmark = [
     pytest.mark.fleet,
@@ -36,7 +36,7 @@ MACHINES = ("a", "b", "c")
 class Storm:
     """A sweep under way and what happens to it."""
 
-    works: Plant
+    fleet: Fleet
     chance: random.Random
     catalog: str
     opened: ExitStack
@@ -46,18 +46,18 @@ class Storm:
     or fast the machine is."""
 
     def open_gate(self) -> None:
-        gate(self.works.mill, self.gates).with_suffix(".go").touch()
+        gate(self.fleet.project, self.gates).with_suffix(".go").touch()
         self.gates += 1
 
     def order(self, command: str = "resume") -> None:
         """Somebody asks for the sweep (once more)."""
         what = ("sweep", self.catalog, "--stamp", STAMP) if command == "sweep" else (command, STAMP)
-        mill = Mill(self.works.mill.folder, self.works.mill.env)
-        started = mill.start(*self.works.mill.fleet(*what))
+        project = Project(self.fleet.project.folder, self.fleet.project.env)
+        started = project.start(*self.fleet.project.fleet(*what))
         self.orders.append(self.opened.enter_context(started))
 
     def published(self) -> int:
-        return self.works.mill.statuses(STAMP).get("published", 0)
+        return self.fleet.project.statuses(STAMP).get("published", 0)
 
     def followed(self) -> bool:
         return any(order.popen.poll() is None for order in self.orders)
@@ -69,17 +69,17 @@ class Storm:
         # The next one may be set aside by now; another gate helps.
         while not eventually(lambda: self.published() > before or not self.followed(), 60.0):
             self.open_gate()
-        self.works.keep(*MACHINES)
+        self.fleet.keep(*MACHINES)
         if not self.followed():
             self.order()
 
     def held(self) -> Holder | None:
         """Somebody who builds, by chance."""
-        holders = [one for one in self.works.mill.holders(STAMP) if psutil.pid_exists(one.pid)]
+        holders = [one for one in self.fleet.project.holders(STAMP) if psutil.pid_exists(one.pid)]
         return self.chance.choice(holders) if holders else None
 
     def tokens(self) -> set[int]:
-        return {one.token for one in self.works.mill.holders(STAMP)}
+        return {one.token for one in self.fleet.project.holders(STAMP)}
 
     def kill_slot(self) -> None:
         if one := self.held():
@@ -104,30 +104,30 @@ class Storm:
                 os.kill(one.pid, signal.SIGCONT)
 
     def kill_parent(self) -> None:
-        kill(int((self.works.leader(STAMP).data or {})["pid"]))
+        kill(int((self.fleet.leader(STAMP).data or {})["pid"]))
 
     def kill_worker(self) -> None:
-        self.works.machines[self.chance.choice(MACHINES)].running.signal(signal.SIGKILL)
+        self.fleet.machines[self.chance.choice(MACHINES)].running.signal(signal.SIGKILL)
 
     def stop_worker(self) -> None:
-        self.works.machines[self.chance.choice(MACHINES)].running.signal(signal.SIGTERM)
+        self.fleet.machines[self.chance.choice(MACHINES)].running.signal(signal.SIGTERM)
 
     def lose_power(self) -> None:
-        self.works.machines[self.chance.choice(MACHINES)].lose_power()
+        self.fleet.machines[self.chance.choice(MACHINES)].lose_power()
 
     def restart_prefect(self) -> None:
-        self.works.prefect.stop()
-        self.works.prefect.start()
+        self.fleet.prefect.stop()
+        self.fleet.prefect.start()
 
     def restart_database(self) -> None:
-        self.works.database.stop()
-        self.works.database.start()
+        self.fleet.database.stop()
+        self.fleet.database.start()
 
     def second_parent(self) -> None:
         self.order()
 
     def cancel(self) -> None:
-        ran = self.works.run("cancel", STAMP)
+        ran = self.fleet.run("cancel", STAMP)
         assert ran.code == 0, ran
 
     def interrupt(self) -> None:
@@ -158,7 +158,7 @@ class Storm:
         while self.gates < MODELS:
             self.open_gate()
         while True:
-            self.works.keep(*MACHINES)
+            self.fleet.keep(*MACHINES)
             *_before, ran = [order.end(LIMIT) for order in self.orders if order.popen.stdout]
             self.orders.clear()
             if ran.code == Exit.OK:
@@ -167,8 +167,8 @@ class Storm:
             self.order("retry" if ran.code == Exit.CELLS_FAILED else "resume")
 
 
-def gate(mill: Mill, number: int) -> Path:
-    return mill.folder / f"gate{number}"
+def gate(project: Project, number: int) -> Path:
+    return project.folder / f"gate{number}"
 
 
 def kill(pid: int) -> None:
@@ -177,29 +177,29 @@ def kill(pid: int) -> None:
 
 
 @pytest.fixture
-def works(prefect_template: Path, tmp_path: Path) -> Iterator[Plant]:
-    with plant(prefect_template, tmp_path / "works", MODELMILL_HEARTBEAT="2") as made:
+def fleet(prefect_template: Path, tmp_path: Path) -> Iterator[Fleet]:
+    with start_fleet(prefect_template, tmp_path / "works", MODELMILL_HEARTBEAT="2") as made:
         yield made
 
 
-def test_a_random_sequence_of_all_of_it(works: Plant) -> None:
-    works.keep(*MACHINES)
-    catalog = works.mill.catalog(
+def test_a_random_sequence_of_all_of_it(fleet: Fleet) -> None:
+    fleet.keep(*MACHINES)
+    catalog = fleet.project.catalog(
         *(
-            model(f"r/{n}", act={"quantize": f"wait:{gate(works.mill, n)}"}, salt=n)
+            model(f"r/{n}", act={"quantize": f"wait:{gate(fleet.project, n)}"}, salt=n)
             for n in range(MODELS)
         )
     )
     with ExitStack() as opened:
-        storm = Storm(works, random.Random(SEED), catalog, opened)
+        storm = Storm(fleet, random.Random(SEED), catalog, opened)
         storm.order("sweep")
-        works.leader(STAMP)
+        fleet.leader(STAMP)
         for fault in storm.faults():
             storm.progress()
             print(f"{storm.published():4} of {CELLS} published, now: {fault.__name__}", flush=True)
             assert storm.published() < CELLS
             fault()
         storm.calm()
-    print(f"seed {SEED}: {len(works.lost(STAMP))} leases lost")
-    works.check(catalog, STAMP)
-    assert works.mill.statuses(STAMP) == {"published": CELLS}
+    print(f"seed {SEED}: {len(fleet.lost(STAMP))} leases lost")
+    fleet.check(catalog, STAMP)
+    assert fleet.project.statuses(STAMP) == {"published": CELLS}

@@ -19,7 +19,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from flows.fleet.automations import crash_pending_runs
 from flows.fleet.parent_runs import PARENT_FLOW
 from state.ledger import open_state
-from tests.fleets.machines import POOL, FleetMill, fleet_mill, prefect_server
+from tests.fleets.machines import POOL, FleetProject, fleet_project, prefect_server
 from tests.machine.timing import eventually
 from tests.services.postgres import postgres
 from tests.services.webhook import Told, webhook
@@ -35,10 +35,10 @@ NIGHTLY = f"modelmill-fleet/{POOL}-nightly"
 
 
 @dataclass
-class World:
+class NightlyFleet:
     """A fleet with a nightly sweep, and Prefect's API as a script would call it."""
 
-    mill: FleetMill
+    project: FleetProject
     told: Told
     api: httpx.Client
 
@@ -88,7 +88,7 @@ class World:
 
 
 @contextmanager
-def nightly(template: Path, folder: Path, cron: str, **services: str) -> Iterator[World]:
+def nightly(template: Path, folder: Path, cron: str, **services: str) -> Iterator[NightlyFleet]:
     """A fleet with a deployment that is due by this schedule."""
     with (
         postgres() as database,
@@ -99,31 +99,33 @@ def nightly(template: Path, folder: Path, cron: str, **services: str) -> Iterato
         database.execute("CREATE DATABASE nightly")
         url = database.url("nightly")
         open_state(url).close()
-        mill = fleet_mill(folder / "mill", server, url, NOTIFY_URL=address)
-        catalog = str(mill.folder / mill.catalog(model()))
+        project = fleet_project(folder / "project", server, url, NOTIFY_URL=address)
+        catalog = str(project.folder / project.catalog(model()))
         options = ("--nightly", cron, "--catalog", catalog, "--if-changed")
-        mill.ok("deploy", "--pool", POOL, *options, "--target", "mlas_cpu", "--notify", "webhook")
-        yield World(mill, told, api)
+        project.ok(
+            "deploy", "--pool", POOL, *options, "--target", "mlas_cpu", "--notify", "webhook"
+        )
+        yield NightlyFleet(project, told, api)
 
 
 @pytest.fixture
-def world(prefect_template: Path, tmp_path: Path) -> Iterator[World]:
+def world(prefect_template: Path, tmp_path: Path) -> Iterator[NightlyFleet]:
     triggers = {"PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "true"}
     with nightly(prefect_template, tmp_path, "0 2 31 12 *", **triggers) as made:
         yield made
 
 
-def test_a_nightly_sweep_from_its_deployment_to_a_retry(world: World) -> None:
-    mill = world.mill
-    with mill.worker("a", "--sweeps", "2"):
+def test_a_nightly_sweep_from_its_deployment_to_a_retry(world: NightlyFleet) -> None:
+    project = world.project
+    with project.worker("a", "--sweeps", "2"):
         refuses_what_is_no_parameter(world)
         does_not_overlap(world)
         shows_itself(world)
         tells_of_failures_and_of_what_changed(world)
         is_retried(world)
-    with mill.worker("c", "--sweeps", "0"), mill.worker("b", "--sweeps", "1") as leaves:
+    with project.worker("c", "--sweeps", "0"), project.worker("b", "--sweeps", "1") as leaves:
         does_not_begin_while_another_machine_leads(world, leaves)
-    assert mill.machines.alone()
+    assert project.machines.alone()
 
 
 def test_a_schedule_comes_due(prefect_template: Path, tmp_path: Path) -> None:
@@ -131,15 +133,15 @@ def test_a_schedule_comes_due(prefect_template: Path, tmp_path: Path) -> None:
     the others are, has no scheduler."""
     lasting = {"PREFECT__SERVER_EPHEMERAL": ""}
     with nightly(prefect_template, tmp_path, "* * * * *", **lasting) as world:
-        mill = world.mill
-        with mill.worker("a", "--sweeps", "1"), mill.state() as state:
+        project = world.project
+        with project.worker("a", "--sweeps", "1"), project.state() as state:
             stamp = datetime.now().strftime("%Y%m%d")  # noqa: DTZ005 - the date of this place
             assert eventually(lambda: state.find_sweep(stamp) is not None, LIMIT + 60)
-            assert eventually(lambda: mill.statuses(stamp) == {"published": 1}, LIMIT)
+            assert eventually(lambda: project.statuses(stamp) == {"published": 1}, LIMIT)
 
 
 def test_a_run_that_no_worker_begins_is_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: NightlyFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flows.fleet.automations._PENDING_LIMIT", timedelta(seconds=10))
     with (
@@ -155,7 +157,7 @@ def test_a_run_that_no_worker_begins_is_ended(
     assert ended["state"]["message"] == "its worker died before it began"
 
 
-def refuses_what_is_no_parameter(world: World) -> None:
+def refuses_what_is_no_parameter(world: NightlyFleet) -> None:
     deployment = world.api.get(f"/deployments/name/{NIGHTLY}").json()
     form = deployment["parameter_openapi_schema"]["definitions"]["SweepSettings"]["properties"]
     assert form["timeout"]["description"] == "time limit for one build stage"
@@ -166,9 +168,9 @@ def refuses_what_is_no_parameter(world: World) -> None:
         assert reply.status_code in {409, 422}, (wrong, reply.text)
 
 
-def does_not_overlap(world: World) -> None:
-    mill, gate = world.mill, world.mill.folder / "gate"
-    mill.catalog(model("tiny/a", act={"optimize": f"wait:{gate}"}), model("tiny/b"))
+def does_not_overlap(world: NightlyFleet) -> None:
+    project, gate = world.project, world.project.folder / "gate"
+    project.catalog(model("tiny/a", act={"optimize": f"wait:{gate}"}), model("tiny/b"))
     first = world.start(stamp="n1")
     assert eventually(gate.exists, LIMIT)
     second = world.ended(world.start(stamp="other"))
@@ -176,12 +178,12 @@ def does_not_overlap(world: World) -> None:
     assert "concurrency" in second["state"]["message"]
     gate.with_name("gate.go").touch()
     assert world.ended(first)["state_type"] == "COMPLETED"
-    assert mill.statuses("n1") == {"published": 2}
-    with mill.state() as state:
+    assert project.statuses("n1") == {"published": 2}
+    with project.state() as state:
         assert state.find_sweep("other") is None
 
 
-def shows_itself(world: World) -> None:
+def shows_itself(world: NightlyFleet) -> None:
     named = {"flow_runs": {"name": {"any_": ["sweep-n1"]}}}
     (run,) = world.api.post("/flow_runs/filter", json=named).json()
     assert {"stamp:n1", "target:mlas_cpu", "model:tiny/a:fill-mask"} <= set(run["tags"])
@@ -196,10 +198,10 @@ def shows_itself(world: World) -> None:
     assert "Since" not in report
 
 
-def tells_of_failures_and_of_what_changed(world: World) -> None:
-    mill = world.mill
-    broken = {"optimize": f"once:{mill.folder / 'broken'}:fail:OPTIMIZE"}
-    mill.catalog(
+def tells_of_failures_and_of_what_changed(world: NightlyFleet) -> None:
+    project = world.project
+    broken = {"optimize": f"once:{project.folder / 'broken'}:fail:OPTIMIZE"}
+    project.catalog(
         model("tiny/a", salt="changed"), model("tiny/b", salt="new", act=broken), model("tiny/c")
     )
     assert world.ended(world.start(stamp="n2"))["state_type"] == "FAILED"
@@ -216,30 +218,30 @@ def tells_of_failures_and_of_what_changed(world: World) -> None:
         assert news in report
 
 
-def is_retried(world: World) -> None:
-    mill = world.mill
-    ran = mill.run("retry", "n2", *mill.fleet("--summary", "out"), plain=False)
+def is_retried(world: NightlyFleet) -> None:
+    project = world.project
+    ran = project.run("retry", "n2", *project.fleet("--summary", "out"), plain=False)
     assert (ran.code, ran.err) == (0, ""), ran
-    assert mill.statuses("n2") == {"published": 3}
-    assert (mill.folder / "out" / "junit.xml").exists()
-    again = mill.run("retry", "n2", *mill.fleet(), plain=False)
+    assert project.statuses("n2") == {"published": 3}
+    assert (project.folder / "out" / "junit.xml").exists()
+    again = project.run("retry", "n2", *project.fleet(), plain=False)
     assert again.code == 4
     assert "nothing to retry" in again.err
     assert list(world.told.queue) == []
 
 
-def does_not_begin_while_another_machine_leads(world: World, leaves: Running) -> None:
+def does_not_begin_while_another_machine_leads(world: NightlyFleet, leaves: Running) -> None:
     """The nightly run ends with its worker; what leads then is no run of the nightly deployment."""
-    mill, gate = world.mill, world.mill.folder / "gate-3"
-    mill.catalog(model("tiny/z", act={"optimize": f"wait:{gate}"}))
+    project, gate = world.project, world.project.folder / "gate-3"
+    project.catalog(model("tiny/z", act={"optimize": f"wait:{gate}"}))
     first = world.start(stamp="n3")
     assert eventually(gate.exists, LIMIT)
-    with mill.worker("d", "--sweeps", "2"):
+    with project.worker("d", "--sweeps", "2"):
         leaves.signal(signal.SIGTERM)
         assert "no longer leads" in world.ended(first)["state"]["message"]
         left_out = world.ended(world.start(stamp="other"))
         assert left_out["state_type"] == "CANCELLED"
         assert "of an earlier night is not over" in left_out["state"]["message"]
         gate.with_name("gate-3.go").touch()
-        assert eventually(lambda: mill.statuses("n3") == {"published": 1}, LIMIT)
+        assert eventually(lambda: project.statuses("n3") == {"published": 1}, LIMIT)
         assert eventually(lambda: not world.leading(), LIMIT)

@@ -13,9 +13,9 @@ import pytest
 from matrix.errors import Exit
 from state.ledger import open_state
 from state.records import Kind
-from tests.fleets.machines import LIMIT, POOL, FleetMill, PrefectServer, copied, fleet_mill
+from tests.fleets.machines import LIMIT, POOL, FleetProject, PrefectServer, copied, fleet_project
 from tests.services.postgres import Server, postgres
-from tests.sweeps.command import Mill, model
+from tests.sweeps.command import Project, model
 
 pytestmark = [
     pytest.mark.fleet,
@@ -45,67 +45,71 @@ def prefect(
 
 
 @pytest.fixture
-def mill(tmp_path: Path, database: Server, prefect: PrefectServer) -> FleetMill:
+def project(tmp_path: Path, database: Server, prefect: PrefectServer) -> FleetProject:
     url = database.new_database()
     open_state(url).close()
-    made = fleet_mill(tmp_path / "mill", prefect, url, PREFECT_API_AUTH_STRING=SECRET)
+    made = fleet_project(tmp_path / "project", prefect, url, PREFECT_API_AUTH_STRING=SECRET)
     made.ok("deploy", "--pool", POOL, plain=False)
     return made
 
 
-def models(mill: Mill, waiting: str | None = None) -> str:
-    act = {"quantize": f"wait:{mill.folder / waiting}"} if waiting else {}
-    return mill.catalog(
+def models(project: Project, waiting: str | None = None) -> str:
+    act = {"quantize": f"wait:{project.folder / waiting}"} if waiting else {}
+    return project.catalog(
         model("tiny/a"), model("tiny/b", act=act, salt="b"), model("tiny/c", size=50_000)
     )
 
 
 def undisturbed(folder: Path) -> dict[tuple[str, str], str | None]:
     folder.mkdir()
-    alone = Mill(folder)
+    alone = Project(folder)
     alone.ok("sweep", models(alone), "--stamp", "s1")
     return alone.published()
 
 
-def check_same(mill: FleetMill, tmp_path: Path) -> None:
+def check_same(project: FleetProject, tmp_path: Path) -> None:
     """What an undisturbed sweep on one machine publishes, digests included; all of it once."""
-    assert mill.published() == undisturbed(tmp_path / "alone")
+    assert project.published() == undisturbed(tmp_path / "alone")
     became = Counter(
         one.cell
-        for one in mill.events("s1")
+        for one in project.events("s1")
         if one.status == "published" and one.kind in {Kind.STATUS, Kind.SEEDED}
     )
     assert set(became.values()) == {1}
 
 
-def test_a_server_with_a_password_is_told_it_or_says_no(mill: FleetMill) -> None:
-    catalog = mill.catalog(model("tiny/a"))
+def test_a_server_with_a_password_is_told_it_or_says_no(project: FleetProject) -> None:
+    catalog = project.catalog(model("tiny/a"))
     deploy, guess = ("deploy", "--pool", POOL), {"PREFECT_API_AUTH_STRING": "mill:a-guess"}
     for command, wrong in (
-        (mill.fleet("sweep", catalog), {}),
-        (mill.fleet("sweep", catalog), guess),
+        (project.fleet("sweep", catalog), {}),
+        (project.fleet("sweep", catalog), guess),
         (deploy, guess),
         (("worker",), {}),
     ):
-        mill.env = {name: text for name, text in mill.env.items() if "AUTH" not in name} | wrong
-        ran = mill.run(*command, plain=False)
+        project.env = {
+            name: text for name, text in project.env.items() if "AUTH" not in name
+        } | wrong
+        ran = project.run(*command, plain=False)
         assert ran.code == Exit.UNUSABLE, ran
         assert "answers 401" in ran.err
         assert "PREFECT_API_AUTH_STRING" in ran.err
         assert not any(word in ran.out + ran.err for word in ("a-guess", "Traceback", SECRET))
 
 
-def test_two_workers_make_what_one_machine_makes(mill: FleetMill, tmp_path: Path) -> None:
-    with mill.worker("a") as first, mill.worker("b", "--sweeps", "0") as second:
-        with mill.start(*mill.fleet("sweep", models(mill), "--stamp", "s1")) as order:
+def test_two_workers_make_what_one_machine_makes(project: FleetProject, tmp_path: Path) -> None:
+    with project.worker("a") as first, project.worker("b", "--sweeps", "0") as second:
+        with project.start(*project.fleet("sweep", models(project), "--stamp", "s1")) as order:
             ran = order.end(LIMIT)
         assert (ran.code, ran.err) == (0, ""), ran
         assert "24 published" in ran.out
         assert "index: modelmill-index 0.0.0-s1" in ran.out
-        check_same(mill, tmp_path)
+        check_same(project, tmp_path)
         for worker in (first, second):
             worker.signal(signal.SIGTERM)
         assert [worker.end(LIMIT).code for worker in (first, second)] == [0, 0]
-        assert mill.machines.alone()
-        assert SECRET not in "".join(path.read_text() for path in mill.folder.rglob("*.log"))
-    assert not [path for home in mill.folder.glob("home-*") for path in (home / "fleet").iterdir()]
+        assert project.machines.alone()
+        assert SECRET not in "".join(path.read_text() for path in project.folder.rglob("*.log"))
+    assert not [
+        path for home in project.folder.glob("home-*") for path in (home / "fleet").iterdir()
+    ]

@@ -10,8 +10,8 @@ import pytest
 
 from flows.fleet.slot_runs import SLOT_FLOW
 from flows.observe.waiting import NOT_TAKEN_UP
-from tests.fleets.machines import Plant, plant, wait_for
-from tests.sweeps.command import Mill, model
+from tests.fleets.machines import Fleet, start_fleet, wait_for
+from tests.sweeps.command import Project, model
 
 pytestmark = [
     pytest.mark.fleet,
@@ -22,31 +22,31 @@ pytestmark = [
 
 
 @pytest.fixture
-def works(prefect_template: Path, tmp_path: Path) -> Iterator[Plant]:
-    with plant(prefect_template, tmp_path) as made:
+def fleet(prefect_template: Path, tmp_path: Path) -> Iterator[Fleet]:
+    with start_fleet(prefect_template, tmp_path) as made:
         yield made
 
 
-def idle(works: Plant, stamp: str) -> list[str]:
+def idle(fleet: Fleet, stamp: str) -> list[str]:
     """What `status` says of it; from a process whose end ends no other."""
-    looker = Mill(works.mill.folder, works.mill.env)
+    looker = Project(fleet.project.folder, fleet.project.env)
     return list(looker.ok("status", stamp, "--json", plain=False).json()["idle"])
 
 
-def test_what_waits_is_told_until_a_machine_joins_that_can(works: Plant) -> None:
-    catalog = works.mill.catalog(
+def test_what_waits_is_told_until_a_machine_joins_that_can(fleet: Fleet) -> None:
+    catalog = fleet.project.catalog(
         model("tiny/plain"),
         model("tiny/strange", extra="remote_code = true"),
         model("tiny/lab", extra='needs = ["lab"]'),
     )
-    an_order_without_a_worker(works, catalog)
-    works.machine("a")
-    works.ready("a")
-    with works.sweep(catalog, "s1", "--allow-remote-code", "--target", "mlas_cpu") as order:
+    an_order_without_a_worker(fleet, catalog)
+    fleet.machine("a")
+    fleet.ready("a")
+    with fleet.sweep(catalog, "s1", "--allow-remote-code", "--target", "mlas_cpu") as order:
         order.until("1 cell waits for a machine that offers")
-        wait_for(lambda: works.mill.statuses("s1").get("published") == 1)
-        wait_for(lambda: "4 open, nobody at work" in idle(works, "s1"))
-        said = idle(works, "s1")
+        wait_for(lambda: fleet.project.statuses("s1").get("published") == 1)
+        wait_for(lambda: "4 open, nobody at work" in idle(fleet, "s1"))
+        said = idle(fleet, "s1")
         assert (
             "1 cell waits for a machine that offers remote-code (tiny/strange:fill-mask@mlas_cpu)"
             in said
@@ -54,43 +54,43 @@ def test_what_waits_is_told_until_a_machine_joins_that_can(works: Plant) -> None
         assert "1 cell waits for a machine that offers lab (tiny/lab:fill-mask@mlas_cpu)" in said
         assert any("--allow-remote-code" in line for line in said)
         assert any(line.startswith("workers alive in mill: ") for line in said)
-        works.machine("b", "--allow-remote-code", "--has", "lab", "--sweeps", "0")
+        fleet.machine("b", "--allow-remote-code", "--has", "lab", "--sweeps", "0")
         ran = order.end()
     assert (ran.code, ran.err) == (0, ""), ran
-    assert works.mill.statuses("s1") == {"published": 3}
+    assert fleet.project.statuses("s1") == {"published": 3}
     # The parent of the order that was taken back has been started since, and left it alone.
-    assert works.mill.statuses("s0") == {"cancelled": 3}
-    assert idle(works, "s1") == []
+    assert fleet.project.statuses("s0") == {"cancelled": 3}
+    assert idle(fleet, "s1") == []
 
 
-def an_order_without_a_worker(works: Plant, catalog: str) -> None:
-    with works.sweep(catalog, "s0", "--target", "mlas_cpu") as order:
+def an_order_without_a_worker(fleet: Fleet, catalog: str) -> None:
+    with fleet.sweep(catalog, "s0", "--target", "mlas_cpu") as order:
         order.until("on the fleet mill")
-        wait_for(lambda: any("parent is" in line for line in idle(works, "s0")))
-        said = idle(works, "s0")
+        wait_for(lambda: any("parent is" in line for line in idle(fleet, "s0")))
+        said = idle(fleet, "s0")
         assert said[:2] == ["6 open, nobody at work", NOT_TAKEN_UP]
         assert "workers alive in mill-sweeps: none" in said[2]
-        Mill(works.mill.folder, works.mill.env).ok("cancel", "s0", plain=False)
+        Project(fleet.project.folder, fleet.project.env).ok("cancel", "s0", plain=False)
         ran = order.end()
     assert ran.code == 130, ran
-    assert works.mill.statuses("s0") == {"cancelled": 3}
+    assert fleet.project.statuses("s0") == {"cancelled": 3}
 
 
-def test_a_machine_whose_slots_fail_at_once_is_told_of_and_comes_back(works: Plant) -> None:
-    catalog = works.mill.catalog(model("tiny/plain"))
-    works.machine("a")
-    works.ready("a")
-    logs, aside = works.mill.folder / "home-a" / "logs", works.mill.folder / "aside"
+def test_a_machine_whose_slots_fail_at_once_is_told_of_and_comes_back(fleet: Fleet) -> None:
+    catalog = fleet.project.catalog(model("tiny/plain"))
+    fleet.machine("a")
+    fleet.ready("a")
+    logs, aside = fleet.project.folder / "home-a" / "logs", fleet.project.folder / "aside"
     logs.rename(aside)
     logs.write_text("in the way")
-    with works.sweep(catalog, "s1", "--target", "mlas_cpu") as order:
+    with fleet.sweep(catalog, "s1", "--target", "mlas_cpu") as order:
         order.until("slots fail as soon as they begin: Unwritable: cannot make the folder")
-        assert any("repair the machine that offers" in line for line in idle(works, "s1"))
+        assert any("repair the machine that offers" in line for line in idle(fleet, "s1"))
         logs.unlink()
         aside.rename(logs)
         ran = order.end()
     assert (ran.code, ran.err) == (0, ""), ran
-    assert works.mill.statuses("s1") == {"published": 1}
-    ended = [run["state_type"] for run in works.flow_runs(SLOT_FLOW, works.mill.sweep("s1").id)]
+    assert fleet.project.statuses("s1") == {"published": 1}
+    ended = [run["state_type"] for run in fleet.flow_runs(SLOT_FLOW, fleet.project.sweep("s1").id)]
     assert 3 <= ended.count("FAILED") <= 8, ended
-    assert idle(works, "s1") == []
+    assert idle(fleet, "s1") == []

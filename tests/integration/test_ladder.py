@@ -19,7 +19,7 @@ from tests.verification.packages import (
     NPU,
     VITIS,
     WEIGHTS,
-    Lab,
+    VerificationHarness,
     claim,
     failed,
     lab_in,
@@ -49,7 +49,7 @@ def runtimes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtimes]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, runtimes: Runtimes) -> Iterator[Lab]:
+def harness(tmp_path: Path, runtimes: Runtimes) -> Iterator[VerificationHarness]:
     with lab_in(tmp_path, runtimes) as found:
         yield found
 
@@ -64,9 +64,9 @@ def lab(tmp_path: Path, runtimes: Runtimes) -> Iterator[Lab]:
     ],
 )
 def test_sound_models_of_every_precision_pass(
-    lab: Lab, make: Callable[[], Any], precision: str, target: Any
+    harness: VerificationHarness, make: Callable[[], Any], precision: str, target: Any
 ) -> None:
-    climbed = lab.climb(make(), claim(precision, target))
+    climbed = harness.climb(make(), claim(precision, target))
     assert not climbed.failed, [rung.detail for rung in climbed.failed]
     assert [rung.passed for rung in climbed.rungs] == [True] * 5
 
@@ -92,9 +92,14 @@ def holding(value: float, kind: Any = np.float32) -> Any:
     ],
 )  # fmt: skip
 def test_integrity_alone(
-    lab: Lab, make: Callable[[], Any], held: Claim, text: str, act: str, unseen: list[str]
+    harness: VerificationHarness,
+    make: Callable[[], Any],
+    held: Claim,
+    text: str,
+    act: str,
+    unseen: list[str],
 ) -> None:
-    only(lab.climb(make(), held), "integrity", text, act, unseen)
+    only(harness.climb(make(), held), "integrity", text, act, unseen)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +112,12 @@ def test_integrity_alone(
     ],
 )
 def test_external_data_that_are_not_all_there_fail_integrity_alone(
-    lab: Lab, damage: Callable[[Path], None], text: str
+    harness: VerificationHarness, damage: Callable[[Path], None], text: str
 ) -> None:
-    folder = lab.place(model(), external=True)
-    subject = lab.subject(folder, claim())
+    folder = harness.place(model(), external=True)
+    subject = harness.subject(folder, claim())
     damage(folder / "model.onnx.data")
-    climbed = lab.verifier.climb(subject)
+    climbed = harness.verifier.climb(subject)
     only(climbed, "integrity", text, "fetch it or build it again", ["policy", *HIGHER])
 
 
@@ -139,20 +144,22 @@ def test_external_data_that_are_not_all_there_fail_integrity_alone(
          "Identity is blocked for mlas_cpu, but was added by the build"),
     ],
 )  # fmt: skip
-def test_policy_alone(lab: Lab, make: Callable[[], Any], held: Claim, text: str) -> None:
-    only(lab.climb(make(), held), "policy", text, "show what the build did", [])
+def test_policy_alone(
+    harness: VerificationHarness, make: Callable[[], Any], held: Claim, text: str
+) -> None:
+    only(harness.climb(make(), held), "policy", text, "show what the build did", [])
 
 
-def test_a_pass_that_was_not_left_out_fails_policy_alone(lab: Lab) -> None:
+def test_a_pass_that_was_not_left_out_fails_policy_alone(harness: VerificationHarness) -> None:
     stage = {"stage": "optimize", "params": {"blocked_passes": ["GeluFusion"]}}
     held = claim(blocked_passes=("GeluFusion", "LayerNormFusion"))
-    subject = lab.subject(lab.place(model()), held, manifest={"stages": [stage]})
-    climbed = lab.verifier.climb(subject)
+    subject = harness.subject(harness.place(model()), held, manifest={"stages": [stage]})
+    climbed = harness.verifier.climb(subject)
     only(climbed, "policy", "the pass LayerNormFusion is blocked", "the build did not", [])
 
 
-def test_an_operator_that_no_runtime_has_fails_loads_alone(lab: Lab) -> None:
-    climbed = lab.climb(model(op="Unknown", domain="nobody.knows"), claim())
+def test_an_operator_that_no_runtime_has_fails_loads_alone(harness: VerificationHarness) -> None:
+    climbed = harness.climb(model(op="Unknown", domain="nobody.knows"), claim())
     only(climbed, "loads", "nobody.knows", "`modelmill doctor` shows the runtime's version", RUN)
     assert told(climbed, "shapes") == "not run: because loads failed"
 
@@ -167,8 +174,10 @@ def test_an_operator_that_no_runtime_has_fails_loads_alone(lab: Lab) -> None:
          "y is float32 [1, 2, 8] when run, float32 [2, 8] in the export", ["parity"]),
     ],
 )  # fmt: skip
-def test_shapes_alone(lab: Lab, make: Callable[[], Any], text: str, unseen: list[str]) -> None:
-    only(lab.climb(make(), claim()), "shapes", text, "waive shapes with a reason", unseen)
+def test_shapes_alone(
+    harness: VerificationHarness, make: Callable[[], Any], text: str, unseen: list[str]
+) -> None:
+    only(harness.climb(make(), claim()), "shapes", text, "waive shapes with a reason", unseen)
 
 
 @pytest.mark.parametrize(
@@ -181,8 +190,10 @@ def test_shapes_alone(lab: Lab, make: Callable[[], Any], text: str, unseen: list
         (lambda: shift(qdq(), "zero2", np.uint16(1 << 14)), claim("w8a16", NPU), "cosine"),
     ],
 )  # fmt: skip
-def test_parity_alone(lab: Lab, make: Callable[[], Any], held: Claim, text: str) -> None:
-    only(lab.climb(make(), held), "parity", text, "(verify.parity) in the catalog", [])
+def test_parity_alone(
+    harness: VerificationHarness, make: Callable[[], Any], held: Claim, text: str
+) -> None:
+    only(harness.climb(make(), held), "parity", text, "(verify.parity) in the catalog", [])
 
 
 def only(climbed: Any, rung: str, text: str, act: str, unseen: list[str]) -> None:
@@ -196,28 +207,30 @@ def only(climbed: Any, rung: str, text: str, act: str, unseen: list[str]) -> Non
     assert Demand.parse("parity").lacks(climbed.to_json())
 
 
-def test_outputs_that_are_no_numbers_show_without_an_export_too(lab: Lab) -> None:
-    subject = replace(lab.subject(lab.place(then("Log")), claim()), export=None)
-    climbed = lab.verifier.climb(subject)
+def test_outputs_that_are_no_numbers_show_without_an_export_too(
+    harness: VerificationHarness,
+) -> None:
+    subject = replace(harness.subject(harness.place(then("Log")), claim()), export=None)
+    climbed = harness.verifier.climb(subject)
     assert failed(climbed) == ["loads"]
     assert "output y holds NaN or infinity" in told(climbed, "loads")
 
 
-def test_a_mask_of_infinities_is_no_broken_weight(lab: Lab) -> None:
+def test_a_mask_of_infinities_is_no_broken_weight(harness: VerificationHarness) -> None:
     from onnx import numpy_helper
 
     mask = np.where(np.eye(8), 0, -np.inf).astype(np.float32)
     one = model()
     one.graph.initializer.append(numpy_helper.from_array(mask, "mask"))
-    assert not lab.climb(one, claim()).failed
+    assert not harness.climb(one, claim()).failed
     broken = model()
     broken.graph.initializer.append(numpy_helper.from_array(mask + 3, "mask"))
-    assert "weight mask holds an infinity" in told(lab.climb(broken, claim()), "integrity")
+    assert "weight mask holds an infinity" in told(harness.climb(broken, claim()), "integrity")
 
 
-def test_a_waiver_lets_a_rung_fail_and_shows(lab: Lab) -> None:
+def test_a_waiver_lets_a_rung_fail_and_shows(harness: VerificationHarness) -> None:
     rules = rules_from({"waive": {"parity": "two outputs nobody reads"}})
-    climbed = lab.climb(model(WEIGHTS * 2), claim(rules=rules))
+    climbed = harness.climb(model(WEIGHTS * 2), claim(rules=rules))
     assert not climbed.failed
     record = climbed.to_json()
     assert record["verification"][4]["waived"] == "two outputs nobody reads"
@@ -225,43 +238,51 @@ def test_a_waiver_lets_a_rung_fail_and_shows(lab: Lab) -> None:
     assert Demand.parse("parity").lacks(record) == ""
 
 
-def test_what_is_waived_below_does_not_keep_the_rest_from_being_run(lab: Lab) -> None:
+def test_what_is_waived_below_does_not_keep_the_rest_from_being_run(
+    harness: VerificationHarness,
+) -> None:
     rules = rules_from({"waive": {"integrity": "the source has it too"}})
-    climbed = lab.climb(model(holding(np.nan)), claim(rules=rules))
+    climbed = harness.climb(model(holding(np.nan)), claim(rules=rules))
     assert failed(climbed) == ["integrity", "parity"]
     assert [one.name for one in climbed.failed] == ["parity"]
     renamed = rules_from({"waive": dict.fromkeys(("shapes", "parity"), "a new name")})
-    climbed = lab.climb(model(output="z"), claim(rules=renamed))
+    climbed = harness.climb(model(output="z"), claim(rules=renamed))
     assert not climbed.failed
     assert told(climbed, "parity").endswith("the output is missing (waived: a new name)")
 
 
-def test_a_threshold_of_the_catalog_is_the_limit_and_its_reason_shows(lab: Lab) -> None:
+def test_a_threshold_of_the_catalog_is_the_limit_and_its_reason_shows(
+    harness: VerificationHarness,
+) -> None:
     noise = np.random.default_rng(6).standard_normal((8, 8)).astype(np.float32)
     noisy = model(WEIGHTS + np.float32(0.05) * noise)
-    assert failed(lab.climb(noisy, claim())) == ["parity"]
+    assert failed(harness.climb(noisy, claim())) == ["parity"]
     loose = {"parity": {"fp32": {"cosine": 0.98, "max_abs": None, "reason": "noise on purpose"}}}
-    climbed = lab.climb(noisy, claim(rules=rules_from(loose)))
+    climbed = harness.climb(noisy, claim(rules=rules_from(loose)))
     assert not climbed.failed
     assert climbed.rungs[4].evidence["limits"]["reason"] == "noise on purpose"
     assert "the catalog asks 0.98: noise on purpose" in told(climbed, "parity")
     strict = {"parity": {"fp32": {"cosine": 0.98, "max_abs": 1e-6, "reason": "used as an index"}}}
-    climbed = lab.climb(noisy, claim(rules=rules_from(strict)))
+    climbed = harness.climb(noisy, claim(rules=rules_from(strict)))
     assert failed(climbed) == ["parity"]
     assert "a value is off by" in told(climbed, "parity")
 
 
-def test_without_an_export_parity_cannot_be_told(lab: Lab) -> None:
-    subject = replace(lab.subject(lab.place(model()), claim()), export=None)
-    climbed = lab.verifier.climb(subject)
+def test_without_an_export_parity_cannot_be_told(harness: VerificationHarness) -> None:
+    subject = replace(harness.subject(harness.place(model()), claim()), export=None)
+    climbed = harness.verifier.climb(subject)
     assert [rung.passed for rung in climbed.rungs] == [True, True, True, None, None]
     assert [rung.name for rung in climbed.failed] == not_run(climbed) == ["shapes", "parity"]
     assert "--export" in told(climbed, "parity")
 
 
-def test_an_export_that_does_not_run_is_not_the_packages_fault(lab: Lab) -> None:
-    broken = lab.place(model(op="Unknown", domain="nobody.knows"))
-    climbed = lab.verifier.climb(lab.subject(lab.place(model()), claim(), export=broken))
+def test_an_export_that_does_not_run_is_not_the_packages_fault(
+    harness: VerificationHarness,
+) -> None:
+    broken = harness.place(model(op="Unknown", domain="nobody.knows"))
+    climbed = harness.verifier.climb(
+        harness.subject(harness.place(model()), claim(), export=broken)
+    )
     assert failed(climbed) == []
     assert not_run(climbed) == ["shapes", "parity"]
     assert told(climbed, "parity").startswith("not run: because the export: ")

@@ -29,7 +29,7 @@ Damage = Callable[[Path], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class LadderHarness:
     """The built cells of one model, and what verifies copies of them."""
 
     root: Path
@@ -50,13 +50,13 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LadderHarness]:
     root = tmp_path_factory.mktemp("artifacts")
     (planned,) = [one for one in plan_catalog("demo", root).models if "bert-tiny" in one.model.id]
     wanted = [cell for cell in planned.cells if cell.target.label in {NPU, CPU, VITIS}]
     with builder(root) as made, warm(root) as runtimes:
         cells = {cell.target.label: Subject.of(made.build(cell)) for cell in wanted}
-        yield Bench(root, cells, Verifier(runtimes))
+        yield LadderHarness(root, cells, Verifier(runtimes))
 
 
 def change(edit: Callable[[Any], None]) -> Damage:
@@ -161,9 +161,9 @@ def nothing(_folder: Path) -> None:
     pass
 
 
-def test_as_they_were_built_they_pass(bench: Bench) -> None:
-    for label in bench.cells:
-        climbed = bench.climb(label, nothing, nothing, None)
+def test_as_they_were_built_they_pass(harness: LadderHarness) -> None:
+    for label in harness.cells:
+        climbed = harness.climb(label, nothing, nothing, None)
         assert [rung.passed for rung in climbed.rungs] == [True] * 5, (label, climbed.rungs)
 
 
@@ -193,7 +193,7 @@ def test_as_they_were_built_they_pass(bench: Bench) -> None:
     ],
 )  # fmt: skip
 def test_a_damage_fails_its_rung_alone(
-    bench: Bench,
+    harness: LadderHarness,
     label: str,
     damage: Damage,
     after: Damage,
@@ -201,26 +201,26 @@ def test_a_damage_fails_its_rung_alone(
     texts: tuple[str, ...],
     unseen: list[str],
 ) -> None:
-    only(bench.climb(label, damage, after, None), rung, texts, unseen)
+    only(harness.climb(label, damage, after, None), rung, texts, unseen)
 
 
-def test_fp32_labelled_fp16_fails_policy_alone(bench: Bench) -> None:
-    held = replace(bench.cells[CPU].claim, precision="fp16")
+def test_fp32_labelled_fp16_fails_policy_alone(harness: LadderHarness) -> None:
+    held = replace(harness.cells[CPU].claim, precision="fp16")
     texts = ("is labelled fp16, but", "weight bytes are float32", "show what the build did")
-    only(bench.climb(CPU, nothing, nothing, held), "policy", texts, [])
+    only(harness.climb(CPU, nothing, nothing, held), "policy", texts, [])
 
 
-def test_fp32_labelled_w8a16_fails_policy_alone(bench: Bench) -> None:
-    held = replace(bench.cells[CPU].claim, precision="w8a16")
+def test_fp32_labelled_w8a16_fails_policy_alone(harness: LadderHarness) -> None:
+    held = replace(harness.cells[CPU].claim, precision="w8a16")
     texts = ("is labelled w8a16, but has no QuantizeLinear: it is not quantized",)
-    only(bench.climb(CPU, nothing, nothing, held), "policy", texts, [])
+    only(harness.climb(CPU, nothing, nothing, held), "policy", texts, [])
 
 
-def test_qdq_for_vitis_ai_fails_policy_alone(bench: Bench) -> None:
-    rules = replace(bench.cells[NPU].claim.rules)
-    held = replace(bench.cells[VITIS].claim, precision="w8a16", rules=rules)
+def test_qdq_for_vitis_ai_fails_policy_alone(harness: LadderHarness) -> None:
+    rules = replace(harness.cells[NPU].claim.rules)
+    held = replace(harness.cells[VITIS].claim, precision="w8a16", rules=rules)
     texts = ("has QDQ nodes, which vitisai_npu must not get", "quantizes by itself")
-    only(bench.climb(NPU, nothing, nothing, held), "policy", texts, [])
+    only(harness.climb(NPU, nothing, nothing, held), "policy", texts, [])
 
 
 def only(climbed: Climbed, rung: str, texts: tuple[str, ...], unseen: list[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from matrix.verification import rules_from
 from tests.verification.packages import (
     WEIGHTS,
-    Lab,
+    VerificationHarness,
     claim,
     entries,
     failed,
@@ -44,7 +44,7 @@ def runtimes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtimes]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, runtimes: Runtimes) -> Iterator[Lab]:
+def harness(tmp_path: Path, runtimes: Runtimes) -> Iterator[VerificationHarness]:
     with lab_in(tmp_path, runtimes) as found:
         yield found
 
@@ -72,20 +72,20 @@ ENCODER_DECODER = compose(
 )
 
 
-def pair(lab: Lab, **changed: Any) -> Subject:
+def pair(harness: VerificationHarness, **changed: Any) -> Subject:
     """An encoder and its decoder; the decoder's own input values are small."""
     sound = {"encoder": encoder(), "decoder": model(given=HIDDEN)}
     inputs = {
         "encoder": {"x": values(1)},
         "decoder": {HIDDEN: values(2) / 4},
     }
-    package = lab.place(**{**sound, **changed})
+    package = harness.place(**{**sound, **changed})
     composition.write(ENCODER_DECODER, package)
-    return lab.subject(package, claim(), export=lab.place(**sound), inputs=inputs)
+    return harness.subject(package, claim(), export=harness.place(**sound), inputs=inputs)
 
 
-def test_every_component_and_the_whole_are_compared(lab: Lab) -> None:
-    climbed = lab.verifier.climb(pair(lab))
+def test_every_component_and_the_whole_are_compared(harness: VerificationHarness) -> None:
+    climbed = harness.verifier.climb(pair(harness))
     assert not climbed.failed
     rows = climbed.rungs[4].evidence[CPU]
     assert {name: one["cosine"] for name, one in rows.items()} == {
@@ -95,8 +95,8 @@ def test_every_component_and_the_whole_are_compared(lab: Lab) -> None:
     }
 
 
-def test_what_only_the_whole_shows_fails_parity(lab: Lab) -> None:
-    climbed = lab.verifier.climb(pair(lab, decoder=limited(-1, 1)))
+def test_what_only_the_whole_shows_fails_parity(harness: VerificationHarness) -> None:
+    climbed = harness.verifier.climb(pair(harness, decoder=limited(-1, 1)))
     assert failed(climbed) == ["parity"]
     rows = climbed.rungs[4].evidence[CPU]
     assert rows["decoder/model.onnx y"]["cosine"] == 1.0
@@ -104,15 +104,17 @@ def test_what_only_the_whole_shows_fails_parity(lab: Lab) -> None:
     assert "decoder/model.onnx y on" not in told(climbed, "parity")
 
 
-def test_the_damaged_component_is_named(lab: Lab) -> None:
-    climbed = lab.verifier.climb(pair(lab, encoder=encoder(WEIGHTS[::-1].copy())))
+def test_the_damaged_component_is_named(harness: VerificationHarness) -> None:
+    climbed = harness.verifier.climb(pair(harness, encoder=encoder(WEIGHTS[::-1].copy())))
     assert failed(climbed) == ["parity"]
     assert f"encoder/model.onnx last_hidden_state on {CPU}: cosine" in told(climbed, "parity")
     assert f"decoder/model.onnx y on {CPU}" not in told(climbed, "parity")
 
 
-def test_an_encoder_whose_output_nobody_takes_is_a_matter_of_shapes(lab: Lab) -> None:
-    climbed = lab.verifier.climb(pair(lab, encoder=model(output="hidden")))
+def test_an_encoder_whose_output_nobody_takes_is_a_matter_of_shapes(
+    harness: VerificationHarness,
+) -> None:
+    climbed = harness.verifier.climb(pair(harness, encoder=model(output="hidden")))
     assert failed(climbed) == ["shapes"]
     assert not_run(climbed) == ["parity"]
     assert "the outputs are hidden; the export's are last_hidden_state" in told(climbed, "shapes")
@@ -129,26 +131,26 @@ def tower(angle: float) -> Any:
     return model(weights)
 
 
-def towers(lab: Lab, text: float, vision: float) -> Subject:
+def towers(harness: VerificationHarness, text: float, vision: float) -> Subject:
     rules = rules_from({"parity": {"fp32": {"cosine": 0.9, "reason": "as w8a8"}}})
     inputs = {name: {"x": np.abs(values(seed)) + 1} for seed, name in enumerate(("text", "vision"))}
-    package = lab.place(text=tower(text), vision=tower(vision))
+    package = harness.place(text=tower(text), vision=tower(vision))
     join = Join("logits", ("text/y", "vision/y"), 10.0, -1.0)
     sides = {"text": (["x"], ["y"]), "vision": (["x"], ["y"])}
     composition.write(compose(sides, "model.onnx", [join]), package)
-    export = lab.place(text=tower(0), vision=tower(np.radians(90)))
-    return lab.subject(package, claim(rules=rules), export=export, inputs=inputs)
+    export = harness.place(text=tower(0), vision=tower(np.radians(90)))
+    return harness.subject(package, claim(rules=rules), export=export, inputs=inputs)
 
 
-def test_two_towers_are_joined_to_their_logits(lab: Lab) -> None:
-    climbed = lab.verifier.climb(towers(lab, 0, np.radians(90)))
+def test_two_towers_are_joined_to_their_logits(harness: VerificationHarness) -> None:
+    climbed = harness.verifier.climb(towers(harness, 0, np.radians(90)))
     assert not climbed.failed
     assert climbed.rungs[4].evidence[CPU]["end to end logits"]["cosine"] == 1.0
 
 
-def test_towers_that_lean_towards_each_other_fail_parity(lab: Lab) -> None:
+def test_towers_that_lean_towards_each_other_fail_parity(harness: VerificationHarness) -> None:
     """Each is within its limit; together they find text and image far more alike than they are."""
-    climbed = lab.verifier.climb(towers(lab, np.radians(20), np.radians(70)))
+    climbed = harness.verifier.climb(towers(harness, np.radians(20), np.radians(70)))
     assert failed(climbed) == ["parity"]
     rows = climbed.rungs[4].evidence[CPU]
     assert {name for name, one in rows.items() if one["cosine"] > 0.9 and one["error"] < 0.4} == {
@@ -158,13 +160,13 @@ def test_towers_that_lean_towards_each_other_fail_parity(lab: Lab) -> None:
     assert told(climbed, "parity").startswith(f"end to end logits on {CPU}: ")
 
 
-def test_a_tower_of_another_width_cannot_be_joined(lab: Lab) -> None:
+def test_a_tower_of_another_width_cannot_be_joined(harness: VerificationHarness) -> None:
     import onnx
 
-    subject = towers(lab, 0, np.radians(90))
+    subject = towers(harness, 0, np.radians(90))
     narrow = then("Slice", "from", "to", "axis", dims=(2, 4))
     onnx.save(narrow, subject.folder / "text" / "model.onnx")
-    climbed = lab.verifier.climb(replace(subject, files=entries(subject.folder)))
+    climbed = harness.verifier.climb(replace(subject, files=entries(subject.folder)))
     assert failed(climbed) == ["shapes"]
     assert not_run(climbed) == ["parity"]
 
@@ -174,7 +176,7 @@ def rescaled(factor: float) -> Any:
     return model(WEIGHTS * np.float32(factor), "z", given="y")
 
 
-def test_links_are_followed_through_every_component(lab: Lab) -> None:
+def test_links_are_followed_through_every_component(harness: VerificationHarness) -> None:
     """The middle one clips only what the first one gives, and the last one shows it too."""
     sound = {"encoder": encoder(), "decoder": model(given=HIDDEN), "head": rescaled(1)}
     inputs = {
@@ -188,19 +190,19 @@ def test_links_are_followed_through_every_component(lab: Lab) -> None:
         "encoder": (["x"], ["last_hidden_state"]),
     }
     for middle, wrong in ((model(given=HIDDEN), []), (limited(-1, 1), ["decoder", "head"])):
-        package = lab.place(**{**sound, "decoder": middle})
+        package = harness.place(**{**sound, "decoder": middle})
         composition.write(compose(ports, "model.onnx"), package)
-        subject = lab.subject(package, claim(), export=lab.place(**sound), inputs=inputs)
+        subject = harness.subject(package, claim(), export=harness.place(**sound), inputs=inputs)
         assert subject.models == [f"{name}/model.onnx" for name in ("encoder", "decoder", "head")]
-        rows = lab.verifier.climb(subject).rungs[4].evidence[CPU]
+        rows = harness.verifier.climb(subject).rungs[4].evidence[CPU]
         off = [name.partition("/")[0] for name, one in rows.items() if one["cosine"] < 0.99]
         assert off == wrong
         assert all(" end to end " in name for name in rows if rows[name]["cosine"] < 0.99)
         assert "head/model.onnx end to end z" in rows
 
 
-def test_the_record_must_be_true_of_the_package(lab: Lab) -> None:
-    subject = pair(lab)
+def test_the_record_must_be_true_of_the_package(harness: VerificationHarness) -> None:
+    subject = pair(harness)
     record = subject.folder / composition.FILE
     for text, problem in (
         ("{}", "composition.json cannot be used: KeyError"),
@@ -218,15 +220,15 @@ def test_the_record_must_be_true_of_the_package(lab: Lab) -> None:
         ),
     ):
         record.write_text(text)
-        climbed = lab.verifier.climb(replace(subject, files=entries(subject.folder)))
+        climbed = harness.verifier.climb(replace(subject, files=entries(subject.folder)))
         assert failed(climbed) == ["integrity"]
         assert problem in told(climbed, "integrity")
 
 
-def test_without_a_record_every_component_stands_alone(lab: Lab) -> None:
-    subject = pair(lab)
+def test_without_a_record_every_component_stands_alone(harness: VerificationHarness) -> None:
+    subject = pair(harness)
     (subject.folder / composition.FILE).unlink()
-    climbed = lab.verifier.climb(replace(subject, files=entries(subject.folder)))
+    climbed = harness.verifier.climb(replace(subject, files=entries(subject.folder)))
     assert not climbed.failed
     assert set(climbed.rungs[4].evidence[CPU]) == {
         "encoder/model.onnx last_hidden_state",
@@ -234,6 +236,6 @@ def test_without_a_record_every_component_stands_alone(lab: Lab) -> None:
     }
 
 
-def test_a_single_model_needs_no_record(lab: Lab) -> None:
-    subject = lab.subject(lab.place(model()), claim())
+def test_a_single_model_needs_no_record(harness: VerificationHarness) -> None:
+    subject = harness.subject(harness.place(model()), claim())
     assert subject.composition == plain(["model.onnx"])

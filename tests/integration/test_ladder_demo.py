@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.services.installing import lacking
-from tests.sweeps.command import Mill
+from tests.sweeps.command import Project
 from tests.verification.expected import OWN, TARGETS
 from workers.runtimes.kinds import KINDS
 
@@ -25,11 +25,11 @@ COMPOSITES = {
 def test_every_cell_of_the_demo_is_run_and_three_targets_on_their_own(tmp_path: Path) -> None:
     if not all(kind.installed for kind in KINDS if kind.extra):
         lacking("the runtimes of qnn and openvino")
-    mill = Mill(tmp_path, {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": ""})
-    with mill.start("sweep", "demo", "--stamp", "one", plain=True) as running:
+    project = Project(tmp_path, {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": ""})
+    with project.start("sweep", "demo", "--stamp", "one", plain=True) as running:
         ran = running.end(800)
     assert ran.code == 0, ran
-    cells = [one for one in mill.outcomes("one").values() if one.target != "export"]
+    cells = [one for one in project.outcomes("one").values() if one.target != "export"]
     assert Counter(one.target for one in cells) == dict.fromkeys(TARGETS, MODELS)
     for one in cells:
         assert one.evidence is not None

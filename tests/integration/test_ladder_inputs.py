@@ -16,7 +16,7 @@ from tests.verification.packages import (
     MLAS,
     NPU,
     WEIGHTS,
-    Lab,
+    VerificationHarness,
     claim,
     failed,
     lab_in,
@@ -47,7 +47,7 @@ def runtimes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtimes]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, runtimes: Runtimes) -> Iterator[Lab]:
+def harness(tmp_path: Path, runtimes: Runtimes) -> Iterator[VerificationHarness]:
     with lab_in(tmp_path, runtimes) as found:
         yield found
 
@@ -65,62 +65,71 @@ def damaged() -> Any:
     return model(weights)
 
 
-def given(lab: Lab, name: str, **arrays: Any) -> str:
-    path = lab.root / name
+def given(harness: VerificationHarness, name: str, **arrays: Any) -> str:
+    path = harness.root / name
     np.savez(path, **arrays)
     return str(path)
 
 
-def test_inputs_of_the_catalog_are_run_too_and_count(lab: Lab) -> None:
-    rules = rules_from({"inputs": given(lab, "more.npz", x=values(3, sets=2))})
-    plain = lab.verifier.climb(lab.subject(lab.place(damaged()), claim(), inputs=seeded()))
+def test_inputs_of_the_catalog_are_run_too_and_count(harness: VerificationHarness) -> None:
+    rules = rules_from({"inputs": given(harness, "more.npz", x=values(3, sets=2))})
+    plain = harness.verifier.climb(
+        harness.subject(harness.place(damaged()), claim(), inputs=seeded())
+    )
     assert not plain.failed
     assert plain.observed.runs[0].models["model.onnx"]["sets"] == 3
     held = claim(rules=rules)
-    sound = lab.verifier.climb(lab.subject(lab.place(model()), held, inputs=seeded()))
+    sound = harness.verifier.climb(harness.subject(harness.place(model()), held, inputs=seeded()))
     assert not sound.failed
     assert sound.observed.runs[0].models["model.onnx"]["sets"] == 5
-    found = lab.verifier.climb(lab.subject(lab.place(damaged()), held, inputs=seeded()))
+    found = harness.verifier.climb(harness.subject(harness.place(damaged()), held, inputs=seeded()))
     assert failed(found) == ["parity"]
 
 
-def test_inputs_of_the_catalog_may_be_lines_of_json(lab: Lab) -> None:
-    path = lab.root / "more.jsonl"
+def test_inputs_of_the_catalog_may_be_lines_of_json(harness: VerificationHarness) -> None:
+    path = harness.root / "more.jsonl"
     path.write_text('{"x": [[1,2,3,4,5,6,7,8],[1,1,1,1,1,1,1,1]]}\n', "utf-8")
-    climbed = lab.climb(model(), claim(rules=rules_from({"inputs": str(path)})))
+    climbed = harness.climb(model(), claim(rules=rules_from({"inputs": str(path)})))
     assert not climbed.failed
     assert climbed.observed.runs[0].models["model.onnx"]["sets"] == 4
 
 
-def test_inputs_that_do_not_fit_are_told_and_blamed_on_nobody(lab: Lab) -> None:
-    wrong = given(lab, "wrong.npz", x=np.ones((1, 2, 9), np.float32))
-    climbed = lab.climb(model(), claim(rules=rules_from({"inputs": wrong})))
+def test_inputs_that_do_not_fit_are_told_and_blamed_on_nobody(harness: VerificationHarness) -> None:
+    wrong = given(harness, "wrong.npz", x=np.ones((1, 2, 9), np.float32))
+    climbed = harness.climb(model(), claim(rules=rules_from({"inputs": wrong})))
     assert failed(climbed) == []
     assert not_run(climbed) == ["loads", "shapes", "parity"]
     assert "set 4 of the input values has the shape [2, 9] for input x" in told(climbed, "loads")
 
 
-def dataset(lab: Lab, *, labels: bool) -> str:
+def dataset(harness: VerificationHarness, *, labels: bool) -> str:
     """Noisy measurements of eight kinds, most of which the model tells apart."""
     random = np.random.default_rng(11)
     rows = random.standard_normal((120, 2, 8)).astype(np.float32)
     kinds = (rows @ WEIGHTS)[:, 0].argmax(-1)
     kinds[::10] = random.integers(0, 8, 12)
-    return given(lab, "eval.npz", x=rows, **({"label": kinds} if labels else {}))
+    return given(harness, "eval.npz", x=rows, **({"label": kinds} if labels else {}))
 
 
 def judged(
-    lab: Lab, one: Any, metric: str, *, labels: bool = True, within: float = 0.02
+    harness: VerificationHarness,
+    one: Any,
+    metric: str,
+    *,
+    labels: bool = True,
+    within: float = 0.02,
 ) -> Climbed:
-    task = {"dataset": dataset(lab, labels=labels), "metric": metric, "within": within}
-    verifier = Verifier(lab.runtimes, "task")
+    task = {"dataset": dataset(harness, labels=labels), "metric": metric, "within": within}
+    verifier = Verifier(harness.runtimes, "task")
     held = claim(rules=rules_from({"task": task}))
-    return verifier.climb(lab.subject(lab.place(one), held, inputs=seeded()))
+    return verifier.climb(harness.subject(harness.place(one), held, inputs=seeded()))
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "agreement"])
-def test_a_sound_model_has_the_metric_of_its_source(lab: Lab, metric: str) -> None:
-    climbed = judged(lab, model(), metric)
+def test_a_sound_model_has_the_metric_of_its_source(
+    harness: VerificationHarness, metric: str
+) -> None:
+    climbed = judged(harness, model(), metric)
     assert not climbed.failed
     row = climbed.rungs[5].evidence["models"]["model.onnx"]
     assert row[metric] == row["source"]
@@ -131,19 +140,19 @@ def test_a_sound_model_has_the_metric_of_its_source(lab: Lab, metric: str) -> No
 
 @pytest.mark.parametrize("metric", ["accuracy", "agreement"])
 def test_a_damage_that_the_seeded_inputs_do_not_meet_fails_the_task_alone(
-    lab: Lab, metric: str
+    harness: VerificationHarness, metric: str
 ) -> None:
-    climbed = judged(lab, damaged(), metric)
+    climbed = judged(harness, damaged(), metric)
     assert failed(climbed) == ["task"], climbed.rungs
     assert not_run(climbed) == []
     assert f"model.onnx: {metric} is 0." in told(climbed, "task")
     assert "(allowed difference: 0.02); try another precision" in told(climbed, "task")
-    assert not judged(lab, damaged(), metric, within=1.0).failed
+    assert not judged(harness, damaged(), metric, within=1.0).failed
 
 
-def test_agreement_needs_no_labels_and_accuracy_does(lab: Lab) -> None:
-    assert not judged(lab, model(), "agreement", labels=False).failed
-    climbed = judged(lab, model(), "accuracy", labels=False)
+def test_agreement_needs_no_labels_and_accuracy_does(harness: VerificationHarness) -> None:
+    assert not judged(harness, model(), "agreement", labels=False).failed
+    climbed = judged(harness, model(), "accuracy", labels=False)
     assert failed(climbed) == ["task"]
     assert "accuracy needs an array `label`" in told(climbed, "task")
 
@@ -156,18 +165,20 @@ def test_agreement_needs_no_labels_and_accuracy_does(lab: Lab) -> None:
     ],
 )
 def test_a_dataset_that_does_not_fit_is_no_success(
-    lab: Lab, arrays: dict[str, Any], text: str
+    harness: VerificationHarness, arrays: dict[str, Any], text: str
 ) -> None:
-    task = {"dataset": given(lab, "eval.npz", **arrays), "metric": "agreement", "within": 0.0}
-    verifier = Verifier(lab.runtimes, "task")
-    subject = lab.subject(lab.place(model()), claim(rules=rules_from({"task": task})))
+    task = {"dataset": given(harness, "eval.npz", **arrays), "metric": "agreement", "within": 0.0}
+    verifier = Verifier(harness.runtimes, "task")
+    subject = harness.subject(harness.place(model()), claim(rules=rules_from({"task": task})))
     climbed = verifier.climb(subject)
     assert failed(climbed) == ["task"]
     assert text in told(climbed, "task")
 
 
-def test_a_rung_that_a_lower_one_keeps_from_being_climbed_is_not_failed(lab: Lab) -> None:
-    climbed = judged(lab, model(op="Unknown", domain="nobody.knows"), "agreement")
+def test_a_rung_that_a_lower_one_keeps_from_being_climbed_is_not_failed(
+    harness: VerificationHarness,
+) -> None:
+    climbed = judged(harness, model(op="Unknown", domain="nobody.knows"), "agreement")
     assert failed(climbed) == ["loads"]
     assert not_run(climbed) == ["shapes", "parity", "task"]
 
@@ -194,15 +205,15 @@ class Counting:
 
 
 def test_equal_artifacts_are_run_once_on_a_runtime_and_again_when_anything_differs(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    harness: VerificationHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counting = Counting(monkeypatch)
-    export, package = lab.place(model()), lab.place(model())
-    base = lab.subject(package, claim(), export=export)
+    export, package = harness.place(model()), harness.place(model())
+    base = harness.subject(package, claim(), export=export)
 
     def climb(held: Claim | None = None, **changed: Any) -> tuple[int, int]:
         subject = replace(base, claim=held or base.claim, **changed)
-        verifier = Verifier(lab.runtimes)  # remembers nothing by itself
+        verifier = Verifier(harness.runtimes)  # remembers nothing by itself
         return counting.of(lambda: verifier.climb(subject))
 
     assert climb() == (1, 2)  # the export and the package
@@ -210,26 +221,28 @@ def test_equal_artifacts_are_run_once_on_a_runtime_and_again_when_anything_diffe
         assert climb(claim(target=target)) == (0, 0)
     assert climb(claim("fp32", rules=rules_from({"waive": {"task": "a rule"}}))) == (0, 0)
     # Other inputs, and inputs of the catalog.
-    other = lab.folder("inputs")
+    other = harness.folder("inputs")
     np.savez(other / "inputs.npz", x=values(9))
     assert climb(inputs=part(other)) == (0, 2)
-    more = {"inputs": given(lab, "more.npz", x=values(3))}
+    more = {"inputs": given(harness, "more.npz", x=values(3))}
     assert climb(claim(rules=rules_from(more))) == (0, 2)
-    given(lab, "more.npz", x=values(4))
+    given(harness, "more.npz", x=values(4))
     assert climb(claim(rules=rules_from(more))) == (0, 2)
     # Another export of the same package.
-    assert climb(export=part(lab.place(then("Identity")))) == (0, 2)
+    assert climb(export=part(harness.place(then("Identity")))) == (0, 2)
     # Another version of the runtime.
-    newer = replace(lab.runtimes.cpu(), version="onnxruntime 99")
+    newer = replace(harness.runtimes.cpu(), version="onnxruntime 99")
     monkeypatch.setattr(Runtimes, "cpu", lambda _self: newer)
     assert climb(claim(target=NPU)) == (0, 2)
     assert climb(claim(target=NPU)) == (0, 0)
 
 
-def test_each_runtime_is_run_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_runtime_is_run_once(
+    harness: VerificationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two NPU targets with one artifact: ONNX Runtime's CPU once, each own provider once."""
     counting = Counting(monkeypatch)
-    cpu = lab.runtimes.cpu()
+    cpu = harness.runtimes.cpu()
 
     def own(_self: Runtimes, target: Any) -> Runtime:
         return replace(cpu, provider=target.provider, device=target.device)
@@ -242,9 +255,9 @@ def test_each_runtime_is_run_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> 
     plain = Runtimes.measure
     monkeypatch.setattr(Runtimes, "for_target", own)
     monkeypatch.setattr(Runtimes, "measure", measure)
-    base = lab.subject(lab.place(model()), claim())
+    base = harness.subject(harness.place(model()), claim())
     openvino = replace(NPU, label="ov_npu", provider="OpenVINOExecutionProvider")
-    verifier = Verifier(lab.runtimes)
+    verifier = Verifier(harness.runtimes)
     for target in (NPU, openvino, NPU, openvino):
         assert not verifier.climb(replace(base, claim=claim(target=target))).failed
     assert ran_on == [cpu.provider, cpu.provider, NPU.provider, openvino.provider]

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from matrix.model import Target
-from tests.verification.packages import Lab, claim, lab_in, made, model
+from tests.verification.packages import VerificationHarness, claim, lab_in, made, model
 from tests.verification.vendor import Vendor
 from workers.host.client import Host
 from workers.runtimes.pool import Runtimes
@@ -73,7 +73,7 @@ class Seen:
 
 
 @dataclass
-class Gauge:
+class CallWatch:
     """Watches the calls of all processes of a slot."""
 
     hosts: set[str] = field(default_factory=set)
@@ -118,7 +118,7 @@ def sampled() -> Iterator[dict[int, int]]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
+def harness(tmp_path: Path) -> Iterator[VerificationHarness]:
     vendor = Vendor.make(tmp_path / "venv")
     runtimes = Runtimes(tmp_path / "logs", pythons={"openvino": vendor.python})
     with lab_in(tmp_path, runtimes) as found:
@@ -130,18 +130,22 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     ("external", "inspecting", "measuring"), [(True, 0.5, 1.3), (False, 3.0, 3.5)]
 )
 def test_one_model_is_in_memory_at_a_time(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, external: bool, inspecting: float, measuring: float
+    harness: VerificationHarness,
+    monkeypatch: pytest.MonkeyPatch,
+    external: bool,
+    inspecting: float,
+    measuring: float,
 ) -> None:
-    gauge = Gauge()
+    gauge = CallWatch()
     gauge.watch(monkeypatch)
-    assert not lab.climb(model(), claim(target=OV)).failed
+    assert not harness.climb(model(), claim(target=OV)).failed
     idle = owned()
     assert gauge.hosts == {"onnxruntime", "openvino"}
     gauge.calls.clear()
     limits = {"inspect": inspecting, "measure": measuring}
     for seed in range(2):
-        package = lab.place(large(seed), external=external)
-        climbed = lab.verifier.climb(lab.subject(package, claim(target=OV), export=package))
+        package = harness.place(large(seed), external=external)
+        climbed = harness.verifier.climb(harness.subject(package, claim(target=OV), export=package))
         assert not climbed.failed, climbed.failed
     assert [seen.op for seen in gauge.calls] == ["inspect", "measure", "measure", "measure"] * 2
     assert gauge.most == 1

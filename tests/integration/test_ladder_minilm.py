@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.services.installing import lacking
-from tests.sweeps.command import Mill
+from tests.sweeps.command import Project
 from tests.verification.expected import OWN, TARGETS
 from workers.runtimes.kinds import KINDS
 
@@ -27,18 +27,18 @@ def test_minilm_passes_the_ladder_for_every_target(tmp_path: Path) -> None:
     folder = weights()
     if not all(kind.installed for kind in KINDS if kind.extra):
         lacking("the runtimes of qnn and openvino")
-    mill = Mill(tmp_path, {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": ""})
+    project = Project(tmp_path, {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": ""})
     (tmp_path / "catalog.toml").write_text(
         '[[model]]\nid = "all-MiniLM-L6-v2"\ntask = "feature-extraction"\n'
         f'folder = "{folder.as_posix()}"\n',
         "utf-8",
     )
-    mill.env["MODELMILL_KEEP_LOCAL"] = "true"
-    with mill.start("sweep", "catalog.toml", "--stamp", "one", plain=True) as running:
+    project.env["MODELMILL_KEEP_LOCAL"] = "true"
+    with project.start("sweep", "catalog.toml", "--stamp", "one", plain=True) as running:
         ran = running.end(800)
     assert ran.code == 0, ran
     records = {}
-    for path in (mill.home / "packages").glob("*/*/build.json"):
+    for path in (project.home / "packages").glob("*/*/build.json"):
         manifest = json.loads((path.parent / "modelmill.json").read_bytes())
         if manifest["kind"] == "cell":
             records[manifest["target"]["label"]] = json.loads(path.read_bytes())

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from matrix.model import Target
-from tests.sweeps.command import Mill
+from tests.sweeps.command import Project
 from tests.sweeps.command import model as entry
 from tests.verification.packages import (
     NPU,
     WEIGHTS,
-    Lab,
+    VerificationHarness,
     claim,
     failed,
     lab_in,
@@ -67,13 +67,15 @@ def runtimes(tmp_path: Path, vendor: Vendor) -> Iterator[Impatient]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, runtimes: Impatient) -> Iterator[Lab]:
+def harness(tmp_path: Path, runtimes: Impatient) -> Iterator[VerificationHarness]:
     with lab_in(tmp_path, runtimes) as found:
         yield found
 
 
-def test_a_runtime_in_another_interpreter_is_the_one_that_runs(lab: Lab, vendor: Vendor) -> None:
-    climbed = lab.climb(model(), claim(target=OV))
+def test_a_runtime_in_another_interpreter_is_the_one_that_runs(
+    harness: VerificationHarness, vendor: Vendor
+) -> None:
+    climbed = harness.climb(model(), claim(target=OV))
     assert not climbed.failed
     cpu, own = climbed.to_json()["runtimes"]
     assert (cpu["provider"], cpu["own"]) == ("CPUExecutionProvider", False)
@@ -88,11 +90,16 @@ def test_a_runtime_in_another_interpreter_is_the_one_that_runs(lab: Lab, vendor:
     [("crash", None, "the engine host died with"), ("hang", 1.0, "no answer within 1 s")],
 )
 def test_a_vendor_library_that_fails_costs_one_rung_of_one_cell(
-    lab: Lab, runtimes: Impatient, vendor: Vendor, what: str, patience: float | None, text: str
+    harness: VerificationHarness,
+    runtimes: Impatient,
+    vendor: Vendor,
+    what: str,
+    patience: float | None,
+    text: str,
 ) -> None:
     vendor.tell(what)
     runtimes.patience = patience
-    climbed = lab.climb(model(), claim(target=OV))
+    climbed = harness.climb(model(), claim(target=OV))
     assert failed(climbed) == ["loads"]
     assert f"model.onnx on {NAME}: {text}" in told(climbed, "loads")
     # On ONNX Runtime's CPU it is as good as it is; what could not be seen elsewhere is told.
@@ -108,16 +115,18 @@ def test_a_vendor_library_that_fails_costs_one_rung_of_one_cell(
     # The next cells are none the worse for it, on the very same runtime.
     runtimes.patience = None
     for weights in (WEIGHTS, WEIGHTS.T.copy()):
-        export = lab.place(model(weights))
-        again = lab.subject(lab.place(model(weights)), claim(target=OV), export=export)
-        after = lab.verifier.climb(again)
+        export = harness.place(model(weights))
+        again = harness.subject(harness.place(model(weights)), claim(target=OV), export=export)
+        after = harness.verifier.climb(again)
         assert not after.failed, after.failed
         assert after.to_json()["runtimes"][1]["ran"]
 
 
-def test_a_vendor_library_that_cannot_even_start_is_a_missing_one(lab: Lab, vendor: Vendor) -> None:
+def test_a_vendor_library_that_cannot_even_start_is_a_missing_one(
+    harness: VerificationHarness, vendor: Vendor
+) -> None:
     vendor.tell("crash early")
-    climbed = lab.climb(model(), claim(target=OV))
+    climbed = harness.climb(model(), claim(target=OV))
     assert not climbed.failed
     told_why = climbed.to_json()["runtimes"][1]["not_run"]
     assert told_why.startswith("the engine host died with")
@@ -150,10 +159,10 @@ FAKE = Kind("qnn", "", ("QNNExecutionProvider",), ("no-such-distribution",), "qn
 
 
 def test_a_missing_package_is_told_and_the_rest_still_verified(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    harness: VerificationHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.runtimes.pool.kind_for", lambda _provider: FAKE)
-    climbed = lab.climb(qdq(), claim("w8a16", NPU))
+    climbed = harness.climb(qdq(), claim("w8a16", NPU))
     assert not climbed.failed
     assert not_run(climbed) == []
     record = climbed.to_json()
@@ -164,33 +173,37 @@ def test_a_missing_package_is_told_and_the_rest_still_verified(
     assert Demand.parse("parity@ep").lacks(waived) == ""
 
 
-def test_in_a_sweep_a_crash_costs_one_cell_and_a_retry_mends_it(mill: Mill, vendor: Vendor) -> None:
-    mill.catalog(entry("tiny/a"), entry("tiny/b"))
+def test_in_a_sweep_a_crash_costs_one_cell_and_a_retry_mends_it(
+    project: Project, vendor: Vendor
+) -> None:
+    project.catalog(entry("tiny/a"), entry("tiny/b"))
     python = json.dumps(str(vendor.python))
-    (mill.folder / "modelmill.toml").write_text(f"[runtime.openvino]\npython = {python}\n", "utf-8")
-    mill.env |= {"MODELMILL_RUNTIMES": "openvino", "MODELMILL_JOBS": "1"}
+    (project.folder / "modelmill.toml").write_text(
+        f"[runtime.openvino]\npython = {python}\n", "utf-8"
+    )
+    project.env |= {"MODELMILL_RUNTIMES": "openvino", "MODELMILL_JOBS": "1"}
     vendor.tell("crash")
     arguments = ("--stamp", "one", "--target", "mlas_cpu", "--target", "ov_cpu")
-    ran = mill.run("sweep", "catalog.toml", *arguments)
+    ran = project.run("sweep", "catalog.toml", *arguments)
     assert (ran.code, ran.err) == (1, "")
-    assert mill.statuses("one") == {"published": 3, "verify_failed": 1}
-    (bad,) = [one for one in mill.outcomes("one").values() if one.status.failed]
+    assert project.statuses("one") == {"published": 3, "verify_failed": 1}
+    (bad,) = [one for one in project.outcomes("one").values() if one.status.failed]
     assert bad.target == "ov_cpu"
     assert f"loads failed: model.onnx on {NAME}: the engine host died with" in (bad.message or "")
-    mill.ok("retry")
-    assert mill.statuses("one") == {"published": 4}
-    own = (mill.outcomes("one")[bad.cell].evidence or {})["runtimes"][1]
+    project.ok("retry")
+    assert project.statuses("one") == {"published": 4}
+    own = (project.outcomes("one")[bad.cell].evidence or {})["runtimes"][1]
     assert (own["version"], own["ran"]) == ("openvino 9999.1", True)
 
 
 def test_the_doctor_lists_what_would_verify_and_why_others_are_missing(
-    mill: Mill, vendor: Vendor
+    project: Project, vendor: Vendor
 ) -> None:
-    mill.env |= {
+    project.env |= {
         "MODELMILL_RUNTIMES": "openvino",
         "MODELMILL_OPENVINO_PYTHON": str(vendor.python),
     }
-    found = {one["what"]: one["detail"] for one in mill.run("doctor", "--json").json()}
+    found = {one["what"]: one["detail"] for one in project.run("doctor", "--json").json()}
     assert found["runtime CPUExecutionProvider cpu"].endswith(", native"), found
     assert found[f"runtime {NAME}"].startswith("openvino 9999.1, ")
     assert found[f"runtime {NAME}"].endswith(f"a stand-in from {vendor.folder}")

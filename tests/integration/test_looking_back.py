@@ -6,33 +6,33 @@ import json
 
 import pytest
 
-from tests.sweeps.command import Mill, Ran, model
+from tests.sweeps.command import Project, Ran, model
 
 A, B = "20260609", "20260610"
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Mill:
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The second batch has another source for one model, another model, and a failure."""
-    mill = Mill(tmp_path_factory.mktemp("swept"))
-    mill.catalog(model("tiny/a"), model("tiny/b"), model("tiny/gone"))
-    mill.catalog(
+    project = Project(tmp_path_factory.mktemp("swept"))
+    project.catalog(model("tiny/a"), model("tiny/b"), model("tiny/gone"))
+    project.catalog(
         model("tiny/a"),
         model("tiny/b", salt="2", act={"optimize@mlas_cpu": "fail:OPTIMIZE"}),
         model("tiny/new"),
         name="second.toml",
     )
-    first, second = mill.session(
+    first, second = project.session(
         [
             ("sweep", "catalog.toml", "--stamp", A, "--target", "mlas_cpu,qnn_npu"),
             ("sweep", "second.toml", "--stamp", B, "--target", "mlas_cpu,qnn_npu"),
         ]
     )
     assert (first.code, second.code) == (0, 1), (first, second)
-    return mill
+    return project
 
 
-def test_two_sweeps_are_compared_for_people_machines_and_the_report(swept: Mill) -> None:
+def test_two_sweeps_are_compared_for_people_machines_and_the_report(swept: Project) -> None:
     told, document, page, absent, also, differs, same, failed, green = swept.session(
         [
             ("diff", A, B),
@@ -90,7 +90,7 @@ def estimates(ran: Ran) -> dict[str, float]:
     return {name: one["seconds"]["likely"] for name, one in found["models"].items()}
 
 
-def test_a_plan_tells_what_it_will_take_from_what_was_before(swept: Mill) -> None:
+def test_a_plan_tells_what_it_will_take_from_what_was_before(swept: Project) -> None:
     known, document, one_slot, before = swept.session(
         [
             ("plan", "second.toml", "--disk-budget", "20GB", "--timeout", "15m"),

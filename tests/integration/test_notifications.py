@@ -14,7 +14,7 @@ import pytest
 from flows.prefect.server import _healthy
 from tests.machine.timing import eventually
 from tests.services.webhook import Told, webhook
-from tests.sweeps.command import ROOT, Mill, model
+from tests.sweeps.command import ROOT, Project, model
 
 SAMPLE = ROOT / "docs" / "samples" / "notify.py"
 LIMIT = 60.0
@@ -58,16 +58,16 @@ def prefect(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_documented_notification_is_sent(
-    mill: Mill, hook: tuple[str, Told], prefect: str
+    project: Project, hook: tuple[str, Told], prefect: str
 ) -> None:
     address, told = hook
-    env = {**mill.environment(), "PREFECT_API_URL": prefect, "NOTIFY_URL": address}
+    env = {**project.environment(), "PREFECT_API_URL": prefect, "NOTIFY_URL": address}
     ran = subprocess.run(
-        [sys.executable, str(SAMPLE)], env=env, cwd=mill.folder, capture_output=True, text=True
+        [sys.executable, str(SAMPLE)], env=env, cwd=project.folder, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
-    mill.catalog(model(), model("tiny/bad", act={"quantize": "fail:QUANTIZE"}))
-    swept = mill.run(
+    project.catalog(model(), model("tiny/bad", act={"quantize": "fail:QUANTIZE"}))
+    swept = project.run(
         "sweep",
         "catalog.toml",
         "--stamp",

@@ -9,33 +9,33 @@ from pathlib import Path
 import pytest
 
 from tests.signing.keys import write_keys
-from tests.sweeps.command import Mill, model
+from tests.sweeps.command import Project, model
 
 STAMP = "20260609"
 PACKAGE = "modelmill-tiny-a"
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Mill:
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Two cells and their export, signed; nobody may change what is in its feed."""
-    mill = Mill(tmp_path_factory.mktemp("swept"))
-    key = write_keys(mill.folder)
-    catalog = mill.catalog(model(files={"config.json": "{}"}, components=["enc", "dec"]))
+    project = Project(tmp_path_factory.mktemp("swept"))
+    key = write_keys(project.folder)
+    catalog = project.catalog(model(files={"config.json": "{}"}, components=["enc", "dec"]))
     selection = ("--target", "qnn_npu,mlas_cpu", "--stamp", STAMP)
-    mill.ok("sweep", catalog, *selection, "--sign-key", key.name)
-    return mill
+    project.ok("sweep", catalog, *selection, "--sign-key", key.name)
+    return project
 
 
-def blob(mill: Mill, version: str, name: str) -> Path:
-    entry = next(one for one in mill.feed().files(PACKAGE, version) if one.path == name)
-    return next(path for path in mill.feed_folder.rglob("*") if path.name == entry.sha256)
+def blob(project: Project, version: str, name: str) -> Path:
+    entry = next(one for one in project.feed().files(PACKAGE, version) if one.path == name)
+    return next(path for path in project.feed_folder.rglob("*") if path.name == entry.sha256)
 
 
-def versions(mill: Mill) -> list[str]:
-    return sorted(version for package, version in mill.published() if package == PACKAGE)
+def versions(project: Project) -> list[str]:
+    return sorted(version for package, version in project.published() if package == PACKAGE)
 
 
-def test_every_package_of_a_sweep_verifies_with_the_key(swept: Mill) -> None:
+def test_every_package_of_a_sweep_verifies_with_the_key(swept: Project) -> None:
     verified = swept.ok("feed", "verify", "modelmill-*", "--key", "key.pub", "--json").lines()
     assert len(verified) == len(swept.published()) == 4
     assert all(one["ok"] for one in verified)
@@ -45,15 +45,15 @@ def test_every_package_of_a_sweep_verifies_with_the_key(swept: Mill) -> None:
     assert refused.out.count("not signed by that key") == 3
 
 
-def test_a_key_that_is_none_is_told_before_anything_is_begun(mill: Mill) -> None:
-    (mill.folder / "key.pem").write_text("no key")
-    ran = mill.run("sweep", mill.catalog(model()), "--sign-key", "key.pem")
+def test_a_key_that_is_none_is_told_before_anything_is_begun(project: Project) -> None:
+    (project.folder / "key.pem").write_text("no key")
+    ran = project.run("sweep", project.catalog(model()), "--sign-key", "key.pem")
     assert (ran.code, ran.out) == (2, "")
     assert "key.pem is not a private key in PEM" in ran.err
-    assert not mill.home.exists()
+    assert not project.home.exists()
 
 
-def test_no_key_and_no_place_of_this_machine_is_published(swept: Mill) -> None:
+def test_no_key_and_no_place_of_this_machine_is_published(swept: Project) -> None:
     secret = (swept.folder / "key.pem").read_text().splitlines()[1]
     for version in versions(swept):
         for entry in swept.feed().files(PACKAGE, version):
@@ -62,7 +62,7 @@ def test_no_key_and_no_place_of_this_machine_is_published(swept: Mill) -> None:
             assert secret.encode() not in data
 
 
-def test_a_pulled_package_is_verified_where_it_is(swept: Mill) -> None:
+def test_a_pulled_package_is_verified_where_it_is(swept: Project) -> None:
     version = versions(swept)[0]
     verify = ("feed", "verify", "--folder", "here")
     pulled = swept.session(
@@ -85,18 +85,18 @@ def test_a_pulled_package_is_verified_where_it_is(swept: Mill) -> None:
     assert "signature: the package is not signed" in unsigned.out
 
 
-def test_bytes_that_rot_in_the_feed_are_found(swept: Mill, tmp_path: Path) -> None:
-    mill = Mill(Path(shutil.copytree(swept.folder, tmp_path / "mill")))
-    version = next(one for one in versions(mill) if "qnn" in one)
-    rotten = blob(mill, version, "enc/model.onnx")
+def test_bytes_that_rot_in_the_feed_are_found(swept: Project, tmp_path: Path) -> None:
+    project = Project(Path(shutil.copytree(swept.folder, tmp_path / "project")))
+    version = next(one for one in versions(project) if "qnn" in one)
+    rotten = blob(project, version, "enc/model.onnx")
     rotten.chmod(0o644)
     rotten.write_bytes(b"\0" * rotten.stat().st_size)
-    found = mill.run("feed", "verify", PACKAGE, version)
+    found = project.run("feed", "verify", PACKAGE, version)
     assert found.code == 1
     assert "c/model.onnx: expected" in found.out
 
 
-def test_a_package_is_built_again_byte_for_byte(swept: Mill) -> None:
+def test_a_package_is_built_again_byte_for_byte(swept: Project) -> None:
     listed = versions(swept)
     built = swept.session([("rebuild", PACKAGE, version, "--json") for version in listed])
     for version, ran in zip(listed, built, strict=True):
@@ -108,7 +108,7 @@ def test_a_package_is_built_again_byte_for_byte(swept: Mill) -> None:
     assert not list(swept.home.glob("rebuild-*"))
 
 
-def test_what_differs_is_told(swept: Mill) -> None:
+def test_what_differs_is_told(swept: Project) -> None:
     version = next(one for one in versions(swept) if "mlas" in one)
     found = swept.run("rebuild", PACKAGE, version, FAKE_VERSION="2")
     assert (found.code, found.err) == (1, "")
@@ -116,19 +116,19 @@ def test_what_differs_is_told(swept: Mill) -> None:
     assert "stages.export.key" in found.out
 
 
-def test_a_model_from_a_folder_is_built_again_from_wherever_the_folder_is(mill: Mill) -> None:
-    weights = mill.folder / "weights"
+def test_a_model_from_a_folder_is_built_again_from_wherever_the_folder_is(project: Project) -> None:
+    weights = project.folder / "weights"
     weights.mkdir()
     (weights / "model.bin").write_bytes(b"one")
     entry = '[[model]]\nid = "tiny/a"\ntask = "fill-mask"\nfolder = "weights"\npriority = "P0"\n'
-    mill.ok("sweep", mill.catalog(entry), "--target", "mlas_cpu", "--stamp", STAMP)
-    (version,) = [one for one in versions(mill) if "mlas" in one]
+    project.ok("sweep", project.catalog(entry), "--target", "mlas_cpu", "--stamp", STAMP)
+    (version,) = [one for one in versions(project) if "mlas" in one]
     rebuild = ("rebuild", PACKAGE, version)
-    moved = weights.rename(mill.folder / "elsewhere")
-    shutil.copytree(moved, mill.folder / "changed")
-    (mill.folder / "changed" / "model.bin").write_bytes(b"two")
+    moved = weights.rename(project.folder / "elsewhere")
+    shutil.copytree(moved, project.folder / "changed")
+    (project.folder / "changed" / "model.bin").write_bytes(b"two")
     places = ("elsewhere", "changed", "nowhere")
-    unsaid, same, changed, gone = mill.session(
+    unsaid, same, changed, gone = project.session(
         [rebuild, *((*rebuild, "--source", place) for place in places)]
     )
     assert unsaid.code == 2
@@ -142,7 +142,7 @@ def test_a_model_from_a_folder_is_built_again_from_wherever_the_folder_is(mill: 
     assert "--source nowhere: there is no such folder" in gone.err
 
 
-def test_what_cannot_be_built_again_is_told(swept: Mill) -> None:
+def test_what_cannot_be_built_again_is_told(swept: Project) -> None:
     index, absent = swept.session(
         [("rebuild", "modelmill-index", f"0.0.0-{STAMP}"), ("rebuild", PACKAGE, "0.0.0-none")]
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.installation import EXTRAS
-from tests.sweeps.command import ROOT, Mill, Ran, model
+from tests.sweeps.command import ROOT, Project, Ran, model
 
 _BARE = """
 import sys
@@ -38,11 +38,11 @@ NEEDS_SWEEP = (
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Mill:
-    mill = Mill(tmp_path_factory.mktemp("published"))
-    catalog = mill.catalog(model())
-    mill.ok("sweep", catalog, "--target", "mlas_cpu", "--stamp", "s")
-    return mill
+def published(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = Project(tmp_path_factory.mktemp("published"))
+    catalog = project.catalog(model())
+    project.ok("sweep", catalog, "--target", "mlas_cpu", "--stamp", "s")
+    return project
 
 
 def bare(folder: Path, *arguments: str) -> Ran:
@@ -88,13 +88,13 @@ def reads_a_feed(run: Path | None, folder: Path, feed: Path) -> None:
     assert "mlas_cpu" in ok("plan", "demo")
 
 
-def test_a_feed_is_read_without_any_extra(published: Mill, tmp_path: Path) -> None:
+def test_a_feed_is_read_without_any_extra(published: Project, tmp_path: Path) -> None:
     reads_a_feed(None, tmp_path, published.feed_folder)
 
 
 @pytest.mark.parametrize("line", NEEDS_SWEEP)
 def test_a_command_names_the_extra_that_it_needs(
-    line: str, published: Mill, tmp_path: Path
+    line: str, published: Project, tmp_path: Path
 ) -> None:
     words = [str(published.home / "state.db") if word == "STATE" else word for word in line.split()]
     done = bare(tmp_path, *words)
@@ -114,7 +114,7 @@ def test_the_azure_feed_names_its_extra(tmp_path: Path) -> None:
 
 
 def test_doctor_tells_what_is_not_installed_and_finds_nothing_bad(
-    published: Mill, tmp_path: Path
+    published: Project, tmp_path: Path
 ) -> None:
     done = bare(tmp_path, "doctor", "--state", str(published.home / "state.db"))
     assert "Traceback" not in done.err
@@ -122,7 +122,7 @@ def test_doctor_tells_what_is_not_installed_and_finds_nothing_bad(
 
 
 @pytest.mark.slow
-def test_a_fresh_environment_with_no_extra_reads_a_feed(published: Mill, tmp_path: Path) -> None:
+def test_a_fresh_environment_with_no_extra_reads_a_feed(published: Project, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     scripts = venv / ("Scripts" if sys.platform == "win32" else "bin")
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)

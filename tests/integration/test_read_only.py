@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweeps.command import Mill, model
+from tests.sweeps.command import Project, model
 
 A, B = "20260609", "20260610"
 
@@ -25,18 +25,18 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Mill:
-    mill = Mill(tmp_path_factory.mktemp("written"))
-    mill.catalog(model("tiny/a"))
-    for ran in mill.session(
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = Project(tmp_path_factory.mktemp("written"))
+    project.catalog(model("tiny/a"))
+    for ran in project.session(
         [("sweep", "catalog.toml", "--stamp", stamp, "--target", "mlas_cpu") for stamp in (A, B)]
     ):
         assert ran.code == 0, ran
-    return mill
+    return project
 
 
 @pytest.fixture
-def mounted(swept: Mill, tmp_path: Path) -> Iterator[Mill]:
+def mounted(swept: Project, tmp_path: Path) -> Iterator[Project]:
     """The same folder, read-only."""
     if sys.platform != "linux":
         pytest.skip("mounts are Linux's")
@@ -46,7 +46,7 @@ def mounted(swept: Mill, tmp_path: Path) -> Iterator[Mill]:
             subprocess.run(["umount", str(tmp_path)], capture_output=True)
             pytest.skip("this system does not let us mount read-only")
     try:
-        yield Mill(tmp_path)
+        yield Project(tmp_path)
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
@@ -64,7 +64,7 @@ READING = [
 
 
 def test_reading_needs_no_write_access(
-    mounted: Mill, tmp_path_factory: pytest.TempPathFactory
+    mounted: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     page = tmp_path_factory.mktemp("out") / "report.html"
     ran = mounted.session([*READING, ("report", B, "-o", str(page)), ("doctor",)])
@@ -75,7 +75,7 @@ def test_reading_needs_no_write_access(
     assert (health["home"], health["state"]) == ("bad", "ok"), ran[-1]
 
 
-def test_what_has_to_write_says_so_in_a_line(mounted: Mill) -> None:
+def test_what_has_to_write_says_so_in_a_line(mounted: Project) -> None:
     ran = mounted.session(
         [
             ("store", "gc", "--budget", "0"),
@@ -93,7 +93,7 @@ def test_what_has_to_write_says_so_in_a_line(mounted: Mill) -> None:
     assert ran[-1].code == 0
 
 
-def test_changes_that_are_still_beside_the_file_are_read(swept: Mill, tmp_path: Path) -> None:
+def test_changes_that_are_still_beside_the_file_are_read(swept: Project, tmp_path: Path) -> None:
     """A state that was copied while a sweep ran: its last changes stand in the -wal file."""
     if sys.platform != "linux":
         pytest.skip("mounts are Linux's")
@@ -115,12 +115,12 @@ def test_changes_that_are_still_beside_the_file_are_read(swept: Mill, tmp_path: 
     assert "late" in listed.out
 
 
-def test_reading_leaves_a_folder_as_it_was(swept: Mill, tmp_path: Path) -> None:
+def test_reading_leaves_a_folder_as_it_was(swept: Project, tmp_path: Path) -> None:
     before = contents(swept.folder)
     for one in swept.session([*READING, ("doctor",)]):
         assert one.code in {0, 5}, one
     assert contents(swept.folder) == before
-    empty = Mill(tmp_path)
+    empty = Project(tmp_path)
     ran = empty.session(
         [
             ("status",),
@@ -143,7 +143,7 @@ def test_reading_leaves_a_folder_as_it_was(swept: Mill, tmp_path: Path) -> None:
         assert (one.code, one.err.count("\n")) == (5, 1), one
 
 
-def test_a_home_of_another_user_is_read_as_far_as_its_permissions_go(swept: Mill) -> None:
+def test_a_home_of_another_user_is_read_as_far_as_its_permissions_go(swept: Project) -> None:
     """Tests may run as root, whom permissions do not stop; the child gives that up."""
     if sys.platform == "win32":
         pytest.skip("POSIX permissions")

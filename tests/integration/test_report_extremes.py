@@ -20,7 +20,7 @@ from state.ledger import State, open_state
 from state.records import Facts, StageRow, SweepInfo
 from tests.services.chromium import launched, opened
 from tests.states.samples import ALIVE, begin, cell, rows, take
-from tests.sweeps.command import Mill, model
+from tests.sweeps.command import Project, model
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -232,15 +232,15 @@ def test_a_comparison_can_be_looked_through(browser: Browser, state: State, tmp_
 
 
 def test_a_report_needs_neither_logs_nor_feed_nor_catalog(
-    browser: Browser, mill: Mill, tmp_path: Path
+    browser: Browser, project: Project, tmp_path: Path
 ) -> None:
-    catalog = mill.catalog(model("tiny/bad", act={"quantize": "fail:QUANTIZE"}))
-    assert mill.run("sweep", catalog, "--stamp", "s", "--target", "qnn_npu").code == 1
+    catalog = project.catalog(model("tiny/bad", act={"quantize": "fail:QUANTIZE"}))
+    assert project.run("sweep", catalog, "--stamp", "s", "--target", "qnn_npu").code == 1
     for place in ("logs", "feed", "store", "evidence"):
-        shutil.rmtree(mill.home / place, ignore_errors=True)
-    (mill.folder / catalog).unlink()
-    mill.ok("report", "s", "-o", "report.html")
-    for page in opened(browser, (mill.folder / "report.html").as_uri()):
+        shutil.rmtree(project.home / place, ignore_errors=True)
+    (project.folder / catalog).unlink()
+    project.ok("report", "s", "-o", "report.html")
+    for page in opened(browser, (project.folder / "report.html").as_uri()):
         page.fill("#text", "QUANTIZE")
         page.keyboard.press("Tab")
         page.click("#grid .gcell:not(.miss)")
@@ -252,4 +252,4 @@ def test_a_report_needs_neither_logs_nor_feed_nor_catalog(
             "QUANTIZE",
         ):
             assert part in text
-    assert json.loads(mill.ok("status", "s", "--json").out)["counts"] == {"build_failed": 1}
+    assert json.loads(project.ok("status", "s", "--json").out)["counts"] == {"build_failed": 1}

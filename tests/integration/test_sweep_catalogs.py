@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.main import main
-from tests.sweeps.command import Mill, files_below
+from tests.sweeps.command import Project, files_below
 
 GOOD = '[[model]]\nid = "tiny/good"\ntask = "fill-mask"\nrandom = { architecture = "bert" }\n'
 
@@ -72,33 +72,33 @@ def test_each_fault_of_a_catalog_is_told(
     assert files_below(here) == {"catalog.toml"}
 
 
-def test_all_faults_are_told_together_each_in_its_line(mill: Mill) -> None:
+def test_all_faults_are_told_together_each_in_its_line(project: Project) -> None:
     """The real process, once: what it says and that it leaves no trace."""
     text = "".join(text for text, _words in (FAULTS[name] for name in list(FAULTS)[2:]))
-    (mill.folder / "catalog.toml").write_text(text, "utf-8")
-    ran = mill.run("sweep", "catalog.toml", plain=False)
+    (project.folder / "catalog.toml").write_text(text, "utf-8")
+    ran = project.run("sweep", "catalog.toml", plain=False)
     assert (ran.code, ran.out) == (2, "")
     first, *lines = ran.err.splitlines()
     assert first == f"modelmill: {len(lines)} problems in the plan:"
     assert len(lines) >= len(FAULTS) - 3
     assert all(line.startswith("  catalog.toml: ") for line in lines)
-    assert files_below(mill.folder) == {"catalog.toml"}
+    assert files_below(project.folder) == {"catalog.toml"}
 
 
 NAMES = ("a/b-c", "a-b/c", "tiny/modèle", "tiny/модель", "tiny/模型")
 
 
-def test_slugs_that_collide_get_names_of_their_own(mill: Mill) -> None:
-    mill.catalog(
+def test_slugs_that_collide_get_names_of_their_own(project: Project) -> None:
+    project.catalog(
         *(entry(name, more="random = { architecture = 'bert' }") for name in NAMES),
         entry("tiny/" + "long-" * 35, more="random = { architecture = 'bert' }"),
     )
-    mill.ok("sweep", "catalog.toml", "--stamp", "s1", "--target", "mlas_cpu")
-    outcomes = [one for one in mill.outcomes("s1").values() if one.target != "export"]
+    project.ok("sweep", "catalog.toml", "--stamp", "s1", "--target", "mlas_cpu")
+    outcomes = [one for one in project.outcomes("s1").values() if one.target != "export"]
     assert len({one.package for one in outcomes}) == len(NAMES) + 1
     assert all((one.package + one.version).isascii() for one in outcomes)
     assert all(len(one.version) < 128 and len(one.package) < 256 for one in outcomes)
-    mill.ok("feed", "pull", "--stamp", "s1", "--dest", "out")
+    project.ok("feed", "pull", "--stamp", "s1", "--dest", "out")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from matrix.status import FailureClass, Status
 from tests.machine.disks import BIG, can_mount, remount, small_disk
-from tests.sweeps.command import Mill, Ran, model
+from tests.sweeps.command import Project, Ran, model
 
 ONE_CELL = ("--target", "mlas_cpu")
 
@@ -31,15 +31,17 @@ def change(path: Path, *statements: str) -> None:
             database.execute(statement)
 
 
-def blobs(mill: Mill) -> list[Path]:
-    return sorted(path for path in (mill.home / "store/blobs").rglob("*") if path.is_file())
+def blobs(project: Project) -> list[Path]:
+    return sorted(path for path in (project.home / "store/blobs").rglob("*") if path.is_file())
 
 
-def test_bytes_that_went_bad_in_the_store_are_made_again_and_never_published(mill: Mill) -> None:
-    mill.catalog(model("tiny/a"), model("tiny/b", components=["encoder", "decoder"]))
-    mill.ok("sweep", "catalog.toml", "--stamp", "s1")
-    trees = {cell: one.tree for cell, one in mill.outcomes("s1").items()}
-    for number, blob in enumerate(blobs(mill)):
+def test_bytes_that_went_bad_in_the_store_are_made_again_and_never_published(
+    project: Project,
+) -> None:
+    project.catalog(model("tiny/a"), model("tiny/b", components=["encoder", "decoder"]))
+    project.ok("sweep", "catalog.toml", "--stamp", "s1")
+    trees = {cell: one.tree for cell, one in project.outcomes("s1").items()}
+    for number, blob in enumerate(blobs(project)):
         blob.chmod(0o644)
         data = bytearray(blob.read_bytes())
         if number % 3 == 0:
@@ -47,18 +49,20 @@ def test_bytes_that_went_bad_in_the_store_are_made_again_and_never_published(mil
         elif number % 3 == 1:
             del data[-1:]
         blob.write_bytes(data)
-    mill.ok("sweep", "catalog.toml", "--stamp", "s2")
-    assert {cell: one.tree for cell, one in mill.outcomes("s2").items()} == trees
-    assert mill.statuses("s2") == {"published": 16}
-    mill.ok("feed", "pull", "--stamp", "s2", "--dest", "out")  # checks every digest
-    assert mill.ran("s2"), "what was damaged had to be made again"
+    project.ok("sweep", "catalog.toml", "--stamp", "s2")
+    assert {cell: one.tree for cell, one in project.outcomes("s2").items()} == trees
+    assert project.statuses("s2") == {"published": 16}
+    project.ok("feed", "pull", "--stamp", "s2", "--dest", "out")  # checks every digest
+    assert project.ran("s2"), "what was damaged had to be made again"
 
 
 @pytest.mark.parametrize("damage", ["rubbish", "cut", "newer", "foreign"])
-def test_a_state_that_cannot_be_read_is_refused_and_left_as_it_is(mill: Mill, damage: str) -> None:
-    catalog = mill.catalog(model("tiny/a"))
-    mill.ok("sweep", catalog, "--stamp", "s1", *ONE_CELL)
-    published, path = mill.published(), mill.home / "state.db"
+def test_a_state_that_cannot_be_read_is_refused_and_left_as_it_is(
+    project: Project, damage: str
+) -> None:
+    catalog = project.catalog(model("tiny/a"))
+    project.ok("sweep", catalog, "--stamp", "s1", *ONE_CELL)
+    published, path = project.published(), project.home / "state.db"
     if damage == "newer":
         change(path, "UPDATE modelmill_schema SET version_num = '9999'")
     for name in ("-wal", "-shm"):
@@ -72,102 +76,104 @@ def test_a_state_that_cannot_be_read_is_refused_and_left_as_it_is(mill: Mill, da
         change(path, "CREATE TABLE recipes (name TEXT)")
     before = path.read_bytes()
     for command in (["sweep", catalog, "--stamp", "s2"], ["resume"], ["status"]):
-        said = one_line(mill.run(*command))
+        said = one_line(project.run(*command))
         assert str(path) in said
         assert "left as it is" in said or "left as it was" in said or "restore" in said
     if damage == "newer":
         assert "newer modelmill" in said
     assert path.read_bytes() == before
-    assert mill.published() == published
+    assert project.published() == published
 
 
-def test_a_cell_that_does_not_fit_the_disk_budget_fails_and_the_others_go_on(mill: Mill) -> None:
-    mill.catalog(
+def test_a_cell_that_does_not_fit_the_disk_budget_fails_and_the_others_go_on(
+    project: Project,
+) -> None:
+    project.catalog(
         model("tiny/a"),
         model("tiny/huge", size=BIG, disk=4 * BIG),
         model("tiny/z"),
     )
     arguments = ("--stamp", "s1", *ONE_CELL, "--disk-budget", "5MB")
-    ran = mill.run("sweep", "catalog.toml", *arguments)
+    ran = project.run("sweep", "catalog.toml", *arguments)
     assert (ran.code, ran.err) == (1, "")
-    failed = {cell: one for cell, one in mill.outcomes("s1").items() if one.status.failed}
+    failed = {cell: one for cell, one in project.outcomes("s1").items() if one.status.failed}
     wanted = {"tiny/huge:fill-mask@mlas_cpu", "tiny/huge:fill-mask@export"}
     assert set(failed) == wanted, failed
     for one in failed.values():
         assert one.failure is FailureClass.DISK
         assert "disk budget of 5.00 MB" in (one.message or "")
         assert "--disk-budget" in (one.hint or "")
-    assert mill.statuses("s1") == {"published": 2, "build_failed": 1}
-    mill.ok("retry", "--class", "DISK", "--disk-budget", "50MB")
-    assert mill.statuses("s1") == {"published": 3}
+    assert project.statuses("s1") == {"published": 2, "build_failed": 1}
+    project.ok("retry", "--class", "DISK", "--disk-budget", "50MB")
+    assert project.statuses("s1") == {"published": 3}
 
 
-def test_the_budget_holds_by_evicting_what_is_published(mill: Mill) -> None:
+def test_the_budget_holds_by_evicting_what_is_published(project: Project) -> None:
     names = [f"tiny/m{number}" for number in range(8)]
-    mill.catalog(*(model(name, size=BIG // 3, disk=BIG) for name in names))
-    mill.ok("sweep", "catalog.toml", "--stamp", "s1", *ONE_CELL, "--disk-budget", "8MB")
-    assert mill.statuses("s1") == {"published": 8}
-    assert sum(path.stat().st_size for path in blobs(mill)) <= 8_000_000
+    project.catalog(*(model(name, size=BIG // 3, disk=BIG) for name in names))
+    project.ok("sweep", "catalog.toml", "--stamp", "s1", *ONE_CELL, "--disk-budget", "8MB")
+    assert project.statuses("s1") == {"published": 8}
+    assert sum(path.stat().st_size for path in blobs(project)) <= 8_000_000
 
 
 @can_mount
-def test_a_full_store_costs_the_cells_that_need_it(mill: Mill) -> None:
-    mill.catalog(model("tiny/a"), model("tiny/huge", size=2 * BIG), model("tiny/z"))
-    with small_disk(mill.folder / "disk", "10m") as disk:
+def test_a_full_store_costs_the_cells_that_need_it(project: Project) -> None:
+    project.catalog(model("tiny/a"), model("tiny/huge", size=2 * BIG), model("tiny/z"))
+    with small_disk(project.folder / "disk", "10m") as disk:
         arguments = ("--stamp", "s1", *ONE_CELL, "--store", str(disk / "store"), "--tries", "1")
-        ran = mill.run("sweep", "catalog.toml", *arguments)
+        ran = project.run("sweep", "catalog.toml", *arguments)
         assert (ran.code, ran.err) == (1, "")
-        outcomes = mill.outcomes("s1")
+        outcomes = project.outcomes("s1")
         failed = {one.failure for one in outcomes.values() if one.status.failed}
         assert failed == {FailureClass.DISK}
         remount(disk, "size=600m")
-        mill.ok("retry", "--store", str(disk / "store"))
-    assert mill.statuses("s1") == {"published": 3}
+        project.ok("retry", "--store", str(disk / "store"))
+    assert project.statuses("s1") == {"published": 3}
 
 
 @can_mount
-def test_a_full_feed_keeps_what_is_built_until_there_is_room(mill: Mill) -> None:
-    journal = str(mill.folder / "journal")
-    mill.catalog(model("tiny/a"), model("tiny/huge", size=2 * BIG, journal=journal))
-    with small_disk(mill.folder / "disk", "5m") as disk:
+def test_a_full_feed_keeps_what_is_built_until_there_is_room(project: Project) -> None:
+    journal = str(project.folder / "journal")
+    project.catalog(model("tiny/a"), model("tiny/huge", size=2 * BIG, journal=journal))
+    with small_disk(project.folder / "disk", "5m") as disk:
         arguments = ("--stamp", "s1", *ONE_CELL, "--feed", str(disk / "feed"), "--tries", "1")
-        ran = mill.run("sweep", "catalog.toml", *arguments)
+        ran = project.run("sweep", "catalog.toml", *arguments)
         assert (ran.code, ran.err) == (1, "")
-        failed = {one.cell for one in mill.outcomes("s1").values() if one.status.failed}
+        failed = {one.cell for one in project.outcomes("s1").values() if one.status.failed}
         assert failed == {"tiny/huge:fill-mask@mlas_cpu", "tiny/huge:fill-mask@export"}
-        assert mill.statuses("s1") == {"published": 1, "publish_failed": 1}
-        built = mill.journal()
+        assert project.statuses("s1") == {"published": 1, "publish_failed": 1}
+        built = project.journal()
         remount(disk, "size=50m")
-        mill.ok("retry", "--class", "DISK")
-        assert mill.statuses("s1") == {"published": 2}
-    assert mill.journal() == built
+        project.ok("retry", "--class", "DISK")
+        assert project.statuses("s1") == {"published": 2}
+    assert project.journal() == built
 
 
 @can_mount
-def test_a_home_that_is_full_or_read_only_is_one_clear_line(mill: Mill) -> None:
-    catalog = mill.catalog(*(model(f"tiny/{name}", size=BIG) for name in "abcd"))
-    with small_disk(mill.folder / "disk", "2m") as disk:
+def test_a_home_that_is_full_or_read_only_is_one_clear_line(project: Project) -> None:
+    catalog = project.catalog(*(model(f"tiny/{name}", size=BIG) for name in "abcd"))
+    with small_disk(project.folder / "disk", "2m") as disk:
         arguments = ("--stamp", "s1", *ONE_CELL, "--home", str(disk / "home"), "--tries", "1")
-        ran = mill.run("sweep", catalog, *arguments)
+        ran = project.run("sweep", catalog, *arguments)
         assert ran.code in {1, 5}
         assert "Traceback" not in ran.err
         assert ran.err.count("\n") <= 2
         remount(disk, "ro")
-        said = one_line(mill.run("sweep", catalog, *arguments))
+        said = one_line(project.run("sweep", catalog, *arguments))
         assert str(disk / "home") in said
         assert "--home" in said
         remount(disk, "rw,size=600m")
-        mill.run("resume", "--home", str(disk / "home"))
-        ran = mill.run("retry", "--home", str(disk / "home"))
+        project.run("resume", "--home", str(disk / "home"))
+        ran = project.run("retry", "--home", str(disk / "home"))
         assert ran.code in {0, 4}
-        status = mill.ok("status", "--home", str(disk / "home"), "--json").json()
+        status = project.ok("status", "--home", str(disk / "home"), "--json").json()
         assert status["counts"] == {"published": 4}
 
 
-def test_a_clock_that_was_set_back_stops_nothing(mill: Mill) -> None:
+def test_a_clock_that_was_set_back_stops_nothing(project: Project) -> None:
     """All that was recorded lies a day in the future, and so does the lease of a lost machine."""
-    catalog = mill.catalog(model("tiny/a"), model("tiny/b"))
-    mill.ok("sweep", catalog, "--stamp", "s1", *ONE_CELL)
+    catalog = project.catalog(model("tiny/a"), model("tiny/b"))
+    project.ok("sweep", catalog, "--stamp", "s1", *ONE_CELL)
     day = 86400.0
     columns = {
         "event": ["at"],
@@ -177,7 +183,7 @@ def test_a_clock_that_was_set_back_stops_nothing(mill: Mill) -> None:
     }
     later = f"(julianday('now') - 2440587.5) * 86400.0 + {day}"
     change(
-        mill.home / "state.db",
+        project.home / "state.db",
         *(
             f"UPDATE {table} SET {name} = {name} + {day}"
             for table in columns
@@ -188,14 +194,14 @@ def test_a_clock_that_was_set_back_stops_nothing(mill: Mill) -> None:
         " SELECT model, sweep_id, needs, 1, 'lost', 'elsewhere', 7, '7',"
         f" {later}, {later}, {later} + 60, 0.5 FROM work LIMIT 1",
     )
-    for path in (mill.home / "store").rglob("*"):
+    for path in (project.home / "store").rglob("*"):
         os.utime(path, (path.stat().st_atime + day, path.stat().st_mtime + day))
-    mill.ok("resume", "s1")
-    mill.ok("sweep", catalog, "--stamp", "s2", *ONE_CELL)
-    assert mill.statuses("s2") == {"published": 2}
-    assert mill.ran("s2") == {}
-    last = mill.ok("status", "--json").json()
+    project.ok("resume", "s1")
+    project.ok("sweep", catalog, "--stamp", "s2", *ONE_CELL)
+    assert project.statuses("s2") == {"published": 2}
+    assert project.ran("s2") == {}
+    last = project.ok("status", "--json").json()
     assert last["stamp"] in {"s1", "s2"}
-    assert {one.status for one in mill.outcomes("s1").values()} == {Status.PUBLISHED}
-    with mill.state() as state:
+    assert {one.status for one in project.outcomes("s1").values()} == {Status.PUBLISHED}
+    with project.state() as state:
         assert state.leases() == []

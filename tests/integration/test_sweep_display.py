@@ -19,7 +19,7 @@ import pytest
 
 from tests.fleets.machines import PrefectServer, named
 from tests.machine.timing import eventually
-from tests.sweeps.command import NOBODY, Mill, Ran, Running, model
+from tests.sweeps.command import NOBODY, Project, Ran, Running, model
 
 NOTE = "note: Prefect does not show all of this run: "
 
@@ -34,55 +34,57 @@ def asked(server: PrefectServer, what: str, body: object = None) -> Any:
         return json.load(reply)
 
 
-def check_built(mill: Mill, ran: Ran, cells: int = 8) -> None:
+def check_built(project: Project, ran: Ran, cells: int = 8) -> None:
     assert (ran.code, ran.err) == (0, ""), ran
-    assert mill.statuses("s1") == {"published": cells}
+    assert project.statuses("s1") == {"published": cells}
 
 
 @contextmanager
-def waiting(mill: Mill, *said: str, **env: str) -> Iterator[Running]:
+def waiting(project: Project, *said: str, **env: str) -> Iterator[Running]:
     """A sweep whose second model waits for `go`; the first is through."""
-    mill.catalog(model("tiny/a"), model("tiny/b", act={"export": f"wait:{mill.folder / 'gate'}"}))
+    project.catalog(
+        model("tiny/a"), model("tiny/b", act={"export": f"wait:{project.folder / 'gate'}"})
+    )
     arguments = ("sweep", "catalog.toml", "--stamp", "s1", "--jobs", "1")
-    with mill.start(*arguments, plain=False, **env) as running:
+    with project.start(*arguments, plain=False, **env) as running:
         running.until("8/16] published", *said)
         yield running
 
 
-def go(mill: Mill) -> None:
-    (mill.folder / "gate.go").touch()
+def go(project: Project) -> None:
+    (project.folder / "gate.go").touch()
 
 
-def test_an_absent_server_costs_a_line(mill: Mill) -> None:
-    mill.catalog(model())
+def test_an_absent_server_costs_a_line(project: Project) -> None:
+    project.catalog(model())
     arguments = ("sweep", "catalog.toml", "--stamp", "s1", "--summary", "out")
-    ran = mill.run(*arguments, plain=False, PREFECT_API_URL=NOBODY)
-    check_built(mill, ran)
+    ran = project.run(*arguments, plain=False, PREFECT_API_URL=NOBODY)
+    check_built(project, ran)
     assert ran.out.count(NOTE) == 1
     why = "the Prefect server 127.0.0.1 does not answer"
     assert f"{NOTE}{why}\n" in ran.out
-    assert json.loads((mill.folder / "out" / "summary.json").read_text())["unshown"] == why
-    assert f"{why}." in (mill.folder / "out" / "summary.md").read_text()
+    assert json.loads((project.folder / "out" / "summary.json").read_text())["unshown"] == why
+    assert f"{why}." in (project.folder / "out" / "summary.md").read_text()
 
 
-def test_a_server_that_says_nothing_holds_nothing_up(mill: Mill) -> None:
+def test_a_server_that_says_nothing_holds_nothing_up(project: Project) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://me:secretword@127.0.0.1:{silent.getsockname()[1]}/api"
-        with waiting(mill, PREFECT_API_URL=url) as running:
-            go(mill)
+        with waiting(project, PREFECT_API_URL=url) as running:
+            go(project)
             ran = running.end()
-    check_built(mill, ran, 16)
+    check_built(project, ran, 16)
     assert "secretword" not in ran.out
     assert NOTE in ran.out
 
 
-def test_a_late_server_is_told_everything_and_cancels(tmp_path: Path, mill: Mill) -> None:
+def test_a_late_server_is_told_everything_and_cancels(tmp_path: Path, project: Project) -> None:
     """Absent at first, then there, gone, and there again; at last somebody cancels in Prefect."""
     home = tmp_path / "server"
     home.mkdir()
     server = PrefectServer(home)
     why = "not shown in Prefect, the sweep goes on: the Prefect server 127.0.0.1 does"
-    with waiting(mill, why, PREFECT_API_URL=server.url) as running:
+    with waiting(project, why, PREFECT_API_URL=server.url) as running:
         server.start()
         try:
             assert eventually(lambda: len(asked(server, "task_runs/filter")) == 2, 90)
@@ -101,7 +103,7 @@ def test_a_late_server_is_told_everything_and_cancels(tmp_path: Path, mill: Mill
     assert "stopped: cancelled in Prefect" in ran.err
     assert run["state"]["type"] == "CANCELLED"
     assert tasks == {"tiny/a:fill-mask#1": "COMPLETED", "tiny/b:fill-mask#1": "CANCELLED"}
-    assert mill.alone()
+    assert project.alone()
 
 
 def rows(database: Path, query: str) -> list[tuple[str, ...]]:
@@ -128,32 +130,32 @@ def updates(database: Path) -> set[tuple[str, ...]]:
     return set(rows(database, "SELECT updated FROM artifact WHERE key IS NOT NULL"))
 
 
-def servers(mill: Mill) -> list[psutil.Process]:
-    return named(mill.processes(), "flows.prefect.server_process")
+def servers(project: Project) -> list[psutil.Process]:
+    return named(project.processes(), "flows.prefect.server_process")
 
 
-def kill_server(mill: Mill) -> None:
+def kill_server(project: Project) -> None:
     """Kill the server as soon as there is one."""
-    assert eventually(lambda: bool(servers(mill)), 60)
-    (server,) = servers(mill)
+    assert eventually(lambda: bool(servers(project)), 60)
+    (server,) = servers(project)
     server.kill()
     server.wait()
 
 
-def test_our_server_is_started_again_when_it_dies(full_mill: Mill) -> None:
+def test_our_server_is_started_again_when_it_dies(full_project: Project) -> None:
     """Killed while it starts and while it serves: the work does not notice, nothing is lost."""
-    mill = full_mill
-    database = mill.home / "prefect" / "prefect.db"
+    project = full_project
+    database = project.home / "prefect" / "prefect.db"
 
-    with waiting(mill) as running:
-        kill_server(mill)
+    with waiting(project) as running:
+        kill_server(project)
         assert eventually(lambda: len(shown(database)) == 2, 60)
-        kill_server(mill)
+        kill_server(project)
         before = updates(database)
         assert eventually(lambda: bool(updates(database) - before), 60)
-        go(mill)
+        go(project)
         ran = running.end()
-    check_built(mill, ran, 16)
+    check_built(project, ran, 16)
     assert NOTE not in ran.out
     assert shown(database) == [
         ("tiny/a:fill-mask#1", "COMPLETED"),
@@ -178,38 +180,38 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(volume)], check=True)
 
 
-def test_a_full_disk_is_told_as_that(mill: Mill, full_disk: Path) -> None:
-    mill.catalog(model())
+def test_a_full_disk_is_told_as_that(project: Project, full_disk: Path) -> None:
+    project.catalog(model())
     arguments = ("sweep", "catalog.toml", "--stamp", "s1", "--json")
-    ran = mill.run(*arguments, plain=False, PREFECT_HOME=str(full_disk))
-    check_built(mill, ran)
+    ran = project.run(*arguments, plain=False, PREFECT_HOME=str(full_disk))
+    check_built(project, ran)
     assert ran.lines()[-1]["unshown"] == f"the disk of {full_disk} is full"
 
 
-def test_a_run_is_shown_when_the_disk_has_space_again(mill: Mill, full_disk: Path) -> None:
+def test_a_run_is_shown_when_the_disk_has_space_again(project: Project, full_disk: Path) -> None:
     why = f"not shown in Prefect, the sweep goes on: the disk of {full_disk} is full"
-    with waiting(mill, why, PREFECT_HOME=str(full_disk)) as running:
+    with waiting(project, why, PREFECT_HOME=str(full_disk)) as running:
         subprocess.run(["mount", "-o", "remount,size=64m", str(full_disk)], check=True)
         assert eventually(lambda: len(shown(full_disk / "prefect.db")) == 2, 200)
-        go(mill)
+        go(project)
         ran = running.end()
-    check_built(mill, ran, 16)
+    check_built(project, ran, 16)
     assert NOTE not in ran.out
     assert {state for _name, state in shown(full_disk / "prefect.db")} == {"COMPLETED"}
 
 
-def test_a_home_that_cannot_be_written_is_told_as_that(mill: Mill) -> None:
-    mill.catalog(model())
-    (mill.folder / "taken").write_text("a file")
-    home = str(mill.folder / "taken")
-    ran = mill.run("sweep", "catalog.toml", "--stamp", "s1", plain=False, PREFECT_HOME=home)
-    check_built(mill, ran)
+def test_a_home_that_cannot_be_written_is_told_as_that(project: Project) -> None:
+    project.catalog(model())
+    (project.folder / "taken").write_text("a file")
+    home = str(project.folder / "taken")
+    ran = project.run("sweep", "catalog.toml", "--stamp", "s1", plain=False, PREFECT_HOME=home)
+    check_built(project, ran)
     assert f"{NOTE}{home} cannot be written: " in ran.out
 
 
-def test_without_anything_to_build_no_server_is_started(mill: Mill) -> None:
-    mill.catalog(model())
-    mill.ok("sweep", "catalog.toml", "--stamp", "s1")
-    mill.ok("sweep", "catalog.toml", "--stamp", "s2", "--if-changed", plain=False)
-    assert mill.statuses("s2") == {"unchanged": 8}
-    assert not (mill.home / "prefect").exists()
+def test_without_anything_to_build_no_server_is_started(project: Project) -> None:
+    project.catalog(model())
+    project.ok("sweep", "catalog.toml", "--stamp", "s1")
+    project.ok("sweep", "catalog.toml", "--stamp", "s2", "--if-changed", plain=False)
+    assert project.statuses("s2") == {"unchanged": 8}
+    assert not (project.home / "prefect").exists()

@@ -9,7 +9,7 @@ import pytest
 
 from feed.selection import resolve_index
 from matrix.status import FailureClass, Status
-from tests.sweeps.command import Mill, model
+from tests.sweeps.command import Project, model
 
 TARGETS = ("--target", "qnn_npu,mlas_cpu")
 BAD = "quantize@qnn_npu"
@@ -21,11 +21,11 @@ def failing(name: str, action: str, extra: str = "") -> str:
     return model(f"tiny/{name}", act={BAD: action}, extra=extra)
 
 
-def bad_catalog(mill: Mill) -> str:
-    stray = mill.folder / "stray"
-    return mill.catalog(
+def bad_catalog(project: Project) -> str:
+    stray = project.folder / "stray"
+    return project.catalog(
         model("tiny/good"),
-        failing("crash", f"once:{mill.folder / 'crashed'}:crash"),
+        failing("crash", f"once:{project.folder / 'crashed'}:crash"),
         failing("killed", "kill"),
         failing("hang", "hang", SHORT),
         failing("stray", f"spawn:{stray}", SHORT),
@@ -34,7 +34,7 @@ def bad_catalog(mill: Mill) -> str:
         failing("broken", "fail:QUANTIZE"),
         failing("bug", "raise:no such layer"),
         failing("full", "full"),
-        failing("shaky", f"once:{mill.folder / 'shaken'}:fail:NETWORK:again"),
+        failing("shaky", f"once:{project.folder / 'shaken'}:fail:NETWORK:again"),
         failing("unsupported", "fail:UNSUPPORTED"),
         model("tiny/export", act={"export": "fail:EXPORT"}),
         model("tiny/plan", act={"plan": "raise:half-downloaded weights"}),
@@ -58,12 +58,20 @@ WHOLE = {"export": FailureClass.EXPORT, "plan": FailureClass.UNKNOWN}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the fake engine dies by signals")
-def test_every_bad_cell_fails_alone_with_its_class(mill: Mill) -> None:
-    ran = mill.run(
-        "sweep", bad_catalog(mill), "--stamp", "s1", *TARGETS, "--memory", "500MB", "--tries", "2"
+def test_every_bad_cell_fails_alone_with_its_class(project: Project) -> None:
+    ran = project.run(
+        "sweep",
+        bad_catalog(project),
+        "--stamp",
+        "s1",
+        *TARGETS,
+        "--memory",
+        "500MB",
+        "--tries",
+        "2",
     )
     assert (ran.code, ran.err) == (1, "")
-    outcomes = mill.outcomes("s1")
+    outcomes = project.outcomes("s1")
     cells = {
         cell: one for cell, one in outcomes.items() if one.target != "export" and one.status.failed
     }
@@ -78,36 +86,36 @@ def test_every_bad_cell_fails_alone_with_its_class(mill: Mill) -> None:
     # Everything else is published, with an index that tells of all of it.
     published = [one for one in outcomes.values() if one.status is Status.PUBLISHED]
     assert len(published) == len(outcomes) - len(cells) - len(WHOLE)
-    assert all(mill.published()[one.package, one.version] == one.tree for one in published)
-    index = resolve_index(mill.feed(), "modelmill-index", "s1").index
+    assert all(project.published()[one.package, one.version] == one.tree for one in published)
+    index = resolve_index(project.feed(), "modelmill-index", "s1").index
     assert sum(cell.available for cell in index.cells) == 2 * 14 - len(cells)
-    assert mill.alone()
-    assert not psutil.pid_exists(int((mill.folder / "stray").read_text()))
+    assert project.alone()
+    assert not psutil.pid_exists(int((project.folder / "stray").read_text()))
 
-    said = mill.ok("status", "s1", "--failed").out
+    said = project.ok("status", "s1", "--failed").out
     assert "the end of the log of " in said
     assert "about to crash" in said
     assert "tiny/good" not in said
-    failures = mill.ok("status", "s1", "--json").json()["failures"]
+    failures = project.ok("status", "s1", "--json").json()["failures"]
     assert {one["class"] for one in failures} == {str(failure) for _, failure in found.values()}
 
-    _retry_one_class(mill)
+    _retry_one_class(project)
 
 
-def _retry_one_class(mill: Mill) -> None:
+def _retry_one_class(project: Project) -> None:
     """The crash does not come again, the flood does."""
-    before = mill.published()
-    ran = mill.run("retry", "s1", "--class", "crash")
+    before = project.published()
+    ran = project.run("retry", "s1", "--class", "crash")
     assert ran.code == 1
-    outcomes = mill.outcomes("s1")
+    outcomes = project.outcomes("s1")
     assert outcomes["tiny/crash:fill-mask@qnn_npu"].status is Status.PUBLISHED
     assert outcomes["tiny/flood:fill-mask@qnn_npu"].failure is FailureClass.CRASH
     assert outcomes["tiny/broken:fill-mask@qnn_npu"].attempts == 1
-    new = mill.published().keys() - before.keys()
+    new = project.published().keys() - before.keys()
     assert sorted(version for _package, version in new) == [
         "0.0.0-s1-qnn-npu-tiny-crash-fill-mask",
         "0.0.0-s1-r2",
     ]
-    nothing = mill.run("retry", "s1", "--class", "AUTH")
+    nothing = project.run("retry", "s1", "--class", "AUTH")
     assert nothing.code == 4
     assert "failed cells, but none of this selection" in nothing.err

@@ -8,7 +8,7 @@ from pathlib import Path
 from matrix.errors import Exit
 from tests.engines.onnx_files import convolution
 from tests.services import hub
-from tests.sweeps.command import Mill
+from tests.sweeps.command import Project
 
 READY = "org/ready/onnx/model.onnx"
 
@@ -34,15 +34,15 @@ def test_the_hub_is_asked_by_one_cell_for_all_and_told_once(tmp_path: Path) -> N
             "HF_ENDPOINT": served.url,
             "HF_HOME": str(tmp_path / "cache"),
         }
-        mill = Mill(tmp_path, env)
+        project = Project(tmp_path, env)
         targets = ("--target", "mlas_cpu,ov_cpu,qnn_npu")
-        ran = mill.run("sweep", "registry.json", "--stamp", "s1", *targets)
+        ran = project.run("sweep", "registry.json", "--stamp", "s1", *targets)
     assert ran.code == Exit.CELLS_FAILED, ran
     assert ran.out.count("are not in the local cache fail until it is back") == 1, ran.out
     asked = {name: served.asked.count(name) for name in ("org/gone-2", "org/gone-3")}
     assert asked == {"org/gone-2": 0, "org/gone-3": 0}
     assert 0 < served.asked.count("org/gone-1") <= 2
-    with mill.state() as state:
+    with project.state() as state:
         outcomes = list(state.outcomes(state.sweeps()[-1].id))
     failed = [one for one in outcomes if one.status.failed]
     assert {(one.failure, one.message, one.hint) for one in failed} == {

@@ -16,7 +16,7 @@ import pytest
 
 from flows.prefect.server import start_server
 from tests.machine.timing import eventually
-from tests.sweeps.command import Mill, Ran, model
+from tests.sweeps.command import Project, Ran, model
 
 SECRETS = {
     "HF_TOKEN": "hf_verySecretHubToken",
@@ -33,7 +33,7 @@ PARTS = [value.rpartition(":")[2].partition("@")[0] for value in SECRETS.values(
 class Shown:
     """The sweep, and the server it was shown on."""
 
-    mill: Mill
+    project: Project
     url: str
     ran: Ran
 
@@ -57,19 +57,19 @@ def shown(tmp_path_factory: pytest.TempPathFactory, prefect_template: Path) -> I
     server = start_server(folder / "server", kept)
     try:
         server.wait(threading.Event())
-        mill = Mill(folder / "mill", env={**SECRETS, "PREFECT_API_URL": server.url})
-        mill.folder.mkdir()
+        project = Project(folder / "project", env={**SECRETS, "PREFECT_API_URL": server.url})
+        project.folder.mkdir()
         leaking = {"quantize@qnn_npu": "leak:HF_TOKEN", "quantize@ov_npu": "leak:OTHER_URL"}
-        gate = mill.folder / "gate"
-        catalog = mill.catalog(
+        gate = project.folder / "gate"
+        catalog = project.catalog(
             model("tiny/a"),
             model(
                 "tiny/b", act={"optimize": "print:AZURE_DEVOPS_EXT_PAT", "export": f"wait:{gate}"}
             ),
             model("tiny/leak", act=leaking),
         )
-        with mill.start("sweep", catalog, "--stamp", "S 1") as running:
-            shown = Shown(mill, server.url, Ran(0, "", ""))
+        with project.start("sweep", catalog, "--stamp", "S 1") as running:
+            shown = Shown(project, server.url, Ran(0, "", ""))
             eventually(lambda: any(one["task_run_id"] for one in shown.ask("artifacts")), 60)
             gate.with_name("gate.go").touch()
             yield replace(shown, ran=running.end())
@@ -107,8 +107,8 @@ def test_a_task_run_shows_what_its_engine_was_doing(shown: Shown) -> None:
 
 
 def test_nothing_had_to_be_set_up_and_the_server_goes_on(shown: Shown) -> None:
-    assert not (shown.mill.home / "prefect").exists()
-    assert shown.mill.alone()
+    assert not (shown.project.home / "prefect").exists()
+    assert shown.project.alone()
     with urllib.request.urlopen(f"{shown.url}/health", timeout=30) as reply:
         assert reply.status == 200
 
@@ -116,19 +116,19 @@ def test_nothing_had_to_be_set_up_and_the_server_goes_on(shown: Shown) -> None:
 def test_no_secret_is_told_anywhere(shown: Shown) -> None:
     """Not on the console, in the state, a log, a manifest, a report, or Prefect's history."""
     reported = [
-        shown.mill.run("status", "s-1", "--failed"),
-        shown.mill.run("status", "s-1", "--json"),
-        shown.mill.run("plan", "catalog.toml", "--json"),
+        shown.project.run("status", "s-1", "--failed"),
+        shown.project.run("status", "s-1", "--json"),
+        shown.project.run("plan", "catalog.toml", "--json"),
     ]
     said = "".join(ran.out + ran.err for ran in (shown.ran, *reported))
     assert "401 for url" in said
     told = [part for part in PARTS if part in said]
-    places = [path for path in shown.mill.folder.parent.rglob("*") if path.is_file()]
+    places = [path for path in shown.project.folder.parent.rglob("*") if path.is_file()]
     assert {"state.db", "prefect.db"} <= {path.name for path in places}
     for path in places:
         data = path.read_bytes()
         told += [f"{part} in {path}" for part in PARTS if part.encode() in data]
     assert told == []
-    logs = "".join(path.read_text() for path in (shown.mill.home / "logs").rglob("*.log"))
+    logs = "".join(path.read_text() for path in (shown.project.home / "logs").rglob("*.log"))
     assert "AZURE_DEVOPS_EXT_PAT is not set" in logs
     assert "*" * len(SECRETS["HF_TOKEN"]) in logs

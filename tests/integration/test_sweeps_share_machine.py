@@ -10,21 +10,21 @@ import pytest
 
 from machine.entries import VARIABLE
 from tests.machine.timing import eventually
-from tests.sweeps.command import Mill, model
+from tests.sweeps.command import Project, model
 
 BUDGET = "1MB"
 
 
-def new_mill(folder: Path, ledger: Path) -> Mill:
+def new_project(folder: Path, ledger: Path) -> Project:
     folder.mkdir()
-    return Mill(folder, {VARIABLE: str(ledger), "MODELMILL_MEMORY_BUDGET": BUDGET})
+    return Project(folder, {VARIABLE: str(ledger), "MODELMILL_MEMORY_BUDGET": BUDGET})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_a_stage_waits_for_the_memory_of_another_sweep_until_that_is_killed(
     tmp_path: Path,
 ) -> None:
-    one, two = (new_mill(tmp_path / name, tmp_path / "ledger") for name in ("one", "two"))
+    one, two = (new_project(tmp_path / name, tmp_path / "ledger") for name in ("one", "two"))
     hanging = one.catalog(model("tiny/hanging", memory=600_000, act={"export": "hang"}))
     with one.start("sweep", hanging, "--target", "ov_cpu", plain=True) as first:
         assert eventually(lambda: "hanging" in log_of(one), 60.0)
@@ -38,5 +38,5 @@ def test_a_stage_waits_for_the_memory_of_another_sweep_until_that_is_killed(
     assert two.statuses("s1") == {"published": 1}
 
 
-def log_of(mill: Mill) -> str:
-    return "".join(log.read_text("utf-8", "replace") for log in mill.home.glob("logs/*/*.log"))
+def log_of(project: Project) -> str:
+    return "".join(log.read_text("utf-8", "replace") for log in project.home.glob("logs/*/*.log"))

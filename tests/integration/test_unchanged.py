@@ -9,63 +9,63 @@ from pathlib import Path
 import pytest
 
 from state.records import Kind
-from tests.sweeps.command import NOBODY, Mill, model
+from tests.sweeps.command import NOBODY, Project, model
 
 ALL = ("--target", "mlas_cpu", "--target", "qnn_npu")
 
 
 @pytest.fixture
-def mill(tmp_path: Path) -> Mill:
-    made = Mill(tmp_path)
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
     made.catalog(model("tiny/a"), model("tiny/b"))
     made.ok("sweep", "catalog.toml", "--stamp", "one", *ALL)
     return made
 
 
-def started(mill: Mill, stamp: str) -> set[str | None]:
+def started(project: Project, stamp: str) -> set[str | None]:
     """The models that slots have leased."""
-    with mill.state() as state:
+    with project.state() as state:
         info = state.find_sweep(stamp)
         assert info
         leased = state.events(info.id, kind=Kind.LEASED)
     return {one.model for one in leased if not str(one.owner).endswith("/unchanged")}
 
 
-def test_nothing_is_started_for_an_unchanged_catalog(mill: Mill) -> None:
-    shutil.rmtree(mill.home / "prefect", ignore_errors=True)
-    lines = mill.ok(
+def test_nothing_is_started_for_an_unchanged_catalog(project: Project) -> None:
+    shutil.rmtree(project.home / "prefect", ignore_errors=True)
+    lines = project.ok(
         "sweep", "catalog.toml", "--stamp", "two", "--if-changed", "--json", *ALL, plain=False
     ).lines()
-    assert not (mill.home / "prefect").exists()
-    assert started(mill, "two") == set()
-    assert mill.statuses("two") == {"unchanged": 4}
-    outcomes = mill.outcomes("two")
+    assert not (project.home / "prefect").exists()
+    assert started(project, "two") == set()
+    assert project.statuses("two") == {"unchanged": 4}
+    outcomes = project.outcomes("two")
     assert {one.status.value for one in outcomes.values()} == {"unchanged"}
     assert {one.detail["same_as"] for one in outcomes.values() if one.detail} == {
-        version for package, version in mill.published() if package != "modelmill-index"
+        version for package, version in project.published() if package != "modelmill-index"
     }
     told = Counter(line["status"] for line in lines if line.get("kind") == "status")
     assert told == {"unchanged": len(outcomes)}
-    assert ("modelmill-index", "0.0.0-two") in mill.published()
+    assert ("modelmill-index", "0.0.0-two") in project.published()
 
 
-def test_a_model_that_changed_is_left_to_the_slots(mill: Mill) -> None:
-    mill.catalog(model("tiny/a"), model("tiny/b", extra='model_type = "bert"\nopset = 18\n'))
-    mill.ok("sweep", "catalog.toml", "--stamp", "two", "--if-changed", *ALL)
-    assert started(mill, "two") == {"tiny/b:fill-mask"}
-    assert mill.statuses("two") == {"unchanged": 2, "published": 2}
+def test_a_model_that_changed_is_left_to_the_slots(project: Project) -> None:
+    project.catalog(model("tiny/a"), model("tiny/b", extra='model_type = "bert"\nopset = 18\n'))
+    project.ok("sweep", "catalog.toml", "--stamp", "two", "--if-changed", *ALL)
+    assert started(project, "two") == {"tiny/b:fill-mask"}
+    assert project.statuses("two") == {"unchanged": 2, "published": 2}
 
 
-def test_an_empty_store_leaves_everything_to_the_slots(mill: Mill) -> None:
-    mill.ok("store", "clear")
-    mill.ok("sweep", "catalog.toml", "--stamp", "two", "--if-changed", *ALL)
-    assert started(mill, "two") == {"tiny/a:fill-mask", "tiny/b:fill-mask"}
-    assert mill.statuses("two") == {"unchanged": 4}
+def test_an_empty_store_leaves_everything_to_the_slots(project: Project) -> None:
+    project.ok("store", "clear")
+    project.ok("sweep", "catalog.toml", "--stamp", "two", "--if-changed", *ALL)
+    assert started(project, "two") == {"tiny/a:fill-mask", "tiny/b:fill-mask"}
+    assert project.statuses("two") == {"unchanged": 4}
 
 
-def test_a_server_of_the_users_is_shown_every_sweep(mill: Mill) -> None:
-    ran = mill.run(
+def test_a_server_of_the_users_is_shown_every_sweep(project: Project) -> None:
+    ran = project.run(
         "sweep", "catalog.toml", "--stamp", "two", "--if-changed", *ALL, PREFECT_API_URL=NOBODY
     )
     assert ran.code == 0, ran
-    assert started(mill, "two") == {"tiny/a:fill-mask", "tiny/b:fill-mask"}
+    assert started(project, "two") == {"tiny/a:fill-mask", "tiny/b:fill-mask"}

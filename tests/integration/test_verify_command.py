@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.sweeps.command import Mill, model
+from tests.sweeps.command import Project, model
 
 pytestmark = pytest.mark.engine
 
@@ -16,42 +16,42 @@ CPU = "CPUExecutionProvider cpu"
 
 
 @pytest.fixture
-def mill(tmp_path: Path) -> Mill:
-    made = Mill(tmp_path)
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
     made.catalog(model("tiny/a"))
     return made
 
 
-def package(mill: Mill, label: str) -> tuple[str, str]:
-    return next(name for name in mill.published() if f"-{label}-" in name[1])
+def package(project: Project, label: str) -> tuple[str, str]:
+    return next(name for name in project.published() if f"-{label}-" in name[1])
 
 
-def test_what_is_published_is_verified_again(mill: Mill) -> None:
-    mill.ok("sweep", "catalog.toml", "--stamp", "one")
-    name, version = package(mill, "qnn-npu")
-    document = mill.ok("verify", name, version, "--json").json()
+def test_what_is_published_is_verified_again(project: Project) -> None:
+    project.ok("sweep", "catalog.toml", "--stamp", "one")
+    name, version = package(project, "qnn-npu")
+    document = project.ok("verify", name, version, "--json").json()
     assert document["verdict"] == {"level": "parity", "reached": True}
     assert [one["passed"] for one in document["verification"]] == [True] * 5
-    assert mill.ok("verify", "tiny/a:fill-mask@qnn_npu").out.endswith("level parity: reached\n")
-    mill.ok("feed", "pull", name, version, "--dest", "pulled")
-    mill.ok("verify", "pulled")
-    data = bytearray((mill.folder / "pulled" / "model.onnx").read_bytes())
+    assert project.ok("verify", "tiny/a:fill-mask@qnn_npu").out.endswith("level parity: reached\n")
+    project.ok("feed", "pull", name, version, "--dest", "pulled")
+    project.ok("verify", "pulled")
+    data = bytearray((project.folder / "pulled" / "model.onnx").read_bytes())
     data[-60] ^= 1
-    (mill.folder / "pulled" / "model.onnx").write_bytes(data)
-    ran = mill.run("verify", "pulled")
+    (project.folder / "pulled" / "model.onnx").write_bytes(data)
+    ran = project.run("verify", "pulled")
     assert ran.code == 1
     assert "model.onnx differs from its digest in modelmill.json" in ran.out
 
 
-def test_a_view_asks_for_the_targets_own_provider(mill: Mill) -> None:
-    mill.ok("sweep", "catalog.toml", "--stamp", "one")
-    refused = mill.run("feed", "promote", *package(mill, "qnn-npu"), "--view", "release")
+def test_a_view_asks_for_the_targets_own_provider(project: Project) -> None:
+    project.ok("sweep", "catalog.toml", "--stamp", "one")
+    refused = project.run("feed", "promote", *package(project, "qnn-npu"), "--view", "release")
     assert refused.code != 0
     assert "was not run on the target's own execution provider" in refused.err
-    mill.ok("feed", "promote", *package(mill, "mlas-cpu"), "--view", "release")
-    mill.ok("feed", "promote", *package(mill, "qnn-npu"), "--view", "prerelease")
+    project.ok("feed", "promote", *package(project, "mlas-cpu"), "--view", "release")
+    project.ok("feed", "promote", *package(project, "qnn-npu"), "--view", "prerelease")
     demand = ("--demand", "release=parity")
-    mill.ok("feed", "promote", *package(mill, "qnn-npu"), "--view", "release", *demand)
+    project.ok("feed", "promote", *package(project, "qnn-npu"), "--view", "release", *demand)
 
 
 RULES = """
@@ -66,16 +66,16 @@ ep = "no NPU in the lab"
 """
 
 
-def test_what_the_catalog_says_is_done_recorded_and_reported(mill: Mill) -> None:
+def test_what_the_catalog_says_is_done_recorded_and_reported(project: Project) -> None:
     rows = np.random.default_rng(3).standard_normal((6, 1, 4)).astype(np.float32)
     for name in ("more.npz", "eval.npz"):
-        np.savez(mill.folder / name, x=rows)
-    mill.catalog(model("tiny/a") + RULES)
+        np.savez(project.folder / name, x=rows)
+    project.catalog(model("tiny/a") + RULES)
     targets = ("--target", "qnn_npu", "--target", "mlas_cpu")
-    mill.ok("sweep", "catalog.toml", "--stamp", "one", "--verify", "task", *targets)
-    mill.ok("feed", "promote", *package(mill, "qnn-npu"), "--view", "release")
-    mill.ok("feed", "pull", *package(mill, "qnn-npu"), "--dest", "pulled")
-    record = json.loads((mill.folder / "pulled" / "build.json").read_bytes())
+    project.ok("sweep", "catalog.toml", "--stamp", "one", "--verify", "task", *targets)
+    project.ok("feed", "promote", *package(project, "qnn-npu"), "--view", "release")
+    project.ok("feed", "pull", *package(project, "qnn-npu"), "--dest", "pulled")
+    record = json.loads((project.folder / "pulled" / "build.json").read_bytes())
     assert record["verdict"] == {"level": "task", "reached": True}
     assert record["rules"]["waive"] == {"policy": "nobody minds", "ep": "no NPU in the lab"}
     assert record["rules"]["task"]["metric"] == "agreement"
@@ -88,12 +88,12 @@ def test_what_the_catalog_says_is_done_recorded_and_reported(mill: Mill) -> None
     waived = "not run on QNNExecutionProvider npu: because the setting runtimes excludes it"
     assert waived in by_name["parity"]["detail"]
     assert by_name["parity"]["detail"].endswith("(waived: no NPU in the lab)")
-    mlas = mill.outcomes("one")["tiny/a:fill-mask@mlas_cpu"].evidence
+    mlas = project.outcomes("one")["tiny/a:fill-mask@mlas_cpu"].evidence
     assert mlas is not None
     parity = next(one for one in mlas["rungs"] if one["name"] == "parity")
     assert parity["evidence"]["limits"]["reason"] == "a near zero output"
-    mill.ok("report", "one", "-o", "report.html")
-    shown = (mill.folder / "report.html").read_text("utf-8")
+    project.ok("report", "one", "-o", "report.html")
+    shown = (project.folder / "report.html").read_text("utf-8")
     assert "(waived: no NPU in the lab)" in shown
     assert "the catalog asks 0.999: a near zero output" in shown
 
@@ -101,68 +101,68 @@ def test_what_the_catalog_says_is_done_recorded_and_reported(mill: Mill) -> None
 OLD = '[[target]]\nlabel = "old_cpu"\nep = "cpu"\ndevice = "cpu"\nopset = [13, 15]\n'  # not 17
 
 
-def test_the_level_decides_what_is_published(mill: Mill) -> None:
-    mill.ok("sweep", "catalog.toml", "--stamp", "low", "--verify", "integrity")
-    low = mill.outcomes("low")["tiny/a:fill-mask@mlas_cpu"].evidence
+def test_the_level_decides_what_is_published(project: Project) -> None:
+    project.ok("sweep", "catalog.toml", "--stamp", "low", "--verify", "integrity")
+    low = project.outcomes("low")["tiny/a:fill-mask@mlas_cpu"].evidence
     assert low is not None
     assert [one["name"] for one in low["rungs"]] == ["integrity"]
     assert low["verdict"] == {"level": "integrity", "reached": True}
-    refused = mill.run("feed", "promote", *package(mill, "mlas-cpu"), "--view", "release")
+    refused = project.run("feed", "promote", *package(project, "mlas-cpu"), "--view", "release")
     assert "the rung policy was not judged" in refused.err
 
 
 def test_what_does_not_pass_is_kept_within_the_budget_or_published_with_its_mark(
-    mill: Mill,
+    project: Project,
 ) -> None:
-    (mill.folder / "targets.toml").write_text(OLD, "utf-8")
+    (project.folder / "targets.toml").write_text(OLD, "utf-8")
     more = ("--targets-file", "targets.toml", "--target", "old_cpu")
     names = [f"tiny/{name}" for name in "abc"]
-    mill.catalog(*(model(name, size=200_000) for name in names))
+    project.catalog(*(model(name, size=200_000) for name in names))
     # A quarter of the budget holds one of the three.
-    failed = mill.run(
+    failed = project.run(
         "sweep", "catalog.toml", "--stamp", "bad", *more, "--disk-budget", "1.5MB", "--jobs", "1"
     )
     assert failed.code == 1
-    assert mill.statuses("bad") == {"verify_failed": 3}
+    assert project.statuses("bad") == {"verify_failed": 3}
     assert "opset 17 is outside 13..15" in failed.out
-    assert [version for _, version in mill.published() if "old-cpu" in version] == []
+    assert [version for _, version in project.published() if "old-cpu" in version] == []
     folders = []
     for name in names:
-        evidence = mill.outcomes("bad")[f"{name}:fill-mask@old_cpu"].evidence
+        evidence = project.outcomes("bad")[f"{name}:fill-mask@old_cpu"].evidence
         assert evidence is not None
         assert evidence["verdict"] == {"level": "parity", "reached": False}
         folders.append(Path(evidence["kept"]))
     assert all((folder / "build.json").is_file() for folder in folders)
     assert sum((folder / "model.onnx").exists() for folder in folders) == 1
-    taken = [mill.home / "kept", mill.home / "store" / "blobs"]
+    taken = [project.home / "kept", project.home / "store" / "blobs"]
     files = [path for folder in taken for path in folder.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 1_500_000
     anyway = ("--stamp", "anyway", "--publish-unverified", "--model", "tiny/a")
-    mill.ok("sweep", "catalog.toml", *anyway, *more)
-    assert mill.statuses("anyway") == {"published": 1}
-    shown = mill.outcomes("anyway")["tiny/a:fill-mask@old_cpu"].evidence
+    project.ok("sweep", "catalog.toml", *anyway, *more)
+    assert project.statuses("anyway") == {"published": 1}
+    shown = project.outcomes("anyway")["tiny/a:fill-mask@old_cpu"].evidence
     assert shown is not None
     assert shown["verdict"] == {"level": "parity", "reached": False}
-    ((name, version),) = [one for one in mill.published() if "anyway-" in one[1] and
+    ((name, version),) = [one for one in project.published() if "anyway-" in one[1] and
                           "old-cpu" in one[1]]  # fmt: skip
-    published = mill.feed().find(name, version)
+    published = project.feed().find(name, version)
     assert published is not None
     assert published.description.endswith(" (unverified)")
-    mill.ok("feed", "pull", name, version, "--dest", "marked")
-    record = json.loads((mill.folder / "marked" / "build.json").read_bytes())
+    project.ok("feed", "pull", name, version, "--dest", "marked")
+    record = json.loads((project.folder / "marked" / "build.json").read_bytes())
     assert record["verdict"] == {"level": "parity", "reached": False}
-    refused = mill.run("feed", "promote", name, version, "--view", "release")
+    refused = project.run("feed", "promote", name, version, "--view", "release")
     assert "the rung integrity does not hold: model.onnx: opset 17 is outside" in refused.err
 
 
-def test_bad_words_are_one_line(mill: Mill) -> None:
+def test_bad_words_are_one_line(project: Project) -> None:
     for arguments, text in (
         (("sweep", "catalog.toml", "--verify", "party"), "did you mean parity"),
         (("sweep", "catalog.toml", "--runtimes", "qmm"), "qnn"),
         (("verify", "nothing-there"), "is no folder"),
         (("verify", "."), "modelmill.json"),
     ):
-        ran = mill.run(*arguments)
+        ran = project.run(*arguments)
         assert ran.code == 2
         assert text in ran.err
         assert "Traceback" not in ran.err

@@ -16,7 +16,7 @@ import pytest
 from state.ledger import open_state
 from tests.machine.timing import eventually
 from tests.services.postgres import PASSWORD, Server, postgres
-from tests.sweeps.command import CLI, LIMIT, Mill, model
+from tests.sweeps.command import CLI, LIMIT, Project, model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal is POSIX")
 
@@ -62,15 +62,15 @@ class Terminal:
 
 
 @contextmanager
-def terminal(mill: Mill, *arguments: str) -> Iterator[Terminal]:
+def terminal(project: Project, *arguments: str) -> Iterator[Terminal]:
     import pty
 
     ours, theirs = pty.openpty()
     size = {"COLUMNS": "140", "LINES": "30", "TERM": "xterm"}
     process = subprocess.Popen(
         [sys.executable, *CLI, *arguments],
-        cwd=mill.folder,
-        env={**mill.environment(), **size},
+        cwd=project.folder,
+        env={**project.environment(), **size},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -91,21 +91,23 @@ AT_WORK = r"slot-\d+: [^\n]* tiny/\w+:fill-mask@\w+"
 
 
 def test_a_sweep_is_followed_live_from_another_machine(
-    mill: Mill, url: str, tmp_path: Path
+    project: Project, url: str, tmp_path: Path
 ) -> None:
-    mill.env["MODELMILL_STATE"] = url
-    elsewhere = Mill(tmp_path / "elsewhere", {"MODELMILL_STATE": url})
+    project.env["MODELMILL_STATE"] = url
+    elsewhere = Project(tmp_path / "elsewhere", {"MODELMILL_STATE": url})
     elsewhere.folder.mkdir()
     known = model("tiny/a")
-    mill.ok("sweep", mill.catalog(known), "--target", "qnn_npu", "--stamp", "before")
+    project.ok("sweep", project.catalog(known), "--target", "qnn_npu", "--stamp", "before")
 
-    gate = mill.folder / "gate"
-    catalog = mill.catalog(
+    gate = project.folder / "gate"
+    catalog = project.catalog(
         known,
         model("tiny/b", act={"export": f"wait:{gate}"}),
         model("tiny/bad", act={"export": f"wait:{gate}", "quantize": "fail:QUANTIZE"}),
     )
-    with mill.start("sweep", catalog, "--target", "qnn_npu", "--stamp", "seen", plain=True) as at:
+    with project.start(
+        "sweep", catalog, "--target", "qnn_npu", "--stamp", "seen", plain=True
+    ) as at:
         assert eventually(gate.exists, LIMIT)
         with terminal(elsewhere, "status", "seen", "--watch") as screen:
             screen.until(lambda text: re.search(AT_WORK, text) is not None)
@@ -142,14 +144,16 @@ def test_a_sweep_is_followed_live_from_another_machine(
 
 
 def test_looking_away_leaves_the_terminal_and_the_sweep_alone(
-    mill: Mill, url: str, tmp_path: Path
+    project: Project, url: str, tmp_path: Path
 ) -> None:
-    mill.env["MODELMILL_STATE"] = url
-    elsewhere = Mill(tmp_path / "elsewhere", {"MODELMILL_STATE": url})
+    project.env["MODELMILL_STATE"] = url
+    elsewhere = Project(tmp_path / "elsewhere", {"MODELMILL_STATE": url})
     elsewhere.folder.mkdir()
-    gate = mill.folder / "gate"
-    catalog = mill.catalog(model(act={"export": f"wait:{gate}"}))
-    with mill.start("sweep", catalog, "--target", "mlas_cpu", "--stamp", "seen", plain=True) as at:
+    gate = project.folder / "gate"
+    catalog = project.catalog(model(act={"export": f"wait:{gate}"}))
+    with project.start(
+        "sweep", catalog, "--target", "mlas_cpu", "--stamp", "seen", plain=True
+    ) as at:
         assert eventually(gate.exists, LIMIT)
         with terminal(elsewhere, "status", "--watch") as screen:
             screen.until(lambda text: re.search(AT_WORK, text) is not None)

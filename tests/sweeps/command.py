@@ -99,7 +99,7 @@ class Running:
 
 
 @dataclass(slots=True)
-class Mill:
+class Project:
     """A folder with catalogs, and a home below it."""
 
     folder: Path

@@ -36,7 +36,7 @@ from workers.verify.verifier import VerifyFailed
 TEMPLATE = "modelmill-{model}"
 
 
-class Passing:
+class TrustingVerifier:
     """A verifier that believes everything but what it is told not to."""
 
     def __init__(self) -> None:
@@ -72,12 +72,12 @@ def small_model(name: str = "tiny/model", cells: int = 3, **config: Any) -> Plan
 
 
 @dataclass
-class Floor:
+class SweepHarness:
     """What tests turn and look at."""
 
     root: Path
     feed: Feed = field(default_factory=MemoryFeed)
-    verifier: Passing = field(default_factory=Passing)
+    verifier: TrustingVerifier = field(default_factory=TrustingVerifier)
     stop: Stop = field(default_factory=Stop)
     hosts: list[InProcessHost] = field(default_factory=list)
     begun: Begun | None = None

@@ -161,7 +161,7 @@ def told(climbed: Climbed, name: str) -> str:
     return next(rung.detail for rung in climbed.rungs if rung.name == name)
 
 
-class Lab:
+class VerificationHarness:
     """A store of its own, and the warm processes of others."""
 
     def __init__(self, root: Path, runtimes: Runtimes) -> None:
@@ -246,10 +246,10 @@ def warm(root: Path) -> Iterator[Runtimes]:
 
 
 @contextmanager
-def lab_in(root: Path, runtimes: Runtimes) -> Iterator[Lab]:
-    """A lab for one test."""
-    lab = Lab(root, runtimes)
+def lab_in(root: Path, runtimes: Runtimes) -> Iterator[VerificationHarness]:
+    """A harness for one test."""
+    harness = VerificationHarness(root, runtimes)
     try:
-        yield lab
+        yield harness
     finally:
-        lab.store.close()
+        harness.store.close()

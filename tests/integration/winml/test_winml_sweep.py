@@ -16,7 +16,7 @@ from tests.engines.winml import (
     model_folder,
     winml_python,
 )
-from tests.sweeps.command import Mill
+from tests.sweeps.command import Project
 
 pytestmark = [pytest.mark.winml, pytest.mark.timeout(900)]
 
@@ -25,28 +25,28 @@ BROKEN = "t5-broken:text2text-generation"
 
 
 @pytest.fixture(scope="module")
-def swept(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Mill:
+def swept(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A model for every target and, for one, a model that winml-cli cannot build; then again."""
     env = {PYTHON: str(winml_python()), "MODELMILL_JOBS": "1", **OFFLINE}
-    mill = Mill(tmp_path_factory.mktemp("swept"), env)
+    project = Project(tmp_path_factory.mktemp("swept"), env)
     entries = [
         f'[[model]]\nid = "{name}"\npriority = "P0"\n'
         + folder_entry(name, model_folder(name, models))
         for name in ("bert", "t5-broken")
     ]
-    mill.catalog(*entries)
+    project.catalog(*entries)
     only = ("--only", "bert:*", "--only", f"{BROKEN}@mlas_cpu")
     for stamp in ("s1", "s2"):
-        ran = mill.run("sweep", "catalog.toml", "--engine", "winml", "--stamp", stamp, *only)
+        ran = project.run("sweep", "catalog.toml", "--engine", "winml", "--stamp", stamp, *only)
         assert ran.code == 1, ran
-    return mill
+    return project
 
 
-def cells(mill: Mill, stamp: str) -> dict[str, Outcome]:
-    return {name: one for name, one in mill.outcomes(stamp).items() if one.target != "export"}
+def cells(project: Project, stamp: str) -> dict[str, Outcome]:
+    return {name: one for name, one in project.outcomes(stamp).items() if one.target != "export"}
 
 
-def test_a_model_that_cannot_be_built_costs_its_cells_and_no_other(swept: Mill) -> None:
+def test_a_model_that_cannot_be_built_costs_its_cells_and_no_other(swept: Project) -> None:
     found = cells(swept, "s1")
     failed = found.pop(f"{BROKEN}@mlas_cpu")
     assert set(found) == {f"{BERT}@{label}" for label in FLAGS}
@@ -58,7 +58,7 @@ def test_a_model_that_cannot_be_built_costs_its_cells_and_no_other(swept: Mill) 
     assert failed.hint
 
 
-def test_the_second_sweep_runs_no_stage(swept: Mill) -> None:
+def test_the_second_sweep_runs_no_stage(swept: Project) -> None:
     assert swept.ran("s1")
     bert = cells(swept, "s2")
     del bert[f"{BROKEN}@mlas_cpu"]
@@ -69,7 +69,7 @@ def test_the_second_sweep_runs_no_stage(swept: Mill) -> None:
     }
 
 
-def test_equal_bytes_are_stored_and_published_once(swept: Mill) -> None:
+def test_equal_bytes_are_stored_and_published_once(swept: Project) -> None:
     with swept.state() as state:
         info = state.find_sweep("s1")
         assert info
@@ -87,7 +87,7 @@ def test_equal_bytes_are_stored_and_published_once(swept: Mill) -> None:
     assert sum(path.stat().st_size for path in blobs) == sum(size for _digest, size in distinct)
 
 
-def test_what_was_done_is_in_the_state(swept: Mill) -> None:
+def test_what_was_done_is_in_the_state(swept: Project) -> None:
     evidence = cells(swept, "s1")[f"{BERT}@qnn_npu"].evidence
     assert evidence
     facts = {stage["stage"]: stage["facts"] for stage in evidence["stages"]}
@@ -103,7 +103,7 @@ def test_what_was_done_is_in_the_state(swept: Mill) -> None:
     assert "quantize" not in {stage["stage"] for stage in applied["stages"]}
 
 
-def test_a_sweep_without_winml_says_how_to_get_it(swept: Mill) -> None:
+def test_a_sweep_without_winml_says_how_to_get_it(swept: Project) -> None:
     one = ("--only", f"{BERT}@mlas_cpu", "--stamp", "none", "--engine", "winml")
     ran = swept.run("sweep", "catalog.toml", *one, MODELMILL_WINML_PYTHON="")
     assert ran.code == 2
@@ -112,7 +112,7 @@ def test_a_sweep_without_winml_says_how_to_get_it(swept: Mill) -> None:
     assert "modelmill engine install winml" in ran.err
 
 
-def test_an_interpreter_that_is_not_there_is_one_line(swept: Mill) -> None:
+def test_an_interpreter_that_is_not_there_is_one_line(swept: Project) -> None:
     one = ("--only", f"{BERT}@mlas_cpu", "--stamp", "gone", "--engine", "winml")
     ran = swept.run("sweep", "catalog.toml", *one, MODELMILL_WINML_PYTHON="nowhere/python")
     assert ran.code == 2
@@ -120,7 +120,7 @@ def test_an_interpreter_that_is_not_there_is_one_line(swept: Mill) -> None:
     assert "Traceback" not in ran.err
 
 
-def test_the_doctor_looks_into_it(swept: Mill) -> None:
+def test_the_doctor_looks_into_it(swept: Project) -> None:
     ran = swept.run("doctor", "--json")
     found = {one["what"]: one for one in ran.json()}
     assert found["engine winml"]["detail"].startswith("winml 0.4.0, torch 2.")

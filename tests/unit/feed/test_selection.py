@@ -20,7 +20,7 @@ from tests.fakes.feed import Fault, FlakyFeed, MemoryFeed, tree_of, write_files
 STAMP = "20260609"
 
 
-class Mill:
+class SweepPublisher:
     """Publishes cells and indexes as a sweep does."""
 
     def __init__(self, folder: Path, template: str = "modelmill-{model}") -> None:
@@ -57,66 +57,66 @@ class Mill:
 
 
 @pytest.fixture
-def mill(tmp_path: Path) -> Mill:
-    return Mill(tmp_path / "src")
+def sweep(tmp_path: Path) -> SweepPublisher:
+    return SweepPublisher(tmp_path / "src")
 
 
 @pytest.mark.parametrize("template", ["modelmill-{model}", "one-package"])
 def test_the_newest_index_counts_as_a_number(tmp_path: Path, template: str) -> None:
-    mill = Mill(tmp_path, template)
-    mill.cell("a/b", "ov_cpu")
+    sweep = SweepPublisher(tmp_path, template)
+    sweep.cell("a/b", "ov_cpu")
     for revision in (1, 2, 9, 10):
-        package = mill.index(revision)
-    found = resolve_index(mill.feed, package, STAMP)
+        package = sweep.index(revision)
+    found = resolve_index(sweep.feed, package, STAMP)
     assert found.revision == 10
-    assert found.index.cells == tuple(mill.cells)
-    mill.feed.delete(package, found.published.version)
-    assert resolve_index(mill.feed, package, STAMP).revision == 9
-    assert sorted(index_revisions(mill.feed, package, STAMP)) == [1, 2, 9, 10]
+    assert found.index.cells == tuple(sweep.cells)
+    sweep.feed.delete(package, found.published.version)
+    assert resolve_index(sweep.feed, package, STAMP).revision == 9
+    assert sorted(index_revisions(sweep.feed, package, STAMP)) == [1, 2, 9, 10]
 
 
 def test_other_stamps_and_cells_are_no_index(tmp_path: Path) -> None:
-    mill = Mill(tmp_path, "one-package")
+    sweep = SweepPublisher(tmp_path, "one-package")
     for version in (f"{STAMP}1", f"{STAMP}-index-x", f"{STAMP}-rocm-gpu-x", f"{STAMP}-r2x"):
-        mill.publish("one-package", f"0.0.0-{version}", {"x": version.encode()})
+        sweep.publish("one-package", f"0.0.0-{version}", {"x": version.encode()})
     with pytest.raises(NotFound, match=STAMP):
-        resolve_index(mill.feed, "one-package", STAMP)
+        resolve_index(sweep.feed, "one-package", STAMP)
 
 
-def test_a_listing_that_fails_is_no_missing_index(mill: Mill) -> None:
-    package = mill.index()
+def test_a_listing_that_fails_is_no_missing_index(sweep: SweepPublisher) -> None:
+    package = sweep.index()
     for fault in (Fault.DOWN, Fault.CUT):
         with pytest.raises(Exception, match=r"down|reset"):
-            resolve_index(FlakyFeed(mill.feed).plan("versions", fault), package, STAMP)
+            resolve_index(FlakyFeed(sweep.feed).plan("versions", fault), package, STAMP)
 
 
-def test_pull_a_stamp(mill: Mill, tmp_path: Path) -> None:
-    first = mill.cell("a/b", "ov_cpu")
-    mill.cell("a/b", "qnn_npu")
-    mill.cell("c/d", "qnn_npu")
-    mill.cell("c/d", "ov_cpu", status=Status.BUILD_FAILED)
-    package = mill.index()
+def test_pull_a_stamp(sweep: SweepPublisher, tmp_path: Path) -> None:
+    first = sweep.cell("a/b", "ov_cpu")
+    sweep.cell("a/b", "qnn_npu")
+    sweep.cell("c/d", "qnn_npu")
+    sweep.cell("c/d", "ov_cpu", status=Status.BUILD_FAILED)
+    package = sweep.index()
     out = tmp_path / "out"
-    done = pull_selection(mill.feed, package, STAMP, out)
+    done = pull_selection(sweep.feed, package, STAMP, out)
     assert (len(done.pulled), done.lost) == (3, ())
     assert (out / "modelmill-a-b/ov_cpu/model.onnx").read_text() == first.version
     assert {path.name for path in out.iterdir()} == {"modelmill-a-b", "modelmill-c-d"}
-    again = pull_selection(mill.feed, package, STAMP, out, targets=["qnn_*"])
+    again = pull_selection(sweep.feed, package, STAMP, out, targets=["qnn_*"])
     assert [item.pulled.unchanged for item in again.pulled] == [True, True]
-    one = pull_selection(mill.feed, package, STAMP, tmp_path / "2", models=["c/*"])
+    one = pull_selection(sweep.feed, package, STAMP, tmp_path / "2", models=["c/*"])
     assert [item.cell.id for item in one.pulled] == ["c/d:t@qnn_npu"]
-    both = pull_selection(mill.feed, package, STAMP, tmp_path / "3", targets=["{ov,qnn}_*"])
+    both = pull_selection(sweep.feed, package, STAMP, tmp_path / "3", targets=["{ov,qnn}_*"])
     assert len(both.pulled) == 3
     with pytest.raises(NothingSelected):
-        pull_selection(mill.feed, package, STAMP, out, models=["c/*"], targets=["ov_*"])
+        pull_selection(sweep.feed, package, STAMP, out, models=["c/*"], targets=["ov_*"])
 
 
-def test_a_deleted_version_costs_no_other_cell(mill: Mill, tmp_path: Path) -> None:
-    gone = mill.cell("a/b", "ov_cpu")
-    kept = [mill.cell("a/b", "qnn_npu"), mill.cell("c/d", "qnn_npu")]
-    package = mill.index()
-    mill.feed.delete(gone.package, gone.version)
-    found = pull_selection(mill.feed, package, STAMP, tmp_path / "out")
+def test_a_deleted_version_costs_no_other_cell(sweep: SweepPublisher, tmp_path: Path) -> None:
+    gone = sweep.cell("a/b", "ov_cpu")
+    kept = [sweep.cell("a/b", "qnn_npu"), sweep.cell("c/d", "qnn_npu")]
+    package = sweep.index()
+    sweep.feed.delete(gone.package, gone.version)
+    found = pull_selection(sweep.feed, package, STAMP, tmp_path / "out")
     assert [one.cell for one in found.pulled] == kept
     assert [(one.cell, type(one.error)) for one in found.lost] == [(gone, NotFound)]
     assert "was deleted" in found.lost[0].error.message
@@ -124,15 +124,15 @@ def test_a_deleted_version_costs_no_other_cell(mill: Mill, tmp_path: Path) -> No
 
 
 def test_models_in_one_package_do_not_meet(tmp_path: Path) -> None:
-    mill = Mill(tmp_path / "src", "one-package")
-    cells = [mill.cell("a/b", "ov_cpu"), mill.cell("c/d", "ov_cpu")]
-    pull_selection(mill.feed, mill.index(), STAMP, tmp_path / "out")
+    sweep = SweepPublisher(tmp_path / "src", "one-package")
+    cells = [sweep.cell("a/b", "ov_cpu"), sweep.cell("c/d", "ov_cpu")]
+    pull_selection(sweep.feed, sweep.index(), STAMP, tmp_path / "out")
     got = {path.parent.name for path in (tmp_path / "out").rglob("model.onnx")}
     assert got == {cell.version for cell in cells}
 
 
-def test_an_index_that_names_other_content(mill: Mill, tmp_path: Path) -> None:
-    cell = mill.cell("a/b", "ov_cpu")
+def test_an_index_that_names_other_content(sweep: SweepPublisher, tmp_path: Path) -> None:
+    cell = sweep.cell("a/b", "ov_cpu")
     wrong = IndexCell(
         cell.id,
         cell.model,
@@ -144,86 +144,86 @@ def test_an_index_that_names_other_content(mill: Mill, tmp_path: Path) -> None:
         cell.version,
         "0" * 64,
     )
-    package = mill.index(cells=[wrong])
-    (lost,) = pull_selection(mill.feed, package, STAMP, tmp_path / "out").lost
+    package = sweep.index(cells=[wrong])
+    (lost,) = pull_selection(sweep.feed, package, STAMP, tmp_path / "out").lost
     assert isinstance(lost.error, Corrupt)
     assert "the index names" in lost.error.message
     assert not (tmp_path / "out").exists()
 
 
-def test_listing(mill: Mill) -> None:
-    mill.cell("a/b", "ov_cpu")
-    gone = mill.cell("a/b", "qnn_npu")
-    mill.cell("c/d", "qnn_npu")
-    mill.feed.delete(gone.package, gone.version)
-    rows = list(list_packages(mill.feed, "*-b"))
+def test_listing(sweep: SweepPublisher) -> None:
+    sweep.cell("a/b", "ov_cpu")
+    gone = sweep.cell("a/b", "qnn_npu")
+    sweep.cell("c/d", "qnn_npu")
+    sweep.feed.delete(gone.package, gone.version)
+    rows = list(list_packages(sweep.feed, "*-b"))
     assert [(row.package, row.versions, row.deleted) for row in rows] == [("modelmill-a-b", 1, 1)]
     assert rows[0].newest is not None
-    assert len(list(list_versions(mill.feed))) == 2
-    assert len(list(list_versions(mill.feed, deleted=True))) == 3
-    assert len(list(list_versions(mill.feed, "modelmill-a-b", "0.0.0-*-ov-*"))) == 1
-    assert list(list_versions(mill.feed, "modelmill-a-b", "9*")) == []
-    assert len(list(list_versions(mill.feed, "modelmill-{a-b,c-d}", "0.0.0-*-{ov,qnn}-*"))) == 2
+    assert len(list(list_versions(sweep.feed))) == 2
+    assert len(list(list_versions(sweep.feed, deleted=True))) == 3
+    assert len(list(list_versions(sweep.feed, "modelmill-a-b", "0.0.0-*-ov-*"))) == 1
+    assert list(list_versions(sweep.feed, "modelmill-a-b", "9*")) == []
+    assert len(list(list_versions(sweep.feed, "modelmill-{a-b,c-d}", "0.0.0-*-{ov,qnn}-*"))) == 2
     with pytest.raises(NotFound, match="no package"):
-        list(list_versions(mill.feed, "modelmill-x"))
+        list(list_versions(sweep.feed, "modelmill-x"))
 
 
-def test_show(mill: Mill) -> None:
-    cell = mill.cell("a/b", "ov_cpu")
-    details = show(mill.feed, cell.package, cell.version)
+def test_show(sweep: SweepPublisher) -> None:
+    cell = sweep.cell("a/b", "ov_cpu")
+    details = show(sweep.feed, cell.package, cell.version)
     assert details.published.tree == cell.tree
     assert [file.path for file in details.files] == ["model.onnx"]
     assert details.size == len(cell.version)
-    mill.feed.delete(cell.package, cell.version)
-    assert show(mill.feed, cell.package, cell.version).files == ()
+    sweep.feed.delete(cell.package, cell.version)
+    assert show(sweep.feed, cell.package, cell.version).files == ()
     with pytest.raises(NotFound):
-        show(mill.feed, cell.package, "9.9.9")
+        show(sweep.feed, cell.package, "9.9.9")
 
 
 HTP73 = Profile(label="htp73", target="qnn_npu", runtime="qnn")
 
 
 def test_what_is_compiled_for_a_profile_is_taken_and_the_portable_package_where_nothing_is(
-    mill: Mill, tmp_path: Path
+    sweep: SweepPublisher, tmp_path: Path
 ) -> None:
-    mill.cell("a/b", "qnn_npu")
-    compiled = mill.cell("a/b", "qnn_npu+htp73")
-    mill.cell("a/b", "qnn_npu+htp81")
-    mill.cell("a/b", "ov_cpu")
-    portable = mill.cell("c/d", "qnn_npu")
-    mill.cell("c/d", "qnn_npu+htp73", status=Status.BUILD_FAILED)
-    package = mill.index()
+    sweep.cell("a/b", "qnn_npu")
+    compiled = sweep.cell("a/b", "qnn_npu+htp73")
+    sweep.cell("a/b", "qnn_npu+htp81")
+    sweep.cell("a/b", "ov_cpu")
+    portable = sweep.cell("c/d", "qnn_npu")
+    sweep.cell("c/d", "qnn_npu+htp73", status=Status.BUILD_FAILED)
+    package = sweep.index()
     out = tmp_path / "out"
-    found = pull_selection(mill.feed, package, STAMP, out, profile=HTP73)
+    found = pull_selection(sweep.feed, package, STAMP, out, profile=HTP73)
     assert ([one.cell for one in found.pulled], found.lost) == ([compiled, portable], ())
     assert (out / "modelmill-a-b/qnn_npu+htp73/model.onnx").read_text() == compiled.version
-    one = pull_selection(mill.feed, package, STAMP, tmp_path / "1", profile=HTP73, models=["a/b"])
+    one = pull_selection(sweep.feed, package, STAMP, tmp_path / "1", profile=HTP73, models=["a/b"])
     assert [one.cell for one in one.pulled] == [compiled]
     gpu = replace(HTP73, target="dml_gpu")
     with pytest.raises(NothingSelected, match="is for dml_gpu"):
-        pull_selection(mill.feed, package, STAMP, out, profile=gpu)
+        pull_selection(sweep.feed, package, STAMP, out, profile=gpu)
 
 
 def test_a_compiled_version_that_was_deleted_is_none_and_a_damaged_one_is_an_error(
-    mill: Mill, tmp_path: Path
+    sweep: SweepPublisher, tmp_path: Path
 ) -> None:
-    portable, gone = mill.cell("a/b", "qnn_npu"), mill.cell("a/b", "qnn_npu+htp73")
-    mill.cell("c/d", "qnn_npu")
-    damaged = replace(mill.cell("c/d", "qnn_npu+htp73"), tree="0" * 64)
-    package = mill.index(cells=[*mill.cells[:-1], damaged])
-    mill.feed.delete(gone.package, gone.version)
-    found = pull_selection(mill.feed, package, STAMP, tmp_path / "out", profile=HTP73)
+    portable, gone = sweep.cell("a/b", "qnn_npu"), sweep.cell("a/b", "qnn_npu+htp73")
+    sweep.cell("c/d", "qnn_npu")
+    damaged = replace(sweep.cell("c/d", "qnn_npu+htp73"), tree="0" * 64)
+    package = sweep.index(cells=[*sweep.cells[:-1], damaged])
+    sweep.feed.delete(gone.package, gone.version)
+    found = pull_selection(sweep.feed, package, STAMP, tmp_path / "out", profile=HTP73)
     assert [one.cell for one in found.pulled] == [portable]
     assert [(one.cell, type(one.error)) for one in found.lost] == [(damaged, Corrupt)]
 
 
-def test_the_version_compiled_from_a_portable_one(mill: Mill) -> None:
-    cell = mill.cell("a/b", "qnn_npu")
-    assert version_for(mill.feed, cell.package, cell.version, HTP73) == cell.version
+def test_the_version_compiled_from_a_portable_one(sweep: SweepPublisher) -> None:
+    cell = sweep.cell("a/b", "qnn_npu")
+    assert version_for(sweep.feed, cell.package, cell.version, HTP73) == cell.version
     compiled = f"{cell.version}-htp73"
-    mill.publish(cell.package, compiled, {"model.onnx": b"x"})
-    assert version_for(mill.feed, cell.package, cell.version, HTP73) == compiled
-    mill.feed.delete(cell.package, compiled)
-    assert version_for(mill.feed, cell.package, cell.version, HTP73) == cell.version
+    sweep.publish(cell.package, compiled, {"model.onnx": b"x"})
+    assert version_for(sweep.feed, cell.package, cell.version, HTP73) == compiled
+    sweep.feed.delete(cell.package, compiled)
+    assert version_for(sweep.feed, cell.package, cell.version, HTP73) == cell.version
     with pytest.raises(UsageError, match="another target"):
-        version_for(mill.feed, cell.package, mill.cell("a/b", "ov_cpu").version, HTP73)
+        version_for(sweep.feed, cell.package, sweep.cell("a/b", "ov_cpu").version, HTP73)

@@ -16,7 +16,7 @@ from feed.errors import NotFound, UnsafePath
 from feed.verify import Verdict, verify_folder, verify_published
 from matrix.digest import PROVENANCE, SBOM, SIGNATURE
 from matrix.errors import UsageError
-from tests.fakes.attested import Works, publish
+from tests.fakes.attested import AttestationHarness, publish
 from tests.fakes.feed import MemoryFeed
 from tests.plans.cells import make_cell
 from workers.attest.attester import Attester
@@ -25,16 +25,16 @@ Change = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture
-def works(tmp_path: Path) -> Iterator[Works]:
-    made = Works(tmp_path / "works")
+def harness(tmp_path: Path) -> Iterator[AttestationHarness]:
+    made = AttestationHarness(tmp_path / "works")
     yield made
     made.close()
 
 
 @pytest.fixture
-def package(works: Works, tmp_path: Path) -> Path:
+def package(harness: AttestationHarness, tmp_path: Path) -> Path:
     """A pulled package, its files its own."""
-    built = works.attested(make_cell(label="qnn_npu", precision="w8a16"))
+    built = harness.attested(make_cell(label="qnn_npu", precision="w8a16"))
     return Path(shutil.copytree(built.folder, tmp_path / "package"))
 
 
@@ -198,9 +198,9 @@ def seal(statement: bytes) -> bytes:
 
 
 def test_a_signature_is_checked_over_the_very_bytes_of_the_statement(
-    works: Works, tmp_path: Path
+    harness: AttestationHarness, tmp_path: Path
 ) -> None:
-    built = works.attested(make_cell(), sign=seal)
+    built = harness.attested(make_cell(), sign=seal)
 
     def check(envelope: bytes, statement: bytes) -> None:
         if envelope != seal(statement):
@@ -222,15 +222,17 @@ def test_a_signature_is_checked_over_the_very_bytes_of_the_statement(
     [b"", b"{}", b"[]", b'{"payload": 3}', b'{"payload": "!"}', b"\xff", b'{"payload": ""}'],
 )
 def test_without_a_key_a_signature_must_at_least_be_of_this_package(
-    works: Works, tmp_path: Path, envelope: bytes
+    harness: AttestationHarness, tmp_path: Path, envelope: bytes
 ) -> None:
-    built = works.attested(make_cell(), sign=lambda _statement: envelope)
+    built = harness.attested(make_cell(), sign=lambda _statement: envelope)
     (found,) = verify_folder(built.folder).problems
     assert found.startswith("signature: ")
 
 
-def test_a_changed_statement_is_found_without_a_key_if_it_was_signed(works: Works) -> None:
-    built = works.attested(make_cell(), sign=seal)
+def test_a_changed_statement_is_found_without_a_key_if_it_was_signed(
+    harness: AttestationHarness,
+) -> None:
+    built = harness.attested(make_cell(), sign=seal)
     change(
         built.folder, PROVENANCE, lambda s: s["predicate"]["runDetails"]["builder"].update(id="x:y")
     )
@@ -243,11 +245,11 @@ def test_a_changed_statement_is_found_without_a_key_if_it_was_signed(works: Work
 @pytest.mark.parametrize("name", ["build.json", SBOM, PROVENANCE, SIGNATURE])
 @pytest.mark.parametrize("how", ["one byte", "emptied", "gone", "another package's"])
 def test_a_tampered_file_beside_a_package_is_named_in_one_line(
-    works: Works, tmp_path: Path, name: str, how: str
+    harness: AttestationHarness, tmp_path: Path, name: str, how: str
 ) -> None:
-    built = works.attested(make_cell(), sign=seal)
+    built = harness.attested(make_cell(), sign=seal)
     folder = Path(shutil.copytree(built.folder, tmp_path / "package"))
-    other = works.attested(make_cell("other/model"), sign=seal).folder / name
+    other = harness.attested(make_cell("other/model"), sign=seal).folder / name
     data = (folder / name).read_bytes()
     (folder / name).unlink()
     if how == "one byte":
@@ -283,23 +285,25 @@ def test_names_that_are_meant_for_a_terminal_do_not_reach_it(package: Path) -> N
 # -- out of a feed
 
 
-def test_a_published_package_is_fetched_and_verified(works: Works, tmp_path: Path) -> None:
+def test_a_published_package_is_fetched_and_verified(
+    harness: AttestationHarness, tmp_path: Path
+) -> None:
     feed, cell = MemoryFeed(), make_cell()
-    built = works.publish(feed, cell)
+    built = harness.publish(feed, cell)
     verdict = verify_published(feed, cell.package, cell.version, work=tmp_path)
     assert (verdict.ok, verdict.tree, verdict.files) == (True, built.tree, len(built.files))
     assert not list(tmp_path.glob("modelmill-verify-*"))
 
 
-def test_a_package_under_another_version_is_found(works: Works) -> None:
+def test_a_package_under_another_version_is_found(harness: AttestationHarness) -> None:
     feed, cell = MemoryFeed(), make_cell()
-    publish(feed, works.attested(cell), cell.package, "0.0.0-other")
+    publish(feed, harness.attested(cell), cell.package, "0.0.0-other")
     found = problems(verify_published(feed, cell.package, "0.0.0-other"))
     assert found == f"{PROVENANCE}: it names another version than the package has"
 
 
-def test_an_export_verifies_like_a_cell(works: Works) -> None:
+def test_an_export_verifies_like_a_cell(harness: AttestationHarness) -> None:
     cell = make_cell(components=["enc"])
-    exported = works.builder.build(cell, export_version="0.0.0-export")
+    exported = harness.builder.build(cell, export_version="0.0.0-export")
     named = replace(cell, version="0.0.0-export")
-    assert verify_folder(Attester(works.host).attest(exported, named).folder).ok
+    assert verify_folder(Attester(harness.host).attest(exported, named).folder).ok

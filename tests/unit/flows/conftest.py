@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweeps.in_memory import Floor
+from tests.sweeps.in_memory import SweepHarness
 
 
 @pytest.fixture
-def floor(tmp_path: Path) -> Iterator[Floor]:
-    made = Floor(tmp_path)
+def harness(tmp_path: Path) -> Iterator[SweepHarness]:
+    made = SweepHarness(tmp_path)
     yield made
     made.close()

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.builder import Bench
+from tests.engines.builder import BuilderHarness
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path / "one")
+def harness(tmp_path: Path) -> Iterator[BuilderHarness]:
+    made = BuilderHarness(tmp_path / "one")
     yield made
     made.builder.close()
     made.store.close()

@@ -16,7 +16,7 @@ from tests.fakes.azure.faults import Effect, Fault, When
 from tests.fakes.azure.server import AzureStandIn
 from tests.fakes.azure.toolkit import install
 from tests.machine.disks import BIG, can_mount, remount, small_disk
-from tests.sweeps.command import Mill, files_below, model
+from tests.sweeps.command import Project, files_below, model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
 
@@ -30,15 +30,15 @@ def azure() -> Iterator[AzureStandIn]:
         yield made
 
 
-def at(azure: AzureStandIn, mill: Mill, token: str = "good-token") -> Mill:
+def at(azure: AzureStandIn, project: Project, token: str = "good-token") -> Project:
     """Point a folder at the stand-in."""
-    mill.env |= {
+    project.env |= {
         "MODELMILL_FEED": azure.url,
         "AZURE_DEVOPS_EXT_PAT": token,
-        "MODELMILL_AZURE_TOOL": str(install(mill.folder / "tool")),
-        "MODELMILL_AZURE_CACHE": str(mill.folder / "azure-cache"),
+        "MODELMILL_AZURE_TOOL": str(install(project.folder / "tool")),
+        "MODELMILL_AZURE_CACHE": str(project.folder / "azure-cache"),
     }
-    return mill
+    return project
 
 
 def once(azure: AzureStandIn, count: int) -> bool:
@@ -47,27 +47,27 @@ def once(azure: AzureStandIn, count: int) -> bool:
     return len(registered) == count and set(registered.values()) == {1}
 
 
-def test_sweep_look_pull_and_promote(azure: AzureStandIn, mill: Mill) -> None:
-    at(azure, mill)
-    catalog = mill.catalog(model("tiny/a"))
-    ran = mill.ok("sweep", catalog, "--stamp", "s1")
+def test_sweep_look_pull_and_promote(azure: AzureStandIn, project: Project) -> None:
+    at(azure, project)
+    catalog = project.catalog(model("tiny/a"))
+    ran = project.ok("sweep", catalog, "--stamp", "s1")
     assert "8 cells: 8 published" in ran.out
     assert once(azure, VERSIONS)
-    listed = mill.ok("feed", "ls", "modelmill-*", "--json").json()
+    listed = project.ok("feed", "ls", "modelmill-*", "--json").json()
     assert {(one["package"], one["version"]) for one in listed} == set(
         azure.organization.registrations
     )
     (qnn,) = [one for one in listed if "-qnn-npu-" in one["version"]]
-    shown = mill.ok("feed", "show", qnn["package"], qnn["version"], "--json").json()
+    shown = project.ok("feed", "show", qnn["package"], qnn["version"], "--json").json()
     assert shown["published"]["published_at"]
     assert {file["path"] for file in shown["files"]} >= {"modelmill.json", "build.json"}
 
-    mill.ok("feed", "pull", "--stamp", "s1", "--target", "qnn_npu", "--dest", "out")
-    below = files_below(mill.folder / "out")
+    project.ok("feed", "pull", "--stamp", "s1", "--target", "qnn_npu", "--dest", "out")
+    below = files_below(project.folder / "out")
     assert {Path(name).parts[1] for name in below} == {"qnn_npu"}
     assert {Path(name).name for name in below} == {file["path"] for file in shown["files"]}
 
-    mill.ok(
+    project.ok(
         "feed",
         "promote",
         qnn["package"],
@@ -82,23 +82,23 @@ def test_sweep_look_pull_and_promote(azure: AzureStandIn, mill: Mill) -> None:
     assert package.versions[qnn["version"]].views == ["Release"]
 
     azure.forget()
-    mill.ok("sweep", catalog, "--stamp", "s1")
+    project.ok("sweep", catalog, "--stamp", "s1")
     assert not azure.counts()["register"]
 
 
 def test_a_fresh_machine_learns_from_the_feed_what_is_done(
-    azure: AzureStandIn, mill: Mill, tmp_path: Path
+    azure: AzureStandIn, project: Project, tmp_path: Path
 ) -> None:
-    at(azure, mill).ok("sweep", mill.catalog(model("tiny/a")), "--stamp", "s1")
+    at(azure, project).ok("sweep", project.catalog(model("tiny/a")), "--stamp", "s1")
     (tmp_path / "other").mkdir()
-    other = at(azure, Mill(tmp_path / "other"))
+    other = at(azure, Project(tmp_path / "other"))
     journal = str(other.folder / "journal")
     other.ok("sweep", other.catalog(model("tiny/a", journal=journal)), "--stamp", "s1")
     assert other.journal() == []
     assert once(azure, VERSIONS)
 
 
-def test_faults_cost_time_but_no_version(azure: AzureStandIn, mill: Mill) -> None:
+def test_faults_cost_time_but_no_version(azure: AzureStandIn, project: Project) -> None:
     azure.plan(
         Fault("register", effect=Effect.RESET, when=When.AFTER, every=3, times=9),
         Fault("blob-put", status=503, every=11, times=9),
@@ -106,64 +106,64 @@ def test_faults_cost_time_but_no_version(azure: AzureStandIn, mill: Mill) -> Non
         Fault("metadata", effect=Effect.TRUNCATE, every=5, times=5),
     )
     # More tries than there are faults: which uploads they strike depends on the order of two slots.
-    catalog = mill.catalog(model("tiny/a"))
-    at(azure, mill).ok("sweep", catalog, "--stamp", "s1", "--tries", "12")
+    catalog = project.catalog(model("tiny/a"))
+    at(azure, project).ok("sweep", catalog, "--stamp", "s1", "--tries", "12")
     assert once(azure, VERSIONS)
     assert azure.faults.struck["register"] >= 3
 
 
 def test_a_token_that_is_taken_away_stops_the_sweep_and_a_resume_finishes_it(
-    azure: AzureStandIn, mill: Mill
+    azure: AzureStandIn, project: Project
 ) -> None:
-    at(azure, mill)
+    at(azure, project)
 
     def revoke(route: str) -> None:
         if route == "register" and len(azure.organization.registrations) == 4:
             azure.organization.tokens.pop("good-token", None)
 
     azure.on_request = revoke
-    journal = str(mill.folder / "journal")
-    ran = mill.run("sweep", mill.catalog(model("tiny/a", journal=journal)), "--stamp", "s1")
+    journal = str(project.folder / "journal")
+    ran = project.run("sweep", project.catalog(model("tiny/a", journal=journal)), "--stamp", "s1")
     assert ran.code == 3
     assert "AZURE_DEVOPS_EXT_PAT" in ran.err
     assert "resume" in ran.err
     azure.organization.tokens["new-token"] = "contributor"
-    mill.ok("resume", "s1", AZURE_DEVOPS_EXT_PAT="new-token")
+    project.ok("resume", "s1", AZURE_DEVOPS_EXT_PAT="new-token")
     assert once(azure, VERSIONS)
-    assert mill.statuses("s1") == {"published": 8}
-    assert set(mill.ran("s1").values()) == {1}
+    assert project.statuses("s1") == {"published": 8}
+    assert set(project.ran("s1").values()) == {1}
 
 
 def test_a_host_that_cannot_publish_is_told_before_anything_is_built(
-    azure: AzureStandIn, mill: Mill
+    azure: AzureStandIn, project: Project
 ) -> None:
     azure.organization.tokens["reader-token"] = "reader"
-    at(azure, mill, "reader-token")
-    journal = str(mill.folder / "journal")
-    catalog = mill.catalog(model("tiny/a", journal=journal))
-    ran = mill.run("sweep", catalog, "--stamp", "s1", MODELMILL_AZURE_TOOL="/nowhere")
+    at(azure, project, "reader-token")
+    journal = str(project.folder / "journal")
+    catalog = project.catalog(model("tiny/a", journal=journal))
+    ran = project.run("sweep", catalog, "--stamp", "s1", MODELMILL_AZURE_TOOL="/nowhere")
     assert ran.code == 3
     assert "not publish to it" in ran.err
     assert "there is no artifacttool" in ran.err
-    assert mill.journal() == []
-    assert mill.run("sweep", catalog, MODELMILL_FEED="azure:https://x/y").code == 2
-    missing = mill.run("sweep", catalog, MODELMILL_FEED=azure.url.replace("models", "other"))
+    assert project.journal() == []
+    assert project.run("sweep", catalog, MODELMILL_FEED="azure:https://x/y").code == 2
+    missing = project.run("sweep", catalog, MODELMILL_FEED=azure.url.replace("models", "other"))
     assert missing.code == 5
     assert "doesn't exist" in missing.err
 
 
 def test_a_login_that_expired_before_the_start_names_a_step_that_works(
-    azure: AzureStandIn, mill: Mill
+    azure: AzureStandIn, project: Project
 ) -> None:
-    at(azure, mill, "expired-token")
-    catalog = mill.catalog(model("tiny/a", journal=str(mill.folder / "journal")))
-    ran = mill.run("sweep", catalog, "--stamp", "s1")
+    at(azure, project, "expired-token")
+    catalog = project.catalog(model("tiny/a", journal=str(project.folder / "journal")))
+    ran = project.run("sweep", catalog, "--stamp", "s1")
     assert ran.code == 3
     assert "then run the same command again" in ran.err
     assert "resume" not in ran.err
-    assert mill.journal() == []
+    assert project.journal() == []
     azure.organization.tokens["new-token"] = "contributor"
-    mill.ok("sweep", catalog, "--stamp", "s1", AZURE_DEVOPS_EXT_PAT="new-token")
+    project.ok("sweep", catalog, "--stamp", "s1", AZURE_DEVOPS_EXT_PAT="new-token")
     assert once(azure, VERSIONS)
 
 
@@ -173,14 +173,14 @@ def test_two_machines_with_one_stamp_publish_each_version_once(
     mills = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        mills.append(at(azure, Mill(tmp_path / name)))
+        mills.append(at(azure, Project(tmp_path / name)))
     codes = []
 
-    def sweep(mill: Mill) -> None:
-        catalog = mill.catalog(model("tiny/a"), model("tiny/b"))
-        codes.append(mill.run("sweep", catalog, "--stamp", "s1"))
+    def sweep(project: Project) -> None:
+        catalog = project.catalog(model("tiny/a"), model("tiny/b"))
+        codes.append(project.run("sweep", catalog, "--stamp", "s1"))
 
-    threads = [threading.Thread(target=sweep, args=(mill,)) for mill in mills]
+    threads = [threading.Thread(target=sweep, args=(project,)) for project in mills]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -190,13 +190,13 @@ def test_two_machines_with_one_stamp_publish_each_version_once(
     assert set(registered.values()) == {1}
     cells = [version for _, version in registered if "-tiny-" in version]
     assert len(cells) == 18
-    assert all(mill.statuses("s1") == {"published": 16} for mill in mills)
+    assert all(project.statuses("s1") == {"published": 16} for project in mills)
 
 
 def test_a_sweep_that_is_killed_while_publishing_is_resumed(
-    azure: AzureStandIn, mill: Mill
+    azure: AzureStandIn, project: Project
 ) -> None:
-    at(azure, mill)
+    at(azure, project)
     reached = threading.Event()
 
     def watch(route: str) -> None:
@@ -204,23 +204,23 @@ def test_a_sweep_that_is_killed_while_publishing_is_resumed(
             reached.set()
 
     azure.on_request = watch
-    catalog = mill.catalog(model("tiny/a"))
-    with mill.start("sweep", catalog, "--stamp", "s1", plain=True) as running:
+    catalog = project.catalog(model("tiny/a"))
+    with project.start("sweep", catalog, "--stamp", "s1", plain=True) as running:
         assert reached.wait(100)
         running.signal(signal.SIGKILL)
         running.popen.wait()
-    mill.ok("resume", "s1")
+    project.ok("resume", "s1")
     assert once(azure, VERSIONS)
-    assert mill.statuses("s1") == {"published": 8}
-    assert not list((mill.folder / "azure-cache" / "work").iterdir())
+    assert project.statuses("s1") == {"published": 8}
+    assert not list((project.folder / "azure-cache" / "work").iterdir())
 
 
-def test_the_token_is_written_nowhere(azure: AzureStandIn, mill: Mill) -> None:
-    at(azure, mill)
+def test_the_token_is_written_nowhere(azure: AzureStandIn, project: Project) -> None:
+    at(azure, project)
     azure.behaviour.append({"show": True})
-    ran = mill.run("sweep", mill.catalog(model("tiny/a")), "--stamp", "s1", "--json")
+    ran = project.run("sweep", project.catalog(model("tiny/a")), "--stamp", "s1", "--json")
     assert "good-token" not in ran.out + ran.err
-    for path in mill.folder.rglob("*"):
+    for path in project.folder.rglob("*"):
         if path.is_file():
             content = path.read_bytes()
             assert b"good-token" not in content, path
@@ -228,24 +228,26 @@ def test_the_token_is_written_nowhere(azure: AzureStandIn, mill: Mill) -> None:
 
 
 @can_mount
-def test_a_full_work_folder_ends_the_cells_that_need_it(azure: AzureStandIn, mill: Mill) -> None:
-    at(azure, mill)
-    catalog = mill.catalog(model("tiny/a"), model("tiny/huge", size=BIG))
-    with small_disk(mill.folder / "disk", "1m") as disk:
-        mill.env["MODELMILL_AZURE_WORK"] = str(disk / "work")
-        ran = mill.run("sweep", catalog, "--stamp", "s1", "--target", "mlas_cpu")
+def test_a_full_work_folder_ends_the_cells_that_need_it(
+    azure: AzureStandIn, project: Project
+) -> None:
+    at(azure, project)
+    catalog = project.catalog(model("tiny/a"), model("tiny/huge", size=BIG))
+    with small_disk(project.folder / "disk", "1m") as disk:
+        project.env["MODELMILL_AZURE_WORK"] = str(disk / "work")
+        ran = project.run("sweep", catalog, "--stamp", "s1", "--target", "mlas_cpu")
         assert (ran.code, ran.err) == (1, ""), ran
-        failed = {cell: one for cell, one in mill.outcomes("s1").items() if one.status.failed}
+        failed = {cell: one for cell, one in project.outcomes("s1").items() if one.status.failed}
         assert set(failed) == {"tiny/huge:fill-mask@mlas_cpu", "tiny/huge:fill-mask@export"}
         for one in failed.values():
             assert one.failure is FailureClass.DISK
             assert str(disk / "work") in (one.message or "")
             assert "MODELMILL_AZURE_WORK" in (one.hint or "")
         assert not list((disk / "work").iterdir())
-        assert not list((mill.home / "work").rglob("*.onnx"))
+        assert not list((project.home / "work").rglob("*.onnx"))
         remount(disk, "size=50m")
-        mill.ok("retry", "--class", "DISK")
-    assert mill.statuses("s1") == {"published": 2}
+        project.ok("retry", "--class", "DISK")
+    assert project.statuses("s1") == {"published": 2}
 
 
 def end_service(azure: AzureStandIn, status: int) -> None:
@@ -266,10 +268,10 @@ ROUTES = ("connection", "feed", "metadata", "names", "version", "versions", "pac
 
 @pytest.mark.parametrize("status", [503, 404])
 def test_an_outage_stops_the_sweep_and_the_same_command_completes_it(
-    azure: AzureStandIn, mill: Mill, status: int
+    azure: AzureStandIn, project: Project, status: int
 ) -> None:
-    at(azure, mill)
-    catalog = mill.catalog(model("tiny/a"), model("tiny/b"))
+    at(azure, project)
+    catalog = project.catalog(model("tiny/a"), model("tiny/b"))
 
     def fail(route: str) -> None:
         if route == "register" and len(azure.organization.registrations) == 3:
@@ -277,12 +279,12 @@ def test_an_outage_stops_the_sweep_and_the_same_command_completes_it(
             end_service(azure, status)
 
     azure.on_request = fail
-    ran = mill.run("sweep", catalog, "--stamp", "s1")
+    ran = project.run("sweep", catalog, "--stamp", "s1")
     assert ran.code == 5, ran
     assert "what is built is kept: modelmill resume s1" in ran.err
-    failures = {one.failure for one in mill.outcomes("s1").values() if one.status.failed}
+    failures = {one.failure for one in project.outcomes("s1").values() if one.status.failed}
     assert failures <= {FailureClass.NETWORK}
     begin_service(azure)
-    mill.ok("sweep", catalog, "--stamp", "s1")
+    project.ok("sweep", catalog, "--stamp", "s1")
     assert once(azure, 2 * VERSIONS - 1)
-    assert mill.statuses("s1") == {"published": 16}
+    assert project.statuses("s1") == {"published": 16}

@@ -22,7 +22,7 @@ from feed.errors import (
     Unavailable,
 )
 from tests.fakes.azure.faults import Effect, Fault
-from tests.fakes.azure.lab import Lab
+from tests.fakes.azure.harness import AzureHarness
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
 
@@ -30,23 +30,23 @@ NAME, VERSION = "modelmill-bert", "0.0.0-a"
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    with Lab(tmp_path) as made:
+def harness(tmp_path: Path) -> Iterator[AzureHarness]:
+    with AzureHarness(tmp_path) as made:
         yield made
         assert made.leftovers() == []
 
 
-def test_the_tool_gets_the_arguments_it_knows(lab: Lab, tmp_path: Path) -> None:
+def test_the_tool_gets_the_arguments_it_knows(harness: AzureHarness, tmp_path: Path) -> None:
     record = tmp_path / "record.json"
-    lab.standin.behaviour.append({"record": str(record)})
+    harness.standin.behaviour.append({"record": str(record)})
     tricky = "tree=sha256:0 a&b | \"q\" 'r' @(x) %PATH% é"
-    lab.feed().publish(NAME, VERSION, lab.package("a"), tricky)
+    harness.feed().publish(NAME, VERSION, harness.package("a"), tricky)
     argv = json.loads(record.read_text())["argv"]
     pairs = dict(zip(argv[2::2], argv[3::2], strict=True))
     assert argv[:2] == ["universal", "publish"]
     assert Path(pairs.pop("--path")).name == "package"
     assert pairs == {
-        "--service": f"{lab.standin.base}/acme",
+        "--service": f"{harness.standin.base}/acme",
         "--patvar": "MODELMILL_ARTIFACTTOOL_TOKEN",
         "--feed": "models",
         "--package-name": NAME,
@@ -57,9 +57,11 @@ def test_the_tool_gets_the_arguments_it_knows(lab: Lab, tmp_path: Path) -> None:
     }
 
 
-def test_the_tool_gets_its_own_token_and_no_other_credential(lab: Lab, tmp_path: Path) -> None:
+def test_the_tool_gets_its_own_token_and_no_other_credential(
+    harness: AzureHarness, tmp_path: Path
+) -> None:
     record = tmp_path / "record.json"
-    lab.standin.behaviour.append({"record": str(record)})
+    harness.standin.behaviour.append({"record": str(record)})
     others = {
         "AZURE_CLIENT_SECRET": "s3cret-a",
         "HF_TOKEN": "s3cret-b",
@@ -68,8 +70,8 @@ def test_the_tool_gets_its_own_token_and_no_other_credential(lab: Lab, tmp_path:
         "PIP_INDEX_URL": "https://me:s3cret-e@index.example",
     }
     proxy = {"HTTPS_PROXY": "http://me:pw@proxy:3128"}
-    lab.environ |= others | proxy
-    lab.feed().publish(NAME, VERSION, lab.package("a"), "d")
+    harness.environ |= others | proxy
+    harness.feed().publish(NAME, VERSION, harness.package("a"), "d")
     given = json.loads(record.read_text())["env"]
     assert given["MODELMILL_ARTIFACTTOOL_TOKEN"] == "good-token"
     assert proxy.items() <= given.items()
@@ -77,39 +79,43 @@ def test_the_tool_gets_its_own_token_and_no_other_credential(lab: Lab, tmp_path:
     assert "s3cret" not in str(given)
 
 
-def test_a_run_that_hangs_is_killed_with_all_it_started(lab: Lab, tmp_path: Path) -> None:
+def test_a_run_that_hangs_is_killed_with_all_it_started(
+    harness: AzureHarness, tmp_path: Path
+) -> None:
     pid = tmp_path / "pid"
-    lab.standin.behaviour.append({"child": str(pid), "hang": True})
-    feed = lab.feed(MODELMILL_AZURE_IDLE_TIMEOUT="1")
+    harness.standin.behaviour.append({"child": str(pid), "hang": True})
+    feed = harness.feed(MODELMILL_AZURE_IDLE_TIMEOUT="1")
     with pytest.raises(OutcomeUnknown, match="no more bytes"):
-        feed.publish(NAME, VERSION, lab.package("a"), "d")
+        feed.publish(NAME, VERSION, harness.package("a"), "d")
     psutil.wait_procs(_processes(pid), timeout=10)
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
-def test_a_helper_that_keeps_the_pipes_open_does_not_keep_us(lab: Lab, tmp_path: Path) -> None:
+def test_a_helper_that_keeps_the_pipes_open_does_not_keep_us(
+    harness: AzureHarness, tmp_path: Path
+) -> None:
     pid = tmp_path / "pid"
-    lab.standin.behaviour.append({"child": str(pid)})
-    lab.feed().publish(NAME, VERSION, lab.package("a"), "d")
+    harness.standin.behaviour.append({"child": str(pid)})
+    harness.feed().publish(NAME, VERSION, harness.package("a"), "d")
     psutil.wait_procs(_processes(pid), timeout=10)
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
-def test_the_callers_limit_ends_a_run_that_still_moves(lab: Lab) -> None:
-    lab.standin.behaviour.append({"hang": True})
+def test_the_callers_limit_ends_a_run_that_still_moves(harness: AzureHarness) -> None:
+    harness.standin.behaviour.append({"hang": True})
     with pytest.raises(OutcomeUnknown, match="time limit"):
-        lab.feed().publish(NAME, VERSION, lab.package("a"), "d", timeout=1.0)
+        harness.feed().publish(NAME, VERSION, harness.package("a"), "d", timeout=1.0)
 
 
-def test_a_caller_can_end_a_run_that_says_nothing(lab: Lab) -> None:
-    lab.standin.behaviour.append({"hang": True})
+def test_a_caller_can_end_a_run_that_says_nothing(harness: AzureHarness) -> None:
+    harness.standin.behaviour.append({"hang": True})
 
     def cancel(_done: int, _total: int) -> None:
-        if lab.standin.counts()["connection"]:
+        if harness.standin.counts()["connection"]:
             raise Cancelled("enough")
 
     with pytest.raises(Cancelled):
-        lab.feed().publish(NAME, VERSION, lab.package("a"), "d", progress=cancel)
+        harness.feed().publish(NAME, VERSION, harness.package("a"), "d", progress=cancel)
     assert not _children()
 
 
@@ -127,43 +133,47 @@ def test_a_caller_can_end_a_run_that_says_nothing(lab: Lab) -> None:
     ],
 )
 def test_ends_are_told_apart(
-    lab: Lab, behaviour: dict[str, Any], error: type[FeedError], words: str
+    harness: AzureHarness, behaviour: dict[str, Any], error: type[FeedError], words: str
 ) -> None:
-    lab.standin.behaviour.extend([behaviour, behaviour])
+    harness.standin.behaviour.extend([behaviour, behaviour])
     with pytest.raises(error, match=words):
-        lab.feed().publish(NAME, VERSION, lab.package("a"), "d")
+        harness.feed().publish(NAME, VERSION, harness.package("a"), "d")
 
 
-def test_a_tool_that_cannot_start_is_found_before_anything_is_built(lab: Lab) -> None:
+def test_a_tool_that_cannot_start_is_found_before_anything_is_built(harness: AzureHarness) -> None:
     with pytest.raises(Unauthorized, match="libssl") as caught:
-        lab.feed(
+        harness.feed(
             STANDIN_START="No usable version of libssl was found\n", STANDIN_CODE="134"
         ).preflight()
     assert caught.value.exit_code == 3
-    (lab.root / "tool" / "artifacttool").write_bytes(b"\x7fELF not for this machine")
+    (harness.root / "tool" / "artifacttool").write_bytes(b"\x7fELF not for this machine")
     with pytest.raises(Unauthorized, match="does not start"):
-        lab.feed().preflight()
+        harness.feed().preflight()
 
 
-def test_a_file_that_comes_down_damaged_is_not_taken(lab: Lab, tmp_path: Path) -> None:
-    files = lab.package("a")
-    feed = lab.feed()
+def test_a_file_that_comes_down_damaged_is_not_taken(harness: AzureHarness, tmp_path: Path) -> None:
+    files = harness.package("a")
+    feed = harness.feed()
     published = feed.publish(NAME, VERSION, files, "by hand")
     assert published.tree is None
     assert len(feed.files(NAME, VERSION)) == 4
-    lab.standin.behaviour.append({"corrupt": "model.onnx"})
+    harness.standin.behaviour.append({"corrupt": "model.onnx"})
     with pytest.raises(Corrupt, match=r"model\.onnx was downloaded with other content"):
         feed.fetch(NAME, VERSION, tmp_path / "out")
     assert not list((tmp_path / "out").rglob("*.onnx"))
 
 
-def test_a_download_is_repeated_while_the_service_is_busy(lab: Lab, tmp_path: Path) -> None:
-    lab.feed().publish(NAME, VERSION, lab.package("a"), "by hand")
-    lab.standin.plan(Fault("blob-get", status=503), Fault("blob-get", effect=Effect.RESET, every=4))
-    lab.feed().fetch(NAME, VERSION, tmp_path / "out")
+def test_a_download_is_repeated_while_the_service_is_busy(
+    harness: AzureHarness, tmp_path: Path
+) -> None:
+    harness.feed().publish(NAME, VERSION, harness.package("a"), "by hand")
+    harness.standin.plan(
+        Fault("blob-get", status=503), Fault("blob-get", effect=Effect.RESET, every=4)
+    )
+    harness.feed().fetch(NAME, VERSION, tmp_path / "out")
     assert (tmp_path / "out" / "model.onnx").exists()
     with pytest.raises(NotFound):
-        lab.feed().fetch(NAME, "0.0.0-none", tmp_path / "none")
+        harness.feed().fetch(NAME, "0.0.0-none", tmp_path / "none")
 
 
 def _processes(pid: Path) -> list[psutil.Process]:

@@ -19,7 +19,7 @@ from feed.errors import (
     Unavailable,
 )
 from tests.fakes.azure.faults import Effect, Fault, When
-from tests.fakes.azure.lab import Lab
+from tests.fakes.azure.harness import AzureHarness
 from tests.fakes.azure.toolkit import archive, program
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
@@ -30,39 +30,41 @@ NAME, VERSION = "modelmill-bert", "0.0.0-a"
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    with Lab(tmp_path) as made:
+def harness(tmp_path: Path) -> Iterator[AzureHarness]:
+    with AzureHarness(tmp_path) as made:
         yield made
         assert made.leftovers() == []
 
 
-def tools(lab: Lab) -> Path:
-    return lab.root / "cache" / "tools"
+def tools(harness: AzureHarness) -> Path:
+    return harness.root / "cache" / "tools"
 
 
-def cached(lab: Lab, version: str = "0.2.488") -> Path:
-    (found,) = tools(lab).glob(f"*-{version}")
+def cached(harness: AzureHarness, version: str = "0.2.488") -> Path:
+    (found,) = tools(harness).glob(f"*-{version}")
     return found
 
 
-def test_the_tool_is_downloaded_once_and_kept(lab: Lab) -> None:
+def test_the_tool_is_downloaded_once_and_kept(harness: AzureHarness) -> None:
     for number in range(3):
-        lab.feed(without=OWN).publish(NAME, f"0.0.0-{number}", lab.package("a"), "d")
-    counts = lab.standin.counts()
+        harness.feed(without=OWN).publish(NAME, f"0.0.0-{number}", harness.package("a"), "d")
+    counts = harness.standin.counts()
     assert (counts["release"], counts["archive"]) == (3, 1)  # each feed asks
-    lookup, *_ = [seen for seen in lab.standin.seen if seen.route == "release"]
+    lookup, *_ = [seen for seen in harness.standin.seen if seen.route == "release"]
     assert lookup.query["osName"] == "Linux"
     assert lookup.query["arch"] == "x86_64"
-    assert os.access(cached(lab) / "artifacttool", os.X_OK)
+    assert os.access(cached(harness) / "artifacttool", os.X_OK)
 
 
-def test_the_signed_address_is_fetched_without_credentials(lab: Lab, tmp_path: Path) -> None:
+def test_the_signed_address_is_fetched_without_credentials(
+    harness: AzureHarness, tmp_path: Path
+) -> None:
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password from-netrc\n")
     (tmp_path / ".netrc").chmod(0o600)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NETRC", str(tmp_path / ".netrc"))
-        lab.feed(without=OWN).publish(NAME, VERSION, lab.package("a"), "d")
-    tokens = {seen.route: seen.token for seen in lab.standin.seen}
+        harness.feed(without=OWN).publish(NAME, VERSION, harness.package("a"), "d")
+    tokens = {seen.route: seen.token for seen in harness.standin.seen}
     assert tokens.pop("archive") is None
     assert set(tokens.values()) == {"good-token"}
 
@@ -76,52 +78,54 @@ print(os.getpid())
 """
 
 
-def test_eight_processes_download_the_tool_once(lab: Lab) -> None:
-    environ = {k: v for k, v in lab.environ.items() if k not in OWN} | dict(os.environ)
-    command = [sys.executable, "-c", PUBLISH_ONCE, lab.standin.url]
+def test_eight_processes_download_the_tool_once(harness: AzureHarness) -> None:
+    environ = {k: v for k, v in harness.environ.items() if k not in OWN} | dict(os.environ)
+    command = [sys.executable, "-c", PUBLISH_ONCE, harness.standin.url]
     started = [
         subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(8)
     ]
     ended = [(process.communicate(timeout=120), process.returncode) for process in started]
     assert [code for _, code in ended] == [0] * 8, ended
-    assert lab.standin.counts()["archive"] == 1
-    assert sorted(path.name for path in tools(lab).iterdir() if path.is_dir()) == [cached(lab).name]
+    assert harness.standin.counts()["archive"] == 1
+    assert sorted(path.name for path in tools(harness).iterdir() if path.is_dir()) == [
+        cached(harness).name
+    ]
 
 
-def test_a_damaged_tool_is_replaced_and_never_deleted(lab: Lab) -> None:
-    lab.feed(without=OWN).preflight()
-    in_use = (cached(lab) / "libs" / "native.so").open("rb")
+def test_a_damaged_tool_is_replaced_and_never_deleted(harness: AzureHarness) -> None:
+    harness.feed(without=OWN).preflight()
+    in_use = (cached(harness) / "libs" / "native.so").open("rb")
     with in_use:
-        (cached(lab) / "artifacttool").write_bytes(b"half")
-        lab.feed(without=OWN).publish(NAME, VERSION, lab.package("a"), "d")
+        (cached(harness) / "artifacttool").write_bytes(b"half")
+        harness.feed(without=OWN).publish(NAME, VERSION, harness.package("a"), "d")
         assert in_use.read() == b"native"
-    (damaged,) = tools(lab).glob("damaged-*")
+    (damaged,) = tools(harness).glob("damaged-*")
     assert (damaged / "libs" / "native.so").exists()
-    assert lab.standin.counts()["archive"] == 2
+    assert harness.standin.counts()["archive"] == 2
 
 
-def test_a_pinned_version_needs_no_lookup_once_it_is_there(lab: Lab) -> None:
-    lab.standin.releases.archives["0.2.400"] = archive(program())
-    lab.feed(without=OWN, MODELMILL_AZURE_TOOL_VERSION="0.2.400").preflight()
-    lab.standin.forget()
-    lab.standin.plan(Fault("release", status=503, times=99))
-    lab.feed(without=OWN, MODELMILL_AZURE_TOOL_VERSION="0.2.400").preflight()
-    assert lab.standin.counts()["release"] == 0
-    assert cached(lab, "0.2.400").is_dir()
+def test_a_pinned_version_needs_no_lookup_once_it_is_there(harness: AzureHarness) -> None:
+    harness.standin.releases.archives["0.2.400"] = archive(program())
+    harness.feed(without=OWN, MODELMILL_AZURE_TOOL_VERSION="0.2.400").preflight()
+    harness.standin.forget()
+    harness.standin.plan(Fault("release", status=503, times=99))
+    harness.feed(without=OWN, MODELMILL_AZURE_TOOL_VERSION="0.2.400").preflight()
+    assert harness.standin.counts()["release"] == 0
+    assert cached(harness, "0.2.400").is_dir()
     with pytest.raises(FeedError):
-        lab.feed(without=OWN, MODELMILL_AZURE_TOOL_VERSION="9.9.9").preflight()
+        harness.feed(without=OWN, MODELMILL_AZURE_TOOL_VERSION="9.9.9").preflight()
     with pytest.raises(Rejected, match="not a version"):
-        lab.feed(without=OWN, MODELMILL_AZURE_TOOL_VERSION="../../x").preflight()
+        harness.feed(without=OWN, MODELMILL_AZURE_TOOL_VERSION="../../x").preflight()
 
 
-def test_a_new_version_is_added_beside_the_old_one(lab: Lab) -> None:
-    lab.feed(without=OWN).preflight()
-    lab.standin.releases.archives["0.3.0"] = archive(program())
-    lab.standin.releases.newest = "0.3.0"
-    lab.feed(without=OWN).preflight()
-    assert cached(lab, "0.3.0").is_dir()
-    assert cached(lab, "0.2.488").is_dir()
+def test_a_new_version_is_added_beside_the_old_one(harness: AzureHarness) -> None:
+    harness.feed(without=OWN).preflight()
+    harness.standin.releases.archives["0.3.0"] = archive(program())
+    harness.standin.releases.newest = "0.3.0"
+    harness.feed(without=OWN).preflight()
+    assert cached(harness, "0.3.0").is_dir()
+    assert cached(harness, "0.2.488").is_dir()
 
 
 @pytest.mark.parametrize(
@@ -133,10 +137,10 @@ def test_a_new_version_is_added_beside_the_old_one(lab: Lab) -> None:
         Fault("release", effect=Effect.RESET, when=When.AFTER),
     ],
 )
-def test_a_download_that_breaks_is_done_again(lab: Lab, fault: Fault) -> None:
-    lab.standin.plan(fault)
-    lab.feed(without=OWN).publish(NAME, VERSION, lab.package("a"), "d")
-    assert not list(tools(lab).glob("new-*"))
+def test_a_download_that_breaks_is_done_again(harness: AzureHarness, fault: Fault) -> None:
+    harness.standin.plan(fault)
+    harness.feed(without=OWN).publish(NAME, VERSION, harness.package("a"), "d")
+    assert not list(tools(harness).glob("new-*"))
 
 
 @pytest.mark.parametrize(
@@ -149,38 +153,42 @@ def test_a_download_that_breaks_is_done_again(lab: Lab, fault: Fault) -> None:
         (archive(program(), {"C:\\evil": b"x"}), Corrupt),
     ],
 )
-def test_a_bad_archive_leaves_nothing(lab: Lab, content: bytes, error: type[FeedError]) -> None:
-    lab.standin.releases.archives["0.2.488"] = content
+def test_a_bad_archive_leaves_nothing(
+    harness: AzureHarness, content: bytes, error: type[FeedError]
+) -> None:
+    harness.standin.releases.archives["0.2.488"] = content
     with pytest.raises(error):
-        lab.feed(without=OWN).preflight()
-    assert not any(path.is_dir() for path in tools(lab).iterdir())
-    assert not list(lab.root.rglob("evil"))
+        harness.feed(without=OWN).preflight()
+    assert not any(path.is_dir() for path in tools(harness).iterdir())
+    assert not list(harness.root.rglob("evil"))
 
 
-def test_an_archive_without_the_tool_is_refused(lab: Lab, tmp_path: Path) -> None:
+def test_an_archive_without_the_tool_is_refused(harness: AzureHarness, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as contents:
         contents.writestr("readme", "nothing here")
-    lab.standin.releases.archives["0.2.488"] = (tmp_path / "x.zip").read_bytes()
+    harness.standin.releases.archives["0.2.488"] = (tmp_path / "x.zip").read_bytes()
     with pytest.raises(Corrupt, match="holds no artifacttool"):
-        lab.feed(without=OWN).preflight()
+        harness.feed(without=OWN).preflight()
 
 
-def test_a_platform_without_a_tool_is_told_so(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_platform_without_a_tool_is_told_so(
+    harness: AzureHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     with pytest.raises(Unauthorized, match="no ArtifactTool for linux-aarch64"):
-        lab.feed(without=OWN).preflight()
+        harness.feed(without=OWN).preflight()
 
 
-def test_the_error_of_a_download_does_not_show_the_signed_address(lab: Lab) -> None:
-    lab.standin.plan(Fault("archive", effect=Effect.RESET, times=99))
+def test_the_error_of_a_download_does_not_show_the_signed_address(harness: AzureHarness) -> None:
+    harness.standin.plan(Fault("archive", effect=Effect.RESET, times=99))
     with pytest.raises(Unavailable, match="ConnectionError") as caught:
-        lab.feed(without=OWN).preflight()
+        harness.feed(without=OWN).preflight()
     chain = f"{caught.value} {caught.value.__cause__}"
     assert "s3cret" not in chain
 
 
-def test_a_folder_without_the_tool_is_named(lab: Lab) -> None:
+def test_a_folder_without_the_tool_is_named(harness: AzureHarness) -> None:
     with pytest.raises(Rejected, match="there is no artifacttool in"):
-        lab.feed(
+        harness.feed(
             AZURE_DEVOPS_EXT_ARTIFACTTOOL_OVERRIDE_PATH="", MODELMILL_AZURE_TOOL="/x"
         ).preflight()

@@ -65,7 +65,7 @@ def test_a_slot_makes_room_after_its_turn_only_if_another_sweep_waits(
         assert not ended.closing.is_set()
 
 
-class Away:
+class UnreachableState:
     """A state whose database restarts; `asked` is set when somebody tried."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ def test_a_worker_that_drains_is_heeded_while_the_database_is_away(
 ) -> None:
     monkeypatch.setattr(cancellation, "INTERVAL", 0.001)
     folder, stop = WorkerFolder.make(tmp_path / "worker"), Stop()
-    state = Away()
+    state = UnreachableState()
     with SlotWatch(cast("State", state), 1, 1, stop, worker=folder) as watch:
         assert state.asked.wait(LIMIT)
         assert not stop

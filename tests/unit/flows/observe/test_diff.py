@@ -13,20 +13,22 @@ from flows.observe.evidence import weaker
 from matrix.model import PlannedModel
 from matrix.status import Status
 from state.records import Outcome, SweepInfo
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 MODEL = "tiny/model:fill-mask"
 
 
-def ran(floor: Floor, stamp: str, *models: PlannedModel) -> SweepInfo:
-    floor.sweep(make_plan(*models, stamp=stamp))
-    assert floor.begun is not None
-    return floor.begun.info
+def ran(harness: SweepHarness, stamp: str, *models: PlannedModel) -> SweepInfo:
+    harness.sweep(make_plan(*models, stamp=stamp))
+    assert harness.begun is not None
+    return harness.begun.info
 
 
-def both(floor: Floor, before: list[PlannedModel], after: list[PlannedModel]) -> Comparison:
-    first, second = ran(floor, "20260609", *before), ran(floor, "20260610", *after)
-    return compare(floor.state, first, second)
+def both(
+    harness: SweepHarness, before: list[PlannedModel], after: list[PlannedModel]
+) -> Comparison:
+    first, second = ran(harness, "20260609", *before), ran(harness, "20260610", *after)
+    return compare(harness.state, first, second)
 
 
 def one(comparison: Comparison, cell: str = f"{MODEL}@vitisai_npu") -> Change:
@@ -45,8 +47,8 @@ def with_entry(model: PlannedModel, **changes: object) -> PlannedModel:
     return replace(model, model=entry, cells=cells)  # type: ignore[arg-type]
 
 
-def test_the_same_content_under_another_stamp_is_unchanged(floor: Floor) -> None:
-    comparison = both(floor, [small_model()], [small_model()])
+def test_the_same_content_under_another_stamp_is_unchanged(harness: SweepHarness) -> None:
+    comparison = both(harness, [small_model()], [small_model()])
     assert {change.verdict for change in comparison.changes} == {ChangeKind.UNCHANGED}
     assert comparison.counts()["unchanged"] == 3
     assert list(lines(comparison)) == ["20260609 -> 20260610: 3 unchanged"]
@@ -87,11 +89,11 @@ def test_weaker_verification_is_told(after: dict[str, object] | None, told: list
 
 
 def test_the_same_content_that_is_verified_less_is_no_unchanged_cell(
-    floor: Floor, monkeypatch: pytest.MonkeyPatch
+    harness: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = ran(floor, "20260609", small_model())
-    second = ran(floor, "20260610", small_model())
-    outcomes = floor.state.outcomes
+    first = ran(harness, "20260609", small_model())
+    second = ran(harness, "20260610", small_model())
+    outcomes = harness.state.outcomes
 
     def proven(sweep_id: int, **named: Any) -> Iterator[Outcome]:
         for cell in outcomes(sweep_id, **named):
@@ -99,9 +101,9 @@ def test_the_same_content_that_is_verified_less_is_no_unchanged_cell(
             yield replace(cell, evidence={**PROVEN, "runtimes": []} if less else PROVEN)
 
     monkeypatch.setattr(
-        type(floor.state), "outcomes", lambda _self, *args, **named: proven(*args, **named)
+        type(harness.state), "outcomes", lambda _self, *args, **named: proven(*args, **named)
     )
-    comparison = compare(floor.state, first, second)
+    comparison = compare(harness.state, first, second)
     assert one(comparison).verdict is ChangeKind.VERIFIED_LESS
     assert comparison.counts()["unchanged"] == 2
     assert comparison.differs
@@ -111,12 +113,12 @@ def test_the_same_content_that_is_verified_less_is_no_unchanged_cell(
 
 
 def test_a_new_tool_is_named_once_with_the_stages_it_went_into(
-    floor: Floor, monkeypatch: pytest.MonkeyPatch
+    harness: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = ran(floor, "20260609", small_model())
+    first = ran(harness, "20260609", small_model())
     monkeypatch.setenv("FAKE_VERSION", "2")
-    second = ran(floor, "20260610", small_model())
-    change = one(compare(floor.state, first, second))
+    second = ran(harness, "20260610", small_model())
+    change = one(compare(harness.state, first, second))
     assert change.verdict is ChangeKind.CHANGED
     assert [str(cause) for cause in change.inputs] == ["tool fake: 1 -> 2"]
     assert set(change.inputs[0].stages) == {"export", "inputs", "optimize", "quantize"}
@@ -125,21 +127,21 @@ def test_a_new_tool_is_named_once_with_the_stages_it_went_into(
     assert change.before.tree != change.after.tree
 
 
-def test_another_source_is_named_and_not_what_follows_from_it(floor: Floor) -> None:
-    comparison = both(floor, [small_model()], [small_model(salt="other")])
+def test_another_source_is_named_and_not_what_follows_from_it(harness: SweepHarness) -> None:
+    comparison = both(harness, [small_model()], [small_model(salt="other")])
     change = one(comparison)
     assert change.verdict is ChangeKind.CHANGED
     assert [(cause.origin, cause.name) for cause in change.inputs] == [("source", "content")]
 
 
-def test_another_revision_is_shown_as_it_was_asked_for(floor: Floor) -> None:
+def test_another_revision_is_shown_as_it_was_asked_for(harness: SweepHarness) -> None:
     model = small_model(salt="a")
 
     def at(revision: str, salt: str) -> PlannedModel:
         source = replace(model.model.source, revision=revision, config={"salt": salt})
         return with_entry(model, entry=replace(model.model, source=source))
 
-    change = one(both(floor, [at("aaa", "a")], [at("bbb", "b")]))
+    change = one(both(harness, [at("aaa", "a")], [at("bbb", "b")]))
     assert [str(cause) for cause in change.inputs][1] == "source revision: aaa -> bbb"
 
 
@@ -155,17 +157,17 @@ def test_another_commit_behind_the_same_revision_is_a_change_of_the_source() -> 
     ]
 
 
-def test_a_changed_policy_is_named(floor: Floor) -> None:
+def test_a_changed_policy_is_named(harness: SweepHarness) -> None:
     model = small_model()
     opset = tuple(replace(cell, policy=replace(cell.policy, opset=19)) for cell in model.cells)
-    change = one(both(floor, [model], [replace(model, cells=opset)]))
+    change = one(both(harness, [model], [replace(model, cells=opset)]))
     told = [str(cause) for cause in change.inputs]
     assert "policy opset: 17 -> 19" in told
     assert "parameter opset: 17 -> 19" in told
 
 
-def test_what_fails_now_comes_first_and_says_why(floor: Floor) -> None:
-    comparison = both(floor, [small_model()], [failing(small_model(salt="other"))])
+def test_what_fails_now_comes_first_and_says_why(harness: SweepHarness) -> None:
+    comparison = both(harness, [small_model()], [failing(small_model(salt="other"))])
     change = comparison.changes[0]
     assert (change.cell, change.verdict) == (f"{MODEL}@vitisai_npu", ChangeKind.NOW_FAILS)
     text = "\n".join(lines(comparison))
@@ -174,9 +176,9 @@ def test_what_fails_now_comes_first_and_says_why(floor: Floor) -> None:
     assert comparison.counts()["changed"] == 2
 
 
-def test_what_works_now_and_what_still_fails(floor: Floor) -> None:
+def test_what_works_now_and_what_still_fails(harness: SweepHarness) -> None:
     comparison = both(
-        floor,
+        harness,
         [failing(small_model("a/one")), failing(small_model("b/two"))],
         [small_model("a/one"), failing(small_model("b/two"))],
     )
@@ -184,13 +186,13 @@ def test_what_works_now_and_what_still_fails(floor: Floor) -> None:
     assert one(comparison, "b/two:fill-mask@vitisai_npu").verdict is ChangeKind.STILL_FAILS
 
 
-def test_new_removed_and_skipped_cells(floor: Floor) -> None:
+def test_new_removed_and_skipped_cells(harness: SweepHarness) -> None:
     model = small_model("b/two")
     left_out = replace(
         model, cells=(replace(model.cells[0], skip="does not fit"), *model.cells[1:])
     )
     comparison = both(
-        floor,
+        harness,
         [small_model("a/one"), left_out],
         [small_model("c/three"), model],
     )
@@ -199,74 +201,74 @@ def test_new_removed_and_skipped_cells(floor: Floor) -> None:
     assert one(comparison, model.cells[0].id).verdict is ChangeKind.NEW
 
 
-def test_what_is_skipped_in_both_is_not_there(floor: Floor) -> None:
+def test_what_is_skipped_in_both_is_not_there(harness: SweepHarness) -> None:
     model = small_model()
     left_out = replace(model, cells=(replace(model.cells[0], skip="no"), *model.cells[1:]))
-    comparison = both(floor, [left_out], [left_out])
+    comparison = both(harness, [left_out], [left_out])
     assert len(comparison.changes) == 2
 
 
-def test_an_unfinished_cell_is_no_failure_and_no_success(floor: Floor) -> None:
-    first = ran(floor, "20260609", small_model())
-    floor.stop.ask()
-    second = ran(floor, "20260610", small_model())
-    comparison = compare(floor.state, first, second)
+def test_an_unfinished_cell_is_no_failure_and_no_success(harness: SweepHarness) -> None:
+    first = ran(harness, "20260609", small_model())
+    harness.stop.ask()
+    second = ran(harness, "20260610", small_model())
+    comparison = compare(harness.state, first, second)
     assert {change.verdict for change in comparison.changes} == {ChangeKind.UNFINISHED}
 
 
-def test_exports_count_only_where_they_fail(floor: Floor) -> None:
-    good = both(floor, [small_model()], [small_model(salt="other")])
+def test_exports_count_only_where_they_fail(harness: SweepHarness) -> None:
+    good = both(harness, [small_model()], [small_model(salt="other")])
     assert not any("@export" in change.cell for change in good.changes)
-    bad = ran(floor, "20260611", failing(small_model(salt="third"), "export"))
-    first = floor.state.find_sweep("20260609")
+    bad = ran(harness, "20260611", failing(small_model(salt="third"), "export"))
+    first = harness.state.find_sweep("20260609")
     assert first is not None
-    failures = compare(floor.state, first, bad).of(ChangeKind.NOW_FAILS)
+    failures = compare(harness.state, first, bad).of(ChangeKind.NOW_FAILS)
     assert f"{MODEL}@export" in {change.cell for change in failures}
 
 
-def test_equal_inputs_with_different_bytes_are_called_what_they_are(floor: Floor) -> None:
-    first, second = ran(floor, "20260609", small_model()), ran(floor, "20260610", small_model())
-    with floor.state._db.write() as connection:
+def test_equal_inputs_with_different_bytes_are_called_what_they_are(harness: SweepHarness) -> None:
+    first, second = ran(harness, "20260609", small_model()), ran(harness, "20260610", small_model())
+    with harness.state._db.write() as connection:
         connection.exec_driver_sql(
             "UPDATE outcome SET tree = ? WHERE sweep_id = ? AND cell = ?",
             ("f" * 64, second.id, f"{MODEL}@vitisai_npu"),
         )
-    change = one(compare(floor.state, first, second))
+    change = one(compare(harness.state, first, second))
     assert change.verdict is ChangeKind.CHANGED
     assert not change.inputs
     assert "do not give the same bytes" in change.note
 
 
 def test_what_was_built_elsewhere_says_so(
-    floor: Floor, tmp_path_factory: pytest.TempPathFactory
+    harness: SweepHarness, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    elsewhere = Floor(tmp_path_factory.mktemp("elsewhere"), feed=floor.feed)
+    elsewhere = SweepHarness(tmp_path_factory.mktemp("elsewhere"), feed=harness.feed)
     try:
         elsewhere.sweep(make_plan(small_model(salt="other")))
     finally:
         elsewhere.close()
-    seeded = ran(floor, "20260609", small_model(salt="other"))
-    assert floor.ran == []
-    second = ran(floor, "20260610", small_model())
-    change = one(compare(floor.state, seeded, second))
+    seeded = ran(harness, "20260609", small_model(salt="other"))
+    assert harness.ran == []
+    second = ran(harness, "20260610", small_model())
+    change = one(compare(harness.state, seeded, second))
     assert change.verdict is ChangeKind.CHANGED
     assert "first sweep" in change.note
 
 
-def test_reuse_does_not_look_like_a_gain_of_time(floor: Floor) -> None:
-    first, second = ran(floor, "20260609", small_model()), ran(floor, "20260610", small_model())
-    change = one(compare(floor.state, first, second))
+def test_reuse_does_not_look_like_a_gain_of_time(harness: SweepHarness) -> None:
+    first, second = ran(harness, "20260609", small_model()), ran(harness, "20260610", small_model())
+    change = one(compare(harness.state, first, second))
     assert change.before is not None
     assert change.after is not None
     assert change.before.seconds == change.after.seconds
 
 
-def test_an_unchanged_cell_is_named_by_the_version_that_holds_it(floor: Floor) -> None:
-    first = ran(floor, "20260609", small_model())
-    floor.sweep(make_plan(small_model(), stamp="20260610"), if_changed=True)
-    assert floor.begun is not None
-    assert floor.statuses()[f"{MODEL}@mlas_cpu"] is Status.UNCHANGED
-    change = one(compare(floor.state, first, floor.begun.info))
+def test_an_unchanged_cell_is_named_by_the_version_that_holds_it(harness: SweepHarness) -> None:
+    first = ran(harness, "20260609", small_model())
+    harness.sweep(make_plan(small_model(), stamp="20260610"), if_changed=True)
+    assert harness.begun is not None
+    assert harness.statuses()[f"{MODEL}@mlas_cpu"] is Status.UNCHANGED
+    change = one(compare(harness.state, first, harness.begun.info))
     assert change.verdict is ChangeKind.UNCHANGED
     assert change.after is not None
     assert "20260609" in change.after.version
@@ -309,9 +311,9 @@ def test_measured_differences_are_told() -> None:
     ]
 
 
-def test_long_lists_are_cut_unless_everything_is_wanted(floor: Floor) -> None:
+def test_long_lists_are_cut_unless_everything_is_wanted(harness: SweepHarness) -> None:
     models = [small_model(f"many/m{number:02}", cells=2) for number in range(30)]
-    comparison = both(floor, [small_model()], models)
+    comparison = both(harness, [small_model()], models)
     text = "\n".join(lines(comparison))
     assert "new (60)" in text
     assert "... and 10 more" in text

@@ -22,7 +22,7 @@ from flows.sweep.lifecycle import model_rows
 from matrix.model import PlannedModel, Source, SourceKind
 from state.records import UnitCost
 from tests.plans.cells import plan_model
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
 class Past:
@@ -182,18 +182,18 @@ def test_the_longest_first_fills_the_slots() -> None:
     assert makespan([5, 4], 0) == 9
 
 
-def test_a_sweep_teaches_the_next_one(floor: Floor) -> None:
+def test_a_sweep_teaches_the_next_one(harness: SweepHarness) -> None:
     plan = make_plan(small_model("a/one"), small_model("b/two"))
-    assert [row.estimate for row in model_rows(plan, estimate(plan, floor.state))] == [0.0, 0.0]
-    floor.sweep(plan)
+    assert [row.estimate for row in model_rows(plan, estimate(plan, harness.state))] == [0.0, 0.0]
+    harness.sweep(plan)
     again = make_plan(small_model("a/one"), small_model("b/two"), small_model("c/new"))
-    found = estimate(again, floor.state)
+    found = estimate(again, harness.state)
     assert {cell.id for cell in again.cells()} == set(found.cells)
     assert found.models["c/new:fill-mask"].basis != "its own history"
     assert all(row.estimate > 0 for row in model_rows(again, found))
-    units = floor.state.unit_costs()
+    units = harness.state.unit_costs()
     assert {one.stage for one in units} >= {"export", "optimize"}
     runs = {one.key for one in units if one.model == "a/one:fill-mask"}
-    assert floor.begun is not None
-    recorded = floor.state.stage_runs(floor.begun.info.id, model="a/one:fill-mask")
+    assert harness.begun is not None
+    recorded = harness.state.stage_runs(harness.begun.info.id, model="a/one:fill-mask")
     assert runs == {one.key for one in recorded}

@@ -17,7 +17,7 @@ from flows.observe.tally import Tally
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
 from state.records import Outcome
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
 def failed(
@@ -140,17 +140,17 @@ def test_many_causes_are_cut_with_the_command_that_tells_them_all() -> None:
     assert len(lines) == 1 + 2 * 20 + 1
 
 
-def test_every_output_counts_the_same_cells(floor: Floor) -> None:
+def test_every_output_counts_the_same_cells(harness: SweepHarness) -> None:
     """An export that fails takes its three cells with it: three failed, wherever one looks."""
     bad = small_model("b/bad", act={"export": "fail:EXPORT"})
-    summary = floor.sweep(make_plan(small_model("a/good"), bad))
-    assert floor.begun is not None
-    info = floor.begun.info
-    told = summary_document(floor.state, info)
-    report = collect(floor.state, info)
+    summary = harness.sweep(make_plan(small_model("a/good"), bad))
+    assert harness.begun is not None
+    info = harness.begun.info
+    told = summary_document(harness.state, info)
+    report = collect(harness.state, info)
     document = told.to_json()
     suites = ET.fromstring(junit(told).partition("\n")[2])
-    tally = Tally(floor.state.statuses(info.id))
+    tally = Tally(harness.state.statuses(info.id))
 
     assert document["exports"] == {"failed": 1, "open": 0}
     assert [len(cause["cells"]) for cause in document["causes"]] == [3]
@@ -172,11 +172,11 @@ def test_every_output_counts_the_same_cells(floor: Floor) -> None:
     assert causes[0].startswith("EXPORT 3 cells of b/bad:fill-mask: ")
 
 
-def test_an_export_that_fails_alone_is_seen_everywhere(floor: Floor) -> None:
+def test_an_export_that_fails_alone_is_seen_everywhere(harness: SweepHarness) -> None:
     one = small_model("a/good")
-    floor.sweep(make_plan(one))
-    assert floor.begun is not None
-    told = summary_document(floor.state, floor.begun.info)
+    harness.sweep(make_plan(one))
+    assert harness.begun is not None
+    told = summary_document(harness.state, harness.begun.info)
     rows = [
         replace(row, status=Status.PUBLISH_FAILED, failure=FailureClass.PUBLISH, message="full")
         if row.target == "export"

@@ -13,7 +13,7 @@ from matrix.status import Status
 from state.errors import StateUnavailable
 from state.records import Event, Facts, Kind
 from tests.states.samples import ALIVE, FOREIGN, TREE, begin, cell, rows, sql, take
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
 class Seen:
@@ -35,16 +35,16 @@ class Seen:
         self.closed += 1
 
 
-def test_a_sweep_that_is_over_is_not_waited_for(floor: Floor) -> None:
-    floor.sweep(make_plan(small_model()))
-    assert floor.begun is not None
+def test_a_sweep_that_is_over_is_not_waited_for(harness: SweepHarness) -> None:
+    harness.sweep(make_plan(small_model()))
+    assert harness.begun is not None
     seen = Seen()
-    StatusWatch(floor.state, floor.begun.info, seen).follow(Stop())
+    StatusWatch(harness.state, harness.begun.info, seen).follow(Stop())
     assert (seen.events, seen.closed) == ([], 1)
 
 
-def test_what_happens_is_shown_once_and_who_does_it_from_the_start(floor: Floor) -> None:
-    state = floor.state
+def test_what_happens_is_shown_once_and_who_does_it_from_the_start(harness: SweepHarness) -> None:
+    state = harness.state
     info = begin(state)
     lease = take(state, info, FOREIGN)
     state.record(lease, info.id, cell(), Status.BUILDING)
@@ -66,8 +66,8 @@ def test_what_happens_is_shown_once_and_who_does_it_from_the_start(floor: Floor)
     assert watch.step()
 
 
-def test_cells_that_a_second_run_brings_are_counted(floor: Floor) -> None:
-    state = floor.state
+def test_cells_that_a_second_run_brings_are_counted(harness: SweepHarness) -> None:
+    state = harness.state
     info = begin(state, rows(models=1))
     watch = StatusWatch(state, info, Seen())
     watch._begin()
@@ -77,83 +77,83 @@ def test_cells_that_a_second_run_brings_are_counted(floor: Floor) -> None:
     assert watch.tally.total == 6
 
 
-def test_a_sweep_that_nobody_works_on_says_so_and_what_to_do(floor: Floor) -> None:
-    info = begin(floor.state)
+def test_a_sweep_that_nobody_works_on_says_so_and_what_to_do(harness: SweepHarness) -> None:
+    info = begin(harness.state)
     out = io.StringIO()
-    watch = StatusWatch(floor.state, info, PlainView(out))
+    watch = StatusWatch(harness.state, info, PlainView(out))
     watch._begin()
     for _ in range(3):
         assert not watch.step()
     assert out.getvalue().splitlines() == [NOBODY]
-    lease = take(floor.state, info, ALIVE)
+    lease = take(harness.state, info, ALIVE)
     watch.read_leases()
     assert watch.tally.notice == ""
-    sql(floor.state, "UPDATE lease SET expires_at = 0, renewed_at = 0, ttl = 0")
+    sql(harness.state, "UPDATE lease SET expires_at = 0, renewed_at = 0, ttl = 0")
     watch.read_leases()
     assert watch.tally.notice == NOBODY
     assert lease.token
 
 
-def test_the_end_of_one_run_is_not_the_end_while_another_works(floor: Floor) -> None:
-    info = begin(floor.state)
-    lease = take(floor.state, info, FOREIGN)
-    watch = StatusWatch(floor.state, info, Seen())
+def test_the_end_of_one_run_is_not_the_end_while_another_works(harness: SweepHarness) -> None:
+    info = begin(harness.state)
+    lease = take(harness.state, info, FOREIGN)
+    watch = StatusWatch(harness.state, info, Seen())
     watch._begin()
-    floor.state.end(info.id, 130)
+    harness.state.end(info.id, 130)
     assert not watch.step()
-    floor.state.release(lease, done=False)
+    harness.state.release(lease, done=False)
     assert watch.step()
 
 
 def test_a_database_that_is_away_is_asked_again(
-    floor: Floor, monkeypatch: pytest.MonkeyPatch
+    harness: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    info = begin(floor.state)
-    floor.state.end(info.id, 0)
+    info = begin(harness.state)
+    harness.state.end(info.id, 0)
     asked = []
-    real = type(floor.state).last_event
+    real = type(harness.state).last_event
 
     def away_at_first(self: object, sweep_id: int) -> int:
         asked.append(sweep_id)
         if len(asked) < 3:
             raise StateUnavailable("the state is away", hint="try again")
-        return real(floor.state, sweep_id)
+        return real(harness.state, sweep_id)
 
-    monkeypatch.setattr(type(floor.state), "last_event", away_at_first)
+    monkeypatch.setattr(type(harness.state), "last_event", away_at_first)
     stop = Stop()
     monkeypatch.setattr(stop, "wait", lambda seconds: False)
     seen = Seen()
-    StatusWatch(floor.state, info, seen).follow(stop)
+    StatusWatch(harness.state, info, seen).follow(stop)
     assert len(asked) == 3
     assert "the state is away; trying again" in seen.notices
     assert seen.closed == 1
 
 
-def test_looking_away_ends_it(floor: Floor) -> None:
-    info = begin(floor.state)
+def test_looking_away_ends_it(harness: SweepHarness) -> None:
+    info = begin(harness.state)
     stop = Stop()
     stop.ask()
     seen = Seen()
-    StatusWatch(floor.state, info, seen).follow(stop)
+    StatusWatch(harness.state, info, seen).follow(stop)
     assert seen.closed == 1
 
 
-def test_json_lines_hold_no_whole_plan(floor: Floor) -> None:
+def test_json_lines_hold_no_whole_plan(harness: SweepHarness) -> None:
     plan = make_plan(small_model())
-    info = begin(floor.state, stamp=plan.stamp)
+    info = begin(harness.state, stamp=plan.stamp)
     out = io.StringIO()
-    watch = StatusWatch(floor.state, info, JsonView(out))
+    watch = StatusWatch(harness.state, info, JsonView(out))
     watch._begin()
     from flows.sweep.recorded_plan import note_plan
 
-    note_plan(floor.state, info.id, plan)
+    note_plan(harness.state, info.id, plan)
     watch.step()
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(one["kind"], one["data"]) for one in lines] == [("notice", None)]
 
 
-def test_who_looks_on_later_sees_what_an_engine_says_it_is_doing(floor: Floor) -> None:
-    state = floor.state
+def test_who_looks_on_later_sees_what_an_engine_says_it_is_doing(harness: SweepHarness) -> None:
+    state = harness.state
     info = begin(state)
     lease = take(state, info, FOREIGN)
     state.record(lease, info.id, cell(), Status.BUILDING)
@@ -180,9 +180,9 @@ def test_who_looks_on_later_sees_what_an_engine_says_it_is_doing(floor: Floor) -
 
 
 def test_what_a_slot_that_is_taken_over_was_doing_is_not_told_of_the_next_one(
-    floor: Floor,
+    harness: SweepHarness,
 ) -> None:
-    state = floor.state
+    state = harness.state
     info = begin(state)
     lost = take(state, info, FOREIGN, ttl=0)
     taken = take(state, info, ALIVE)

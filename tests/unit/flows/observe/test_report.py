@@ -23,20 +23,20 @@ from matrix.errors import UsageError
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow
 from tests.states.samples import FOREIGN, add_stages, begin, cell, take
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 BAD = "b/bad:fill-mask@vitisai_npu"
 
 
-def document(floor: Floor, **flags: Any) -> Document:
+def document(harness: SweepHarness, **flags: Any) -> Document:
     bad = small_model("b/bad", act={"quantize": "fail:QUANTIZE"})
     skipped = (replace(bad.cells[0], skip="does not fit"), *bad.cells[1:])
     plan = make_plan(small_model("a/good", cells=8), replace(bad, cells=skipped))
-    floor.sweep(plan, slots=1, **flags)
-    assert floor.begun is not None
-    info = floor.state.find_sweep()
+    harness.sweep(plan, slots=1, **flags)
+    assert harness.begun is not None
+    info = harness.state.find_sweep()
     assert info is not None
-    return collect(floor.state, info)
+    return collect(harness.state, info)
 
 
 def find(made: Document, cell_id: str) -> CellView:
@@ -50,8 +50,8 @@ def data_of(page: str) -> dict[str, object]:
     return parsed
 
 
-def test_the_grid_has_models_down_and_targets_across_in_their_order(floor: Floor) -> None:
-    made = document(floor)
+def test_the_grid_has_models_down_and_targets_across_in_their_order(harness: SweepHarness) -> None:
+    made = document(harness)
     assert [row.name for row in made.rows] == ["a/good:fill-mask", "b/bad:fill-mask"]
     assert [column.label for column in made.columns][:4] == [
         "export",
@@ -65,24 +65,24 @@ def test_the_grid_has_models_down_and_targets_across_in_their_order(floor: Floor
         assert one.id.startswith(made.rows[one.row].name)
 
 
-def test_totals_agree_with_the_state(floor: Floor) -> None:
-    made = document(floor)
+def test_totals_agree_with_the_state(harness: SweepHarness) -> None:
+    made = document(harness)
     assert made.totals["counts"] == {"published": 9, "build_failed": 1, "skipped": 1}
     assert (made.totals["cells"], made.totals["models"], made.totals["open"]) == (11, 2, 0)
     assert (made.totals["failed"], made.totals["failed_exports"]) == (1, 0)
-    assert floor.begun is not None
-    runs = floor.state.stage_runs(floor.begun.info.id)
+    assert harness.begun is not None
+    runs = harness.state.stage_runs(harness.begun.info.id)
     assert made.totals["stage_runs"] == len(runs)
     assert made.totals["stages_reused"] == sum(run.reused for run in runs) > 0
     assert made.totals["bytes_saved"] == sum(run.bytes for run in runs if run.reused)
-    known = floor.state.real_seconds(floor.begun.info.id)
+    known = harness.state.real_seconds(harness.begun.info.id)
     assert made.totals["seconds_saved"] == pytest.approx(
         sum(known[run.key] for run in runs if run.reused), abs=0.05
     )
 
 
-def test_a_failed_cell_tells_everything(floor: Floor) -> None:
-    made = document(floor)
+def test_a_failed_cell_tells_everything(harness: SweepHarness) -> None:
+    made = document(harness)
     one = find(made, BAD)
     assert (one.status, one.failure, one.stage) == ("build_failed", "QUANTIZE", "quantize")
     assert one.message == "told to fail"
@@ -93,21 +93,21 @@ def test_a_failed_cell_tells_everything(floor: Floor) -> None:
     assert one.steps[-1].why == "QUANTIZE in quantize: told to fail"
 
 
-def test_a_last_run_that_took_up_a_part_does_not_make_a_sweep_good(floor: Floor) -> None:
-    document(floor)
-    assert floor.begun is not None
-    floor.state.end(floor.begun.info.id, 0)
-    info = floor.state.find_sweep()
+def test_a_last_run_that_took_up_a_part_does_not_make_a_sweep_good(harness: SweepHarness) -> None:
+    document(harness)
+    assert harness.begun is not None
+    harness.state.end(harness.begun.info.id, 0)
+    info = harness.state.find_sweep()
     assert info is not None
-    heading = collect(floor.state, info).heading
+    heading = collect(harness.state, info).heading
     assert (heading.exit_code, heading.verdict) == (1, "some cells failed")
-    text = markdown(summary_document(floor.state, info))
+    text = markdown(summary_document(harness.state, info))
     assert "Exit code 0" in text
     assert "every cell" not in text.partition("##")[0]
 
 
-def test_a_good_cell_tells_its_stages_evidence_and_way(floor: Floor) -> None:
-    made = document(floor)
+def test_a_good_cell_tells_its_stages_evidence_and_way(harness: SweepHarness) -> None:
+    made = document(harness)
     one = find(made, "a/good:fill-mask@vitisai_npu")
     assert [stage.stage for stage in one.stages] == ["export", "inputs", "optimize", "quantize"]
     assert one.stages[0].reused
@@ -118,8 +118,8 @@ def test_a_good_cell_tells_its_stages_evidence_and_way(floor: Floor) -> None:
     assert made.owners[one.steps[0].owner or 0].startswith("slot-")
 
 
-def test_the_time_line_holds_every_build_of_every_worker(floor: Floor) -> None:
-    made = document(floor)
+def test_the_time_line_holds_every_build_of_every_worker(harness: SweepHarness) -> None:
+    made = document(harness)
     built = {bar.cell for worker in made.timeline.workers for bar in worker.bars if bar.lane == 0}
     begun = {
         place
@@ -133,37 +133,37 @@ def test_the_time_line_holds_every_build_of_every_worker(floor: Floor) -> None:
         assert all(bar.start <= bar.end for bar in worker.bars)
 
 
-def test_an_attempt_that_failed_is_told_after_a_later_one_went_well(floor: Floor) -> None:
-    info = begin(floor.state)
-    lease = take(floor.state, info)
+def test_an_attempt_that_failed_is_told_after_a_later_one_went_well(harness: SweepHarness) -> None:
+    info = begin(harness.state)
+    lease = take(harness.state, info)
     secret = "https://u:s3cr3t@host"
-    floor.state.record(lease, info.id, cell(), _status("building"))
+    harness.state.record(lease, info.id, cell(), _status("building"))
     facts = Facts(failure=FailureClass.NETWORK, stage="export", message=f"no {secret}")
-    floor.state.record(lease, info.id, cell(), _status("build_failed"), facts)
-    floor.state.release(lease, done=True)
-    floor.state.retry(info.id, patterns=[cell()])
-    again = take(floor.state, info)
-    floor.state.record(again, info.id, cell(), _status("building"))
-    floor.state.record(again, info.id, cell(), _status("published"), Facts(tree="a" * 64))
-    one = find(collect(floor.state, info), cell())
+    harness.state.record(lease, info.id, cell(), _status("build_failed"), facts)
+    harness.state.release(lease, done=True)
+    harness.state.retry(info.id, patterns=[cell()])
+    again = take(harness.state, info)
+    harness.state.record(again, info.id, cell(), _status("building"))
+    harness.state.record(again, info.id, cell(), _status("published"), Facts(tree="a" * 64))
+    one = find(collect(harness.state, info), cell())
     assert one.failure is None
     assert [step.why for step in one.steps if step.why] == [
         "NETWORK in export: no https://***@host"
     ]
 
 
-def test_the_source_that_was_read_is_told_with_its_commit(floor: Floor) -> None:
-    info = begin(floor.state)
-    lease = take(floor.state, info)
+def test_the_source_that_was_read_is_told_with_its_commit(harness: SweepHarness) -> None:
+    info = begin(harness.state)
+    lease = take(harness.state, info)
     parts = {"inputs": {"source": "d" * 64}, "params": {"commit": "c" * 40}}
     later = {"inputs": {"export": "e" * 64}}
     add_stages(
-        floor.state,
+        harness.state,
         lease,
         StageRow(cell(), "qnn_npu", "export", "k1", parts),
         StageRow(cell(), "qnn_npu", "optimize", "k2", later),
     )
-    made = collect(floor.state, info)
+    made = collect(harness.state, info)
     assert made.rows[0].content == {"digest": "d" * 64, "commit": "c" * 40}
     assert made.rows[1].content == {}
 
@@ -174,14 +174,14 @@ def test_long_breaks_are_left_out_of_the_time_line() -> None:
     assert stretches([]) == []
 
 
-def test_work_of_a_lost_worker_is_not_shown_as_another_ones(floor: Floor) -> None:
-    info = begin(floor.state)
-    lease = take(floor.state, info, FOREIGN, ttl=0.0)
-    floor.state.record(lease, info.id, cell(), _status("building"))
-    again = take(floor.state, info)
-    floor.state.record(again, info.id, cell(), _status("building"))
-    floor.state.record(again, info.id, cell(), _status("published"), Facts(tree="a" * 64))
-    made = collect(floor.state, info)
+def test_work_of_a_lost_worker_is_not_shown_as_another_ones(harness: SweepHarness) -> None:
+    info = begin(harness.state)
+    lease = take(harness.state, info, FOREIGN, ttl=0.0)
+    harness.state.record(lease, info.id, cell(), _status("building"))
+    again = take(harness.state, info)
+    harness.state.record(again, info.id, cell(), _status("building"))
+    harness.state.record(again, info.id, cell(), _status("published"), Facts(tree="a" * 64))
+    made = collect(harness.state, info)
     assert [made.owners[worker.owner] for worker in made.timeline.workers] == [again.owner]
     assert find(made, cell()).attempts == 2
 
@@ -190,24 +190,24 @@ def _status(name: str) -> Status:
     return Status(name)
 
 
-def test_a_sweep_under_way_can_be_shown(floor: Floor) -> None:
-    info = begin(floor.state)
-    made = collect(floor.state, info)
+def test_a_sweep_under_way_can_be_shown(harness: SweepHarness) -> None:
+    info = begin(harness.state)
+    made = collect(harness.state, info)
     assert made.heading.verdict == "running or interrupted"
     assert made.totals["open"] == len(made.cells) > 0
     assert "data" in render(made)
 
 
-def test_the_page_is_one_file_that_loads_nothing(floor: Floor) -> None:
-    page = render(document(floor))
+def test_the_page_is_one_file_that_loads_nothing(harness: SweepHarness) -> None:
+    page = render(document(harness))
     assert "http://" not in page
     assert "https://" not in page
     assert not re.search(r"<(?:link|img|script|iframe)[^>]+(?:src|href)=\"(?!data:)", page)
     assert "$" + "{" not in re.sub(r"<script>.*", "", page, flags=re.DOTALL)
 
 
-def test_the_policy_names_the_script_and_style_that_are_there(floor: Floor) -> None:
-    page = render(document(floor))
+def test_the_policy_names_the_script_and_style_that_are_there(harness: SweepHarness) -> None:
+    page = render(document(harness))
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
     assert policy
     for tag in ("style", "script"):
@@ -219,8 +219,8 @@ def test_the_policy_names_the_script_and_style_that_are_there(floor: Floor) -> N
     assert "unsafe" not in policy[1]
 
 
-def test_foreign_text_becomes_no_markup(floor: Floor) -> None:
-    made = document(floor)
+def test_foreign_text_becomes_no_markup(harness: SweepHarness) -> None:
+    made = document(harness)
     evil = "</script><script>alert(1)</script><!-- <img onerror=x> & \u2028"
     cells = [replace(one, message=evil, hint=evil, log=0) for one in made.cells]
     rows = [replace(row, id=evil, task=evil) for row in made.rows]
@@ -232,8 +232,8 @@ def test_foreign_text_becomes_no_markup(floor: Floor) -> None:
     assert data_of(page)["logs"] == [evil]
 
 
-def test_credentials_reach_no_page(floor: Floor) -> None:
-    info = begin(floor.state)
+def test_credentials_reach_no_page(harness: SweepHarness) -> None:
+    info = begin(harness.state)
     secret = "s3cr3t-v4lue"
     url = f"https://user:{secret}@host/feed"
     facts = Facts(
@@ -243,44 +243,48 @@ def test_credentials_reach_no_page(floor: Floor) -> None:
         evidence={"rungs": [{"name": "x", "passed": False, "detail": url, "evidence": {"u": url}}]},
         detail={"where": url},
     )
-    floor.state.record(take(floor.state, info), info.id, cell(), _status("build_failed"), facts)
-    page = render(collect(floor.state, replace(info, feed=url, settings={"feed": url, "x": url})))
+    harness.state.record(take(harness.state, info), info.id, cell(), _status("build_failed"), facts)
+    page = render(collect(harness.state, replace(info, feed=url, settings={"feed": url, "x": url})))
     assert secret not in page
     assert "https://***@host/feed" in page
 
 
-def test_logs_and_evidence_are_bounded_and_equal_logs_kept_once(floor: Floor) -> None:
-    info = begin(floor.state)
+def test_logs_and_evidence_are_bounded_and_equal_logs_kept_once(harness: SweepHarness) -> None:
+    info = begin(harness.state)
     for number in range(2):
-        lease = take(floor.state, info)
+        lease = take(harness.state, info)
         for target in ("qnn_npu", "mlas_cpu"):
             facts = Facts(
                 log_tail="x" * 15_000,
                 evidence={"rungs": [{"name": "n", "passed": None, "evidence": {"a": "y" * 7000}}]},
             )
-            floor.state.record(lease, info.id, cell(number, target), _status("build_failed"), facts)
-        floor.state.release(lease, done=True)
-    made = collect(floor.state, info)
+            harness.state.record(
+                lease, info.id, cell(number, target), _status("build_failed"), facts
+            )
+        harness.state.release(lease, done=True)
+    made = collect(harness.state, info)
     assert len(made.logs) == 1
     assert len(render(made)) < 150_000
 
 
-def test_a_comparison_is_a_part_of_the_page(floor: Floor) -> None:
-    floor.sweep(make_plan(small_model("a/good")))
-    first = floor.state.find_sweep("20260609")
-    floor.sweep(make_plan(small_model("a/good", salt="new"), stamp="20260610"))
-    second = floor.state.find_sweep("20260610")
+def test_a_comparison_is_a_part_of_the_page(harness: SweepHarness) -> None:
+    harness.sweep(make_plan(small_model("a/good")))
+    first = harness.state.find_sweep("20260609")
+    harness.sweep(make_plan(small_model("a/good", salt="new"), stamp="20260610"))
+    second = harness.state.find_sweep("20260610")
     assert first is not None
     assert second is not None
-    made = collect(floor.state, second, compare(floor.state, first, second))
+    made = collect(harness.state, second, compare(harness.state, first, second))
     told = json.loads(json.dumps(data_of(render(made))["comparison"]))
     assert (told["before"], told["after"]) == ("20260609", "20260610")
     assert told["counts"]["changed"] == len(told["changes"]) == 3
     assert told["changes"][0]["inputs"][0]["origin"] == "source"
 
 
-def test_the_page_is_replaced_as_a_whole_or_not_at_all(floor: Floor, tmp_path: Path) -> None:
-    made = document(floor)
+def test_the_page_is_replaced_as_a_whole_or_not_at_all(
+    harness: SweepHarness, tmp_path: Path
+) -> None:
+    made = document(harness)
     dest = tmp_path / "out" / "report.html"
     write(made, dest)
     write(made, dest)
@@ -289,8 +293,10 @@ def test_the_page_is_replaced_as_a_whole_or_not_at_all(floor: Floor, tmp_path: P
         write(made, dest / "below-a-file.html")
 
 
-def test_a_compiled_cell_tells_what_opening_took_and_that_it_was_emulated(floor: Floor) -> None:
-    info = begin(floor.state)
+def test_a_compiled_cell_tells_what_opening_took_and_that_it_was_emulated(
+    harness: SweepHarness,
+) -> None:
+    info = begin(harness.state)
     name = "QNNExecutionProvider npu (emulated)"
     evidence = {
         "runtimes": [{"own": True, "ran": True, "emulated": True, "name": name}],
@@ -301,10 +307,10 @@ def test_a_compiled_cell_tells_what_opening_took_and_that_it_was_emulated(floor:
             }
         },
     }
-    lease = take(floor.state, info)
+    lease = take(harness.state, info)
     for status in ("building", "built", "verifying", "verified"):
-        floor.state.record(lease, info.id, cell(), _status(status), Facts(evidence=evidence))
-    made = collect(floor.state, info).to_json()
+        harness.state.record(lease, info.id, cell(), _status(status), Facts(evidence=evidence))
+    made = collect(harness.state, info).to_json()
     (told,) = [one["opening"] for one in made["cells"] if "opening" in one]
     assert (told["on"], told["emulated"]) == (name, True)
     (model,) = told["models"]

@@ -7,7 +7,7 @@ from flows.observe.report.collect import collect
 from flows.observe.report.document import CellView, Row
 from flows.observe.report.page import render
 from flows.observe.report.statistics import pass_rates
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
 def view(row: int, column: int, status: str, level: str | None = None) -> CellView:
@@ -50,12 +50,12 @@ def test_a_level_needs_all_rungs_below_it() -> None:
     assert level_of([]) is None
 
 
-def test_the_page_holds_causes_and_rates(floor: Floor) -> None:
+def test_the_page_holds_causes_and_rates(harness: SweepHarness) -> None:
     bad = small_model("b/bad", act={"export": "fail:EXPORT"})
-    floor.sweep(make_plan(small_model("a/good"), bad))
-    info = floor.state.find_sweep()
+    harness.sweep(make_plan(small_model("a/good"), bad))
+    info = harness.state.find_sweep()
     assert info is not None
-    made = collect(floor.state, info)
+    made = collect(harness.state, info)
     document = json.loads(json.dumps(made.to_json()))
     (cause,) = document["failures"]
     assert {made.cells[place].status for place in cause["cells"]} == {"build_failed"}

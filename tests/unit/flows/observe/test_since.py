@@ -9,15 +9,15 @@ from flows.observe.summaries.document import previous, summary_document
 from flows.observe.summaries.markdown import markdown
 from state.ledger import State, open_state
 from state.records import SweepInfo
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
-def test_a_summary_tells_what_is_news(floor: Floor) -> None:
+def test_a_summary_tells_what_is_news(harness: SweepHarness) -> None:
     bad = {"quantize": "fail:QUANTIZE"}
-    floor.sweep(
+    harness.sweep(
         make_plan(small_model("same"), small_model("other"), small_model("broke"), stamp="n1")
     )
-    floor.sweep(
+    harness.sweep(
         make_plan(
             small_model("same"),
             small_model("other", size=99),
@@ -26,8 +26,8 @@ def test_a_summary_tells_what_is_news(floor: Floor) -> None:
             stamp="n2",
         )
     )
-    assert floor.begun is not None
-    told = summary_document(floor.state, floor.begun.info)
+    assert harness.begun is not None
+    told = summary_document(harness.state, harness.begun.info)
     assert told.since is not None
     assert told.since.before == "n1"
     document = told.to_json()["since"]
@@ -40,10 +40,10 @@ def test_a_summary_tells_what_is_news(floor: Floor) -> None:
     assert "`same:fill-mask@" not in text.partition("## Since")[2]
 
 
-def test_the_first_sweep_has_none_before_it(floor: Floor) -> None:
-    floor.sweep(make_plan(small_model(), stamp="n1"))
-    assert floor.begun is not None
-    told = summary_document(floor.state, floor.begun.info)
+def test_the_first_sweep_has_none_before_it(harness: SweepHarness) -> None:
+    harness.sweep(make_plan(small_model(), stamp="n1"))
+    assert harness.begun is not None
+    told = summary_document(harness.state, harness.begun.info)
     assert told.since is None
     assert told.to_json()["since"] is None
     assert "Since" not in markdown(told)

@@ -18,19 +18,19 @@ from flows.observe.summaries.markdown import markdown, plain
 from flows.observe.summary import summarize
 from matrix.errors import Exit, UsageError
 from matrix.status import Status
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 HOSTILE = (
     "broke </testcase>\x00\x1b[31m <script>alert(1)</script> | `x` ]]> https://u:p4ssw@h \ud800"
 )
 
 
-def told(floor: Floor, **flags: Any) -> SummaryDocument:
+def told(harness: SweepHarness, **flags: Any) -> SummaryDocument:
     bad = small_model("b/bad", act={"quantize": "fail:QUANTIZE"})
     skipped = (replace(bad.cells[0], skip="does not fit"), *bad.cells[1:])
-    floor.sweep(make_plan(small_model("a/good"), replace(bad, cells=skipped)), slots=1, **flags)
-    assert floor.begun is not None
-    return summary_document(floor.state, floor.begun.info)
+    harness.sweep(make_plan(small_model("a/good"), replace(bad, cells=skipped)), slots=1, **flags)
+    assert harness.begun is not None
+    return summary_document(harness.state, harness.begun.info)
 
 
 def cases(text: str) -> dict[str, ET.Element]:
@@ -38,10 +38,10 @@ def cases(text: str) -> dict[str, ET.Element]:
     return {f"{one.get('classname')}@{one.get('name')}": one for one in root.iter("testcase")}
 
 
-def test_the_files_are_written_and_agree(floor: Floor, tmp_path: Path) -> None:
-    one = told(floor)
+def test_the_files_are_written_and_agree(harness: SweepHarness, tmp_path: Path) -> None:
+    one = told(harness)
     folder = tmp_path / "deep" / "out"
-    write_summaries(folder, floor.state, one.info)
+    write_summaries(folder, harness.state, one.info)
     assert sorted(path.name for path in folder.iterdir()) == [
         "junit.xml",
         "summary.json",
@@ -58,8 +58,8 @@ def test_the_files_are_written_and_agree(floor: Floor, tmp_path: Path) -> None:
     assert "b/bad:fill-mask@vitisai_npu" in (folder / "summary.md").read_text("utf-8")
 
 
-def test_every_cell_is_a_case_of_its_kind(floor: Floor) -> None:
-    found = cases(junit(told(floor)))
+def test_every_cell_is_a_case_of_its_kind(harness: SweepHarness) -> None:
+    found = cases(junit(told(harness)))
     assert len(found) == 6  # exports are no cells
     failure = found["b/bad:fill-mask@vitisai_npu"].find("failure")
     assert failure is not None
@@ -71,9 +71,9 @@ def test_every_cell_is_a_case_of_its_kind(floor: Floor) -> None:
     assert len(found["a/good:fill-mask@vitisai_npu"]) == 0
 
 
-def test_an_interrupted_sweep_never_looks_green(floor: Floor) -> None:
-    floor.stop.ask()
-    one = told(floor)
+def test_an_interrupted_sweep_never_looks_green(harness: SweepHarness) -> None:
+    harness.stop.ask()
+    one = told(harness)
     root = ET.fromstring(junit(one).partition("\n")[2])
     assert root.get("errors") == "5"
     assert (root.get("tests"), root.get("skipped")) == ("6", "1")
@@ -81,14 +81,14 @@ def test_an_interrupted_sweep_never_looks_green(floor: Floor) -> None:
     assert one.to_json()["exit_code"] == Exit.INTERRUPTED
 
 
-def test_verified_is_an_end_only_where_nothing_is_published(floor: Floor) -> None:
-    one = told(floor, no_publish=True)
+def test_verified_is_an_end_only_where_nothing_is_published(harness: SweepHarness) -> None:
+    one = told(harness, no_publish=True)
     assert {row.status for row in one.outcomes} >= {Status.VERIFIED}
     assert ET.fromstring(junit(one).partition("\n")[2]).get("errors") == "0"
 
 
-def test_foreign_text_breaks_neither_xml_nor_markdown(floor: Floor) -> None:
-    one = told(floor)
+def test_foreign_text_breaks_neither_xml_nor_markdown(harness: SweepHarness) -> None:
+    one = told(harness)
     rows = [
         replace(row, message=HOSTILE, log_tail=HOSTILE, hint=HOSTILE) if row.failure else row
         for row in one.outcomes
@@ -106,8 +106,10 @@ def test_foreign_text_breaks_neither_xml_nor_markdown(floor: Floor) -> None:
     assert table[0].replace("\\|", "").count("|") == 6
 
 
-def test_names_that_are_hostile_break_neither_of_the_three(floor: Floor, tmp_path: Path) -> None:
-    one = told(floor)
+def test_names_that_are_hostile_break_neither_of_the_three(
+    harness: SweepHarness, tmp_path: Path
+) -> None:
+    one = told(harness)
     name = f'"><![CDATA[{HOSTILE}\n& é 🙂 \ufffe'
     rows = [
         replace(row, cell=f"{name}@{row.target}", model=name, package=name, version=name)
@@ -132,8 +134,8 @@ def test_names_that_are_hostile_break_neither_of_the_three(floor: Floor, tmp_pat
     assert not [child for child in inline if child.type in {"html_inline", "image", "link_open"}]
 
 
-def test_suites_of_models_add_up(floor: Floor) -> None:
-    root = ET.fromstring(junit(told(floor)).partition("\n")[2])
+def test_suites_of_models_add_up(harness: SweepHarness) -> None:
+    root = ET.fromstring(junit(told(harness)).partition("\n")[2])
     for name in ("tests", "failures", "errors", "skipped"):
         assert int(root.get(name, "")) == sum(int(suite.get(name, "")) for suite in root)
     for suite in root:
@@ -141,8 +143,8 @@ def test_suites_of_models_add_up(floor: Floor) -> None:
         assert all(float(case.get("time", "")) >= 0 for case in suite.iter("testcase"))
 
 
-def test_markdown_of_many_causes_is_cut(floor: Floor) -> None:
-    one = told(floor)
+def test_markdown_of_many_causes_is_cut(harness: SweepHarness) -> None:
+    one = told(harness)
     many = replace(one.summary, groups=one.summary.groups * 150)
     text = markdown(replace(one, summary=many))
     assert "... and 50 more causes." in text

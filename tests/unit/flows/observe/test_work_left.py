@@ -14,7 +14,7 @@ from flows.observe.work_left import ESTIMATE, WorkLeft, from_record, spelled, to
 from flows.sweep.recorded_plan import PLAN, recorded_estimates
 from matrix.status import Status
 from state.records import Event, Kind
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 TARGETS = ("qnn_npu", "mlas_cpu")
 
@@ -142,19 +142,19 @@ def test_a_figure_comes_with_its_range() -> None:
     assert spelled(Range(100, 50, 200), show_duration) == "1m40s (50s to 3m20s)"
 
 
-def test_figures_survive_the_state(floor: Floor) -> None:
+def test_figures_survive_the_state(harness: SweepHarness) -> None:
     plan = make_plan(small_model("a/one"), small_model("b/two"))
-    floor.sweep(plan)
-    assert floor.begun is not None
-    assert recorded_estimates(floor.state, floor.begun.info.id) is None
+    harness.sweep(plan)
+    assert harness.begun is not None
+    assert recorded_estimates(harness.state, harness.begun.info.id) is None
     again = make_plan(small_model("a/one"), small_model("c/new"), stamp="20260610")
-    expected = estimate(again, floor.state)
+    expected = estimate(again, harness.state)
     assert from_record(json.loads(json.dumps(to_record(expected)))).models.keys() == {
         "a/one:fill-mask",
         "c/new:fill-mask",
     }
-    floor.sweep(again)
-    read = recorded_estimates(floor.state, floor.begun.info.id)
+    harness.sweep(again)
+    read = recorded_estimates(harness.state, harness.begun.info.id)
     assert read is not None
     assert read.cells == pytest.approx(expected.cells, abs=0.001)
     for name, one in expected.models.items():

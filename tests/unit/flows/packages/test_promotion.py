@@ -34,7 +34,7 @@ def record(*runtimes: dict[str, Any], failed: str = "", **rules: Any) -> dict[st
     return {"verification": rungs, "runtimes": list(runtimes), "rules": rules}
 
 
-class Desk:
+class PromotionHarness:
     """A feed with one version, and settings."""
 
     def __init__(self, folder: Path, *, demand: tuple[str, ...] = (), config: str = "") -> None:
@@ -64,13 +64,15 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def harness(tmp_path: Path) -> PromotionHarness:
+    return PromotionHarness(tmp_path)
 
 
-def test_by_default_release_asks_parity_on_the_targets_own_provider(desk: Desk) -> None:
-    desk.publish(record(RAN))
-    assert desk.refusal() == ""
+def test_by_default_release_asks_parity_on_the_targets_own_provider(
+    harness: PromotionHarness,
+) -> None:
+    harness.publish(record(RAN))
+    assert harness.refusal() == ""
 
 
 @pytest.mark.parametrize(
@@ -90,21 +92,21 @@ def test_by_default_release_asks_parity_on_the_targets_own_provider(desk: Desk) 
     ],
 )
 def test_what_falls_short_of_it_is_refused_with_the_reason(
-    desk: Desk, told: dict[str, Any] | None, why: str
+    harness: PromotionHarness, told: dict[str, Any] | None, why: str
 ) -> None:
-    desk.publish(told)
-    assert f"{NAME} {VERSION} cannot enter Release, which demands parity on" in desk.refusal()
-    assert why in desk.refusal()
-    assert desk.refusal("prerelease") == ""  # nothing is asked there
+    harness.publish(told)
+    assert f"{NAME} {VERSION} cannot enter Release, which demands parity on" in harness.refusal()
+    assert why in harness.refusal()
+    assert harness.refusal("prerelease") == ""  # nothing is asked there
 
 
 def test_a_waiver_takes_the_place_of_the_run_and_of_nothing_else(
-    desk: Desk, tmp_path: Path
+    harness: PromotionHarness, tmp_path: Path
 ) -> None:
-    desk.publish(record(MISSING, waive={"ep": "no NPU in the lab"}))
-    assert desk.refusal() == ""
+    harness.publish(record(MISSING, waive={"ep": "no NPU in the lab"}))
+    assert harness.refusal() == ""
     (tmp_path / "other").mkdir()
-    other = Desk(tmp_path / "other")
+    other = PromotionHarness(tmp_path / "other")
     other.publish(record(MISSING, failed="parity", waive={"ep": "no NPU in the lab"}))
     assert "the rung parity does not hold" in other.refusal()
 
@@ -124,25 +126,27 @@ def test_a_waiver_takes_the_place_of_the_run_and_of_nothing_else(
 def test_what_a_view_asks_is_a_setting(
     tmp_path: Path, how: dict[str, Any], told: dict[str, Any], why: str
 ) -> None:
-    desk = Desk(tmp_path, **how)
-    desk.publish(told)
-    assert why in desk.refusal()
-    assert bool(desk.refusal()) == bool(why)
+    harness = PromotionHarness(tmp_path, **how)
+    harness.publish(told)
+    assert why in harness.refusal()
+    assert bool(harness.refusal()) == bool(why)
 
 
-def test_later_evidence_of_this_machine_counts_for_that_content_alone(desk: Desk) -> None:
-    desk.publish(record(MISSING))
-    assert desk.refusal()
-    later = evidence_file(desk.settings, desk.tree)
+def test_later_evidence_of_this_machine_counts_for_that_content_alone(
+    harness: PromotionHarness,
+) -> None:
+    harness.publish(record(MISSING))
+    assert harness.refusal()
+    later = evidence_file(harness.settings, harness.tree)
     later.parent.mkdir(parents=True)
     later.with_name(f"{'0' * 64}.json").write_text(json.dumps(record(RAN)), "utf-8")
-    assert desk.refusal()
+    assert harness.refusal()
     later.write_text(json.dumps(record(RAN, failed="parity")), "utf-8")
-    assert "the rung parity does not hold" in desk.refusal()
+    assert "the rung parity does not hold" in harness.refusal()
     later.write_text(json.dumps(record(RAN)), "utf-8")
-    assert desk.refusal() == ""
+    assert harness.refusal() == ""
     later.write_text("{half", "utf-8")
-    assert "is not installed" in desk.refusal()
+    assert "is not installed" in harness.refusal()
 
 
 def test_exports_and_indexes_go_with_their_cells_and_nothing_else_does(tmp_path: Path) -> None:
@@ -155,34 +159,36 @@ def test_exports_and_indexes_go_with_their_cells_and_nothing_else_does(tmp_path:
     ]
     for number, (kind, more, free) in enumerate(cases):
         (tmp_path / str(number)).mkdir()
-        desk = Desk(tmp_path / str(number))
-        desk.publish(None, kind, **more)
-        assert (desk.refusal() == "") is free, (kind, more)
+        harness = PromotionHarness(tmp_path / str(number))
+        harness.publish(None, kind, **more)
+        assert (harness.refusal() == "") is free, (kind, more)
 
 
-def test_views_without_a_demand_ask_nothing(desk: Desk) -> None:
-    assert demand_of(desk.settings, "release") is not None
-    assert demand_of(desk.settings, "local") is None
+def test_views_without_a_demand_ask_nothing(harness: PromotionHarness) -> None:
+    assert demand_of(harness.settings, "release") is not None
+    assert demand_of(harness.settings, "local") is None
 
 
 @pytest.mark.parametrize("spelled", ["release", "Release", "RELEASE"])
-def test_no_spelling_of_a_view_leads_past_its_demand(desk: Desk, spelled: str) -> None:
-    desk.publish(record())
-    assert "was not run" in desk.refusal(spelled)
-    published = desk.feed.find(NAME, VERSION)
+def test_no_spelling_of_a_view_leads_past_its_demand(
+    harness: PromotionHarness, spelled: str
+) -> None:
+    harness.publish(record())
+    assert "was not run" in harness.refusal(spelled)
+    published = harness.feed.find(NAME, VERSION)
     assert published is not None
     assert published.views == ()
 
 
 def test_a_demand_holds_for_its_view_however_it_is_spelled(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, demand=("Release=parity",))
-    desk.publish(record(failed="parity"))
-    assert "of parity" in desk.refusal("release")
+    harness = PromotionHarness(tmp_path, demand=("Release=parity",))
+    harness.publish(record(failed="parity"))
+    assert "of parity" in harness.refusal("release")
 
 
-def test_the_version_enters_the_view_that_the_feed_names(desk: Desk) -> None:
-    desk.publish(record(RAN))
-    assert promote(desk.settings, desk.feed, NAME, VERSION, "rELEASE") == "Release"
-    published = desk.feed.find(NAME, VERSION)
+def test_the_version_enters_the_view_that_the_feed_names(harness: PromotionHarness) -> None:
+    harness.publish(record(RAN))
+    assert promote(harness.settings, harness.feed, NAME, VERSION, "rELEASE") == "Release"
+    published = harness.feed.find(NAME, VERSION)
     assert published is not None
     assert published.views == ("Release",)

@@ -8,7 +8,7 @@ from matrix.errors import Exit
 from matrix.model import Plan
 from matrix.needs import Words
 from matrix.status import Status
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 PLAIN: Words = frozenset({"engine:fake"})
 BOARD = PLAIN | {"compile:htp73"}
@@ -25,37 +25,37 @@ def mixed(*names: str) -> Plan:
     return make_plan(*models)
 
 
-def exported(floor: Floor) -> int:
+def exported(harness: SweepHarness) -> int:
     """How often an export was really made."""
-    assert floor.begun is not None
-    runs = floor.state.stage_runs(floor.begun.info.id)
+    assert harness.begun is not None
+    runs = harness.state.stage_runs(harness.begun.info.id)
     return sum(run.stage == "export" and not run.reused for run in runs)
 
 
-def test_portable_cells_are_built_anywhere_and_the_others_wait(floor: Floor) -> None:
+def test_portable_cells_are_built_anywhere_and_the_others_wait(harness: SweepHarness) -> None:
     plan = mixed("a/one", "b/two")
-    summary = floor.sweep(plan, slots=2, offers=PLAIN)
-    waiting = {cell for cell, status in floor.statuses().items() if status is Status.PLANNED}
+    summary = harness.sweep(plan, slots=2, offers=PLAIN)
+    waiting = {cell for cell, status in harness.statuses().items() if status is Status.PLANNED}
     assert waiting == {cell.id for cell in plan.cells() if cell.needs}
-    assert set(floor.statuses().values()) == {Status.PUBLISHED, Status.PLANNED}
+    assert set(harness.statuses().values()) == {Status.PUBLISHED, Status.PLANNED}
     assert (summary.open, summary.exit_code()) == (2, Exit.INTERRUPTED)
-    assert exported(floor) == 2
+    assert exported(harness) == 2
 
 
-def test_a_machine_of_the_kind_builds_the_rest_from_the_same_export(floor: Floor) -> None:
+def test_a_machine_of_the_kind_builds_the_rest_from_the_same_export(harness: SweepHarness) -> None:
     plan = mixed("a/one")
-    floor.sweep(plan, offers=PLAIN)
-    assert floor.sweep(plan, offers=BOARD).exit_code() is Exit.OK
-    assert set(floor.statuses().values()) == {Status.PUBLISHED}
-    assert exported(floor) == 1
-    assert floor.begun is not None
-    leases = [one for one in floor.state.events(floor.begun.info.id) if one.kind == "leased"]
+    harness.sweep(plan, offers=PLAIN)
+    assert harness.sweep(plan, offers=BOARD).exit_code() is Exit.OK
+    assert set(harness.statuses().values()) == {Status.PUBLISHED}
+    assert exported(harness) == 1
+    assert harness.begun is not None
+    leases = [one for one in harness.state.events(harness.begun.info.id) if one.kind == "leased"]
     assert [one.model for one in leases] == ["a/one:fill-mask"] * 2, "the portable cells once"
 
 
-def test_one_machine_that_offers_everything_builds_everything(floor: Floor) -> None:
+def test_one_machine_that_offers_everything_builds_everything(harness: SweepHarness) -> None:
     plan = mixed("a/one", "b/two")
-    assert floor.sweep(plan, slots=2, offers=BOARD).exit_code() is Exit.OK
-    assert set(floor.statuses().values()) == {Status.PUBLISHED}
-    assert exported(floor) == 2
-    assert floor.left_over() == []
+    assert harness.sweep(plan, slots=2, offers=BOARD).exit_code() is Exit.OK
+    assert set(harness.statuses().values()) == {Status.PUBLISHED}
+    assert exported(harness) == 2
+    assert harness.left_over() == []

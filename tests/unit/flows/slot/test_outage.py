@@ -10,7 +10,7 @@ from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
 from state.records import Kind
 from tests.plans.cells import make_cell
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.errors import BuildFailed
 
 
@@ -32,11 +32,13 @@ def test_only_network_failures_of_hub_models_concern_the_hub() -> None:
     assert not concerns(cell, OSError("x"))
 
 
-def test_it_is_told_once_the_same_for_all_and_forgotten_when_the_hub_is_back(floor: Floor) -> None:
-    floor.sweep(make_plan(small_model(cells=1)))
-    assert floor.begun is not None
-    sweep, now = floor.begun.info.id, [1000.0]
-    outage = HubOutage(floor.state, sweep, "20260609", lambda: now[0])
+def test_it_is_told_once_the_same_for_all_and_forgotten_when_the_hub_is_back(
+    harness: SweepHarness,
+) -> None:
+    harness.sweep(make_plan(small_model(cells=1)))
+    assert harness.begun is not None
+    sweep, now = harness.begun.info.id, [1000.0]
+    outage = HubOutage(harness.state, sweep, "20260609", lambda: now[0])
     assert seen(outage) == (False, False)
     first = outage.note(unreachable("refused"), asked=True)
     other = outage.note(unreachable("left alone"), asked=False)
@@ -51,7 +53,7 @@ def test_it_is_told_once_the_same_for_all_and_forgotten_when_the_hub_is_back(flo
     outage.over()
     outage.over()
     assert seen(outage) == (False, False)
-    events = floor.state.events(sweep, kind=Kind.NOTICE)
+    events = harness.state.events(sweep, kind=Kind.NOTICE)
     told = [one for one in events if one.data and OUTAGE in one.data]
     assert len(told) == 2
     tally = Tally({})

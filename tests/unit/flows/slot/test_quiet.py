@@ -11,23 +11,23 @@ from machine.entries import VARIABLE
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS, UNDISTURBED
 from matrix.status import Status
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.build.built import Built
 
 
 def test_verification_waits_until_no_measurement_is_made(
-    floor: Floor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: SweepHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "machine"))
     ledger, pause = Ledger(), threading.Event()
-    verify, disturbed = floor.verifier.verify, list[bool]()
+    verify, disturbed = harness.verifier.verify, list[bool]()
 
     def verified(built: Built, **how: object) -> Built:
         disturbed.append(ledger.claim([UNDISTURBED]) is None)
         return verify(built, **how)
 
-    monkeypatch.setattr(floor.verifier, "verify", verified)
-    thread = threading.Thread(target=floor.sweep, args=(make_plan(small_model(cells=1)),))
+    monkeypatch.setattr(harness.verifier, "verify", verified)
+    thread = threading.Thread(target=harness.sweep, args=(make_plan(small_model(cells=1)),))
     waits: list[str] = []
     with ledger.reserve([UNDISTURBED]):
         thread.start()
@@ -39,16 +39,16 @@ def test_verification_waits_until_no_measurement_is_made(
     thread.join(30)
     assert waits[0].endswith("verify")
     assert disturbed == [True], "and no measurement begins meanwhile"
-    assert set(floor.statuses().values()) == {Status.PUBLISHED}
+    assert set(harness.statuses().values()) == {Status.PUBLISHED}
     assert ledger.claim([DISTURBS]) is not None
 
 
 def test_a_sweep_that_is_cancelled_waits_for_no_measurement(
-    floor: Floor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: SweepHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "machine"))
     ledger, pause = Ledger(), threading.Event()
-    thread = threading.Thread(target=floor.sweep, args=(make_plan(small_model(cells=1)),))
+    thread = threading.Thread(target=harness.sweep, args=(make_plan(small_model(cells=1)),))
     with ledger.reserve([UNDISTURBED]):
         thread.start()
         waiting = False
@@ -56,7 +56,7 @@ def test_a_sweep_that_is_cancelled_waits_for_no_measurement(
             pause.wait(0.01)
             with ledger.everybody() as entries:
                 waiting = any(entry.waiting for entry in entries)
-        floor.stop.ask()
+        harness.stop.ask()
         thread.join(30)
         assert not thread.is_alive()
-    assert Status.BUILD_FAILED not in floor.statuses().values()
+    assert Status.BUILD_FAILED not in harness.statuses().values()

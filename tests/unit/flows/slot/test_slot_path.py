@@ -20,7 +20,7 @@ from matrix.status import Status
 from tests.fakes.engine import fake_spec
 from tests.fakes.feed import MemoryFeed
 from tests.sweeps import in_memory as floors
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.engine import StageError
 from workers.host.client import EngineHost
 from workers.host.service import EngineService
@@ -107,17 +107,17 @@ def documented_walk() -> list[str]:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Floor]:
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SweepHarness]:
     monkeypatch.setattr("workers.host.client.HostProcess", PipeEnd)
     monkeypatch.setattr(floors, "InProcessHost", lambda logs: EngineHost(fake_spec(), log_dir=logs))
     monkeypatch.setattr(PipeEnd, "seen", [])
-    made = Floor(tmp_path, feed=WatchedFeed())
+    made = SweepHarness(tmp_path, feed=WatchedFeed())
     yield made
     made.close()
 
 
 def test_from_the_lease_to_the_engine_and_from_the_package_to_the_record(
-    watched: Floor, monkeypatch: pytest.MonkeyPatch
+    watched: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded: list[list[str]] = []
     record = watched.state.record

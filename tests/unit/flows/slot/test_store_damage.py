@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.store import Store
 
 
@@ -106,23 +106,23 @@ DAMAGE = {
 
 
 @pytest.fixture
-def swept(floor: Floor) -> Floor:
-    floor.sweep(make_plan(small_model()))
-    floor.store.close()
-    return floor
+def swept(harness: SweepHarness) -> SweepHarness:
+    harness.sweep(make_plan(small_model()))
+    harness.store.close()
+    return harness
 
 
-def trees(floor: Floor, stamp: str) -> dict[str, str | None]:
+def trees(harness: SweepHarness, stamp: str) -> dict[str, str | None]:
     """Of a stamp, by version without it; the index names versions, so it is left out."""
     return {
         version.replace(stamp, ""): tree
-        for (package, version), tree in floor.versions().items()
+        for (package, version), tree in harness.versions().items()
         if stamp in version and package != "modelmill-index"
     }
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_a_damaged_store_heals(swept: Floor, name: str) -> None:
+def test_a_damaged_store_heals(swept: SweepHarness, name: str) -> None:
     DAMAGE[name](swept.root / "store")
     swept.store = Store(swept.root / "store")
     plan = make_plan(small_model(), stamp="20260610")
@@ -133,7 +133,7 @@ def test_a_damaged_store_heals(swept: Floor, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["actions-file", "blob-shards-files", "notes-folders"])
-def test_damage_while_the_store_is_open_heals_too(swept: Floor, name: str) -> None:
+def test_damage_while_the_store_is_open_heals_too(swept: SweepHarness, name: str) -> None:
     swept.store = Store(swept.root / "store")
     DAMAGE[name](swept.root / "store")
     plan = make_plan(small_model(), stamp="20260610")

@@ -19,7 +19,7 @@ from matrix.model import PlannedModel
 from matrix.status import FailureClass, Status
 from state.errors import StateUnavailable
 from tests.fakes.feed import MemoryFeed
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.build.builder import Builder
 from workers.errors import Cancelled
 
@@ -59,15 +59,15 @@ class BrokenFeed(MemoryFeed):
 
 
 @pytest.fixture(params=["plain", "silent"])
-def either(request: pytest.FixtureRequest, floor: Floor) -> Floor:
+def either(request: pytest.FixtureRequest, harness: SweepHarness) -> SweepHarness:
     """Whether or not an error passes through whatever shows the run."""
     if request.param == "silent":
-        floor.run_model = silent
-    return floor
+        harness.run_model = silent
+    return harness
 
 
 def test_a_bug_while_verifying_costs_that_cell_only(
-    either: Floor, monkeypatch: pytest.MonkeyPatch
+    either: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan(small_model("a/one"), small_model("b/two"))
     bad = next(plan.cells())
@@ -93,7 +93,7 @@ def test_a_bug_while_verifying_costs_that_cell_only(
     assert not either.stop
 
 
-def test_a_full_disk_while_publishing_ends_the_cell_as_that(either: Floor) -> None:
+def test_a_full_disk_while_publishing_ends_the_cell_as_that(either: SweepHarness) -> None:
     full = OSError(errno.ENOSPC, "No space left on device", "azure/run-1")
     either.feed = feed = BrokenFeed(full, only="mlas-cpu")
     plan = make_plan(small_model(cells=8))
@@ -107,7 +107,7 @@ def test_a_full_disk_while_publishing_ends_the_cell_as_that(either: Floor) -> No
     assert either.left_over() == []
 
 
-def test_a_feed_that_raises_anything_else_fails_each_piece_once(either: Floor) -> None:
+def test_a_feed_that_raises_anything_else_fails_each_piece_once(either: SweepHarness) -> None:
     either.feed = feed = BrokenFeed(KeyError("manifestId"))
     summary = either.sweep(make_plan(small_model()), no_publish=False)
     assert summary.exit_code() is Exit.CELLS_FAILED
@@ -117,7 +117,7 @@ def test_a_feed_that_raises_anything_else_fails_each_piece_once(either: Floor) -
 
 
 def test_a_bug_outside_of_any_cell_ends_all_of_the_model(
-    either: Floor, monkeypatch: pytest.MonkeyPatch
+    either: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_self: Builder) -> None:
         raise RuntimeError("out of order")
@@ -131,7 +131,7 @@ def test_a_bug_outside_of_any_cell_ends_all_of_the_model(
 
 
 def test_a_model_that_never_ends_is_given_up(
-    either: Floor, monkeypatch: pytest.MonkeyPatch
+    either: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[str] = []
 
@@ -152,7 +152,7 @@ def test_a_model_that_never_ends_is_given_up(
 
 
 def test_an_error_of_the_state_stops_the_sweep(
-    either: Floor, monkeypatch: pytest.MonkeyPatch
+    either: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_args: object, **_how: object) -> None:
         raise StateUnavailable("the database is away")
@@ -166,23 +166,23 @@ def test_an_error_of_the_state_stops_the_sweep(
 
 @pytest.mark.parametrize("error", [None, RuntimeError("no server")])
 def test_a_model_that_cannot_be_shown_is_built_all_the_same(
-    floor: Floor, error: Exception | None
+    harness: SweepHarness, error: Exception | None
 ) -> None:
     def absent(*_what: object) -> None:
         if error is not None:
             raise error
 
-    floor.run_model = absent
-    assert floor.sweep(make_plan(small_model())).counts == {"published": 3}
+    harness.run_model = absent
+    assert harness.sweep(make_plan(small_model())).counts == {"published": 3}
 
 
 def test_a_package_that_cannot_be_kept_locally_is_published_all_the_same(
-    floor: Floor, monkeypatch: pytest.MonkeyPatch
+    harness: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_args: object) -> Path:
         raise OSError(errno.EROFS, "Read-only file system", "/kept")
 
     monkeypatch.setattr("flows.slot.publishing.keep", refuse)
-    assert floor.sweep(make_plan(small_model()), keep_local=True).counts == {"published": 3}
-    told = [one.detail or {} for one in floor.outcomes().values()]
+    assert harness.sweep(make_plan(small_model()), keep_local=True).counts == {"published": 3}
+    told = [one.detail or {} for one in harness.outcomes().values()]
     assert all("/kept" in str(detail.get("not_kept")) for detail in told)

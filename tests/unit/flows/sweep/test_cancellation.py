@@ -72,7 +72,7 @@ def test_only_a_stop_after_the_runs_own_beginning_counts(state: State) -> None:
         assert checked(state, info.id, last - 1)
 
 
-class Away:
+class UnreachableState:
     """A state that cannot be read; `tried` counts how often somebody tried."""
 
     def __init__(self, error: StateError) -> None:
@@ -88,7 +88,7 @@ class Away:
 
 
 def test_a_database_that_is_away_stops_nobody() -> None:
-    state, stop = Away(StateUnavailable("the database restarts")), Stop()
+    state, stop = UnreachableState(StateUnavailable("the database restarts")), Stop()
     with CancellationWatch(cast("State", state), 1, 1, stop):
         assert state.twice.wait(LIMIT)
     assert not stop
@@ -96,7 +96,7 @@ def test_a_database_that_is_away_stops_nobody() -> None:
 
 def test_a_database_that_is_not_ours_any_more_ends_the_work() -> None:
     stop = Stop()
-    with CancellationWatch(cast("State", Away(StateError("dropped"))), 1, 1, stop):
+    with CancellationWatch(cast("State", UnreachableState(StateError("dropped"))), 1, 1, stop):
         assert stop.event.wait(LIMIT)
     assert str(stop.error) == "dropped"
 

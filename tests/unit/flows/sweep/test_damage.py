@@ -19,7 +19,7 @@ from flows.sweep.planning import plan_of
 from flows.sweep.recorded_settings import remember
 from tests.fakes.engine import install
 from tests.fakes.in_process import InProcessHost
-from tests.sweeps.in_memory import Floor
+from tests.sweeps.in_memory import SweepHarness
 
 CELL = "tiny/a:fill-mask@mlas_cpu"
 CATALOG = """
@@ -57,17 +57,17 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home.mkdir()
     (folder / "catalog.toml").write_text(CATALOG)
     install()
-    floor = Floor(home, DirectoryFeed(home / "feed"))
+    harness = SweepHarness(home, DirectoryFeed(home / "feed"))
     flags: dict[str, Any] = {"engine": "fake", "target": ("mlas_cpu", "ov_cpu"), "verify": "loads"}
     try:
         for stamp in ("s1", "s2"):
-            floor.root = folder
-            settings = floor.settings(**flags, stamp=stamp)
+            harness.root = folder
+            settings = harness.settings(**flags, stamp=stamp)
             plan = plan_of(settings, "catalog.toml", date(2026, 6, 9))
-            floor.verifier.doubts = {CELL} if stamp == "s1" else set()
-            floor.sweep(plan, recorded=remember(settings, "catalog.toml"), **flags)
+            harness.verifier.doubts = {CELL} if stamp == "s1" else set()
+            harness.sweep(plan, recorded=remember(settings, "catalog.toml"), **flags)
     finally:
-        floor.close()
+        harness.close()
     return folder
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from flows.sweep.recorded_plan import PlannedCells, note_plan, to_record
 from matrix.model import Source, SourceKind
 from state.records import Kind
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
-def test_what_was_planned_is_known_without_the_catalog(floor: Floor) -> None:
+def test_what_was_planned_is_known_without_the_catalog(harness: SweepHarness) -> None:
     model = small_model()
     entry = replace(
         model.model,
@@ -17,9 +17,9 @@ def test_what_was_planned_is_known_without_the_catalog(floor: Floor) -> None:
         source=Source(SourceKind.HUB, "tiny/model", revision="abc123"),
     )
     plan = make_plan(replace(model, model=entry))
-    floor.sweep(plan)
-    assert floor.begun is not None
-    known = PlannedCells.of(floor.state, floor.begun.info.id)
+    harness.sweep(plan)
+    assert harness.begun is not None
+    known = PlannedCells.of(harness.state, harness.begun.info.id)
     told = known.model(model.name)
     assert (told.id, told.task, told.priority, told.group) == (
         "tiny/model",
@@ -40,23 +40,23 @@ def test_equal_policies_are_kept_once() -> None:
     assert sum(len(model["cells"]) for model in record["models"].values()) == 16
 
 
-def test_the_last_plan_holds_and_keeps_what_it_does_not_name(floor: Floor) -> None:
+def test_the_last_plan_holds_and_keeps_what_it_does_not_name(harness: SweepHarness) -> None:
     model = small_model()
-    floor.sweep(make_plan(model))
-    assert floor.begun is not None
-    sweep_id = floor.begun.info.id
+    harness.sweep(make_plan(model))
+    assert harness.begun is not None
+    sweep_id = harness.begun.info.id
     last = model.cells[-1]
     changed = replace(last, policy=replace(last.policy, opset=21))
-    note_plan(floor.state, sweep_id, make_plan(replace(model, cells=(changed,))))
-    known = PlannedCells.of(floor.state, sweep_id)
+    note_plan(harness.state, sweep_id, make_plan(replace(model, cells=(changed,))))
+    known = PlannedCells.of(harness.state, sweep_id)
     assert known.policy(last.id)["opset"] == 21
     assert known.policy(model.cells[0].id)["opset"] == 17
 
 
-def test_a_sweep_of_an_older_modelmill_has_no_plan_and_that_is_fine(floor: Floor) -> None:
-    floor.sweep(make_plan(small_model()))
-    assert floor.begun is not None
-    floor.state.note(floor.begun.info.id, Kind.NOTICE, {"evicted": ["x"], "freed": 1})
+def test_a_sweep_of_an_older_modelmill_has_no_plan_and_that_is_fine(harness: SweepHarness) -> None:
+    harness.sweep(make_plan(small_model()))
+    assert harness.begun is not None
+    harness.state.note(harness.begun.info.id, Kind.NOTICE, {"evicted": ["x"], "freed": 1})
     unknown = PlannedCells([])
     assert unknown.model("a/b:task").id == "a/b"
     assert unknown.model("a/b").task == ""

@@ -13,7 +13,7 @@ from flows.cli.resolution import resolve
 from flows.sweep.planning import plan_of
 from matrix.errors import PlanError, UsageError
 from matrix.model import Plan
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 TODAY = date(2026, 6, 9)
 BAD = """
@@ -75,14 +75,16 @@ random = { architecture = "bert" }
 """
 
 
-def test_what_the_state_knows_as_published_keeps_its_name(floor: Floor, tmp_path: Path) -> None:
+def test_what_the_state_knows_as_published_keeps_its_name(
+    harness: SweepHarness, tmp_path: Path
+) -> None:
     (tmp_path / "c.toml").write_text(SHARED, encoding="utf-8")
-    state = str(floor.root / "state.db")
+    state = str(harness.root / "state.db")
     packages = {one.name: one.export_package for one in planned(tmp_path, "c.toml").models}
     assert packages["tiny-model:fill-mask"] == "modelmill-tiny-model"
     model = small_model()
     cells = tuple(replace(cell, version=f"{cell.version}-fill-mask") for cell in model.cells)
-    floor.sweep(make_plan(replace(model, cells=cells)))
+    harness.sweep(make_plan(replace(model, cells=cells)))
     packages = {
         one.name: one.export_package for one in planned(tmp_path, "c.toml", state=state).models
     }

@@ -15,7 +15,7 @@ from flows.sweep.recorded_settings import recall
 from matrix.plan_record import plan_from_record, plan_to_record
 from state.damage import taken
 from state.records import Kind
-from tests.sweeps.in_memory import Floor, make_plan, small_model
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.attest.recipe import cell_of, recipe_of
 
 CELL = "a/b:fill-mask@qnn_npu"
@@ -40,20 +40,22 @@ def test_a_plan(recorded: dict[str, Any]) -> None:
     assert plan_from_record(json.loads(json.dumps(plan_to_record(plan)))) == plan
 
 
-def test_an_order_of_a_fleet(recorded: dict[str, Any], floor: Floor, tmp_path: Path) -> None:
-    floor.sweep(make_plan(small_model()))
-    assert floor.begun is not None
-    sweep = floor.begun.info.id
-    floor.state.note(sweep, Kind.STARTED, {"pid": 1, FLEET: recorded["fleet"]})
-    run = last_run(floor.state, sweep, "20260609")
+def test_an_order_of_a_fleet(
+    recorded: dict[str, Any], harness: SweepHarness, tmp_path: Path
+) -> None:
+    harness.sweep(make_plan(small_model()))
+    assert harness.begun is not None
+    sweep = harness.begun.info.id
+    harness.state.note(sweep, Kind.STARTED, {"pid": 1, FLEET: recorded["fleet"]})
+    run = last_run(harness.state, sweep, "20260609")
     assert run.newest[CELL].tree == "a" * 64
     settings = run.settings({}, tmp_path)
     assert (settings.target, settings.opset, settings.tries) == (("qnn_npu",), 17, 9)
     assert taken() == []
 
 
-def test_settings_of_a_sweep(recorded: dict[str, Any], floor: Floor) -> None:
-    settings, catalog = recall(floor.settings(), "20260609", recorded["settings"])
+def test_settings_of_a_sweep(recorded: dict[str, Any], harness: SweepHarness) -> None:
+    settings, catalog = recall(harness.settings(), "20260609", recorded["settings"])
     assert catalog == "demo"
     assert (settings.target, settings.opset) == (("qnn_npu",), 17)
 

@@ -17,7 +17,7 @@ from matrix.attestation import PREDICATE_TYPE, STATEMENT_TYPE
 from matrix.digest import PROVENANCE, SBOM, SIGNATURE, tree_digest
 from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
-from tests.fakes.attested import Works
+from tests.fakes.attested import AttestationHarness
 from tests.plans.cells import make_cell, plan_model
 from workers.attest.attester import Attester
 from workers.attest.recipe import cell_of, recipe_of
@@ -29,8 +29,8 @@ ALLOW = {"remote_code": False, "pickle": False}
 
 
 @pytest.fixture
-def works(tmp_path: Path) -> Iterator[Works]:
-    made = Works(tmp_path / "works")
+def harness(tmp_path: Path) -> Iterator[AttestationHarness]:
+    made = AttestationHarness(tmp_path / "works")
     yield made
     made.close()
 
@@ -46,8 +46,10 @@ def digests(built: Built) -> dict[str, str]:
 # -- the statement
 
 
-def test_every_file_but_the_statement_itself_is_named_by_digest(works: Works) -> None:
-    built = works.attested(make_cell(label="qnn_npu", precision="w8a16"))
+def test_every_file_but_the_statement_itself_is_named_by_digest(
+    harness: AttestationHarness,
+) -> None:
+    built = harness.attested(make_cell(label="qnn_npu", precision="w8a16"))
     stated = read(built, PROVENANCE)
     run = stated["predicate"]["runDetails"]
     told = {one["name"]: one["digest"]["sha256"] for one in stated["subject"]}
@@ -59,8 +61,8 @@ def test_every_file_but_the_statement_itself_is_named_by_digest(works: Works) ->
     assert {**told, **beside} == held
 
 
-def test_the_statement_keeps_the_rules_of_in_toto_and_slsa(works: Works) -> None:
-    stated = read(works.attested(make_cell()), PROVENANCE)
+def test_the_statement_keeps_the_rules_of_in_toto_and_slsa(harness: AttestationHarness) -> None:
+    stated = read(harness.attested(make_cell()), PROVENANCE)
     assert set(stated) == {"_type", "subject", "predicateType", "predicate"}
     assert (stated["_type"], stated["predicateType"]) == (STATEMENT_TYPE, PREDICATE_TYPE)
     predicate = stated["predicate"]
@@ -87,8 +89,8 @@ def test_the_statement_keeps_the_rules_of_in_toto_and_slsa(works: Works) -> None
     assert definition["externalParameters"]
 
 
-def test_inputs_tools_and_stages_are_those_of_the_manifest(works: Works) -> None:
-    built = works.attested(make_cell())
+def test_inputs_tools_and_stages_are_those_of_the_manifest(harness: AttestationHarness) -> None:
+    built = harness.attested(make_cell())
     definition = read(built, PROVENANCE)["predicate"]["buildDefinition"]
     dependencies = {one["name"]: one for one in definition["resolvedDependencies"]}
     assert dependencies["source"]["digest"] == {"sha256": built.manifest["source"]["digest"]}
@@ -99,13 +101,13 @@ def test_inputs_tools_and_stages_are_those_of_the_manifest(works: Works) -> None
     assert definition["internalParameters"]["stamp"] == "20260609"
 
 
-def test_a_source_on_the_hub_is_named_with_its_commit(works: Works) -> None:
+def test_a_source_on_the_hub_is_named_with_its_commit(harness: AttestationHarness) -> None:
     cell = make_cell()
     hub = replace(cell.model, id="org/Name", source=Source(SourceKind.HUB, "org/Name", "main"))
-    built = works.builder.build(cell)
+    built = harness.builder.build(cell)
     commit = "A" * 40
     manifest = {**built.manifest, "source": {**built.manifest["source"], "commit": commit}}
-    attester = Attester(works.host)
+    attester = Attester(harness.host)
     told = attester.attest(replace(built, manifest=manifest), replace(cell, model=hub))
     source = read(told, PROVENANCE)["predicate"]["buildDefinition"]["resolvedDependencies"][0]
     assert source["uri"] == f"pkg:huggingface/org/Name@{commit.lower()}"
@@ -113,11 +115,13 @@ def test_a_source_on_the_hub_is_named_with_its_commit(works: Works) -> None:
     assert read(told, SBOM)["components"][0]["purl"] == source["uri"]
 
 
-def test_a_folder_is_named_without_the_way_to_it(works: Works, tmp_path: Path) -> None:
+def test_a_folder_is_named_without_the_way_to_it(
+    harness: AttestationHarness, tmp_path: Path
+) -> None:
     cell = make_cell()
     folder = Source(SourceKind.FOLDER, str(tmp_path / "home" / "weights"))
-    built = works.builder.build(cell)
-    told = Attester(works.host).attest(
+    built = harness.builder.build(cell)
+    told = Attester(harness.host).attest(
         built, replace(cell, model=replace(cell.model, source=folder))
     )
     for name in (PROVENANCE, SBOM):
@@ -125,8 +129,8 @@ def test_a_folder_is_named_without_the_way_to_it(works: Works, tmp_path: Path) -
     assert "weights" in (told.folder / PROVENANCE).read_text()
 
 
-def test_a_named_builder_stands_for_the_host(works: Works) -> None:
-    mine = works.attested(make_cell(), builder="https://example.org/mill")
+def test_a_named_builder_stands_for_the_host(harness: AttestationHarness) -> None:
+    mine = harness.attested(make_cell(), builder="https://example.org/mill")
     assert read(mine, PROVENANCE)["predicate"]["runDetails"]["builder"]["id"] == (
         "https://example.org/mill"
     )
@@ -136,11 +140,11 @@ def test_a_named_builder_stands_for_the_host(works: Works) -> None:
 
 
 @pytest.mark.parametrize("composite", [False, True])
-def test_the_bill_of_materials_is_valid(works: Works, composite: bool) -> None:
+def test_the_bill_of_materials_is_valid(harness: AttestationHarness, composite: bool) -> None:
     config: dict[str, Any] = {"components": ["enc", "dec"], "files": {"config.json": "{}"}}
     if not composite:
         config.clear()
-    built = works.attested(make_cell(label="qnn_npu", precision="w8a16", **config))
+    built = harness.attested(make_cell(label="qnn_npu", precision="w8a16", **config))
     text = (built.folder / SBOM).read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     listed = {
@@ -152,8 +156,8 @@ def test_the_bill_of_materials_is_valid(works: Works, composite: bool) -> None:
     assert listed == {path: sha for path, sha in digests(built).items() if path not in own}
 
 
-def test_the_environment_is_listed_as_what_it_is(works: Works) -> None:
-    components = environment_of(works.host.environment(), ["fake", "engine"])
+def test_the_environment_is_listed_as_what_it_is(harness: AttestationHarness) -> None:
+    components = environment_of(harness.host.environment(), ["fake", "engine"])
     by_name = {one["name"]: one for one in components}
     assert all(one["scope"] == "excluded" for one in components)
     assert by_name["fake"]["properties"] == [{"name": "modelmill:tool", "value": "true"}]
@@ -163,22 +167,24 @@ def test_the_environment_is_listed_as_what_it_is(works: Works) -> None:
     assert {one["type"] for one in components} == {"operating-system", "platform", "library"}
 
 
-def test_the_environment_is_asked_for_once(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter([works.host.environment()])
-    monkeypatch.setattr(works.host, "environment", lambda: next(answers))
-    attester = Attester(works.host)
+def test_the_environment_is_asked_for_once(
+    harness: AttestationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([harness.host.environment()])
+    monkeypatch.setattr(harness.host, "environment", lambda: next(answers))
+    attester = Attester(harness.host)
     for cell in plan_model().cells:
-        attester.attest(works.builder.build(cell), cell)
+        attester.attest(harness.builder.build(cell), cell)
     assert not list(answers)
 
 
 # -- beside the package, not part of it
 
 
-def test_the_tree_is_the_same_with_and_without(works: Works) -> None:
+def test_the_tree_is_the_same_with_and_without(harness: AttestationHarness) -> None:
     cell = make_cell()
-    bare = works.builder.build(cell)
-    built = Attester(works.host, sign=lambda data: b"signed " + data).attest(bare, cell)
+    bare = harness.builder.build(cell)
+    built = Attester(harness.host, sign=lambda data: b"signed " + data).attest(bare, cell)
     assert {PROVENANCE, SBOM, SIGNATURE} == set(digests(built)) - set(digests(bare))
     assert tree_digest(file.entry for file in built.files) == bare.tree == built.tree
     assert (built.folder / SIGNATURE).read_bytes() == (
@@ -186,21 +192,21 @@ def test_the_tree_is_the_same_with_and_without(works: Works) -> None:
     )
 
 
-def test_attesting_again_replaces_what_was_stated(works: Works) -> None:
+def test_attesting_again_replaces_what_was_stated(harness: AttestationHarness) -> None:
     cell = make_cell()
-    once = Attester(works.host, builder="one:", sign=lambda data: data).attest(
-        works.builder.build(cell), cell
+    once = Attester(harness.host, builder="one:", sign=lambda data: data).attest(
+        harness.builder.build(cell), cell
     )
-    again = Attester(works.host, builder="two:").attest(once, cell)
+    again = Attester(harness.host, builder="two:").attest(once, cell)
     assert "two:" in (again.folder / PROVENANCE).read_text()
     assert SIGNATURE not in digests(again)
     assert len(digests(again)) == len(again.files)
 
 
-def test_an_export_is_attested_like_a_cell(works: Works) -> None:
+def test_an_export_is_attested_like_a_cell(harness: AttestationHarness) -> None:
     cell = make_cell(components=["enc", "dec"])
-    exported = works.builder.build(cell, export_version="0.0.0-x-export")
-    built = Attester(works.host).attest(exported, replace(cell, version="0.0.0-x-export"))
+    exported = harness.builder.build(cell, export_version="0.0.0-x-export")
+    built = Attester(harness.host).attest(exported, replace(cell, version="0.0.0-x-export"))
     text = (built.folder / SBOM).read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     assert json.loads(text)["metadata"]["component"]["name"] == "tiny/model:fill-mask@export"
@@ -209,12 +215,12 @@ def test_an_export_is_attested_like_a_cell(works: Works) -> None:
     assert [one["name"] for one in definition["resolvedDependencies"]] == ["source", "fake"]
 
 
-def test_a_disk_that_fails_costs_one_cell(works: Works) -> None:
+def test_a_disk_that_fails_costs_one_cell(harness: AttestationHarness) -> None:
     cell = make_cell()
-    built = works.builder.build(cell)
+    built = harness.builder.build(cell)
     remove_tree(built.folder)
     with pytest.raises(BuildFailed) as caught:
-        Attester(works.host).attest(built, cell)
+        Attester(harness.host).attest(built, cell)
     assert caught.value.failure is FailureClass.DISK
 
 
@@ -236,11 +242,11 @@ def test_a_folder_is_given_its_place_on_this_machine() -> None:
     assert cell_of(recipe, timeout=1, folder="/here/w").model.source.ref == "/here/w"
 
 
-def test_what_was_not_permitted_is_not_in_the_recipe(works: Works) -> None:
+def test_what_was_not_permitted_is_not_in_the_recipe(harness: AttestationHarness) -> None:
     cell = make_cell()
     willing = replace(cell, model=replace(cell.model, remote_code=True, pickle=True))
-    attester = Attester(works.host, allow={"pickle": True})
-    built = attester.attest(works.builder.build(cell), willing)
+    attester = Attester(harness.host, allow={"pickle": True})
+    built = attester.attest(harness.builder.build(cell), willing)
     definition = read(built, PROVENANCE)["predicate"]["buildDefinition"]
     assert definition["externalParameters"]["allow"] == {"remote_code": False, "pickle": True}
 

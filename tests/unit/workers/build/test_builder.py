@@ -9,7 +9,7 @@ import pytest
 
 from machine.files import hash_file
 from matrix.digest import FileEntry, tree_digest
-from tests.engines.builder import Bench
+from tests.engines.builder import BuilderHarness
 from tests.plans.cells import LABELS, make_cell, make_model, plan_model
 from workers.build.builder import Builder, Built
 from workers.build.explain import explain
@@ -24,8 +24,8 @@ def on_disk(built: Built) -> dict[str, tuple[str, int]]:
     }
 
 
-def test_a_package_is_exactly_what_it_says(bench: Bench) -> None:
-    built = bench.builder.build(make_cell(precision="w8a16", label="qnn_npu"))
+def test_a_package_is_exactly_what_it_says(harness: BuilderHarness) -> None:
+    built = harness.builder.build(make_cell(precision="w8a16", label="qnn_npu"))
     entries = {file.entry.path: (file.entry.sha256, file.entry.size) for file in built.files}
     assert on_disk(built) == entries
     assert sorted(entries) == ["build.json", "model.onnx", "modelmill.json"]
@@ -46,15 +46,17 @@ def test_a_package_is_exactly_what_it_says(bench: Bench) -> None:
     assert [stage["reused"] for stage in record["stages"]] == [False] * 4
 
 
-def test_the_manifest_knows_no_stamp_no_machine_and_no_time(bench: Bench, tmp_path: Path) -> None:
-    text = bench.builder.build(make_cell()).folder.joinpath("modelmill.json").read_text()
+def test_the_manifest_knows_no_stamp_no_machine_and_no_time(
+    harness: BuilderHarness, tmp_path: Path
+) -> None:
+    text = harness.builder.build(make_cell()).folder.joinpath("modelmill.json").read_text()
     for secret in ("20260609", str(tmp_path), platform.node(), "seconds", "version"):
         assert secret not in text
 
 
 def test_the_same_inputs_give_the_same_bytes_anywhere(tmp_path: Path) -> None:
     model = make_model(components=["enc", "dec"], files={"config.json": "{}"})
-    one, two = Bench(tmp_path / "one"), Bench(tmp_path / "two" / "deeper")
+    one, two = BuilderHarness(tmp_path / "one"), BuilderHarness(tmp_path / "two" / "deeper")
     first = one.builder.build(make_cell(model))
     later = replace(make_cell(model), version="0.0.0-20270101-x")
     second = two.builder.build(later, attempt=3)
@@ -64,21 +66,21 @@ def test_the_same_inputs_give_the_same_bytes_anywhere(tmp_path: Path) -> None:
     assert ours == theirs
 
 
-def test_eight_targets_share_everything_that_is_equal(bench: Bench) -> None:
+def test_eight_targets_share_everything_that_is_equal(harness: BuilderHarness) -> None:
     model = plan_model()
-    built = [bench.builder.build(cell) for cell in model.cells]
-    assert bench.host.ran == ["export", "inputs", "optimize", "quantize"]
+    built = [harness.builder.build(cell) for cell in model.cells]
+    assert harness.host.ran == ["export", "inputs", "optimize", "quantize"]
     distinct = {run.key for one in built for run in one.stages}
-    assert len(distinct) == len(bench.host.ran)
+    assert len(distinct) == len(harness.host.ran)
     assert len({one.tree for one in built}) == len(LABELS)
     assert len({one.manifest["export"]["tree"] for one in built}) == 1
 
 
-def test_the_export_package_is_what_the_cells_name(bench: Bench) -> None:
+def test_the_export_package_is_what_the_cells_name(harness: BuilderHarness) -> None:
     model = plan_model(components=["enc", "dec"], files={"config.json": "{}"})
-    export = bench.builder.build(model.cells[0], export_version=model.export_version)
-    cell = bench.builder.build(model.cells[0])
-    assert bench.host.ran.count("export") == 1
+    export = harness.builder.build(model.cells[0], export_version=model.export_version)
+    cell = harness.builder.build(model.cells[0])
+    assert harness.host.ran.count("export") == 1
     assert cell.manifest["export"] == {"tree": export.tree}
     assert [file.entry.path for file in export.files] == [
         "config.json",
@@ -90,43 +92,43 @@ def test_the_export_package_is_what_the_cells_name(bench: Bench) -> None:
 
 
 def test_self_contained_puts_the_export_into_the_package(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, self_contained=True)
-    built = bench.builder.build(make_cell(files={"config.json": "{}"}))
+    harness = BuilderHarness(tmp_path, self_contained=True)
+    built = harness.builder.build(make_cell(files={"config.json": "{}"}))
     paths = {file.entry.path for file in built.files}
     assert {"model.onnx", "export/model.onnx", "export/config.json"} <= paths
 
 
-def test_the_tree_is_known_before_only_if_everything_is_there(bench: Bench) -> None:
+def test_the_tree_is_known_before_only_if_everything_is_there(harness: BuilderHarness) -> None:
     cell = make_cell()
-    assert bench.builder.predict(cell) is None
-    built = bench.builder.build(cell)
-    ran = len(bench.host.ran)
-    assert bench.builder.predict(cell) == built.tree
-    bench.store.source(built.files[0].entry).unlink()
-    assert bench.builder.predict(cell) is None
-    assert len(bench.host.ran) == ran
+    assert harness.builder.predict(cell) is None
+    built = harness.builder.build(cell)
+    ran = len(harness.host.ran)
+    assert harness.builder.predict(cell) == built.tree
+    harness.store.source(built.files[0].entry).unlink()
+    assert harness.builder.predict(cell) is None
+    assert len(harness.host.ran) == ran
 
 
-def test_the_engine_is_asked_for_a_plan_once(bench: Bench) -> None:
+def test_the_engine_is_asked_for_a_plan_once(harness: BuilderHarness) -> None:
     for _ in range(3):
-        bench.builder.build(make_cell()).release()
-        bench.builder.predict(make_cell())
-    assert bench.host.plans == 1
+        harness.builder.build(make_cell()).release()
+        harness.builder.predict(make_cell())
+    assert harness.host.plans == 1
 
 
-def test_what_a_package_was_made_of_stays_until_it_is_let_go(bench: Bench) -> None:
-    built = bench.builder.build(make_cell())
-    bench.store.gc(0)
-    assert bench.store.source(built.export[0]).is_file()
+def test_what_a_package_was_made_of_stays_until_it_is_let_go(harness: BuilderHarness) -> None:
+    built = harness.builder.build(make_cell())
+    harness.store.gc(0)
+    assert harness.store.source(built.export[0]).is_file()
     built.let_go()
-    bench.store.gc(0)
-    assert bench.store.usage().size == 0
+    harness.store.gc(0)
+    assert harness.store.usage().size == 0
     assert built.files[0].source.is_file(), "the package itself is complete"
 
 
-def test_a_build_reports_what_it_is_doing_and_what_it_reused(bench: Bench) -> None:
+def test_a_build_reports_what_it_is_doing_and_what_it_reused(harness: BuilderHarness) -> None:
     seen: list[str] = []
-    built = bench.builder.build(make_cell(), report=seen.append)
+    built = harness.builder.build(make_cell(), report=seen.append)
     assert seen[:3] == ["exporting", "export begins", "making inputs"]
     assert [(run.stage, run.reused, run.bytes > 0) for run in built.stages] == [
         ("export", False, True),
@@ -134,31 +136,31 @@ def test_a_build_reports_what_it_is_doing_and_what_it_reused(bench: Bench) -> No
         ("optimize", False, True),
     ]
     seen.clear()
-    again = bench.builder.build(make_cell(), report=seen.append)
+    again = harness.builder.build(make_cell(), report=seen.append)
     assert [run.reused for run in again.stages] == [True, True, True]
     assert seen == []
 
 
-def test_a_kept_package_is_nobodys_link(bench: Bench, tmp_path: Path) -> None:
-    built = bench.builder.build(make_cell())
+def test_a_kept_package_is_nobodys_link(harness: BuilderHarness, tmp_path: Path) -> None:
+    built = harness.builder.build(make_cell())
     kept = built.move_to(tmp_path / "kept" / "v1")
     assert not (built.folder / "model.onnx").exists()
     assert (kept / "model.onnx").stat().st_nlink == 1
     assert {path.name for path in kept.iterdir()} == {file.entry.path for file in built.files}
-    again = bench.builder.build(make_cell())
+    again = harness.builder.build(make_cell())
     with pytest.raises(StoreError, match="there already"):
         again.move_to(kept)
     assert again.folder.exists()
 
 
 def test_a_package_folder_is_used_once_and_goes_with_its_package(
-    bench: Bench, tmp_path: Path
+    harness: BuilderHarness, tmp_path: Path
 ) -> None:
-    first = bench.builder.build(make_cell())
+    first = harness.builder.build(make_cell())
     first.release()
     first.release()
-    second = bench.builder.build(make_cell(precision="w8a16"))
-    third = bench.builder.build(make_cell(precision="w8a16"))
+    second = harness.builder.build(make_cell(precision="w8a16"))
+    third = harness.builder.build(make_cell(precision="w8a16"))
     assert len({first.folder, second.folder, third.folder}) == 3
     assert not first.folder.exists()
     for file in second.files:
@@ -167,13 +169,15 @@ def test_a_package_folder_is_used_once_and_goes_with_its_package(
     assert {path.name for path in kept.iterdir()} == {file.entry.path for file in second.files}
 
 
-def test_explain_says_what_differs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_says_what_differs(
+    harness: BuilderHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cell = make_cell(precision="w8a16")
-    assert explain(bench.builder, cell)[0].lines == ("this cell was never built with this store",)
-    bench.builder.build(cell).release()
-    assert all(reason.reused for reason in explain(bench.builder, cell))
+    assert explain(harness.builder, cell)[0].lines == ("this cell was never built with this store",)
+    harness.builder.build(cell).release()
+    assert all(reason.reused for reason in explain(harness.builder, cell))
     other = explain(
-        bench.builder, replace(cell, policy=replace(cell.policy, optimization="extended"))
+        harness.builder, replace(cell, policy=replace(cell.policy, optimization="extended"))
     )
     assert [(reason.stage, reason.reused) for reason in other] == [
         ("export", True),
@@ -181,17 +185,17 @@ def test_explain_says_what_differs(bench: Bench, monkeypatch: pytest.MonkeyPatch
         ("optimize", False),
     ]
     assert other[2].lines == ("params.level: basic -> extended",)
-    bench.store.gc(0)
-    gone = explain(bench.builder, cell)
+    harness.store.gc(0)
+    gone = explain(harness.builder, cell)
     assert gone[0].lines == ("the key is the same, but its outputs are no longer in the store",)
 
 
-def test_explain_after_a_rebuild_still_tells_the_last_change(bench: Bench) -> None:
+def test_explain_after_a_rebuild_still_tells_the_last_change(harness: BuilderHarness) -> None:
     cell = make_cell()
-    bench.builder.build(cell).release()
+    harness.builder.build(cell).release()
     changed = replace(cell, policy=replace(cell.policy, optimization="extended"))
-    bench.builder.build(changed).release()
-    last = explain(bench.builder, changed)[-1]
+    harness.builder.build(changed).release()
+    last = explain(harness.builder, changed)[-1]
     assert last.reused
     assert last.lines == (
         "the key is the same as last time",
@@ -199,15 +203,17 @@ def test_explain_after_a_rebuild_still_tells_the_last_change(bench: Bench) -> No
     )
 
 
-def test_a_new_tool_version_rebuilds(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.builder.build(make_cell()).release()
+def test_a_new_tool_version_rebuilds(
+    harness: BuilderHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.builder.build(make_cell()).release()
     monkeypatch.setenv("FAKE_VERSION", "2")
-    later = Builder(bench.store, bench.host, bench.root / "work")
+    later = Builder(harness.store, harness.host, harness.root / "work")
     assert explain(later, make_cell())[0].lines == ("tools.fake: 1 -> 2",)
     assert [run.reused for run in later.build(make_cell()).stages] == [False] * 3
 
 
-def test_entries_stay_inside_the_package(bench: Bench) -> None:
-    built = bench.builder.build(make_cell(files={"a/b/c.txt": "deep"}))
+def test_entries_stay_inside_the_package(harness: BuilderHarness) -> None:
+    built = harness.builder.build(make_cell(files={"a/b/c.txt": "deep"}))
     assert all(isinstance(file.entry, FileEntry) for file in built.files)
     assert all(file.source.is_relative_to(built.folder) for file in built.files)

@@ -8,7 +8,7 @@ from typing import Any
 
 from machine.ledger import Reservation
 from matrix.model import Cell
-from tests.engines.builder import Bench
+from tests.engines.builder import BuilderHarness
 from tests.plans.cells import make_cell
 from workers.build.builder import Builder, BuildOptions
 from workers.build.disk_budget import DiskBudget
@@ -26,7 +26,7 @@ class Remembering:
 
 
 def test_disk_is_reserved_only_for_what_really_runs_and_stage_by_stage(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    harness = BuilderHarness(tmp_path)
     claimed: list[int] = []
 
     class Counting(DiskBudget):
@@ -36,8 +36,8 @@ def test_disk_is_reserved_only_for_what_really_runs_and_stage_by_stage(tmp_path:
             return super().claim(size)
 
     options = BuildOptions(expected=Remembering())
-    budget = Counting(bench.store, 10**9, free=lambda _path: 1 << 50)
-    builder = Builder(bench.store, bench.host, tmp_path / "w", options, budget=budget)
+    budget = Counting(harness.store, 10**9, free=lambda _path: 1 << 50)
+    builder = Builder(harness.store, harness.host, tmp_path / "w", options, budget=budget)
     for _ in range(2):
         builder.build(make_cell(disk=55))
     assert claimed == [55, 55, 55]
@@ -49,13 +49,13 @@ def test_disk_is_reserved_only_for_what_really_runs_and_stage_by_stage(tmp_path:
 def test_a_build_that_finds_no_room_waits_with_nothing_in_use_and_counts_nothing_twice(
     tmp_path: Path,
 ) -> None:
-    bench = Bench(tmp_path)
+    harness = BuilderHarness(tmp_path)
     waited: list[tuple[int, int]] = []
 
     class Crowding(DiskBudget):
         def claim(self, size: int) -> Reservation | None:
             # The export finds room; what comes after it does not.
-            return None if bench.store.usage().actions else super().claim(size)
+            return None if harness.store.usage().actions else super().claim(size)
 
         @contextmanager
         def reserve(
@@ -66,15 +66,15 @@ def test_a_build_that_finds_no_room_waits_with_nothing_in_use_and_counts_nothing
             whole: int = 0,
             **how: Any,
         ) -> Iterator[int]:
-            assert not bench.store.used()
+            assert not harness.store.used()
             assert self.reserved == 0
             waited.append((size, whole))
-            bench.store.gc(0)  # others took the room that the export had
+            harness.store.gc(0)  # others took the room that the export had
             with super().reserve(size, cancel, whole=whole, **how) as amount:
                 yield amount
 
-    budget = Crowding(bench.store, 10**9, free=lambda _path: 1 << 50)
-    builder = Builder(bench.store, bench.host, tmp_path / "w", budget=budget)
+    budget = Crowding(harness.store, 10**9, free=lambda _path: 1 << 50)
+    builder = Builder(harness.store, harness.host, tmp_path / "w", budget=budget)
     built = builder.build(make_cell(disk=55))
     assert waited == [(55, 55)]
     assert [(run.stage, run.reused) for run in built.stages] == [
@@ -84,25 +84,25 @@ def test_a_build_that_finds_no_room_waits_with_nothing_in_use_and_counts_nothing
     ]
     built.let_go()
     assert budget.reserved == 0
-    assert not bench.store.used()
+    assert not harness.store.used()
 
 
 def test_what_a_build_made_before_it_had_to_wait_is_not_called_reused(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    harness = BuilderHarness(tmp_path)
 
     class Crowding(DiskBudget):
         def claim(self, size: int) -> Reservation | None:
-            return None if bench.store.usage().actions else super().claim(size)
+            return None if harness.store.usage().actions else super().claim(size)
 
-    budget = Crowding(bench.store, 10**9, free=lambda _path: 1 << 50)
-    builder = Builder(bench.store, bench.host, tmp_path / "w", budget=budget)
+    budget = Crowding(harness.store, 10**9, free=lambda _path: 1 << 50)
+    builder = Builder(harness.store, harness.host, tmp_path / "w", budget=budget)
     built = builder.build(make_cell(disk=55))
     assert [run.reused for run in built.stages] == [False, False, False]
     assert builder.build(make_cell(disk=55)).stages[0].reused
 
 
 def test_every_stage_that_runs_waits_for_its_memory(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    harness = BuilderHarness(tmp_path)
     asked: list[tuple[str, int]] = []
 
     class Noted(MemoryBudget):
@@ -120,7 +120,7 @@ def test_every_stage_that_runs_waits_for_its_memory(tmp_path: Path) -> None:
             return {"export": 70, "inputs": 10, "optimize": 0}[stage]
 
     options = BuildOptions(expected=Sized())
-    builder = Builder(bench.store, bench.host, tmp_path / "w", options, memory=Noted(100))
+    builder = Builder(harness.store, harness.host, tmp_path / "w", options, memory=Noted(100))
     builder.build(make_cell())
     assert asked == [("begin", 70), ("end", 0), ("begin", 10), ("end", 0), ("begin", 0), ("end", 0)]
     builder.build(make_cell())

@@ -23,7 +23,7 @@ from tests.fakes.azure.toolkit import install
 NAME, VERSION = "modelmill-bert", "0.0.0-20260609-qnn-npu-bert"
 
 
-class Lab:
+class AzureHarness:
     """One stand-in and the folders of one test. A context manager."""
 
     def __init__(self, root: Path, **environ: str) -> None:
@@ -93,7 +93,7 @@ class Lab:
 
 
 def publish(
-    lab: Lab,
+    harness: AzureHarness,
     files: list[LocalFile],
     version: str = VERSION,
     *,
@@ -101,7 +101,7 @@ def publish(
     progress: Progress | None = None,
 ) -> Receipt:
     """Publish a package of `NAME` without ever sleeping."""
-    publisher = Publisher(feed or lab.feed(), sleep=lambda event, _seconds: event.is_set())
+    publisher = Publisher(feed or harness.feed(), sleep=lambda event, _seconds: event.is_set())
     return publisher.publish(NAME, version, files, tree=tree(files), progress=progress)
 
 
