@@ -127,7 +127,7 @@ def harness(tmp_path: Path) -> Iterator[VerificationHarness]:
 
 
 @pytest.mark.parametrize(
-    ("external", "inspecting", "measuring"), [(True, 0.5, 1.3), (False, 3.0, 3.5)]
+    ("external", "inspecting", "measuring"), [(True, 0.6, 1.6), (False, 3.4, 3.6)]
 )
 def test_one_model_is_in_memory_at_a_time(
     harness: VerificationHarness,

@@ -9,11 +9,8 @@ OP, DOMAIN = "EPContext", "com.microsoft"
 COMPATIBILITY = "ep_compatibility_info."
 
 
-def read_contexts(folder: Path, name: str) -> dict[str, Any]:
+def read_contexts(model: Any, folder: Path, name: str) -> dict[str, Any]:
     """The EPContext nodes of a model, the binaries they name, and what is wrong with those."""
-    import onnx
-
-    model = onnx.load(folder / name, load_external_data=False)
     nodes = [
         _node(node) for node in model.graph.node if (node.op_type, node.domain) == (OP, DOMAIN)
     ]

@@ -40,20 +40,17 @@ class Checker(OrtService):
             return found
         if op == "contexts":
             folder = Path(args["folder"])
-            return {
-                name: {**read_contexts(folder, name), "external": external_files(folder, name)}
-                for name in args["models"]
-            }
+            return {name: references(folder, name) for name in args["models"]}
         return super().call(op, args, progress)
 
 
-def external_files(folder: Path, name: str) -> list[str]:
-    """The files beside a model that hold its tensors. Raises for those outside of the folder."""
+def references(folder: Path, name: str) -> Answer:
+    """The context binaries and the tensor files of a model. Raises for tensors outside."""
     import onnx
 
     model = onnx.load(folder / name, load_external_data=False)
-    found = {_external(folder, folder / name, tensor) for tensor in tensors(model)}
-    return sorted(found - {""})
+    files = {_external(folder, folder / name, tensor) for tensor in tensors(model)} - {""}
+    return {**read_contexts(model, folder, name), "external": sorted(files)}
 
 
 def inspect(folder: Path, path: Path) -> Answer:
@@ -67,7 +64,7 @@ def inspect(folder: Path, path: Path) -> Answer:
         files = {_external(folder, path, tensor) for tensor in weights} - {""}
         answer["external"] = sorted(files)
         unreadable = _read(model, path, weights, answer)
-        context = read_contexts(folder, path.relative_to(folder).as_posix())
+        context = read_contexts(model, folder, path.relative_to(folder).as_posix())
         answer["contexts"] = context["nodes"]
         answer["problems"] += context["problems"]
         check(model, path, files, folder)

@@ -26,10 +26,15 @@ def wrapper(
     onnx.save(model, folder / "model.onnx")
 
 
+def contexts(folder: Path) -> dict[str, Any]:
+    model = onnx.load(folder / "model.onnx", load_external_data=False)
+    return read_contexts(model, folder, "model.onnx")
+
+
 def test_a_binary_beside_the_model(tmp_path: Path) -> None:
     wrapper(tmp_path, "model_qnn.bin")
     (tmp_path / "model_qnn.bin").write_bytes(b"1")
-    found = read_contexts(tmp_path, "model.onnx")
+    found = contexts(tmp_path)
     assert found["binaries"] == ["model_qnn.bin"]
     assert found["problems"] == []
     assert found["nodes"] == [{"partition": "part", "main": True, "embedded": False}]
@@ -38,14 +43,14 @@ def test_a_binary_beside_the_model(tmp_path: Path) -> None:
 
 def test_an_embedded_context_names_no_file(tmp_path: Path) -> None:
     wrapper(tmp_path, b"\xff\xfe binary", embed=1)
-    found = read_contexts(tmp_path, "model.onnx")
+    found = contexts(tmp_path)
     assert (found["binaries"], found["problems"]) == ([], [])
     assert found["nodes"][0]["embedded"]
 
 
 def test_a_second_context_of_a_binary_need_not_name_it(tmp_path: Path) -> None:
     wrapper(tmp_path, "", main=0)
-    assert read_contexts(tmp_path, "model.onnx")["problems"] == []
+    assert contexts(tmp_path)["problems"] == []
 
 
 @pytest.mark.parametrize(
@@ -64,7 +69,7 @@ def test_references_that_cannot_be_used(tmp_path: Path, binary: str | bytes, pro
     (tmp_path / "package").mkdir()
     (tmp_path / "other.bin").write_bytes(b"1")
     wrapper(tmp_path / "package", binary)
-    found = read_contexts(tmp_path / "package", "model.onnx")
+    found = contexts(tmp_path / "package")
     assert found["binaries"] == []
     assert len(found["problems"]) == 1
     assert problem in found["problems"][0]
@@ -75,7 +80,7 @@ def test_a_link_does_not_lead_out_of_the_package(tmp_path: Path) -> None:
     (tmp_path / "other.bin").write_bytes(b"1")
     (tmp_path / "package" / "model.bin").symlink_to(tmp_path / "other.bin")
     wrapper(tmp_path / "package", "model.bin")
-    assert "outside" in read_contexts(tmp_path / "package", "model.onnx")["problems"][0]
+    assert "outside" in contexts(tmp_path / "package")["problems"][0]
 
 
 def test_an_ordinary_model_has_no_contexts(tmp_path: Path) -> None:
@@ -83,4 +88,4 @@ def test_an_ordinary_model_has_no_contexts(tmp_path: Path) -> None:
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
     model = helper.make_model(helper.make_graph([node], "g", ports[:1], ports[1:]))
     onnx.save(model, tmp_path / "model.onnx")
-    assert read_contexts(tmp_path, "model.onnx")["nodes"] == []
+    assert contexts(tmp_path)["nodes"] == []
