@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.sweep.engines import runtimes_of
 from flows.sweep.local import open_builder
-from flows.sweep.workspace import Workspace
+from flows.sweep.planning import plan_of
+from flows.sweep.recorded_settings import recall
+from flows.sweep.workspace import Workspace, find_sweep
 from machine.files import hash_file, replace_file
+from matrix.cellid import parse
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, files_digest, tree_digest
 from matrix.errors import UsageError
-from matrix.model import EXPORT, Plan
+from matrix.model import EXPORT
+from workers.build.built import Built
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Part, Subject
@@ -58,13 +63,31 @@ def prove_published(settings: Settings, package: str, version: str) -> tuple[Cli
         return verifier.climb(subject), tree_digest(subject.files)
 
 
-def prove_cell(settings: Settings, plan: Plan) -> tuple[Climbed, str]:
-    """Verify a planned cell; stages that the store does not have are run."""
-    with open_builder(plan, settings) as builder:
+def prove_cell(settings: Settings, what: str, batch: str | None) -> tuple[Climbed, str]:
+    """Verify a cell of a sweep; stages that the store does not have are run."""
+    with (
+        building_cell(settings, what, batch) as (recalled, built),
+        closing(Verifier(runtimes_of(recalled), recalled.verify)) as verifier,
+    ):
+        return verifier.climb(Subject.of(built)), built.tree
+
+
+@contextmanager
+def building_cell(
+    settings: Settings, what: str, batch: str | None
+) -> Iterator[tuple[Settings, Built]]:
+    """The package of a cell as a sweep planned it (None: the last one), until the block ends, and
+    the settings of that sweep."""
+    cell = str(parse(what))
+    with Workspace(settings).open_state(must_exist=True) as state:
+        info = find_sweep(state, batch)
+        recalled, catalog = recall(settings, info.stamp, info.settings)
+    today = date.today()  # noqa: DTZ011 - the user's date
+    plan = plan_of(recalled.narrowed(cell), catalog, today)
+    with open_builder(plan, recalled) as builder:
         built = builder.build(next(plan.cells()))
         try:
-            with closing(Verifier(runtimes_of(settings), settings.verify)) as verifier:
-                return verifier.climb(Subject.of(built)), built.tree
+            yield recalled, built
         finally:
             built.release()
 

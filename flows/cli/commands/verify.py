@@ -55,24 +55,7 @@ def _climb(settings: Settings, arguments: argparse.Namespace) -> tuple[Climbed, 
         raise UsageError(
             f"'{what}' is no folder", hint="give PACKAGE VERSION, a folder or MODEL:TASK@TARGET"
         )
-    return _climb_cell(settings, what, arguments.batch)
-
-
-def _climb_cell(settings: Settings, what: str, batch: str | None) -> tuple[Climbed, str]:
-    from datetime import date
-
-    from flows.packages.reverify import prove_cell
-    from flows.sweep.planning import plan_of
-    from flows.sweep.recorded_settings import recall
-    from flows.sweep.workspace import Workspace, find_sweep
-    from matrix.cellid import parse
-
-    cell = str(parse(what))
-    with Workspace(settings).open_state(must_exist=True) as state:
-        info = find_sweep(state, batch)
-        recalled, catalog = recall(settings, info.stamp, info.settings)
-    plan = plan_of(recalled.narrowed(cell), catalog, date.today())  # noqa: DTZ011 - the user's date
-    return prove_cell(recalled, plan)
+    return proving.prove_cell(settings, what, arguments.batch)
 
 
 def _lines(climbed: Climbed, tree: str) -> list[str]:

@@ -1,0 +1,161 @@
+"""From what the user names to what is measured: a published version, a folder, a cell, a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from feed.reader import pull
+from flows.cli.settings import Settings
+from flows.packages.reverify import building_cell, subject_of
+from flows.sweep.engines import runtimes_of
+from flows.sweep.workspace import Workspace
+from matrix.digest import tree_digest
+from matrix.errors import UsageError
+from workers.compile.devices import runtime_for
+from workers.errors import BuildFailed
+from workers.host.watch import HostLimits
+from workers.measure.subject import Artifact, Graph, Subject, file_artifact
+from workers.runtimes.pool import Runtimes
+from workers.runtimes.runtime import Missing, Runtime
+from workers.sources import samples
+from workers.store import Store
+from workers.verify.ladder.claim import Claim
+from workers.verify.subject import Subject as Package
+
+_FORMS = "give PACKAGE VERSION, a folder, MODEL:TASK@TARGET or a .onnx file"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the user decides beside the names."""
+
+    target: str | None = None
+    profile: str | None = None
+    """Neither: a package is measured on the runtime that it was made for."""
+    batch: str | None = None
+    """The stamp of a cell's sweep; None: the last one."""
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Of the inputs of model files."""
+    inputs: Path | None = None
+    """A file of samples for model files."""
+
+
+@dataclass(slots=True)
+class Finder:
+    """Finds subjects; their files stay until the block of `finding` ends."""
+
+    settings: Settings
+    runtimes: Runtimes
+    store: Store
+    _opened: ExitStack
+
+    def find(self, words: Sequence[str], choice: Choice) -> list[Subject]:
+        """The subjects of a command line. Raises `UsageError`."""
+        if len(words) == 2 and not any(map(self._is_form, words)):
+            return [self._published(words[0], words[1], choice)]
+        return [self._one(word, choice) for word in words]
+
+    def _is_form(self, word: str) -> bool:
+        return "@" in word or word.endswith(".onnx") or (self.settings.cwd / word).exists()
+
+    def _one(self, word: str, choice: Choice) -> Subject:
+        path = self.settings.cwd / word
+        if path.is_dir():
+            package = subject_of(self.settings, self.store, path, None)
+            return self._package(package, choice, Artifact(word, tree_digest(package.files)))
+        if path.is_file():
+            return self._file(path, word, choice)
+        if "@" in word:
+            opened = building_cell(self.settings, word, choice.batch)
+            _, built = self._opened.enter_context(opened)
+            artifact = Artifact(built.cell_id, built.tree)
+            return self._package(Package.of(built), choice, artifact)
+        raise UsageError(f"'{word}' is no folder and no file", hint=_FORMS)
+
+    def _published(self, package: str, version: str, choice: Choice) -> Subject:
+        folder = self._folder("pulled") / "package"
+        pull(Workspace(self.settings).open_feed(), package, version, folder)
+        found = subject_of(self.settings, self.store, folder, None)
+        tree = tree_digest(found.files)
+        artifact = Artifact(f"{package} {version}", tree, package=package, version=version)
+        return self._package(found, choice, artifact)
+
+    def _package(self, package: Package, choice: Choice, artifact: Artifact) -> Subject:
+        if problems := package.file_problems():
+            raise UsageError(f"{artifact.name} is damaged: {problems[0]}", hint="pull it again")
+        claim = package.claim
+        if not choice.target and not choice.profile:
+            choice = replace(choice, target=claim.target.label)
+        own = claim.profile.label if claim.profile else ""
+        artifact = replace(
+            artifact,
+            cell=claim.cell,
+            target=choice.target or "",
+            profile=choice.profile or own,
+        )
+        return Subject(artifact, tuple(self._graphs(package)), self._runtime(choice, claim))
+
+    def _graphs(self, package: Package) -> Iterator[Graph]:
+        """The models of a package with the input values that it was built with."""
+        shapes, inputs = package.shapes(), self._folder("inputs")
+        if package.inputs is not None:
+            package.inputs.place(inputs)
+        names = {one.model: one.name for one in package.composition.components}
+        for model in package.models:
+            component = names.get(model, "")
+            file = inputs / component / samples.FILE
+            given = (file,) if file.is_file() else ()
+            yield Graph(component, package.folder / model, given, shapes.get(component, {}))
+
+    def _file(self, path: Path, name: str, choice: Choice) -> Subject:
+        if not choice.target and not choice.profile:
+            raise UsageError(f"no target is given for {name}", hint="for example --target mlas_cpu")
+        args = {"folder": str(path.parent.absolute()), "models": [path.name]}
+        try:
+            reply = self.runtimes.checker.call("contexts", args, stage="measure")
+        except BuildFailed as error:
+            raise UsageError(f"{name} cannot be read as an ONNX model: {error.reason}") from None
+        told: Mapping[str, Any] = reply.result[path.name]
+        beside = sorted({*told["external"], *told["binaries"]})
+        artifact = file_artifact(path, beside, name, choice.target or "", choice.profile or "")
+        given = (self.settings.cwd / choice.inputs,) if choice.inputs else ()
+        graph = Graph("", path, given, dict(choice.shapes))
+        return Subject(artifact, (graph,), self._runtime(choice, None))
+
+    def _runtime(self, choice: Choice, claim: Claim | None) -> Runtime:
+        work = Workspace(self.settings)
+        if choice.profile:
+            profile = work.profiles().get(choice.profile)
+            target = work.targets().get(profile.target)
+            found = runtime_for(self.runtimes, profile, target, emulated=True)
+        elif claim is not None and claim.profile is not None:
+            found = runtime_for(self.runtimes, claim.profile, claim.target, emulated=True)
+        else:
+            found = self.runtimes.for_target(work.targets().get(choice.target or ""))
+        if isinstance(found, Missing):
+            where = choice.profile or choice.target
+            raise UsageError(f"{where} cannot be measured here: {found.why}", hint=found.hint)
+        return found
+
+    def _folder(self, name: str) -> Path:
+        return self._opened.enter_context(self.store.scratch.borrow(name))
+
+
+@contextmanager
+def finding(settings: Settings, threads: int = 0) -> Iterator[Finder]:
+    """A finder and the runtimes of its subjects; `threads`: of each runtime, 0: its own choice."""
+    work = Workspace(settings)
+    work.prepare()
+    limits = HostLimits(
+        memory=settings.memory or 0, timeout=settings.timeout or 3600, threads=threads
+    )
+    with ExitStack() as opened:
+        store = Store(work.store)
+        opened.callback(store.close)
+        runtimes = runtimes_of(settings, limits)
+        opened.callback(runtimes.close)
+        yield Finder(settings, runtimes, store, opened)

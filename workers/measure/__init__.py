@@ -1,0 +1,32 @@
+"""Measure: how fast a model runs on a runtime of this machine, and where the time goes.
+
+    subject --> benchmark --(one session after the other)--> runtime's host: opens, warms up, runs
+       |            |                                              |
+       |            v                                     times of every iteration
+       |        result (per graph: opening, latency, memory, nodes, samples)
+       v            |
+    trace           v
+                comparison: two subjects, interleaved; one verdict
+
+A `subject` is what is measured: the graphs of a package or a model file, each with its input
+values in fixed shapes, and the runtime that runs them. A composite model has several graphs; each
+is measured by itself. A `protocol` says how: warm-up runs, iterations, sessions, threads.
+
+A session begins with a new host process: the first opening of the model in it is the cold one. Then
+it is closed and opened again (warm), warmed up, and run. Everything of a vendor's library happens
+in that process, so a crash, a hang or endless memory costs one measurement, and the `Fault` of the
+result says which it was, with the end of the log.
+
+A comparison opens three sessions at a time: the subject, the other one, and the other one a second
+time, the null run. It runs them in small blocks in a random order that is recorded, so that drift
+and heat meet all three alike. The differences between the two sessions of the same model are noise
+by definition: no verdict claims a difference that is smaller (`verdict`).
+
+The time of an emulator says nothing about the device. Every result carries `emulated` in its
+runtime, and everything that shows a time shows that with it.
+
+`subject`, `protocol`, `machine` and `result` are plain types, JSON through `matrix.codec`;
+`benchmark` and `comparison` drive the host; `statistics` and `verdict` only calculate. The loops
+that run in the host process are in `workers/runtimes`. Finding what the user named (a package, a
+cell) belongs to the flows, keeping results to the state.
+"""

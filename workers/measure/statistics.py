@@ -1,0 +1,26 @@
+"""Numbers that describe samples. NumPy is imported only when something is calculated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workers.measure.result import Latency
+
+
+def latency(nanoseconds: Sequence[int]) -> Latency:
+    """The distribution of the times of single runs."""
+    import numpy as np
+
+    times = np.asarray(nanoseconds, dtype=np.float64) / 1e6
+    p50, p90, p95, p99 = np.percentile(times, (50, 90, 95, 99))
+    return Latency(
+        count=len(times),
+        p50=float(p50),
+        p90=float(p90),
+        p95=float(p95),
+        p99=float(p99),
+        mean=float(times.mean()),
+        std=float(times.std(ddof=1)) if len(times) > 1 else 0.0,
+        min=float(times.min()),
+        max=float(times.max()),
+    )
