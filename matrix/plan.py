@@ -166,7 +166,9 @@ def _namer(
     words += max(len(profile.label) for profile in profiles)
     limit = options.limits.version.longest - len(f"0.0.0-{stamp}----") - words
     room = MODEL_LIMIT if unfit else model_room(options.package, options.limits)
-    names = names_of(catalog.models, targets.labels, limit, seniority, room)
+    names = names_of(
+        catalog.models, targets.labels, limit, seniority, room, [one.label for one in profiles]
+    )
     return Namer(stamp, options.package, names)
 
 

@@ -28,6 +28,9 @@ Seniority = Callable[[], Iterable[str]]
 """The entries (`Model.name`) that were published before, oldest first; called only if names
 collide."""
 
+Claims = Callable[[str], Iterable[str]]
+"""All texts that a name keeps for itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -50,29 +53,36 @@ def names_of(
     limit: int,
     seniority: Seniority = tuple,
     model_limit: int = MODEL_LIMIT,
+    profiles: Sequence[str] = (),
 ) -> Names:
-    """Unique slugs for all entries of a catalog.
+    """Unique slugs for all entries of a catalog, whatever profiles its cells are compiled for.
 
     `limit` is the room that a version has for an entry, `model_limit` that of a package name.
     """
-    found = _names_of(models, labels, limit, model_limit)
+    claims = _claims(tuple(map(slug, labels)), tails_of(profiles))
+    found = _names_of(models, claims, limit, model_limit)
     if not found.yielded:
         return found
     ranks = {name: rank for rank, name in enumerate(seniority())}
     ordered = sorted(models, key=lambda m: ranks.get(m.name, len(ranks)))
-    return _names_of(ordered, labels, limit, model_limit)
+    return _names_of(ordered, claims, limit, model_limit)
 
 
-def has_plain_name(model: str, task: str, version: str) -> bool:
+def has_plain_name(model: str, task: str, version: str, profile: str | None = None) -> bool:
     """Whether a cell was published under its model's name without a hash."""
     plain = "-".join(filter(None, (slug(model), slug(task))))
-    tails = ("", *(f"-{precision}" for precision in PRECISIONS))
+    tails = tails_of([profile] if profile else [])
     return any(version.endswith(f"-{plain}{tail}") for tail in tails)
 
 
-def _names_of(
-    models: Sequence[Model], labels: Sequence[str], limit: int, model_limit: int
-) -> Names:
+def tails_of(profiles: Iterable[str]) -> tuple[str, ...]:
+    """What the version of a cell may have after the name of its entry."""
+    precisions = ("", *(f"-{precision}" for precision in PRECISIONS))
+    ends = ("", *(f"-{slug(profile)}" for profile in profiles))
+    return tuple(precision + end for precision in precisions for end in ends)
+
+
+def _names_of(models: Sequence[Model], claims: Claims, limit: int, model_limit: int) -> Names:
     by_id, yielded = _unique(
         {model.id: slug(model.id) for model in models},
         lambda text: (text,),
@@ -84,18 +94,17 @@ def _names_of(
             model.name: "-".join(filter(None, (by_id[model.id], slug(model.task))))
             for model in models
         },
-        _claims(tuple(map(slug, labels))),
+        claims,
         limit,
     )
     return Names(by_id, entries, {**yielded, **more})
 
 
-def _claims(labels: Sequence[str]) -> Callable[[str], Iterable[str]]:
+def _claims(labels: Sequence[str], tails: Sequence[str]) -> Claims:
     """Every text that the slug of an entry may be part of in the versions of its cells."""
     heads = {""}
     for short in labels:
         heads |= {long[len(short) + 1 :] + "-" for long in labels if long.startswith(short + "-")}
-    tails = ("", *(f"-{precision}" for precision in PRECISIONS))
 
     def claims(text: str) -> Iterable[str]:
         return [head + text + tail for head in heads for tail in tails]
@@ -105,7 +114,7 @@ def _claims(labels: Sequence[str]) -> Callable[[str], Iterable[str]]:
 
 def _unique(
     wanted: Mapping[str, str],
-    claims: Callable[[str], Iterable[str]],
+    claims: Claims,
     limit: int,
     taken: Iterable[str] = (),
 ) -> tuple[dict[str, str], dict[str, str]]:

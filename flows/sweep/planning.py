@@ -122,7 +122,7 @@ def _published_before(work: Workspace) -> tuple[str, ...]:
         for info in reversed(state.sweeps()):
             for one in state.outcomes(info.id, statuses=_PUBLISHED, brief=True):
                 named = None if is_export(one.cell) else parse(one.cell)
-                if named and has_plain_name(named.model, named.task, one.version):
+                if named and has_plain_name(named.model, named.task, one.version, named.profile):
                     found[one.cell.rpartition("@")[0]] = None
     return tuple(found)
 

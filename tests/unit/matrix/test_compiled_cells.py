@@ -102,3 +102,18 @@ def test_any_machine_reads_the_plan_with_its_profiles() -> None:
     shown = {row["id"]: row["profile"] for row in plan_to_json(plan)["cells"]}
     assert shown[f"{RESNET}@qnn_npu+htp73"] == "htp73"
     assert shown[f"{RESNET}@qnn_npu"] is None
+
+
+def test_names_that_only_a_profile_would_make_equal_get_a_hash() -> None:
+    models = [a_model("a/m", ""), a_model("a/m-htp73", ""), a_model("a/m", "htp73")]
+    selection = Selection(targets=("qnn_npu",), priorities=EVERYTHING.priorities)
+    plans = [
+        plan_of(models, selection=selection, options=replace(OPTIONS, compile=aims))
+        for aims in ((), ("htp73",))
+    ]
+    versions = [{cell.id: cell.version for cell in plan.cells()} for plan in plans]
+    assert versions[1]["a/m@qnn_npu+htp73"] == "0.0.0-20260609-qnn-npu-a-m-htp73"
+    assert versions[1]["a/m-htp73@qnn_npu"].startswith("0.0.0-20260609-qnn-npu-a-m-htp73-")
+    assert len(set(versions[1].values())) == 6
+    assert versions[0].items() <= versions[1].items(), "names do not depend on what is compiled"
+    assert any("a/m has the plain name" in text for text in plans[1].notices)
