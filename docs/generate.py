@@ -7,10 +7,15 @@ are those that the reader asks for when it reads `samples/everything.toml`.
 from __future__ import annotations
 
 import argparse
+import ast
+import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
+
+import msgspec
 
 from flows.cli.main import build_parser
 from flows.cli.meanings import CAUSES, EXITS, LOOKS
@@ -19,6 +24,7 @@ from flows.cli.settings import OPTIONS
 from matrix.catalog import load_catalog
 from matrix.reader import Entry
 from matrix.targets import load_targets
+from workers.measure.trace import result
 
 DOCS = Path(__file__).resolve().parent
 REFERENCE = DOCS / "reference"
@@ -102,6 +108,7 @@ def pages() -> dict[str, str]:
         "settings.md": "".join(_settings()),
         "words.md": "".join(_words()),
         "catalog.md": "".join(_catalog()),
+        "trace.schema.json": trace_schema(),
     }
 
 
@@ -244,6 +251,46 @@ def _table_of(where: str) -> str | None:
         for part in parts[2:]
     ]
     return f"[model.{'.'.join(names)}]" if names else "[[model]]"
+
+
+def trace_schema() -> str:
+    """The JSON schema of a trace, with the words beside its fields."""
+    found: dict[str, Any] = msgspec.json.schema(result.Trace)
+    for name, field, text in _field_words():
+        kind = found["$defs"].get(name, {})
+        if field in kind.get("properties", {}):
+            kind["properties"][field]["description"] = text
+    trace = found["$defs"]["Trace"]
+    trace["required"] = list(result.Trace.__dataclass_fields__)
+    trace["allOf"] = [
+        {
+            "if": {"properties": {"status": {"const": "basic_fallback"}}},
+            "then": {"properties": {"fallback_reason": {"type": "string"}}},
+            "else": {"properties": {"fallback_reason": {"type": "null"}}},
+        }
+    ]
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A trace of modelmill",
+        "description": "Made by docs/generate.py. Keys are only ever added.",
+    }
+    return json.dumps({**head, **found}, indent=1) + "\n"
+
+
+def _field_words() -> Iterator[tuple[str, str, str]]:
+    """Class, field and the text below the field."""
+    tree = ast.parse(Path(result.__file__).read_text("utf-8"))
+    for kind in tree.body:
+        if not isinstance(kind, ast.ClassDef):
+            continue
+        for field, text in zip(kind.body, kind.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+            ):
+                yield kind.name, field.target.id, str(text.value.value)
 
 
 def main() -> None:

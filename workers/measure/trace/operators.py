@@ -1,0 +1,119 @@
+"""From the samples of a source to operators and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, pstdev
+from typing import Any
+
+from workers.measure.trace.result import (
+    Distribution,
+    OnnxNode,
+    Operator,
+    Statistics,
+    TypeTotal,
+)
+
+OTHER = "(no type)"
+
+
+@dataclass(slots=True)
+class Series:
+    """The samples of one operator, in order."""
+
+    path: str
+    op_id: int
+    order: int
+    values: list[float]
+    """Microseconds, one for each sample in which it appears."""
+    shares: list[float]
+    """Of the whole sample, from 0 to 1."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Further fields of `Operator`."""
+
+    def operator(self) -> Operator:
+        """With everything that the samples give."""
+        return Operator(
+            **{"name": short(self.path), **self.facts},
+            op_path=self.path,
+            op_id=self.op_id,
+            order=self.order,
+            samples_us=tuple(self.values),
+            sample_count=len(self.values),
+            avg_us=fmean(self.values),
+            total_us=sum(self.values),
+            p90_us=quantile(sorted(self.values), 0.9),
+            percent_of_total=100 * fmean(self.shares),
+        )
+
+
+def short(path: str) -> str:
+    """The last part of a path."""
+    return path.rstrip("/").rpartition("/")[2] or path
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Between the two nearest values where none is exactly there."""
+    place = part * (len(ordered) - 1)
+    low = int(place)
+    if low + 1 >= len(ordered):
+        return ordered[low]
+    return ordered[low] + (place - low) * (ordered[low + 1] - ordered[low])
+
+
+def distribution(values: Sequence[float]) -> Distribution | None:
+    """None without values."""
+    if not values:
+        return None
+    ordered, mean, std = sorted(values), fmean(values), pstdev(values)
+    return Distribution(
+        count=len(ordered),
+        mean_us=mean,
+        min_us=ordered[0],
+        p50_us=quantile(ordered, 0.5),
+        p90_us=quantile(ordered, 0.9),
+        max_us=ordered[-1],
+        std_us=std,
+        cv=std / mean if mean else 0.0,
+    )
+
+
+def by_cost(operators: Sequence[Operator]) -> tuple[Operator, ...]:
+    """Largest first; equal ones in the order of execution."""
+    return tuple(sorted(operators, key=lambda one: (-one.avg_us, one.order)))
+
+
+def statistics(
+    operators: Sequence[Operator],
+    inference: Sequence[float] = (),
+    wall: Sequence[float] = (),
+) -> Statistics:
+    """What the operators add up to. `inference` and `wall`: one value for each iteration."""
+    held: set[OnnxNode] = {node for one in operators for node in one.onnx_nodes or ()}
+    rest = fmean(inference) - sum(one.avg_us for one in operators) if inference else None
+    return Statistics(
+        operators=len(operators),
+        mapped_operators=sum(bool(one.onnx_nodes) for one in operators),
+        onnx_nodes_covered=len(held),
+        other_us=rest,
+        inference=distribution(inference),
+        wall=distribution(wall),
+        types=_types(operators),
+    )
+
+
+def _types(operators: Sequence[Operator]) -> tuple[TypeTotal, ...]:
+    groups: dict[str, list[Operator]] = {}
+    for one in operators:
+        groups.setdefault(one.type or OTHER, []).append(one)
+    totals = [
+        TypeTotal(
+            type=name,
+            count=len(group),
+            avg_us=sum(one.avg_us for one in group),
+            percent_of_total=sum(one.percent_of_total for one in group),
+        )
+        for name, group in groups.items()
+    ]
+    return tuple(sorted(totals, key=lambda one: -one.avg_us))
