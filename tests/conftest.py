@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,10 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="modelmill-ledger-")
     os.environ[VARIABLE] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    # A shell that runs the tests in the background (`pytest &`) has every child ignore Ctrl-C.
+    # Some are sent it, or send it themselves: Prefect's worker does, when it is told to terminate.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 _left_out = Counter[str]()

@@ -142,17 +142,14 @@ def text_of(path: Path) -> str:
     return path.read_text("ascii") if path.exists() else ""
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_told_to_stop_kills_its_runs(stopped: Stopped) -> None:
     assert stopped.run_gone
 
 
-@pytest.mark.slow
 def test_a_killed_run_leaves_its_temporary_folder(stopped: Stopped) -> None:
     assert stopped.temporary
 
 
-@pytest.mark.slow
 def test_a_killed_run_stays_running_on_the_server(stopped: Stopped) -> None:
     assert stopped.state == "Running"
 
