@@ -3,7 +3,9 @@
 `engine:NAME`, `os:NAME`, `arch:NAME`, `ep:NAME`, `compile:PROFILE`, `remote-code`, `pickle`, or any
 word of a catalog's own. `memory:GB` is served by a machine that has as much or more.
 `compile-emulated:PROFILE` is what a cell needs whose sweep lets an emulator compile: machines with
-the device offer it too.
+the device offer it too. `bench:EP/DEVICE` is what measuring a cell needs; a machine of a fleet
+offers it if it has the device and announces that it measures, and `bench-emulated:EP/DEVICE` is to
+it what `compile-emulated` is to `compile`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,16 @@ MEMORY = "memory"
 def compiling(profile: str, *, emulated: bool) -> str:
     """What a machine must offer to compile for a profile; `emulated`: an emulator may do it."""
     return f"compile-emulated:{profile}" if emulated else f"compile:{profile}"
+
+
+def measuring(ep: str, device: str, *, emulated: bool) -> str:
+    """What a machine must offer to measure on a device; `emulated`: an emulator may do it."""
+    return f"bench-emulated:{ep}/{device}" if emulated else f"bench:{ep}/{device}"
+
+
+def is_measuring(needs: Collection[str]) -> bool:
+    """Whether work with these needs is to measure what is published, and not to build."""
+    return any(word.startswith(("bench:", "bench-emulated:")) for word in needs)
 
 
 def serves(offers: Collection[str], needs: Collection[str]) -> bool:

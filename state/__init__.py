@@ -14,6 +14,7 @@ is gone on this host) loses its lease at once.
     open_state(path | url) --> State --+-- sweeps, seeding    what is to be done, what the feed has
       (ledger; migrate, database)      +-- leases             who does it
                                        +-- recording          what came of it
+                                       +-- measurements       how fast it is, and what is to measure
                                        +-- queries, history   status, reports, estimates, explain
 
 `schema` holds the tables, `records` what goes in and out, `transitions` which status may follow

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, exists, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, exists, insert, or_, select, update
 
+from matrix.needs import to_text
 from matrix.status import Status
 from state.database import Database, now
-from state.errors import StateError
-from state.records import Kind
-from state.schema import event, lease, outcome, sweep, work
-from state.transitions import WAITING, unfinished
+from state.errors import LeaseLost, StateError
+from state.records import BenchState, Kind, Lease
+from state.schema import bench, event, lease, outcome, sweep, work
+from state.transitions import FINAL, WAITING, unfinished
 
 _CHUNK = 500
 """Cells that one statement names; SQLite limits the parameters of a statement."""
@@ -86,16 +87,32 @@ def plan_again(
     return shift(connection, sweep_id, where, values, kind=kind, data=data)
 
 
-def named(cells: Collection[str]) -> Iterator[ColumnElement[bool]]:
+def named(
+    names: Collection[str], column: ColumnElement[str] = outcome.c.cell
+) -> Iterator[ColumnElement[bool]]:
     """Conditions for these cells, as many as one statement takes at a time."""
-    listed = sorted(cells)
+    listed = sorted(set(names))
     for start in range(0, len(listed), _CHUNK):
-        yield outcome.c.cell.in_(listed[start : start + _CHUNK])
+        yield column.in_(listed[start : start + _CHUNK])
 
 
 def has_status(*statuses: Status) -> ColumnElement[bool]:
     """Whether a cell has one of these statuses."""
     return outcome.c.status.in_([status.value for status in statuses])
+
+
+def check_token(connection: Connection, held: Lease) -> None:
+    """Raise unless the lease is still held; keeps it so until the end of the transaction."""
+    current = connection.execute(
+        select(lease.c.token)
+        .where(of_work(lease, held.sweep_id, held.model, to_text(held.needs)))
+        .with_for_update(read=True)
+    ).scalar()
+    if current != held.token:
+        raise LeaseLost(
+            f"{held.model} is no longer leased to {held.owner}; its late result was refused",
+            hint="another worker took the model over",
+        )
 
 
 def hand_back(connection: Connection, sweep_id: int, model: str, needs: str) -> None:
@@ -108,7 +125,7 @@ def hand_back(connection: Connection, sweep_id: int, model: str, needs: str) -> 
 def settle_work(connection: Connection, sweep_id: int) -> None:
     """Make work `todo` exactly where a cell is open; what is leased stays as it is."""
     still_open = is_unfinished(connection, sweep_id, *WAITING)
-    has_open = exists().where(same_work(outcome, work), still_open)
+    has_open = or_(exists().where(same_work(outcome, work), still_open), _has_measurable())
     mine = work.c.sweep_id == sweep_id
     connection.execute(
         update(work).where(mine, work.c.state == "todo", ~has_open).values(state="done")
@@ -118,6 +135,23 @@ def settle_work(connection: Connection, sweep_id: int) -> None:
         .where(mine, work.c.state.in_(("done", "poison")), has_open)
         .values(state="todo", lost=0)
     )
+
+
+def open_benches(connection: Connection, sweep_id: int, model: str) -> None:
+    """Let what waits to be measured be leased, now that its cell is published."""
+    done = and_(work.c.sweep_id == sweep_id, work.c.model == model, work.c.state == "done")
+    connection.execute(update(work).where(done, _has_measurable()).values(state="todo"))
+
+
+def is_measurable(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether rows of `bench` and `outcome` are of a cell that is published and yet to measure."""
+    wanted = bench.c.state == BenchState.WANTED.value
+    return and_(condition, wanted, outcome.c.cell == bench.c.cell, has_status(*FINAL))
+
+
+def _has_measurable() -> ColumnElement[bool]:
+    of_sweep = outcome.c.sweep_id == bench.c.sweep_id
+    return exists().where(is_measurable(and_(same_work(bench, work), of_sweep)))
 
 
 def add_event(connection: Connection, sweep_id: int, kind: str, **columns: Any) -> int:

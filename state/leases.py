@@ -28,10 +28,18 @@ from sqlalchemy import (
 from machine.processes import Process, this_host
 from matrix.needs import Words, from_text, serves, to_text
 from matrix.status import FailureClass, Status
-from state.changes import Part, add_event, hand_back, is_unfinished, of_work, shift
+from state.changes import (
+    Part,
+    add_event,
+    hand_back,
+    is_unfinished,
+    of_work,
+    open_benches,
+    shift,
+)
 from state.database import Database, Raced, now
-from state.records import Holder, Kind, Lease, Owner, Remaining
-from state.schema import lease, outcome, work
+from state.records import BenchState, Holder, Kind, Lease, Owner, Remaining
+from state.schema import bench, lease, outcome, work
 from state.text import clean
 from state.transitions import WAITING
 
@@ -100,6 +108,8 @@ class Leases(Part):
             hand_back(connection, held.sweep_id, held.model, needs)
             state = "done" if done else "todo"
             _set_work(connection, held.sweep_id, held.model, needs, state=state)
+            # A cell may have been published meanwhile.
+            open_benches(connection, held.sweep_id, held.model)
             add_event(
                 connection,
                 held.sweep_id,
@@ -316,6 +326,15 @@ def _poison(
             "detail": {"lost_leases": evidence},
             "ended_at": now(),
         },
+    )
+    unmeasured = bench.c.state == BenchState.WANTED.value
+    connection.execute(
+        update(bench)
+        .where(of_work(bench, sweep_id, model, needs), unmeasured)
+        .values(
+            state=BenchState.FAILED.value,
+            message=f"the process that measures this model died {MAX_LOST} times",
+        )
     )
     add_event(connection, sweep_id, Kind.POISON, model=model, data={"lost_leases": evidence})
 

@@ -14,6 +14,7 @@ from state.database import IMPATIENT, Database, Patience
 from state.errors import StateError
 from state.history import History
 from state.leases import Leases
+from state.measurements import Measurements
 from state.migrate import prepare
 from state.queries import Queries
 from state.read_only import is_writable, open_source
@@ -25,7 +26,7 @@ _URL = re.compile(r"^([a-z0-9+]+)://", re.IGNORECASE)
 _POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
 
 
-class State(Sweeps, Seeding, Leases, Recording, Queries, History):
+class State(Sweeps, Seeding, Leases, Recording, Measurements, Queries, History):
     """An open state; `close` it, or use it in a `with` block."""
 
     @property

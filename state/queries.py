@@ -52,13 +52,13 @@ class Queries(Part):
             query = query.where(outcome.c.status.in_([status.value for status in statuses]))
         if model is not None:
             query = query.where(outcome.c.model == model)
-        return map(_outcome, self._paged(query, outcome.c.cell, ""))
+        return map(read_outcome, self._paged(query, outcome.c.cell, ""))
 
     def outcome(self, sweep_id: int, cell: str) -> Outcome | None:
         """The latest record of one cell."""
         query = select(outcome).where(outcome.c.sweep_id == sweep_id, outcome.c.cell == cell)
         rows = self._db.fetch(query)
-        return _outcome(rows[0]) if rows else None
+        return read_outcome(rows[0]) if rows else None
 
     def statuses(
         self, sweep_id: int, model: str | None = None, needs: Collection[str] | None = None
@@ -137,7 +137,8 @@ class Queries(Part):
         return query if self._db.sqlite else query.where(_SETTLED)
 
 
-def _outcome(row: Row[Any]) -> Outcome:
+def read_outcome(row: Row[Any]) -> Outcome:
+    """An outcome from its row."""
     values = dict(row._mapping)
     values["status"] = Status(values["status"])
     values["failure"] = FailureClass(values["failure"]) if values["failure"] else None

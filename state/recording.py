@@ -10,13 +10,13 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from matrix.needs import to_text
 from matrix.status import FailureClass, Status
-from state.changes import FORGET, Part, add_event, has_status, of_work
+from state.changes import FORGET, Part, add_event, check_token, has_status, open_benches
 from state.database import now
-from state.errors import BadTransition, LeaseLost, StateError
+from state.errors import BadTransition, StateError
 from state.records import Facts, Json, Kind, Lease, StageRow
-from state.schema import lease, outcome, stage_key, stage_run
+from state.schema import outcome, stage_key, stage_run
 from state.text import clean, clean_tail
-from state.transitions import DEFAULT_CLASS, RUNNING, SOURCES
+from state.transitions import DEFAULT_CLASS, FINAL, RUNNING, SOURCES
 
 _IN_EVENT = ("tree", "failure", "stage", "exit_code", "message", "bytes", "seconds")
 
@@ -44,7 +44,7 @@ class Recording(Part):
             nonlocal tries
             tries += 1
             if held is not None:
-                _check_token(connection, held)
+                check_token(connection, held)
             model = connection.execute(change).scalar()
             if model is None:
                 # The connection may have broken after the commit of the first try.
@@ -64,6 +64,8 @@ class Recording(Part):
             )
             if stages:
                 self._add_stages(connection, sweep_id, model, stages)
+            if status in FINAL:
+                open_benches(connection, sweep_id, model)
 
         self._db.attempt(work)
 
@@ -182,17 +184,3 @@ def _refuse(
     if held is not None and (found.model, found.needs) != (held.model, to_text(held.needs)):
         raise StateError(f"{cell} is not a cell of this lease of {held.model}")
     raise BadTransition(f"{cell} is {found.status} and cannot become {status}")
-
-
-def _check_token(connection: Connection, held: Lease) -> None:
-    """Raise unless the lease is still held; keeps it so until the end of the transaction."""
-    current = connection.execute(
-        select(lease.c.token)
-        .where(of_work(lease, held.sweep_id, held.model, to_text(held.needs)))
-        .with_for_update(read=True)
-    ).scalar()
-    if current != held.token:
-        raise LeaseLost(
-            f"{held.model} is no longer leased to {held.owner}; its late result was refused",
-            hint="another worker took the model over",
-        )

@@ -6,7 +6,7 @@ Times that come out are seconds since the epoch, by the database's clock.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -53,6 +53,21 @@ class Kind(StrEnum):
     ENDED = "ended"
 
 
+class BenchState(StrEnum):
+    """How far the benchmark of a cell has come."""
+
+    WANTED = "wanted"
+    MEASURED = "measured"
+    FAILED = "failed"
+
+
+class MeasurementKind(StrEnum):
+    """What was measured: how long a run takes, or where its time goes."""
+
+    BENCHMARK = "benchmark"
+    TRACE = "trace"
+
+
 @dataclass(frozen=True, slots=True)
 class CellRow:
     """A cell of the plan, as `begin` takes it."""
@@ -67,6 +82,8 @@ class CellRow:
     skip: str | None = None
     needs: Collection[str] = ()
     """What it needs of a machine; see `matrix.needs`."""
+    bench: Collection[str] = ()
+    """What measuring it needs of a machine; empty: it is not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,3 +299,45 @@ class UnitCost:
     seconds: float
     bytes: int
     peak_memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A cell that a sweep measures."""
+
+    cell: str
+    model: str
+    needs: tuple[str, ...]
+    state: BenchState
+    message: str | None = None
+    """Why it could not be measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A benchmark or a trace of a package."""
+
+    kind: MeasurementKind
+    tree: str
+    """The digest of the package."""
+    cell: str
+    """Empty where the package says none, like the stamp."""
+    stamp: str
+    component: str = ""
+    runtime: str
+    """The kind of runtime, see `workers.runtimes.kinds`."""
+    provider: str
+    device: str
+    version: str
+    """Of the runtime."""
+    emulated: bool
+    """Its times are no evidence for the device."""
+    machine: str
+    protocol: Json
+    percentiles: Json
+    """Milliseconds, by name."""
+    detail: Json = field(default_factory=dict)
+    raw: Json | None = None
+    """Every sample of a benchmark, the whole result of a trace; read it with `raw_of`."""
+    id: int = 0
+    at: float = 0.0

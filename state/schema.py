@@ -16,6 +16,7 @@ from sqlalchemy import (
     Float,
     ForeignKeyConstraint,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -27,10 +28,10 @@ from sqlmodel import Field, SQLModel
 
 from matrix.status import FAILED, FailureClass, Status
 from state.damage import Number
-from state.records import Kind
+from state.records import BenchState, Kind, MeasurementKind
 from state.transitions import RUNNING
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration; opening a database at this revision needs no Alembic."""
 
 VERSION_TABLE = "modelmill_schema"
@@ -254,6 +255,64 @@ class StageRunTable(Base, table=True):
     peak_memory: int = Field(sa_type=_big)
 
 
+class BenchTable(Base, table=True):
+    """A cell of a sweep that is to be measured once it is published."""
+
+    __tablename__ = "bench"
+    __table_args__ = (
+        ForeignKeyConstraint(["sweep_id", "cell"], ["outcome.sweep_id", "outcome.cell"]),
+        Idx("ix_bench_work", "sweep_id", "model", "needs"),
+        _check("state", _in("state", BenchState)),
+        _check("failed", "state <> 'failed' OR message IS NOT NULL"),
+    )
+
+    sweep_id: int = Field(primary_key=True)
+    cell: str = Field(primary_key=True)
+    model: str
+    needs: str
+    """Of the machine that measures; a JSON list like that of an outcome."""
+    state: str
+    protocol: str = Field(sa_type=Text)
+    """JSON, as in `measurement`."""
+    message: str | None = Field(default=None, sa_type=Text)
+    """Why it could not be measured."""
+
+
+class MeasurementTable(Base, table=True):
+    """A benchmark or a trace of a package on a runtime of a machine, by a protocol."""
+
+    __tablename__ = "measurement"
+    __table_args__ = (
+        Idx("ix_measurement_tree", "tree"),
+        _check("kind", _in("kind", MeasurementKind)),
+        _check("tree", "length(tree) = 64"),
+    )
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=_big)
+    at: float
+    kind: str
+    tree: str
+    """The digest of the package."""
+    cell: str
+    stamp: str
+    component: str
+    """Of a composite; empty: the only model."""
+    runtime: str
+    provider: str
+    device: str
+    version: str
+    """Of the runtime."""
+    emulated: bool
+    machine: str
+    protocol: str = Field(sa_type=Text)
+    """JSON with sorted keys, so that equal protocols are equal text."""
+    percentiles: dict[str, Any] = Field(sa_type=_json)
+    """Milliseconds, by name."""
+    detail: dict[str, Any] = Field(sa_type=_json)
+    raw: bytes | None = Field(default=None, sa_type=LargeBinary)
+    """Every sample of a benchmark, the whole result of a trace; compressed JSON."""
+
+
 def _table(name: str) -> Table:
     table = Base.metadata.tables[name]
     for column in table.columns:
@@ -269,3 +328,5 @@ work = _table("work")
 lease = _table("lease")
 stage_key = _table("stage_key")
 stage_run = _table("stage_run")
+bench = _table("bench")
+measurement = _table("measurement")

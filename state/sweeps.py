@@ -6,7 +6,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, delete, exists, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from matrix.globs import matches
 from matrix.needs import to_text
@@ -28,8 +40,9 @@ from state.damage import sweep_columns
 from state.database import Database, now
 from state.errors import StateError
 from state.leases import dead_here, drop_dead
-from state.records import CellRow, Json, Kind, ModelRow, SweepInfo
-from state.schema import lease, outcome, sweep, work
+from state.records import BenchState, CellRow, Json, Kind, ModelRow, SweepInfo
+from state.schema import bench, lease, outcome, sweep, work
+from state.text import stable_json
 from state.transitions import FINAL, RUNNING
 
 
@@ -46,11 +59,13 @@ class Sweeps(Part):
         selection: Json,
         *,
         publish: bool = True,
+        protocol: Json | None = None,
     ) -> SweepInfo:
         """Create or join the sweep of a stamp on a feed, and plan what is not done.
 
         What dead runs left half done or cancelled is planned again; leases they lost do not
-        count as killed slots, because somebody chose to start again. Done cells stay done.
+        count as killed slots, because somebody chose to start again. Done cells stay done, and
+        what was measured by this `protocol` stays measured.
         """
         dead = dead_here(self._db)
 
@@ -72,6 +87,7 @@ class Sweeps(Part):
             drop_dead(connection, dead, count=False)
             resumed = _take_up(connection, sweep_id, cells)
             added = _merge(connection, sweep_id, cells)
+            _merge_benches(self._db, connection, sweep_id, cells, protocol or {})
             _set_work(self._db, connection, sweep_id, models)
             settle_work(connection, sweep_id)
             data = {"cells": len(cells), "models": len(models), "added": added, "resumed": resumed}
@@ -265,6 +281,48 @@ def _new(sweep_id: int, row: CellRow) -> dict[str, Any]:
     }
 
 
+def _merge_benches(
+    database: Database,
+    connection: Connection,
+    sweep_id: int,
+    cells: Sequence[CellRow],
+    protocol: Json,
+) -> None:
+    """What this run measures: what failed is tried again, what is measured stays so."""
+    mine = bench.c.sweep_id == sweep_id
+    for some in named({row.cell for row in cells if not row.bench}, bench.c.cell):
+        connection.execute(delete(bench).where(mine, some))
+    wanted = [
+        {
+            "sweep_id": sweep_id,
+            "cell": row.cell,
+            "model": row.model,
+            "needs": to_text(row.bench),
+            "state": BenchState.WANTED.value,
+            "protocol": stable_json(protocol),
+        }
+        for row in cells
+        if row.bench
+    ]
+    if wanted:
+        new = database.insert(bench)
+        same = and_(
+            bench.c.state == BenchState.MEASURED.value, bench.c.protocol == new.excluded.protocol
+        )
+        connection.execute(
+            new.on_conflict_do_update(
+                index_elements=["sweep_id", "cell"],
+                set_={
+                    "needs": new.excluded.needs,
+                    "state": case((same, bench.c.state), else_=new.excluded.state),
+                    "protocol": new.excluded.protocol,
+                    "message": None,
+                },
+            ),
+            wanted,
+        )
+
+
 def _merge_skips(connection: Connection, sweep_id: int, cells: Sequence[CellRow]) -> None:
     """The catalog may have begun, or ceased, to skip a cell since the last run."""
     skipped = _with_status(connection, sweep_id, Status.SKIPPED)
@@ -285,20 +343,22 @@ def _set_work(
 ) -> None:
     """The work that the outcomes make: longest model first, of a model the least needs first."""
     mine = work.c.sweep_id == sweep_id
-    carried = exists().where(same_work(outcome, work))
+    carried = or_(exists().where(same_work(outcome, work)), exists().where(same_work(bench, work)))
     held = exists().where(same_work(lease, work))
     connection.execute(delete(work).where(mine, ~carried, ~held))
-    groups: dict[str, list[str]] = {}
-    for row in connection.execute(
-        select(outcome.c.model, outcome.c.needs).where(outcome.c.sweep_id == sweep_id).distinct()
-    ):
-        groups.setdefault(row.model, []).append(row.needs)
     ranked = sorted(models, key=lambda model: (-model.estimate, model.position, model.name))
-    rows = [
-        {"model": model.name, "needs": needs, "estimate": model.estimate}
-        for model in ranked
-        for needs in sorted(groups.get(model.name, ()), key=lambda text: (len(text), text))
-    ]
+    rows: list[dict[str, Any]] = []
+    for table in (outcome, bench):  # building comes before measuring, which wants a quiet machine
+        groups: dict[str, list[str]] = {}
+        for row in connection.execute(
+            select(table.c.model, table.c.needs).where(table.c.sweep_id == sweep_id).distinct()
+        ):
+            groups.setdefault(row.model, []).append(row.needs)
+        rows += [
+            {"model": model.name, "needs": needs, "estimate": model.estimate}
+            for model in ranked
+            for needs in sorted(groups.get(model.name, ()), key=lambda text: (len(text), text))
+        ]
     if rows:
         new = database.insert(work)
         fresh = {"sweep_id": sweep_id, "state": "todo", "attempts": 0, "lost": 0}

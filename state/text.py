@@ -36,6 +36,11 @@ def to_json(value: Any) -> str:
     return json.dumps(_plain(value, JSON_DEPTH), separators=(",", ":"), ensure_ascii=False)
 
 
+def stable_json(value: Mapping[str, Any]) -> str:
+    """JSON in which equal values are equal text."""
+    return json.dumps(dict(value), sort_keys=True, separators=(",", ":"))
+
+
 def _storable(text: str) -> str:
     if "\0" in text:
         text = text.replace("\0", "")

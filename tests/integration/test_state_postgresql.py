@@ -18,6 +18,7 @@ from tests.states.child import DRAIN, Child
 from tests.states.samples import ALIVE, TREE, begin, cell, model, rows, sql, stage, status, take
 from tests.unit.state import (
     test_leases,
+    test_measurements,
     test_migrations,
     test_needs,
     test_queries,
@@ -81,6 +82,14 @@ class TestSeeding(test_seeding.TestSeeding):
 
 
 class TestQueries(test_queries.TestQueries):
+    """On PostgreSQL."""
+
+
+class TestMeasurements(test_measurements.TestMeasurements):
+    """On PostgreSQL."""
+
+
+class TestBenchWork(test_measurements.TestBenchWork):
     """On PostgreSQL."""
 
 
