@@ -13,6 +13,7 @@ from flows.cli.settings import Settings
 from flows.packages.reverify import building_cell, subject_of
 from flows.sweep.engines import runtimes_of
 from flows.sweep.workspace import Workspace
+from machine.memory import total
 from matrix.digest import tree_digest
 from matrix.errors import UsageError
 from workers.compile.devices import runtime_for
@@ -26,6 +27,10 @@ from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Subject as Package
 
+_MOST = 0.9
+"""Of the machine's memory: a library that wants more without end costs one measurement."""
+_POLL = 1.0
+"""Seconds between two looks at a host; they take time of the processors that are measured."""
 _FORMS = "give PACKAGE VERSION, a folder, MODEL:TASK@TARGET or a .onnx file"
 
 
@@ -151,7 +156,10 @@ def finding(settings: Settings, threads: int = 0) -> Iterator[Finder]:
     work = Workspace(settings)
     work.prepare()
     limits = HostLimits(
-        memory=settings.memory or 0, timeout=settings.timeout or 3600, threads=threads
+        memory=settings.memory or int(_MOST * total()),
+        timeout=settings.timeout,
+        threads=threads,
+        poll=_POLL,
     )
     with ExitStack() as opened:
         store = Store(work.store)

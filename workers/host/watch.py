@@ -18,8 +18,6 @@ from workers.errors import BuildFailed, Cancelled
 from workers.host.environment import mask
 from workers.host.process import HostProcess, Message
 
-POLL = 0.1
-"""Seconds between two checks of cancel, clock, memory and log."""
 TAIL_LINES = 40
 TAIL_BYTES = 8192
 
@@ -34,6 +32,8 @@ class HostLimits:
     memory: int = 0
     output: int = 64 * 1024 * 1024
     threads: int = 0
+    poll: float = 0.1
+    """Seconds between two checks of cancel, clock, memory and log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Watch:
         deadline = time.monotonic() + self.call.timeout if self.call.timeout else None
         while True:
             try:
-                message = self.process.receive(POLL)
+                message = self.process.receive(self.call.limits.poll)
             except queue.Empty:
                 self._look(deadline)
                 continue

@@ -54,8 +54,8 @@ class Latency:
 class Session:
     """One process: the model opened twice, warmed up, and run."""
 
-    open_cold: float
-    """Seconds of the first opening in a new process."""
+    open_cold: float | None
+    """Seconds of the first opening in a new process; None: another model was opened before."""
     open_warm: float
     """Seconds of the second opening in the same process."""
     open_memory: int

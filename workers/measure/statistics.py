@@ -24,3 +24,15 @@ def latency(nanoseconds: Sequence[int]) -> Latency:
         min=float(times.min()),
         max=float(times.max()),
     )
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle of values."""
+    import numpy as np
+
+    return float(np.median(values))
+
+
+def drift(medians: Sequence[float]) -> float:
+    """How much the last is above the first, as a share; below zero: less."""
+    return medians[-1] / medians[0] - 1 if len(medians) > 1 and medians[0] else 0.0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,10 @@ class OrtSession:
         """Outputs by name."""
         values = self._session.run(None, dict(feeds))
         return {port.name: value for port, value in zip(self.outputs, values, strict=True)}
+
+    def prepared(self, feeds: Mapping[str, Any]) -> Callable[[], object]:
+        """The session's `run` of all outputs."""
+        return partial(self._session.run, None, dict(feeds))
 
     def nodes(self) -> dict[str, int]:
         """Counted if this version of ONNX Runtime reports the assignment."""
@@ -72,6 +77,12 @@ class OrtService(RuntimeService):
                 self._row(item.ep_name, device, told, detail=str(item.device.vendor)),
             )
         return list(found.values())
+
+    def load(self) -> None:
+        """Import ONNX Runtime."""
+        import onnxruntime
+
+        onnxruntime.get_available_providers()
 
     def _row(self, provider: str, device: str, told: str, **more: Any) -> dict[str, Any]:
         return {

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from machine.waits import untold
 from matrix.model import Target
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
-from workers.host.client import EngineSpec, Host
+from workers.host.client import EngineSpec, Host, Reply
 from workers.host.watch import HostLimits
 from workers.runtimes.kinds import CPU, KINDS, ORT, Kind, kind_for
 from workers.runtimes.runtime import Missing, Runtime
@@ -123,17 +124,46 @@ class Runtimes:
         host = self._host_of(runtime)
         if runtime.kind in self._used:
             host.close()
+        reply = self._ask(runtime, "compile", args, "compile", watching, progress)
+        return {**reply.result, "peak_memory": reply.peak_memory}
+
+    def call(
+        self,
+        runtime: Runtime,
+        op: str,
+        args: dict[str, Any],
+        *,
+        stage: str,
+        watching: Watching | None = None,
+        progress: Callable[[str], None] = untold,
+    ) -> dict[str, Any]:
+        """Any other operation of a runtime's host. Raises `BuildFailed` if the process is lost."""
+        limits = watching or Watching()
+        return dict(self._ask(runtime, op, args, stage, limits, progress).result)
+
+    def _ask(
+        self,
+        runtime: Runtime,
+        op: str,
+        args: dict[str, Any],
+        stage: str,
+        watching: Watching,
+        progress: Callable[[str], None],
+    ) -> Reply:
         self._used.add(runtime.kind)
-        reply = host.call(
-            "compile",
+        return self._host_of(runtime).call(
+            op,
             {**args, "runtime": runtime.to_json()},
-            stage="compile",
+            stage=stage,
             timeout=watching.timeout,
             cancel=watching.cancel,
             log=watching.log,
             progress=progress,
         )
-        return {**reply.result, "peak_memory": reply.peak_memory}
+
+    def renew(self, runtime: Runtime) -> None:
+        """End the process of a runtime: its next call begins in a new one."""
+        self._host_of(runtime).close()
 
     def close(self) -> None:
         """End all host processes."""

@@ -1,4 +1,4 @@
-"""The operations of a runtime's host; one model is open at a time, released before the reply.
+"""The operations of a runtime's host; a model is released before the reply, except in benchmarks.
 
 `measure` opens a model, runs it on every set of inputs and reports ports, nodes per provider, and
 the distance of every output from the reference. It judges nothing. An exception of the runtime is
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from workers.runtimes import values
+from workers.runtimes.bench import Benches
 from workers.runtimes.compare import compare, describe, joined
 from workers.runtimes.compile import compile_models
 from workers.runtimes.session import Session, give_back, resident
@@ -21,7 +23,19 @@ Answer = dict[str, Any]
 
 
 class RuntimeService:
-    """A kind of runtime in the host. Operations: `discover`, `measure`, `compile`, `join`."""
+    """A kind of runtime in the host.
+
+    Operations: `discover`, `measure`, `compile`, `join`, and those of `bench.Benches`.
+    """
+
+    @cached_property
+    def benches(self) -> Benches:
+        """The models that stay open from one request to the next."""
+        self.load()  # what it takes counts for no opening
+        return Benches(self.open)
+
+    def load(self) -> None:
+        """Import the runtime, for kinds that do so when they first need it."""
 
     def discover(self) -> list[dict[str, Any]]:
         """Every runtime of this kind, as `runtime.Runtime` JSON."""
@@ -37,6 +51,8 @@ class RuntimeService:
 
     def call(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
         """Answer one request."""
+        if op in {"bench_open", "bench_run", "bench_close"}:
+            return self.benches.call(op, args, progress)
         try:
             match op:
                 case "discover":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,6 +33,9 @@ class Session(Protocol):
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Outputs by name."""
+
+    def prepared(self, feeds: Mapping[str, Any]) -> Callable[[], object]:
+        """The runtime's own call on these inputs, with nothing around it: what is timed."""
 
     def nodes(self) -> dict[str, int]:
         """The number of nodes that each provider took; empty: the runtime does not report it."""

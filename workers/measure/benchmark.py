@@ -1,0 +1,83 @@
+"""Measures one subject: every graph in sessions of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from workers.measure.machine import this_machine
+from workers.measure.protocol import Protocol
+from workers.measure.result import Benchmark, GraphResult
+from workers.measure.running import Arm, Broken, Driver, Outcome, Turn
+from workers.measure.statistics import drift, latency
+from workers.measure.subject import Graph, Subject
+
+DRIFT = 0.05
+"""A change from the first to the last session that a user is warned of."""
+
+
+def benchmark(driver: Driver, subject: Subject, protocol: Protocol) -> Benchmark:
+    """Measure all graphs; one that fails does not keep the others from it."""
+    began = time.time()
+    graphs = tuple(_measured(driver, subject, graph, protocol) for graph in subject.graphs)
+    return result_of(subject, protocol, began, graphs, driver.load.warnings())
+
+
+def _measured(driver: Driver, subject: Subject, graph: Graph, protocol: Protocol) -> GraphResult:
+    arm = Arm("this", graph, subject.runtime)
+    turns = [Turn("this", protocol.iterations, protocol.warmup)]
+    outcomes: list[Outcome] = []
+    try:
+        for number in range(1, protocol.sessions + 1):
+            label = f"session {number} of {protocol.sessions}"
+            outcomes.append(driver.session([arm], turns, label)["this"])
+    except Broken as broken:
+        return GraphResult(graph.component, fault=broken.fault)
+    return graph_result(graph.component, outcomes)
+
+
+def graph_result(component: str, outcomes: Sequence[Outcome]) -> GraphResult:
+    """What all sessions of a graph have found."""
+    opened: Any = outcomes[0].opened
+    times = [one for outcome in outcomes for block in outcome.blocks for one in block]
+    return GraphResult(
+        component,
+        inputs=opened["inputs"],
+        nodes=opened["nodes"],
+        latency=latency(times),
+        sessions=tuple(outcome.session() for outcome in outcomes),
+    )
+
+
+def result_of(
+    subject: Subject,
+    protocol: Protocol,
+    began: float,
+    graphs: tuple[GraphResult, ...],
+    warnings: Sequence[str],
+) -> Benchmark:
+    """The result, with what its own numbers warn of."""
+    return Benchmark(
+        artifact=subject.artifact,
+        runtime=subject.runtime,
+        machine=this_machine(),
+        protocol=protocol,
+        began=round(began, 3),
+        seconds=round(time.time() - began, 3),
+        graphs=graphs,
+        warnings=(*warnings, *(text for graph in graphs for text in _doubts(graph))),
+    )
+
+
+def _doubts(graph: GraphResult) -> list[str]:
+    about = f"{graph.component}: " if graph.component else ""
+    found = []
+    medians = [one.p50 for one in graph.sessions]
+    if abs(change := drift(medians)) > DRIFT:
+        word = "slower" if change > 0 else "faster"
+        found.append(
+            f"{about}the last session was {abs(change):.0%} {word} than the first: "
+            "drift or heat; let the machine cool down, or measure again"
+        )
+    return found

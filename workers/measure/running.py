@@ -1,0 +1,138 @@
+"""One session: models opened in new processes, run in turns, and what came of each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from machine.waits import untold
+from matrix.status import FailureClass
+from workers.errors import BuildFailed
+from workers.measure.load import Load
+from workers.measure.result import Fault, Session
+from workers.measure.samples import pack
+from workers.measure.statistics import median
+from workers.measure.subject import Graph
+from workers.runtimes.pool import Runtimes, Watching
+from workers.runtimes.runtime import Runtime
+
+STAGE = "measure"
+_CLASSES = {"feed": FailureClass.UNSUPPORTED}
+"""Of failures that the runtime reports; others are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A graph on a runtime, under a key that is unique in its session."""
+
+    key: str
+    graph: Graph
+    runtime: Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """So many counted runs of one arm, after some that are not counted."""
+
+    key: str
+    iterations: int
+    warmup: int = 0
+    settle: float = 0.0
+    """At least so many seconds of runs that are not counted."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a session has found of one arm."""
+
+    opened: Mapping[str, Any] = field(default_factory=dict)
+    blocks: list[list[int]] = field(default_factory=list)
+    """The times of each turn in nanoseconds."""
+    grown: int = 0
+
+    def session(self) -> Session:
+        """As results keep it."""
+        times = [one for block in self.blocks for one in block]
+        return Session(
+            open_cold=self.opened["open_cold"],
+            open_warm=self.opened["open_warm"],
+            open_memory=self.opened["open_memory"],
+            run_memory=max(0, self.grown),
+            p50=median(times) / 1e6,
+            samples=pack(times),
+        )
+
+
+class Broken(Exception):
+    """An arm cannot be measured."""
+
+    def __init__(self, key: str, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.key = key
+        self.fault = fault
+
+
+@dataclass(slots=True)
+class Driver:
+    """Runs sessions in the hosts of runtimes."""
+
+    runtimes: Runtimes
+    timeout: float | None = None
+    """Of each request."""
+    cancel: threading.Event | None = None
+    progress: Callable[[str], None] = untold
+    load: Load = field(default_factory=Load)
+    _label: str = ""
+
+    def session(self, arms: Sequence[Arm], turns: Sequence[Turn], label: str) -> dict[str, Outcome]:
+        """Open the arms in this order, give them their turns, close them.
+
+        Raises `Broken` for the first arm that fails, with all processes ended.
+        """
+        by_key = {arm.key: arm for arm in arms}
+        self._label = label
+        try:
+            for arm in arms:
+                self.runtimes.renew(arm.runtime)
+            found = {arm.key: Outcome(self._ask(arm, "bench_open", arm.graph.arguments))
+                     for arm in arms}  # fmt: skip
+            for turn in turns:
+                self._turn(by_key[turn.key], turn, found[turn.key])
+            for arm in arms:
+                self._ask(arm, "bench_close", {})
+        finally:
+            for arm in arms:
+                self.runtimes.renew(arm.runtime)
+        return found
+
+    def _turn(self, arm: Arm, turn: Turn, found: Outcome) -> None:
+        args = {
+            "iterations": turn.iterations, "warmup": turn.warmup, "settle": turn.settle,
+        }  # fmt: skip
+        with self.load.window():
+            told = self._ask(arm, "bench_run", args)
+        self.load.own += told["cpu"]
+        found.grown += told["memory"]
+        if turn.iterations:
+            found.blocks.append(told["times"])
+
+    def _ask(self, arm: Arm, op: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        watching = Watching(timeout=self.timeout, cancel=self.cancel)
+        sent = {**args, "key": arm.key}
+
+        def told_of(text: str) -> None:
+            self.progress(f"{self._label}: {text}")
+
+        try:
+            told = self.runtimes.call(
+                arm.runtime, op, sent, stage=STAGE, watching=watching, progress=told_of
+            )
+        except BuildFailed as error:
+            fault = Fault("crash", error.failure.value, error.reason, error.log_tail)
+            raise Broken(arm.key, fault) from error
+        if told.get("error"):
+            failure = _CLASSES.get(told["at"], FailureClass.UNKNOWN)
+            raise Broken(arm.key, Fault(told["at"], failure.value, told["error"]))
+        return told
