@@ -68,14 +68,14 @@ MOST_PROBLEMS = 50
 
 
 class PlanError(MillError):
-    """All problems of a catalog, its selection and its names together."""
+    """All problems of a catalog, its selection and its names together, or of files like those."""
 
     exit_code = Exit.USAGE
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], within: str = "the plan") -> None:
         self.problems = tuple(problems)
         count = len(self.problems)
-        head = f"{count} problem{'s' if count != 1 else ''} in the plan:"
+        head = f"{count} problem{'s' if count != 1 else ''} in {within}:"
         lines = [head, *map(str, self.problems[:MOST_PROBLEMS])]
         if count > MOST_PROBLEMS:
             lines.append(f"... and {count - MOST_PROBLEMS} more")

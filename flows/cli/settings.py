@@ -52,6 +52,9 @@ class Settings:
         "where to publish: a folder, dir:FOLDER or azure:URL; default HOME/feed",
         group="place",
     )
+    knowledge: str | None = setting(
+        None, "folder of your own findings; default HOME/knowledge", str, "FOLDER", group="place"
+    )
     targets_file: str | None = setting(
         None, "a TOML file with further targets", str, "FILE", group="place", scope=PLAN
     )

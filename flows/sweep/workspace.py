@@ -59,6 +59,12 @@ class Workspace:
         return self.home / "kept"
 
     @property
+    def knowledge(self) -> Path:
+        """The user's findings, and the evidence of all."""
+        where = self.settings.knowledge
+        return self.settings.path(where) if where else self.home / "knowledge"
+
+    @property
     def packages(self) -> Path | None:
         """Where `--keep-local` puts published packages."""
         return self.home / "packages" if self.settings.keep_local else None

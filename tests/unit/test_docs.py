@@ -17,6 +17,7 @@ from flows.cli.settings import OPTIONS
 from matrix.catalog import load_catalog
 from matrix.digest import MANIFEST, RUN_RECORDS
 from matrix.errors import Exit
+from matrix.findings import read_findings
 from matrix.status import FailureClass, Status
 from matrix.targets import load_targets
 from tests.docs.pages import DOCS, ROOT, blocks, commands
@@ -98,6 +99,10 @@ def test_every_command_shown_is_one(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_settings_file_shown_is_one(page: Path, tmp_path: Path) -> None:
     for body in blocks(page, "toml"):
+        if body.lstrip().startswith("[[finding]]"):
+            (tmp_path / "findings.toml").write_text(body, "utf-8")
+            assert read_findings([tmp_path / "findings.toml"])
+            continue
         if re.search(r"^\[\[?(?:model|defaults|target|ep)\b", body, re.MULTILINE):
             assert tomllib.loads(body)  # a piece of a catalog or of a targets file
             continue

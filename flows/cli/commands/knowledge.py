@@ -1,0 +1,173 @@
+"""`modelmill knowledge`: the findings of tuning and onboarding."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.sweep.workspace import Workspace
+from matrix.errors import Exit, PlanError, UsageError
+from matrix.findings import KINDS, STATUSES, Evidence, Finding, read_findings
+from matrix.globs import matches
+
+
+def add(parser: Parser) -> None:
+    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+    ls = verbs.add_parser("ls", help="one line per finding")
+    ls.add_argument("--kind", choices=KINDS, help="only findings of this kind")
+    ls.add_argument("--status", choices=STATUSES, help="only findings with this status")
+    ls.add_argument(
+        "--about", metavar="GLOB", help="only those about a target, model or architecture"
+    )
+    ls.add_argument("--json", action="store_true", help="for machines")
+    ls.set_defaults(run=_ls)
+    show = verbs.add_parser("show", help="one finding with its evidence")
+    show.add_argument("id", metavar="ID")
+    show.add_argument("--json", action="store_true", help="for machines")
+    show.set_defaults(run=_show)
+    check = verbs.add_parser("check", help="whether findings and evidence can be read")
+    check.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: all there are")
+    check.set_defaults(run=_check)
+    for verb in (ls, show, check):
+        add_settings(verb, ("home", "knowledge"))
+
+
+def _folder(arguments: argparse.Namespace) -> Path:
+    settings = settings_of(arguments)
+    folder = Workspace(settings).knowledge
+    if settings.knowledge and not folder.is_dir():
+        raise UsageError(
+            f"--knowledge: there is no folder {folder}", hint="make it, or leave it out"
+        )
+    return folder
+
+
+def _ls(arguments: argparse.Namespace) -> Exit:
+    from flows.cli.table import render
+    from flows.tune.knowledge import load_knowledge
+
+    known = load_knowledge(_folder(arguments))
+    rows = [
+        one
+        for one in known.findings.values()
+        if arguments.kind in (None, one.kind)
+        and arguments.status in (None, one.status)
+        and (arguments.about is None or _about(one, arguments.about))
+    ]
+    if arguments.json:
+        print(json.dumps([_json(one) for one in rows], indent=1))
+    elif rows:
+        head = ("id", "level", "status", "does", "title")
+        print(render(head, [_row(one) for one in rows]))
+    else:
+        print("no finding like that; 'modelmill knowledge ls' lists all")
+    for problem in known.problems:
+        print(f"modelmill: {problem}", file=sys.stderr)
+    return Exit.OK
+
+
+def _row(one: Finding) -> tuple[str, str, str, str, str]:
+    action = one.action if one.action != "note" else ""
+    if action == "skip" and not one.prunes:
+        action = "last"
+    return one.id, f"L{one.level}", one.status, action, one.title
+
+
+def _about(one: Finding, pattern: str) -> bool:
+    reach = one.scope
+    named = {*reach.targets, *reach.architectures, *reach.models}
+    named |= {
+        name for seen in one.evidence for name in (seen.model, seen.architecture, seen.target)
+    }
+    return any(matches(name, [pattern]) for name in named)
+
+
+def _json(one: Finding) -> dict[str, object]:
+    from matrix.codec import to_json
+
+    return {**to_json(one), "level": one.level, "prunes": one.prunes}
+
+
+def _show(arguments: argparse.Namespace) -> Exit:
+    from flows.tune.knowledge import load_knowledge
+
+    one = load_knowledge(_folder(arguments)).get(arguments.id)
+    if arguments.json:
+        print(json.dumps(_json(one), indent=1))
+    else:
+        print("\n".join(_lines(one)))
+    return Exit.OK
+
+
+def _lines(one: Finding) -> Iterator[str]:
+    yield f"{one.id}: {one.title}"
+    yield from _paragraph(one.observation)
+    yield ""
+    yield f"status        {one.status}, level {one.level}, confidence {one.confidence}"
+    if one.action != "note":
+        yield f"a tuning      {_effect(one)}"
+    confirmed = "confirmed" if one.mechanism_confirmed else "not confirmed"
+    yield f"mechanism     {one.mechanism or 'unknown'} ({confirmed})"
+    yield f"falsified by  {one.falsified_by}"
+    for name in ("targets", "devices", "architectures", "models", "not_for"):
+        if values := getattr(one.scope, name):
+            yield f"{name.replace('_', ' '):13} {', '.join(values)}"
+    yield f"file          {one.file}"
+    if one.evidence:
+        yield ""
+        yield f"evidence      {_count(one)}"
+        yield from (f"  {_evidence(seen)}" for seen in one.evidence)
+
+
+def _paragraph(text: str) -> list[str]:
+    return textwrap.wrap(text, 90, initial_indent="  ", subsequent_indent="  ")
+
+
+def _effect(one: Finding) -> str:
+    about = ", ".join(one.settings)
+    match one.action:
+        case "first":
+            return f"tries {about} first"
+        case "skip" if one.prunes:
+            return f"leaves {about} out"
+        case "skip":
+            return f"tries {about} last; it may leave it out from level 3 on, uncontradicted"
+    return f"tries {about} last"
+
+
+def _count(one: Finding) -> str:
+    against = sum(not seen.supports for seen in one.evidence)
+    devices = len(one.devices)
+    where = f"{devices} device{'s' if devices != 1 else ''}" if devices else "no device"
+    return f"{len(one.evidence) - against} for, {against} against, from {where}"
+
+
+def _evidence(seen: Evidence) -> str:
+    said = "for    " if seen.supports else "against"
+    gain = "" if seen.gain is None else f" {seen.gain:+.1f} %"
+    if seen.low is not None and seen.high is not None:
+        gain += f" [{seen.low:+.1f}, {seen.high:+.1f}]"
+    place = " on ".join(part for part in (seen.target, seen.device) if part)
+    emulated = ", emulated" if seen.emulated else ""
+    how = f", {seen.protocol}" if seen.protocol != "none" else ""
+    return f"{said} {seen.model}{gain} {place}{how}{emulated}".rstrip()
+
+
+def _check(arguments: argparse.Namespace) -> Exit:
+    from flows.tune.knowledge import load_knowledge
+
+    if arguments.files:
+        found = read_findings(arguments.files)
+        print(f"{len(found)} findings, no problem")
+        return Exit.OK
+    known = load_knowledge(_folder(arguments))
+    if known.problems:
+        raise PlanError(known.problems, "the evidence")
+    count = sum(len(one.evidence) for one in known.findings.values())
+    print(f"{len(known.findings)} findings with {count} observations, no problem")
+    return Exit.OK

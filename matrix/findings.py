@@ -1,0 +1,296 @@
+"""Findings: what tuning and onboarding have learned, each claim with its scope and its evidence.
+
+A finding is one claim. People write it once; what speaks for or against it is added as evidence and
+never deleted. How far it may be trusted is computed from that evidence alone:
+
+L0  nothing that counts    a guess, an emulator, a single session
+L1  seen                   an effect of at least 5 %
+L2  measured               interleaved with its baseline, the interval clear of the noise floor
+L3  repeated               L2 on two models of one architecture
+L4  general                L2 on three architectures
+L5  predictive             L4, and fewer than 5 % of at least 60 predictions were wrong
+
+A draft only orders the hypotheses of a tuning. From L3 on a finding may leave one out, as long as
+nothing within its scope contradicts it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from matrix.errors import PlanError, Problem
+from matrix.globs import matches
+from matrix.nearest import quote, tag
+from matrix.reader import Entry, parse_toml, read_text, tables
+
+DATA = Path(__file__).parent / "data" / "findings"
+
+KINDS = ("tuning", "family", "method")
+STATUSES = ("draft", "confirmed", "refuted", "retired")
+CONFIDENCE = ("low", "medium", "high")
+ACTIONS = ("first", "last", "skip", "note")
+PROTOCOLS = ("interleaved", "sequential", "single", "none")
+
+LEAST_EFFECT = 5.0
+"""Percent of the latency; a smaller effect is no evidence."""
+PRUNES_FROM = 3
+PREDICTIONS, WRONG = 60, 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One observation. `gain`, `low`, `high` and `floor` are percent of the baseline's latency:
+    the change (positive: faster), its interval, and the noise floor of that measurement."""
+
+    supports: bool
+    model: str
+    architecture: str
+    target: str = ""
+    device: str = ""
+    protocol: str = "none"
+    gain: float | None = None
+    low: float | None = None
+    high: float | None = None
+    floor: float = 0.0
+    emulated: bool = False
+    predicted: bool = False
+    """The finding said beforehand how this would end."""
+    digest: str = ""
+    """Of the record that it was read from."""
+    source: str = ""
+    at: str = ""
+
+    @property
+    def seen(self) -> bool:
+        """Whether there was an effect, on a real device."""
+        return not self.emulated and self.gain is not None and abs(self.gain) >= LEAST_EFFECT
+
+    @property
+    def measured(self) -> bool:
+        """Whether the effect is beyond what the measurement's noise can make."""
+        if not self.seen or self.protocol != "interleaved" or self.low is None or self.high is None:
+            return False
+        return min(abs(self.low), abs(self.high)) > self.floor and self.low * self.high > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Where a claim holds: globs; an empty list says nothing."""
+
+    targets: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    not_for: tuple[str, ...] = ()
+    """Models and architectures that it must not be carried over to."""
+
+    def holds(self, *, target: str = "", device: str = "", architecture: str, model: str) -> bool:
+        """Whether the claim speaks about this model on this device."""
+        if matches(architecture, self.not_for) or matches(model, self.not_for):
+            return False
+        pairs = (
+            (self.targets, target),
+            (self.devices, device),
+            (self.architectures, architecture),
+            (self.models, model),
+        )
+        return all(not globs or matches(value, globs) for globs, value in pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One claim and everything known about it."""
+
+    id: str
+    kind: str
+    title: str
+    observation: str
+    status: str
+    confidence: str
+    falsified_by: str
+    mechanism: str = ""
+    mechanism_confirmed: bool = False
+    action: str = "note"
+    settings: tuple[str, ...] = ()
+    """Which hypotheses the action is about: globs over `AXIS=VALUE`."""
+    scope: Reach = field(default_factory=Reach)
+    evidence: tuple[Evidence, ...] = ()
+    updated: str = ""
+    file: str = ""
+
+    @property
+    def level(self) -> int:
+        """How far the evidence carries."""
+        good = [one for one in self.evidence if one.supports and one.seen]
+        if not good:
+            return 0
+        models = {(one.architecture, one.model) for one in good if one.measured}
+        if not models:
+            return 1
+        per_architecture = Counter(architecture for architecture, _ in models)
+        if len(per_architecture) >= 3:
+            return 5 if self._predictive() else 4
+        return 3 if max(per_architecture.values()) >= 2 else 2
+
+    def _predictive(self) -> bool:
+        told = [one for one in self.evidence if one.predicted and not one.emulated]
+        wrong = sum(not one.supports for one in told)
+        return len(told) >= PREDICTIONS and wrong < WRONG * len(told)
+
+    @property
+    def contradicted(self) -> tuple[Evidence, ...]:
+        """What speaks against it, within its own scope, on a real device."""
+        return tuple(
+            one
+            for one in self.evidence
+            if not one.supports
+            and not one.emulated
+            and self.scope.holds(
+                target=one.target,
+                device=one.device,
+                architecture=one.architecture,
+                model=one.model,
+            )
+        )
+
+    @property
+    def prunes(self) -> bool:
+        """Whether it may leave hypotheses out of a tuning."""
+        return (
+            self.kind == "tuning"
+            and self.action == "skip"
+            and self.status not in {"refuted", "retired"}
+            and self.level >= PRUNES_FROM
+            and (self.level == 5 or not self.contradicted)
+        )
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The real devices that its evidence comes from."""
+        return tuple(
+            sorted({one.device for one in self.evidence if one.device and not one.emulated})
+        )
+
+    def with_evidence(self, more: Iterable[Evidence]) -> Finding:
+        """The same claim with what was seen since."""
+        return replace(self, evidence=(*self.evidence, *more))
+
+
+def read_findings(paths: Iterable[Path]) -> dict[str, Finding]:
+    """The findings of these files, by id. Raises `PlanError` with every fault of every file."""
+    problems: list[Problem] = []
+    found: dict[str, Finding] = {}
+    for path in paths:
+        try:
+            data = parse_toml(read_text(path), path.name)
+        except PlanError as error:
+            problems += error.problems
+            continue
+        top = Entry(data, path.name, problems)
+        top.known.append("finding")
+        top.close()
+        rows = tables(data.get("finding", []), f"{path.name}: finding", problems)
+        for number, table in rows:
+            where = f"{path.name}: finding {number}{tag(table.get('id'))}"
+            entry = Entry(table, where, problems)
+            finding = _finding(entry, path.name)
+            if finding.id in found:
+                entry.bad(f"id {quote(finding.id)} is taken by {found[finding.id].file}")
+            found.setdefault(finding.id, finding)
+    if problems:
+        raise PlanError(problems, "the findings")
+    return found
+
+
+def shipped() -> list[Path]:
+    """The files that come with modelmill."""
+    return sorted(DATA.glob("*.toml"))
+
+
+def _finding(entry: Entry, file: str) -> Finding:
+    def text(key: str) -> str:
+        return entry.text(key, required=True, empty=False) or ""
+
+    made = Finding(
+        id=text("id"),
+        kind=entry.choice("kind", KINDS, required=True) or "",
+        title=text("title"),
+        observation=text("observation"),
+        status=entry.choice("status", STATUSES, required=True) or "",
+        confidence=entry.choice("confidence", CONFIDENCE, required=True) or "",
+        falsified_by=text("falsified_by"),
+        mechanism=entry.text("mechanism") or "",
+        mechanism_confirmed=entry.flag("mechanism_confirmed") or False,
+        action=entry.choice("action", ACTIONS) or "note",
+        settings=entry.texts("settings") or (),
+        updated=entry.text("updated") or "",
+        scope=_reach(_inside(entry, "scope")),
+        evidence=_evidence(entry),
+        file=file,
+    )
+    if made.action != "note" and not made.settings:
+        entry.bad(f"action {made.action} needs settings", 'for instance settings = ["opset=21"]')
+    if made.mechanism_confirmed and not made.mechanism:
+        entry.bad("mechanism_confirmed is true, but mechanism is empty")
+    entry.close()
+    return made
+
+
+def _inside(entry: Entry, key: str) -> Entry:
+    return Entry(entry.table(key) or {}, f"{entry.where}: {key}", entry.problems)
+
+
+def _reach(entry: Entry) -> Reach:
+    names = ("targets", "devices", "architectures", "models", "not_for")
+    made = Reach(**{name: entry.texts(name) or () for name in names})
+    entry.close()
+    return made
+
+
+def _evidence(entry: Entry) -> tuple[Evidence, ...]:
+    entry.known.append("evidence")
+    rows = tables(entry.data.get("evidence", []), f"{entry.where}: evidence", entry.problems)
+    return tuple(
+        read_evidence(Entry(table, f"{entry.where}: evidence {number}", entry.problems))
+        for number, table in rows
+    )
+
+
+def read_evidence(entry: Entry) -> Evidence:
+    """One observation; its faults are recorded with the entry."""
+    supports = entry.flag("supports")
+    if supports is None and "supports" not in entry.data:
+        entry.bad("supports is missing", "true or false")
+    numbers: Any = {name: entry.number(name) for name in ("gain", "low", "high")}
+    texts: Any = {
+        name: entry.text(name) or "" for name in ("target", "device", "digest", "source", "at")
+    }
+    made = Evidence(
+        supports=bool(supports),
+        model=entry.text("model", required=True, empty=False) or "",
+        architecture=entry.text("architecture", required=True, empty=False) or "",
+        protocol=entry.choice("protocol", PROTOCOLS) or "none",
+        floor=entry.number("floor") or 0.0,
+        emulated=entry.flag("emulated") or False,
+        predicted=entry.flag("predicted") or False,
+        **numbers,
+        **texts,
+    )
+    if made.low is not None and made.high is not None and made.low > made.high:
+        entry.bad(f"low {made.low:g} is above high {made.high:g}")
+    entry.close()
+    return made
+
+
+def merged(
+    findings: Mapping[str, Finding], seen: Iterable[tuple[str, Evidence]]
+) -> dict[str, Finding]:
+    """The findings with the observations that name them; those of unknown findings are left."""
+    more: dict[str, list[Evidence]] = {}
+    for name, evidence in seen:
+        more.setdefault(name, []).append(evidence)
+    return {name: one.with_evidence(more.get(name, ())) for name, one in findings.items()}
