@@ -15,9 +15,9 @@ from pathlib import Path
 
 from feed.checked import read_blocks, write_checked
 from feed.commit import Committer, Staged
+from feed.destination import Destination
 from feed.errors import Corrupt, Rejected, VersionExists
 from feed.interface import LocalFile, Progress, Published
-from feed.landing import Landing
 from feed.layout import STAGE
 from feed.manifest import Manifest
 from feed.meter import Meter
@@ -148,10 +148,10 @@ class DirectoryFeed(DirectoryReader):
     ) -> tuple[FileEntry, ...]:
         """Copy matching files out of the feed, each checked on the way."""
         chosen = matching(self.files(package, version), patterns)
-        landing = Landing(dest, chosen, progress)
+        destination = Destination(dest, chosen, progress)
         for entry in chosen:
             blob = self._layout.blob(entry.sha256)
-            landing.receive(entry, read_blocks(blob, f"{package} {version} {entry.path}"))
+            destination.receive(entry, read_blocks(blob, f"{package} {version} {entry.path}"))
         return chosen
 
     def view(self, name: str) -> str:

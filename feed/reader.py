@@ -13,9 +13,9 @@ from pathlib import Path
 
 from feed.attestation import manifest_problems, parse, records_in
 from feed.checked import hash_file
+from feed.destination import Destination
 from feed.errors import Corrupt, NotFound, UnsafePath
 from feed.interface import Feed, Progress
-from feed.landing import Landing
 from feed.oserrors import local_errors
 from feed.rules import matching, path_problems
 from machine.claims import abandoned, claim
@@ -204,6 +204,6 @@ def _move(stage: Path, dest: Path, chosen: Sequence[FileEntry]) -> None:
             dest.rmdir()
         stage.rename(dest)
         return
-    landing = Landing(dest, chosen)
+    destination = Destination(dest, chosen)
     for entry in chosen:
-        landing.adopt(entry, stage / entry.path)
+        destination.adopt(entry, stage / entry.path)

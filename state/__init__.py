@@ -12,7 +12,7 @@ nothing. The clock of a lease is the database's; a local owner that is provably 
 is gone on this host) loses its lease at once.
 
     open_state(path | url) --> State --+-- sweeps, seeding    what is to be done, what the feed has
-      (ledger; migrate, database)      +-- leases             who does it
+      (state; migrate, database)       +-- leases             who does it
                                        +-- recording          what came of it
                                        +-- measurements       how fast it is, and what is to measure
                                        +-- queries, history   status, reports, estimates, explain

@@ -16,11 +16,11 @@ from feed.azure.listing import Listing
 from feed.azure.options import Options
 from feed.azure.service import Service
 from feed.azure.staging import Stage, scratch, work_folder
-from feed.azure.toolbox import Toolbox
+from feed.azure.tool_cache import ToolCache
 from feed.description import parse_tree
+from feed.destination import PART, Destination
 from feed.errors import Corrupt, NotFound
 from feed.interface import LocalFile, Progress, Published
-from feed.landing import PART, Landing
 from feed.oserrors import local_errors
 from feed.rules import STRICTEST, check_publish, matching
 from matrix.digest import FileEntry
@@ -43,8 +43,8 @@ class AzureFeed:
         self._work = options.work
         self._service = service = service or Service(address, credentials, options)
         limits = RunLimits(options.idle_timeout, options.total_timeout)
-        toolbox = Toolbox(service, options)
-        self._tool = ArtifactTool(toolbox.executable, address, credentials, limits, environ)
+        tool_cache = ToolCache(service, options)
+        self._tool = ArtifactTool(tool_cache.executable, address, credentials, limits, environ)
         self._listing = Listing(service)
         self._contents = Contents(service, self._listing, self._tool, options.work)
 
@@ -140,14 +140,14 @@ class AzureFeed:
                     package, version, root, wanted, progress=progress
                 )
             }
-            landing = Landing(dest, chosen)
+            destination = Destination(dest, chosen)
             for entry in chosen:
                 if came.get(entry.path) != entry:
                     raise Corrupt(
                         f"{package} {version}: {entry.path} was downloaded with other content"
                     )
             for entry in chosen:
-                landing.adopt(entry, root / entry.path)
+                destination.adopt(entry, root / entry.path)
         return chosen
 
     def view(self, name: str) -> str:

@@ -12,7 +12,7 @@ from matrix.errors import UsageError
 from matrix.nearest import hint
 from matrix.verification import RUNGS
 from workers.runtimes.kinds import KINDS
-from workers.verify.ladder.verdict import Demand
+from workers.verify.ladder.levels import Demand
 
 T = TypeVar("T")
 

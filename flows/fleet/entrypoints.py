@@ -28,8 +28,8 @@ from flows.fleet.slot_runs import SLOT_FLOW, SlotRuns
 from flows.fleet.task_runs import quiet_prefect, with_task_runs
 from flows.fleet.worker_folder import CWD, WorkerFolder
 from flows.observe.following import Follower
+from flows.observe.progress import SweepProgress
 from flows.observe.summary import Summary
-from flows.observe.tally import Tally
 from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.planning import catalog_reference, plan_of
 from flows.sweep.recorded_plan import recorded_estimates
@@ -37,9 +37,9 @@ from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError
 from state.database import Patience
-from state.ledger import State as MillState
-from state.ledger import open_state
 from state.records import Kind
+from state.state import State as MillState
+from state.state import open_state
 
 _STOP_LIMIT = 20.0
 
@@ -148,14 +148,14 @@ def _sweep(
         parameters = {"stamp": run.plan.stamp, "sweep": run.sweep, "run": run.id}
         tags = tags_of(run.plan, run.sweep) + nightly
         known = recorded_estimates(state, run.sweep)
-        tally = Tally(state.statuses(run.sweep), publish=begun.info.publish, known=known)
+        progress = SweepProgress(state.statuses(run.sweep), publish=begun.info.publish, known=known)
         # What was cancelled between the order and now counts too.
         first = recorded.id or run.id
         with get_client(sync_client=True) as client:
-            display = ParentDisplay(client, state, run.sweep, run.plan.stamp, tally)
+            display = ParentDisplay(client, state, run.sweep, run.plan.stamp, progress)
             with (
                 CancellationWatch(state.at_once, run.sweep, first, stop),
-                Follower(state, run.sweep, display, tally, run.id),
+                Follower(state, run.sweep, display, progress, run.id),
             ):
                 display.name_and_tag(tags)
                 slots = SlotRuns(client, pool, parameters, tags)

@@ -18,10 +18,10 @@ from flows.fleet.run import FleetRun, record_run, state_url
 from flows.observe.durations import LastRun
 from flows.observe.estimates import estimate
 from flows.observe.following import Follower
-from flows.observe.progress import choose_view
+from flows.observe.progress import SweepProgress
 from flows.observe.summaries import clear_summaries, write_summaries
 from flows.observe.summary import summarize
-from flows.observe.tally import Tally
+from flows.observe.views import choose_view
 from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import record
@@ -32,8 +32,8 @@ from matrix.errors import Exit, MillError, UsageError
 from matrix.model import Plan
 from state.database import Patience
 from state.errors import StateUnavailable
-from state.ledger import State, open_state
 from state.records import Kind
+from state.state import State, open_state
 
 _LOOK = 0.5
 _ASK_PREFECT = 10
@@ -117,14 +117,14 @@ class Launch:
 
         publish = not self.settings.no_publish
         known = estimate(run.plan, state)
-        tally = Tally(state.statuses(run.sweep), publish=publish, known=known)
+        progress = SweepProgress(state.statuses(run.sweep), publish=publish, known=known)
         looks, parents = 0, ParentRuns(parent, run.sweep)
-        with Follower(state, run.sweep, choose_view(as_json=self.as_json), tally, run.id):
+        with Follower(state, run.sweep, choose_view(as_json=self.as_json), progress, run.id):
             while not stop.wait(_LOOK):
                 if state.sweep(run.sweep).ended_at is not None:
                     return
                 looks += 1
-                count_slots(state, run.sweep, tally)
+                count_slots(state, run.sweep, progress)
                 if looks % _ASK_PREFECT == 0 and parents.ended():
                     if state.sweep(run.sweep).ended_at is not None:
                         return
@@ -158,8 +158,8 @@ class Launch:
         return code
 
 
-def count_slots(state: State, sweep: int, tally: Tally) -> None:
+def count_slots(state: State, sweep: int, progress: SweepProgress) -> None:
     """Count the slots that hold a lease; the estimate of the time left depends on it."""
     with suppress(StateUnavailable):  # the database restarts; the number stays for now
         working = {one.owner for one in state.leases(sweep) if not one.expired}
-        tally.slots = max(1, len(working))
+        progress.slots = max(1, len(working))

@@ -19,14 +19,14 @@ from flows.cli.settings import Settings
 from flows.fleet.run import FleetRun, record_run
 from flows.fleet.worker_folder import WorkerFolder
 from flows.observe.summary import Summary, summarize
-from flows.observe.waiting import UNSERVED, unserved_groups
+from flows.observe.unserved import UNSERVED, unserved_groups
 from flows.sweep.cancellation import StoppedElsewhere, stop_for_all
 from flows.sweep.lifecycle import Begun, among, begin, finish
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from matrix.needs import Words, serves
-from state.ledger import State
 from state.records import Kind
+from state.state import State
 
 if TYPE_CHECKING:
     from flows.fleet.slot_runs import SlotRuns

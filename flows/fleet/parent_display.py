@@ -28,16 +28,16 @@ from flows.cli.settings import Settings
 from flows.fleet.launch import count_slots
 from flows.fleet.parent_runs import this_run
 from flows.observe.masking import masked
+from flows.observe.progress import SweepProgress
 from flows.observe.report.collect import collect
 from flows.observe.report.page import write as write_page
 from flows.observe.summaries import REPORT_NAME, write_summaries
 from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.markdown import markdown
-from flows.observe.tally import Tally
 from flows.prefect.artifacts import artifact_key, outcome_table, percent_done, progress_text
 from matrix.model import Plan
-from state.ledger import State
 from state.records import Event, SweepInfo
+from state.state import State
 
 AWAY = (httpx.HTTPError, PrefectException)
 """What Prefect's client raises while the server is away."""
@@ -66,7 +66,7 @@ class ParentDisplay:
     state: State
     sweep: int
     stamp: str
-    tally: Tally
+    progress: SweepProgress
     _progress: UUID | None = None
     _updated: float = float("-inf")
 
@@ -76,22 +76,22 @@ class ParentDisplay:
             with suppress(*AWAY):
                 self.client.update_flow_run(run.id, name=f"sweep-{self.stamp}", tags=list(tags))
 
-    def event(self, event: Event, tally: Tally) -> None:
+    def event(self, event: Event, progress: SweepProgress) -> None:
         """Show it with the next tick."""
 
-    def tick(self, tally: Tally) -> None:
+    def tick(self, progress: SweepProgress) -> None:
         """Update the progress bar, every few seconds."""
         if time.monotonic() >= self._updated + _INTERVAL:
             self._updated = time.monotonic()
-            count_slots(self.state, self.sweep, tally)
-            self._update(tally)
+            count_slots(self.state, self.sweep, progress)
+            self._update(progress)
 
     def close(self) -> None:
         """Show where the progress bar ends."""
-        self._update(self.tally)
+        self._update(self.progress)
 
-    def _update(self, tally: Tally) -> None:
-        percent, text = percent_done(tally), progress_text(tally)
+    def _update(self, progress: SweepProgress) -> None:
+        percent, text = percent_done(progress), progress_text(progress)
         with suppress(*AWAY):
             if self._progress is None:
                 made: Any = create_progress_artifact(

@@ -20,8 +20,8 @@ from flows.sweep.resume import nothing_to_retry
 from flows.sweep.workspace import find_sweep
 from matrix.errors import Exit, UsageError
 from matrix.status import FailureClass
-from state.ledger import State, open_state
 from state.records import SweepInfo
+from state.state import State, open_state
 
 _OF_COMMAND = ("state", "summary")
 """Settings of this command; all others belong to the sweep or to its workers."""

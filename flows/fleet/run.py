@@ -25,7 +25,7 @@ from state.damage import Tolerated
 from state.records import Event, Kind
 
 if TYPE_CHECKING:
-    from state.ledger import State
+    from state.state import State
 
 FLEET = "fleet"
 """Key of the event that holds a run of a fleet."""

@@ -25,7 +25,7 @@ from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 from matrix.needs import Words, from_text
 from state.database import Patience
-from state.ledger import State, open_state
+from state.state import State, open_state
 
 TURN = 600.0
 """Seconds after which a slot makes room, if another sweep waits."""

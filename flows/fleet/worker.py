@@ -24,7 +24,7 @@ from flows.sweep.workspace import Workspace
 from machine.children import family, kill, module_command, start
 from matrix.errors import Exit, MillError, UsageError
 from matrix.needs import Words, to_text
-from state.ledger import open_state
+from state.state import open_state
 from workers.engines import installed_engines
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits

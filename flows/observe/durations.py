@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flows.cli.quantity import counted, show_duration
-from state.ledger import State
 from state.records import Kind, Outcome, SweepInfo
+from state.state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from matrix.model import Cell, Model, Plan, PlannedModel, SourceKind
 from state.records import UnitCost
 
 if TYPE_CHECKING:
-    from state.ledger import State
+    from state.state import State
 
 SPREAD = 1.5
 """On the same machine, a stage takes up to this factor more or less than the last time."""

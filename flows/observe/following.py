@@ -13,14 +13,14 @@ from dataclasses import replace
 from typing import Self
 
 from flows.fleet.run import FLEET
-from flows.observe.progress import View
-from flows.observe.tally import BUSY, Tally
-from flows.observe.waiting import one_line, waiting
+from flows.observe.progress import BUSY, SweepProgress
+from flows.observe.unserved import one_line, unserved_of
+from flows.observe.views import View
 from flows.sweep.recorded_plan import PLAN, recorded_estimates
 from flows.sweep.stop import Stop
 from state.errors import StateUnavailable
-from state.ledger import State
 from state.records import Event, Kind, SweepInfo
+from state.state import State
 
 INTERVAL = 0.2
 _WIDE = {PLAN, FLEET}
@@ -43,12 +43,12 @@ class Follower:
     """Shows a sweep from a thread of its own while the block runs."""
 
     def __init__(
-        self, state: State, sweep_id: int, view: View, tally: Tally, after: int = 0
+        self, state: State, sweep_id: int, view: View, progress: SweepProgress, after: int = 0
     ) -> None:
         self._state = state
         self._sweep_id = sweep_id
         self._view = view
-        self.tally = tally
+        self.progress = progress
         self.seen = after
         """The last event that was shown."""
         self._looked = 0.0
@@ -78,12 +78,12 @@ class Follower:
     def _read(self) -> None:
         for event in self._state.events(self._sweep_id, self.seen):
             self.seen = event.id
-            self.tally.apply(event)
-            self._view.event(trimmed(event), self.tally)
+            self.progress.apply(event)
+            self._view.event(trimmed(event), self.progress)
         if time.monotonic() - self._looked >= _OWN_LEASES_INTERVAL:
             self._looked = time.monotonic()
-            self.tally.look_at(self._state.leases(self._sweep_id))
-        self._view.tick(self.tally)
+            self.progress.look_at(self._state.leases(self._sweep_id))
+        self._view.tick(self.progress)
 
 
 class StatusWatch:
@@ -99,7 +99,7 @@ class StatusWatch:
         self._view = view
         self._after = 0
         self._looked = 0.0
-        self.tally = Tally({})
+        self.progress = SweepProgress({})
 
     def follow(self, stop: Stop) -> None:
         """Return when no run of the sweep is left, or on a stop."""
@@ -114,8 +114,8 @@ class StatusWatch:
                     if self.step():
                         return
                 except StateUnavailable as error:  # a database may restart meanwhile
-                    self.tally.notice, pause = f"{error.message}; trying again", _OUTAGE_PAUSE
-                    self._view.tick(self.tally)
+                    self.progress.notice, pause = f"{error.message}; trying again", _OUTAGE_PAUSE
+                    self._view.tick(self.progress)
                 stop.wait(pause)
         finally:
             self._view.close()
@@ -125,7 +125,7 @@ class StatusWatch:
         self._show_news()
         if time.monotonic() - self._looked >= _LEASES_INTERVAL:
             self.read_leases()
-        self._view.tick(self.tally)
+        self._view.tick(self.progress)
         return self._over()
 
     def _begin(self) -> None:
@@ -134,12 +134,12 @@ class StatusWatch:
         self._count()
 
     def _count(self) -> None:
-        self.tally = Tally(
+        self.progress = SweepProgress(
             self._state.statuses(self._info.id),
             publish=self._info.publish,
             known=recorded_estimates(self._state, self._info.id),
         )
-        self.tally.waiting = one_line(waiting(self._state, self._info.id).unserved)
+        self.progress.unserved = one_line(unserved_of(self._state, self._info.id).groups)
         self.read_leases()
 
     def _show_news(self) -> None:
@@ -147,25 +147,29 @@ class StatusWatch:
             self._after = event.id
             if event.kind is Kind.BEGUN:
                 self._count()  # a run may bring more cells
-            self.tally.apply(event)
-            self._view.event(trimmed(event), self.tally)
+            self.progress.apply(event)
+            self._view.event(trimmed(event), self.progress)
 
     def read_leases(self) -> None:
         """Find out who is at work on what; events tell only of what has begun since."""
         self._looked = time.monotonic()
         holders = [one for one in self._state.leases(self._info.id) if not one.expired]
-        self.tally.look_at(holders)
+        self.progress.look_at(holders)
         at_work = {one.owner for one in holders}
-        self.tally.slots = max(1, len(at_work))
-        self.tally.busy = {owner: at for owner, at in self.tally.busy.items() if owner in at_work}
+        self.progress.slots = max(1, len(at_work))
+        self.progress.busy = {
+            owner: at for owner, at in self.progress.busy.items() if owner in at_work
+        }
         for holder in holders:
-            if holder.owner in self.tally.busy:
+            if holder.owner in self.progress.busy:
                 continue
             for one in self._state.outcomes(self._info.id, statuses=BUSY, model=holder.model):
                 if one.needs == holder.needs:
                     since = one.started_at or holder.taken_at
-                    self.tally.busy[holder.owner] = (one.cell, one.status, since)
-        self.tally.notice = "" if holders or self.tally.total == self.tally.ended else NOBODY
+                    self.progress.busy[holder.owner] = (one.cell, one.status, since)
+        self.progress.notice = (
+            "" if holders or self.progress.total == self.progress.ended else NOBODY
+        )
 
     def _over(self) -> bool:
         """Whether the last run has ended; of two runs at once the other may still be at work."""

@@ -1,219 +1,167 @@
-"""Three ways to show a running sweep: live on a terminal, plain lines, JSON lines."""
+"""Where a sweep stands, counted from its events, for every way of showing it.
+
+Each event moves the counts by one. They are never recounted: a sweep may have 20,000 cells.
+"""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-from collections.abc import Iterable
-from dataclasses import asdict
-from typing import Any, Protocol, TextIO
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
-from flows.cli.console import Detail, coloured, detail_of, paint
-from flows.cli.quantity import shortened, show_clock, show_duration, show_size
-from flows.observe.failures import in_passing
-from flows.observe.tally import Tally
+from flows.observe.estimates import Estimates
+from flows.observe.unserved import UNSERVED, one_line
+from flows.observe.work_left import ESTIMATE, WorkLeft, from_record
+from flows.slot.hub_outage import OUTAGE
 from flows.sweep.planned_packages import is_export
-from state.records import Event
+from matrix.status import Status
+from state.damage import Tolerated
+from state.records import Event, Holder, Kind
+
+UNSHOWN = "unshown"
+"""Key of a notice: why Prefect does not show the run; empty: it does again."""
+
+BUSY = frozenset(
+    {Status.BUILDING, Status.BUILT, Status.VERIFYING, Status.VERIFIED, Status.PUBLISHING}
+)
+_TOLD = frozenset({Status.BUILDING, Status.VERIFIED})
+"""While a cell is built an engine says what it is doing; then it may wait for the feed."""
+_BESIDE = frozenset({Status.VERIFIED, Status.PUBLISHING})
+"""What happens to a cell while its slot builds the next."""
 
 
-class View(Protocol):
-    """Gets every event of the sweep in order, and a tick several times a second."""
-
-    def event(self, event: Event, tally: Tally) -> None:
-        """Something happened."""
-
-    def tick(self, tally: Tally) -> None:
-        """Time has passed."""
-
-    def close(self) -> None:
-        """Nothing more will come."""
+def unshown_line(problem: str) -> str:
+    """The line about a run that Prefect does not show."""
+    return f"not shown in Prefect, the sweep goes on: {problem}" if problem else ""
 
 
-def one_line(event: Event, tally: Tally, detail: Detail = Detail.USUAL) -> str | None:
-    """The line about a cell or export: how it ended; with `-v` every step, with `-q` failures
-    alone. None: no line."""
-    if event.cell is None or event.status is None or event.kind == "planned":
-        return None
-    if not tally.final(event.status) and detail is not Detail.VERBOSE:
-        return None
-    if detail is Detail.QUIET and not event.status.failed:
-        return None
-    data: dict[str, Any] = dict(event.data or {})
-    width = len(str(tally.total))
-    place = (
-        " " * (2 * width + 1) if is_export(event.cell) else f"{tally.ended:>{width}}/{tally.total}"
-    )
-    facts = [event.cell]
-    if data.get("seconds", 0) >= 0.001:
-        facts.append(show_duration(data["seconds"]))
-    if data.get("bytes"):
-        facts.append(show_size(data["bytes"]))
-    if event.status.failed:
-        facts.append(in_passing(str(data.get("failure", "")), data.get("message") or ""))
-    return f"[{place}] {event.status:<14} {'  '.join(facts)}"
+class SweepProgress:
+    """How many cells have which status, who works on what, and how much work is left."""
 
+    def __init__(
+        self,
+        statuses: Mapping[str, Status],
+        *,
+        publish: bool = True,
+        slots: int = 1,
+        known: Estimates | None = None,
+    ) -> None:
+        self.publish = publish
+        self.slots = max(slots, 1)
+        self.busy: dict[str, tuple[str, Status, float]] = {}
+        """By owner: the cell in work, its status, since when."""
+        self.activities: dict[str, tuple[str, str]] = {}
+        """By owner: the cell that its engine works on, and what the engine says it is doing."""
+        self.notice = ""
+        """What whoever watches should know; empty: nothing."""
+        self.outage = ""
+        """What cannot be reached now; empty: nothing."""
+        self.unserved = ""
+        """Which models wait for a worker that can build them; empty: none."""
+        self.unshown = ""
+        """Why Prefect does not show the run; empty: it does."""
+        self.total = sum(not is_export(cell) for cell in statuses)
+        self.failed = 0
+        """Cells that failed."""
+        self._statuses: dict[str, Status] = {}
+        self._counts: Counter[Status] = Counter()
+        self._started: dict[str, float] = {}
+        self._left = WorkLeft(known)
+        for cell, status in statuses.items():
+            self._move(cell, status)
 
-def _style(event: Event) -> str:
-    if event.status is not None and event.status.failed:
-        return "red"
-    return "dim" if is_export(event.cell or "") else ""
+    def use_estimates(self, known: Estimates) -> None:
+        """Replace the estimates that the work left is counted by."""
+        self._left = WorkLeft(known)
+        for cell, status in self._statuses.items():
+            if self._waits(status) and not is_export(cell):
+                self._left.add(cell)
 
-
-_LONG = 60.0
-"""Seconds after which, and at which interval, plain lines report a cell that is still built."""
-_DOING = 40
-"""Characters of what an engine says it is doing."""
-_FEWEST = 20
-"""Cells that end between two plain lines with the time left, at least."""
-
-
-class PlainView:
-    """A line per finished cell, for CI and files."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._detail = detail_of(out)
-        self._noticed = ""
-        self._ended_then: int | None = None
-        """How many cells had ended when the time left was last printed."""
-        self._spoke: dict[str, tuple[float, str]] = {}
-        """By owner: when its activity was last printed, and which."""
-
-    def event(self, event: Event, tally: Tally) -> None:
-        """Print its line, if it has one."""
-        line = one_line(event, tally, self._detail)
-        if line:
-            print(paint(line, _style(event), self._out), file=self._out, flush=True)
-
-    def tick(self, tally: Tally) -> None:
-        """Print new remarks once and, now and then, the time left."""
-        if tally.remarks != self._noticed:
-            self._noticed = tally.remarks
-            if tally.remarks:
-                print(tally.remarks, file=self._out, flush=True)
-        if self._detail is Detail.QUIET:
+    def apply(self, event: Event) -> None:
+        """Take in one event."""
+        data = event.data or {}
+        if event.kind is Kind.NOTICE:
+            if UNSERVED in data:
+                with Tolerated(f"event {event.id}: {UNSERVED}"):
+                    self.unserved = one_line(data[UNSERVED])
+            if UNSHOWN in data:
+                self.unshown = unshown_line(str(data[UNSHOWN]))
+            self.outage = str(data.get(OUTAGE, self.outage))
+        if ESTIMATE in data:
+            with Tolerated(f"event {event.id}: {ESTIMATE}"):
+                self.use_estimates(from_record(data[ESTIMATE]))
+        cell, status = event.cell, event.status
+        if cell is None or status is None:
             return
-        self._say_activities(tally)
-        last, pause = self._ended_then, max(_FEWEST, tally.total // 10)
-        if last is None or tally.ended >= last + pause:
-            self._ended_then = tally.ended
-            ahead = "; ".join(tally.left_lines())
-            if ahead:
-                print(f"{tally.ended}/{tally.total}: {ahead}", file=self._out, flush=True)
+        self._move(cell, status)
+        if event.owner is not None and status in BUSY:
+            if not (status in _BESIDE and self._builds_another(event.owner, cell)):
+                self.busy[event.owner] = (cell, status, event.at)
+        elif event.owner in self.busy and self.busy[event.owner][0] == cell:
+            del self.busy[event.owner]
+        if status is Status.BUILDING:
+            self._started[cell] = event.at
+        elif not self._waits(status) and cell in self._started:
+            self._left.took(cell, max(0.0, event.at - self._started.pop(cell)))
 
-    def _say_activities(self, tally: Tally) -> None:
-        """Print a line now and then about a cell that takes long: a silent log looks dead."""
-        for owner, (cell, status, since) in tally.busy.items():
-            spent, doing = time.time() - since, tally.doing(owner)
-            said_at, said = self._spoke.get(owner, (since, ""))
-            if spent < _LONG or time.time() - said_at < _LONG or doing in {said, str(status)}:
-                continue
-            self._spoke[owner] = (time.time(), doing)
-            line = f"at work: {doing}  {cell}  {show_duration(spent)}"
-            print(paint(line, "dim", self._out), file=self._out, flush=True)
+    def look_at(self, holders: Iterable[Holder]) -> None:
+        """Take in what those who hold models say they are doing."""
+        self.activities = {
+            one.owner: (one.cell, one.activity)
+            for one in holders
+            if one.cell and one.activity and not one.expired
+        }
 
-    def close(self) -> None:
-        pass
+    def doing(self, owner: str) -> str:
+        """What an owner does with its cell: in the engine's words, else its status."""
+        cell, status, _since = self.busy[owner]
+        about, text = self.activities.get(owner, ("", ""))
+        return text if about == cell and status in _TOLD else str(status)
 
+    def _builds_another(self, owner: str, cell: str) -> bool:
+        """Whether a slot already builds its next cell while this one is being published."""
+        at_hand, status, _since = self.busy.get(owner, (cell, Status.BUILDING, 0.0))
+        return at_hand != cell and status not in _BESIDE
 
-class JsonView:
-    """Every event as a JSON line, and what engines say they are doing when it changes."""
+    def _move(self, cell: str, status: Status) -> None:
+        before = self._statuses.get(cell)
+        self._statuses[cell] = status
+        if not is_export(cell):
+            self.failed += status.failed - (before.failed if before else False)
+            waited = before is not None and self._waits(before)
+            if self._waits(status) != waited:
+                self._left.add(cell, -1 if waited else 1)
+            self._counts[status] += 1
+            if before:
+                self._counts[before] -= 1
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._activities: dict[str, tuple[str, str]] = {}
+    def _waits(self, status: Status) -> bool:
+        """Whether a slot still has work with it; publishing needs none."""
+        return not self.final(status) and status not in _BESIDE
 
-    def event(self, event: Event, tally: Tally) -> None:  # noqa: ARG002 - the view's interface
-        """Print it as it is in the state."""
-        print(json.dumps({"type": "event", **asdict(event)}), file=self._out, flush=True)
+    def final(self, status: Status) -> bool:
+        """Whether nothing more happens to a cell of this status in this sweep."""
+        if status is Status.VERIFIED:
+            return not self.publish
+        return status.done or status.failed or status is Status.CANCELLED
 
-    def tick(self, tally: Tally) -> None:
-        """Print activities that have changed; the state keeps no events of them."""
-        for owner, (cell, activity) in tally.activities.items():
-            if self._activities.get(owner) != (cell, activity):
-                told = {"owner": owner, "cell": cell, "activity": activity}
-                print(json.dumps({"type": "activity", **told}), file=self._out, flush=True)
-        self._activities = dict(tally.activities)
+    @property
+    def ended(self) -> int:
+        """Cells that are done, whether well or badly."""
+        return sum(count for status, count in self._counts.items() if self.final(status))
 
-    def close(self) -> None:
-        pass
+    @property
+    def remarks(self) -> str:
+        """What is said beside the counts."""
+        return "; ".join(filter(None, (self.notice, self.outage, self.unserved, self.unshown)))
 
+    def counts(self) -> dict[str, int]:
+        """Cells by status, in the order of the enum."""
+        return {str(status): self._counts[status] for status in Status if self._counts[status]}
 
-class LiveView:
-    """Finished cells scroll by; below them a bar and a line per busy slot."""
-
-    def __init__(self, out: TextIO) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        # `flows.cli.console` decides about colours, not rich.
-        self._console = Console(
-            file=out, highlight=False, force_terminal=True, no_color=not coloured(out)
-        )
-        self._detail = detail_of(out)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True)
-        self._live.start()
-        self._began = time.monotonic()
-        self._bar = "━" if _can_show("━", out) and not self._console.legacy_windows else "#"
-
-    def event(self, event: Event, tally: Tally) -> None:
-        """Scroll a finished cell by."""
-        line = one_line(event, tally, self._detail)
-        if line:
-            self._console.print(line, style=_style(event), markup=False, soft_wrap=True)
-
-    def tick(self, tally: Tally) -> None:
-        """Redraw. What moves stands on the left, where a narrow terminal does not cut it."""
-        from rich.text import Text
-
-        total, ended = tally.total, tally.ended
-        width = max(10, min(40, self._console.width - 50))
-        full = width * ended // total if total else width
-        ahead = list(tally.left_lines())
-        text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(f" {self._bar * full}{' ' * (width - full)}", style="green")
-        text.append(f" {ended}/{total}  {show_clock(time.monotonic() - self._began)}")
-        if tally.failed:
-            text.append(f"  {tally.failed} failed", style="red")
-        if tally.remarks:
-            text.append(f"\n  {tally.remarks}", style="yellow")
-        for line in ahead:
-            text.append(f"\n  {line}", style="dim")
-        busy = sorted(tally.busy.items())
-        room = max(1, self._console.height - 3 - len(ahead) - bool(tally.remarks))
-        for owner, (cell, _status, since) in busy[:room]:
-            spent = show_clock(max(0.0, time.time() - since))
-            doing = shortened(tally.doing(owner), _DOING)
-            line = f"\n  {_short(owner, tally.busy)}: {doing} {spent}  "
-            text.append(line, style="dim")
-            text.append(shortened(cell, self._console.width - len(line)))
-        if len(busy) > room:
-            text.append(f"\n  ... and {len(busy) - room} more at work", style="dim")
-        self._live.update(text, refresh=True)
-
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        self._live.stop()
-
-
-def _can_show(text: str, out: TextIO) -> bool:
-    try:
-        text.encode(out.encoding or "utf-8")
-    except (LookupError, UnicodeError):
-        return False
-    return True
-
-
-def _short(owner: str, all_of_them: Iterable[str]) -> str:
-    """The slot alone if all slots are in one process, else with its machine."""
-    prefixes = {name.rpartition("/")[0] for name in all_of_them}
-    return owner.rpartition("/")[2] if len(prefixes) == 1 else owner
-
-
-def choose_view(*, as_json: bool, out: TextIO | None = None) -> View:
-    """JSON lines when asked for, live on a real terminal, plain lines elsewhere."""
-    out = out or sys.stdout
-    if as_json:
-        return JsonView(out)
-    return LiveView(out) if out.isatty() else PlainView(out)
+    def left_lines(self) -> Iterator[str]:
+        """Time left, disk and memory with their ranges, as far as they are known."""
+        if self.ended < self.total:
+            now = time.time()
+            at_hand = {cell: now - at for cell, at in self._started.items()}
+            yield from self._left.lines(self.slots, at_hand)

@@ -9,11 +9,11 @@ from flows.cli.plaintext import plain_text
 from flows.cli.quantity import brief, show_duration, show_moment, show_size
 from flows.cli.table import render
 from flows.observe.summary import Summary, open_text
-from flows.observe.waiting import waiting
+from flows.observe.unserved import unserved_of
 from flows.sweep.planned_packages import is_export
 from matrix.status import Status
-from state.ledger import State
 from state.records import Outcome, SweepInfo
+from state.state import State
 
 _MOST_CELLS = 20
 """Cells that are listed for a cause; `--json` has all."""
@@ -63,7 +63,7 @@ def idle_lines(state: State, info: SweepInfo, summary: Summary) -> list[str]:
     """Why nobody works on what is open."""
     if not summary.unfinished:
         return []
-    why = waiting(state, info.id)
+    why = unserved_of(state, info.id)
     busy = any(not one.expired for one in state.leases(info.id))
     lines = [] if busy else [f"{open_text(summary)}, nobody at work"]
     lines += why.lines() if info.exit_code is None else []

@@ -16,7 +16,7 @@ from matrix.status import Status
 from state.records import Outcome, SweepInfo
 
 if TYPE_CHECKING:
-    from state.ledger import State
+    from state.state import State
 
 MOST_CAUSES = 20
 """Causes that the end of a sweep names."""

@@ -15,7 +15,7 @@ from flows.cli.settings import Settings
 from flows.packages.reverify import evidence_file
 from matrix.digest import BUILD_RECORD, MANIFEST
 from matrix.model import EXPORT
-from workers.verify.ladder.verdict import Demand
+from workers.verify.ladder.levels import Demand
 
 
 def demand_of(settings: Settings, view: str) -> Demand | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from flows.observe.tally import Tally
+from flows.observe.progress import SweepProgress
 from state.records import Outcome
 
 MOST_ROWS = 2000
@@ -17,15 +17,15 @@ def artifact_key(stamp: str, kind: str) -> str:
     return f"modelmill-{slug}-{kind}"
 
 
-def percent_done(tally: Tally) -> float:
+def percent_done(progress: SweepProgress) -> float:
     """How much of the sweep has ended."""
-    return 100.0 * tally.ended / tally.total if tally.total else 100.0
+    return 100.0 * progress.ended / progress.total if progress.total else 100.0
 
 
-def progress_text(tally: Tally) -> str:
+def progress_text(progress: SweepProgress) -> str:
     """The text beside the progress bar."""
-    counts = f"{tally.ended} of {tally.total} cells, {tally.failed} failed"
-    return "; ".join(filter(None, (counts, *tally.left_lines(), tally.remarks)))
+    counts = f"{progress.ended} of {progress.total} cells, {progress.failed} failed"
+    return "; ".join(filter(None, (counts, *progress.left_lines(), progress.remarks)))
 
 
 def outcome_table(stamp: str, outcomes: Iterable[Outcome]) -> tuple[list[dict[str, str]], str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from flows.observe.tally import UNSHOWN, Tally
+from flows.observe.progress import UNSHOWN, SweepProgress
 from flows.prefect.chosen_server import ChosenServer
 from flows.sweep.cancellation import StoppedElsewhere
 from flows.sweep.planned_packages import is_export
@@ -24,8 +24,8 @@ from flows.sweep.stop import Stop
 from matrix.errors import MillError
 from matrix.model import Plan
 from matrix.status import Status
-from state.ledger import State
 from state.records import Kind
+from state.state import State
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -61,7 +61,7 @@ class Display:
 
     where: Where
     plan: Plan
-    tally: Tally
+    progress: SweepProgress
     stop: Stop
     home: Path
     environ: Mapping[str, str]
@@ -168,10 +168,10 @@ class Display:
             if not run.begin(client):
                 self._told = self.where.after
             self._follow(client, run)
-            self.tally = Tally(
-                self.where.state.statuses(self.where.sweep), publish=self.tally.publish
+            self.progress = SweepProgress(
+                self.where.state.statuses(self.where.sweep), publish=self.progress.publish
             )
-            run.progress(client, self.tally, now=True)
+            run.progress(client, self.progress, now=True)
             counts = self.where.state.counts(self.where.sweep)
             how = shown_run.ended(counts, stopped=bool(self.stop), error=self._error)
             run.end(client, self.where.state.outcomes(self.where.sweep, brief=True), how)
@@ -187,7 +187,7 @@ class Display:
                 self._told = event.id
             if over:
                 return
-            run.progress(client, self.tally)
+            run.progress(client, self.progress)
             run.show_activities(client, self.where.state.leases(self.where.sweep))
             self._works()
             if not self.stop and run.cancelled(client):

@@ -33,7 +33,7 @@ from prefect.settings import (
 )
 from prefect.states import Cancelled, Completed, Crashed, Failed, Running, to_state_create
 
-from flows.observe.tally import Tally
+from flows.observe.progress import SweepProgress
 from flows.prefect.artifacts import artifact_key, outcome_table, percent_done, progress_text
 from machine.processes import Process
 from matrix.model import PlannedModel
@@ -118,12 +118,14 @@ class ShownRun:
             client.set_task_run_state(attempt.id, _state_of(attempt, event), force=True)
             del self._attempts[event.token or 0]
 
-    def progress(self, client: SyncPrefectClient, tally: Tally, *, now: bool = False) -> None:
+    def progress(
+        self, client: SyncPrefectClient, progress: SweepProgress, *, now: bool = False
+    ) -> None:
         """Update the progress bar, every few seconds."""
         if not now and time.monotonic() < self._moved_at + _PROGRESS_INTERVAL:
             return
         key = artifact_key(self.stamp, "progress")
-        shown = {"data": percent_done(tally), "description": progress_text(tally)}
+        shown = {"data": percent_done(progress), "description": progress_text(progress)}
         self._progress = self._show(client, self._progress, shown, key=key, type="progress")
         self._moved_at = time.monotonic()
 

@@ -21,8 +21,8 @@ from machine.ledger import Ledger
 from matrix.model import Plan, PlannedModel
 from matrix.needs import Words
 from matrix.status import Status
-from state.ledger import State
 from state.records import Lease, Owner
+from state.state import State
 from workers.attest.attester import Attester
 from workers.build.builder import Builder
 from workers.verify.verifier import Verifier

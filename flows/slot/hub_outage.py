@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from matrix.model import Cell, SourceKind
 from matrix.status import FailureClass
-from state.ledger import State
 from state.records import Kind
+from state.state import State
 from workers.errors import BuildFailed
 
 OUTAGE = "outage"

@@ -19,8 +19,8 @@ from typing import Self
 
 from flows.sweep.stop import Stop
 from state.errors import StateError
-from state.ledger import State
 from state.records import Lease
+from state.state import State
 
 _log = logging.getLogger(__name__)
 

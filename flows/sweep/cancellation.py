@@ -11,8 +11,8 @@ from flows.cli.activity import waiting_for
 from flows.sweep.stop import Stop
 from matrix.errors import Exit, MillError
 from state.errors import StateUnavailable
-from state.ledger import State
 from state.records import Kind
+from state.state import State
 
 INTERVAL = 1.0
 RELEASED = 20.0

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from flows.sweep.planned_packages import is_export
 from matrix.status import FailureClass
-from state.ledger import State
 from state.records import SweepInfo
+from state.state import State
 
 AGAIN = tuple(kind for kind in FailureClass if kind.may_pass)
 

@@ -12,7 +12,7 @@ from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.observe.estimates import Estimates, estimate
 from flows.observe.summary import Summary, summarize
-from flows.observe.waiting import waiting
+from flows.observe.unserved import unserved_of
 from flows.sweep.earlier_failures import EarlierFailures, try_again
 from flows.sweep.index import index_of, publish_index
 from flows.sweep.needs import needs_of
@@ -24,8 +24,8 @@ from flows.sweep.stop import Stop
 from matrix.model import Plan
 from matrix.needs import Words
 from matrix.status import FailureClass, Status
-from state.ledger import State
 from state.records import CellRow, Facts, Kind, ModelRow, Seeded, SweepInfo
+from state.state import State
 
 _UNLISTED = "a feed that cannot be listed is not taken for empty; --trust-state goes on without it"
 
@@ -189,7 +189,7 @@ def finish(
     ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
     summary = summarize(plan.stamp, feed.name, ours, publish=publisher is not None)
     if summary.unfinished and not stop:
-        summary = replace(summary, waiting=tuple(waiting(state, info.id).lines()))
+        summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
     if publisher is not None and not stop and not summary.unfinished and summary.has_content:
         content = index_of(plan.stamp, state.outcomes(info.id, brief=True))
         try:

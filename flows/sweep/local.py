@@ -24,8 +24,8 @@ from machine.ledger import Ledger
 from machine.processes import this_host
 from matrix.model import Plan
 from matrix.needs import Words
-from state.ledger import State
 from state.records import Kind, Owner
+from state.state import State
 from workers.attest.attester import Attester
 from workers.build.builder import Builder, BuildOptions
 from workers.build.disk_budget import DiskBudget

@@ -20,7 +20,7 @@ from state.damage import Tolerated
 from state.records import Kind
 
 if TYPE_CHECKING:
-    from state.ledger import State
+    from state.state import State
 
 PLAN = "plan"
 Json = Mapping[str, Any]

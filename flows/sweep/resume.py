@@ -17,8 +17,8 @@ from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.naming import index_name
 from matrix.slugs import slug
 from matrix.status import FailureClass
-from state.ledger import State
 from state.records import SweepInfo
+from state.state import State
 
 
 def resume(

@@ -16,11 +16,11 @@ from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.observe.durations import LastRun
 from flows.observe.following import Follower
-from flows.observe.progress import choose_view
+from flows.observe.progress import SweepProgress
 from flows.observe.summaries import clear_summaries, write_summaries
 from flows.observe.summary import Summary
-from flows.observe.tally import Tally
-from flows.observe.waiting import UNSERVED, unserved_groups
+from flows.observe.unserved import UNSERVED, unserved_groups
+from flows.observe.views import choose_view
 from flows.packages.signing import signer_of
 from flows.prefect.display import Display, Where
 from flows.prefect.server import prefect_home_of
@@ -39,8 +39,8 @@ from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 from matrix.model import Plan
 from matrix.needs import Words
-from state.ledger import State
 from state.records import Kind
+from state.state import State
 
 
 @dataclass(slots=True)
@@ -106,34 +106,36 @@ class Run:
         self, state: State, begun: Begun, publisher: Publisher | None, offers: Words
     ) -> None:
         stop = self._stop
-        tally = Tally(
+        progress = SweepProgress(
             state.statuses(begun.info.id),
             publish=begun.info.publish,
             slots=slot_count(self.settings),
             known=recorded_estimates(state, begun.info.id),
         )
         after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
-        after = self._settle(state, begun, tally, after)
+        after = self._settle(state, begun, progress, after)
         if stop or not has_work(state, begun.info, offers):
             return
         with (
-            self._shown(state, begun, tally, after),
+            self._shown(state, begun, progress, after),
             open_slots(self.plan, begun, state, self.settings, publisher, stop, offers=offers) as (
                 sweep,
                 slots,
             ),
-            Follower(state, begun.info.id, choose_view(as_json=self.as_json), tally, after),
+            Follower(state, begun.info.id, choose_view(as_json=self.as_json), progress, after),
         ):
             run_slots(sweep, slots)
 
     @contextmanager
-    def _shown(self, state: State, begun: Begun, tally: Tally, after: int) -> Iterator[None]:
+    def _shown(
+        self, state: State, begun: Begun, progress: SweepProgress, after: int
+    ) -> Iterator[None]:
         """Show the run in Prefect while the block runs, if a server can be had."""
         home = Workspace(self.settings).home
         if not os.environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
             os.environ["PREFECT_HOME"] = str(prefect_home_of(home, os.environ))
         where = Where(state, begun.info.id, after, owners_here())
-        display = Display(where, self.plan, tally, self._stop, home, os.environ)
+        display = Display(where, self.plan, progress, self._stop, home, os.environ)
         try:
             with display:
                 yield
@@ -141,12 +143,12 @@ class Run:
             # After a stop nobody needs to know how much was shown.
             self._unshown = "" if self._stop else display.problem
 
-    def _settle(self, state: State, begun: Begun, tally: Tally, after: int) -> int:
+    def _settle(self, state: State, begun: Begun, progress: SweepProgress, after: int) -> int:
         """Settle the cells that need no slot; returns the last event that was shown."""
         if not begun.newest or os.environ.get("PREFECT_API_URL"):
             return after  # the user's own server shows every sweep
         view = choose_view(as_json=self.as_json)
-        with Follower(state, begun.info.id, view, tally, after) as follower:
+        with Follower(state, begun.info.id, view, progress, after) as follower:
             settle_unchanged(self.plan, begun, state, self.settings, self._stop)
         return follower.seen
 

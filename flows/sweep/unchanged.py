@@ -19,8 +19,8 @@ from flows.sweep.stop import Stop
 from machine.processes import this_host
 from matrix.model import Plan, PlannedModel
 from matrix.status import Status
-from state.ledger import State
 from state.records import Facts, Lease, Owner
+from state.state import State
 from workers.build.builder import Builder
 from workers.build.keys import last_keys
 from workers.errors import BuildFailed, Cancelled

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from feed.interface import Feed
     from matrix.profiles import Profiles
     from matrix.targets import Targets
-    from state.ledger import State
     from state.records import SweepInfo
+    from state.state import State
 
 HOME_NAME = ".modelmill"
 
@@ -113,7 +113,7 @@ class Workspace:
     def open_state(self, *, must_exist: bool = False, reading: bool = False) -> State:
         """The state database, migrated; `must_exist`: nothing is created."""
         waiting_for("opening the state")
-        from state.ledger import open_state
+        from state.state import open_state
 
         where = self.state
         if isinstance(where, str):

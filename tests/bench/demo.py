@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matrix.status import Status
-from state.ledger import State, open_state
 from state.records import Event, Kind
+from state.state import State, open_state
 from tests.bench.command import modelmill, table
 
 GOAL = 0.75

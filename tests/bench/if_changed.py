@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from state.ledger import open_state
+from state.state import open_state
 from tests.bench.command import modelmill, table, write_catalog
 
 

@@ -25,7 +25,7 @@ from flows.sweep.planning import plan_of
 from flows.sweep.stop import Stop
 from matrix.digest import FileEntry, tree_digest
 from matrix.model import Plan
-from state.ledger import open_state
+from state.state import open_state
 from tests.bench.command import LABELS, table, write_catalog
 from tests.fakes.feed import EPOCH
 

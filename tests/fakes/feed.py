@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from feed.checked import hash_file
 from feed.description import parse_tree
+from feed.destination import Destination
 from feed.errors import (
     Corrupt,
     NoSpace,
@@ -25,7 +26,6 @@ from feed.errors import (
     VersionExists,
 )
 from feed.interface import Feed, LocalFile, Progress, Published
-from feed.landing import Landing
 from feed.meter import Meter
 from feed.preflight import headroom_problems, plan_problems, refuse
 from feed.rules import STRICTEST, check_publish, view_problem
@@ -149,7 +149,7 @@ class MemoryFeed:
         chosen = tuple(
             entry for entry in held.entries if any(fnmatchcase(entry.path, p) for p in patterns)
         )
-        landing = Landing(dest, chosen, progress)
+        landing = Destination(dest, chosen, progress)
         for entry in chosen:
             landing.receive(entry, [held.contents[entry.path]])
         return chosen

@@ -21,8 +21,8 @@ import psutil
 
 from flows.fleet.parent import LEADS
 from flows.prefect.server import _ENVIRONMENT, _free_port, _healthy
-from state.ledger import State, open_state
 from state.records import Event, Holder, Kind
+from state.state import State, open_state
 from tests.machine.timing import eventually
 from tests.services.postgres import Server, postgres
 from tests.sweeps.command import MARK, Project, Ran, Running

@@ -8,7 +8,7 @@ from feed.interface import Published
 from flows.fleet.run import FleetRun
 from flows.observe.estimates import estimate
 from flows.sweep.lifecycle import cell_rows, model_rows
-from state.ledger import State, open_state
+from state.state import State, open_state
 from tests.sweeps.in_memory import make_plan, small_model
 
 

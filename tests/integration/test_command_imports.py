@@ -10,8 +10,8 @@ import pytest
 
 from feed.directory import DirectoryFeed
 from flows.cli.commands import COMMANDS
-from state.ledger import open_state
 from state.records import CellRow, ModelRow
+from state.state import open_state
 
 HEAVY = {"alembic", "azure", "fastapi", "numpy", "onnx", "onnxruntime", "prefect", "rich", "torch"}
 DATABASE = {"pydantic", "sqlalchemy", "sqlmodel"}

@@ -18,7 +18,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.fleet.automations import crash_pending_runs
 from flows.fleet.parent_runs import PARENT_FLOW
-from state.ledger import open_state
+from state.state import open_state
 from tests.fleets.machines import POOL, FleetProject, fleet_project, prefect_server
 from tests.machine.timing import eventually
 from tests.services.postgres import postgres

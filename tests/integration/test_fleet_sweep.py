@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from matrix.errors import Exit
-from state.ledger import open_state
 from state.records import Kind
+from state.state import open_state
 from tests.fleets.machines import LIMIT, POOL, FleetProject, PrefectServer, copied, fleet_project
 from tests.services.postgres import Server, postgres
 from tests.sweeps.command import Project, model

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flows.fleet.slot_runs import SLOT_FLOW
-from flows.observe.waiting import NOT_TAKEN_UP
+from flows.observe.unserved import NOT_TAKEN_UP
 from tests.fleets.machines import Fleet, start_fleet, wait_for
 from tests.sweeps.command import Project, model
 

@@ -33,7 +33,7 @@ from tests.verification.packages import (
 )
 from workers.runtimes.pool import Runtimes
 from workers.verify.ladder.claim import Claim
-from workers.verify.ladder.verdict import Demand
+from workers.verify.ladder.levels import Demand
 
 pytestmark = pytest.mark.engine
 

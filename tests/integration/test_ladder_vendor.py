@@ -29,7 +29,7 @@ from workers.host.watch import HostLimits
 from workers.runtimes.kinds import KINDS, ORT, Kind
 from workers.runtimes.pool import Runtimes, Watching
 from workers.runtimes.runtime import Missing, Runtime
-from workers.verify.ladder.verdict import Demand
+from workers.verify.ladder.levels import Demand
 
 pytestmark = pytest.mark.engine
 

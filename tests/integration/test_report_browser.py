@@ -14,8 +14,8 @@ from flows.cli.quantity import show_duration
 from flows.observe.report.collect import collect
 from flows.observe.report.page import write
 from matrix.status import FailureClass, Status
-from state.ledger import open_state
 from state.records import CellRow, Facts, ModelRow, StageRow
+from state.state import open_state
 from tests.services.chromium import launched, opened
 from tests.states.samples import ALIVE, TREE
 

@@ -16,8 +16,8 @@ from flows.observe.report.collect import collect
 from flows.observe.report.document import Document
 from flows.observe.report.page import write
 from matrix.status import FailureClass, Status
-from state.ledger import State, open_state
 from state.records import Facts, StageRow, SweepInfo
+from state.state import State, open_state
 from tests.services.chromium import launched, opened
 from tests.states.samples import ALIVE, begin, cell, rows, take
 from tests.sweeps.command import Project, model

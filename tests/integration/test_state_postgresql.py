@@ -11,8 +11,8 @@ import pytest
 
 from matrix.status import Status
 from state.errors import StateError, StateUnavailable
-from state.ledger import State, open_state
 from state.records import Facts, Kind
+from state.state import State, open_state
 from tests.services.postgres import PASSWORD, Server, free_port, postgres
 from tests.states.child import DRAIN, Child
 from tests.states.samples import ALIVE, TREE, begin, cell, model, rows, sql, stage, status, take

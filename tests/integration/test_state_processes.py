@@ -19,8 +19,8 @@ import pytest
 
 from matrix.status import Status
 from state.errors import LeaseLost
-from state.ledger import State, open_state
 from state.records import Facts, Lease, Owner, Remaining
+from state.state import State, open_state
 from tests.states.child import DRAIN, ROOT, Child
 from tests.states.samples import ALIVE, TREE, begin, cell, model, rows, status, take
 
@@ -165,7 +165,7 @@ def test_repeated_kills_lead_to_the_same_end(state: State, path: Path) -> None:
 
 def test_killed_while_it_makes_the_file(tmp_path: Path) -> None:
     """Whenever a first start dies, the next one finds no file or a whole one."""
-    script = "import sys\nfrom state.ledger import open_state\nprint(flush=True)\n"
+    script = "import sys\nfrom state.state import open_state\nprint(flush=True)\n"
     script += "open_state(sys.argv[1]).close()\nprint('open', flush=True)\nsys.stdin.read()"
     for attempt in range(8):
         path = tmp_path / f"{attempt}.db"
@@ -200,7 +200,7 @@ def test_a_read_only_folder_is_refused(existing: bool) -> None:
         script = (
             "import os, sys\n"
             "from state.errors import StateError\n"
-            "from state.ledger import open_state\n"
+            "from state.state import open_state\n"
             "from state.records import Kind\n"
             "if os.geteuid() == 0: os.setuid(65534)\n"
             "try:\n"

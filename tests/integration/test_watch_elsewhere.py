@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from state.ledger import open_state
+from state.state import open_state
 from tests.machine.timing import eventually
 from tests.services.postgres import PASSWORD, Server, postgres
 from tests.sweeps.command import CLI, LIMIT, Project, model

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _PRELUDE = """
 import sys
 from matrix.status import Status
-from state.ledger import open_state
+from state.state import open_state
 from state.records import Owner
 from state.records import Facts
 state = open_state(sys.argv[1])

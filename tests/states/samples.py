@@ -8,8 +8,8 @@ from sqlalchemy import text
 
 from machine.processes import Process, this_host
 from matrix.status import Status
-from state.ledger import State
 from state.records import CellRow, Lease, ModelRow, Owner, StageRow, SweepInfo
+from state.state import State
 from tests.machine.dead import NO_SUCH_PID
 
 TARGETS = ("qnn_npu", "mlas_cpu")

@@ -24,8 +24,8 @@ import psutil
 
 from feed.directory import DirectoryFeed
 from machine.entries import VARIABLE
-from state.ledger import State, open_state
 from state.records import Outcome, SweepInfo
+from state.state import State, open_state
 from tests.fakes.engine import SITE
 from tests.machine.timing import eventually, patient
 

@@ -22,8 +22,8 @@ from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
 from matrix.needs import Words
 from matrix.status import Status
-from state.ledger import State, open_state
 from state.records import Outcome, Owner
+from state.state import State, open_state
 from tests.fakes.feed import MemoryFeed
 from tests.fakes.in_process import InProcessHost
 from tests.plans.cells import plan_model

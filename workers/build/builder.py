@@ -16,6 +16,7 @@ from machine.waits import untold
 from matrix.digest import value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
+from workers.build.build_space import BuildSpace, NoSpaceNow
 from workers.build.built import Built
 from workers.build.disk_budget import DiskBudget
 from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask, walk
@@ -30,7 +31,6 @@ from workers.build.package import (
     export_content,
 )
 from workers.build.request import request_for
-from workers.build.room import Crowded, Room
 from workers.build.stage_runner import Expectation, Report, StageRunner, os_failure, wait_report
 from workers.compile.stage import CompileStage, portable_stage
 from workers.engine import BuildPlan, Request
@@ -108,15 +108,15 @@ class Builder:
         """
         runner = self._runner(cell, offline, report, cancel, log)
         bad: list[CorruptBlob] = []
-        with closing(runner.room) as room:
+        with closing(runner.space) as space:
             while len(bad) < TRIES:
                 try:
                     with ExitStack() as used:
                         used.enter_context(self.store.in_use())
                         built = self._build_once(runner, export_version, attempt)
                         return replace(built, used=used.pop_all())
-                except Crowded as crowded:
-                    room.wait(crowded)
+                except NoSpaceNow as lacking:
+                    space.wait(lacking)
                 except CorruptBlob as error:
                     bad.append(error)
                 except OSError as error:
@@ -180,7 +180,7 @@ class Builder:
             host=self.host,
             cell=cell,
             request=self._request(cell, offline),
-            room=Room(self._budget, cancel, limit, wait_report(report, log)),
+            space=BuildSpace(self._budget, cancel, limit, wait_report(report, log)),
             memory=self._memory,
             expected=self.options.expected,
             known=self._known,

@@ -4,8 +4,9 @@ In this order: evict what nobody uses, wait for others to finish, fail the one c
 fit. What counts is what the store really holds plus what the running stages of all processes on
 this machine have reserved.
 
-A build that waits holds nothing (see `workers.build.room`) and is served in turn: a build that
-kept what it has used while others passed it would in the end be short of room that it takes itself.
+A build that waits holds nothing (see `workers.build.build_space`) and is served in turn: a build
+that kept what it has used while others passed it would in the end be short of room that it takes
+itself.
 """
 
 from __future__ import annotations

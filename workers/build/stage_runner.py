@@ -13,10 +13,10 @@ from typing import Protocol
 from machine.disk import free, is_full, reason, says_full
 from matrix.model import Cell
 from matrix.status import FailureClass
+from workers.build.build_space import BuildSpace
 from workers.build.graph import StageTask
 from workers.build.known_failures import KnownFailures
 from workers.build.memory_budget import MemoryBudget
-from workers.build.room import Room
 from workers.build.stages import StageRun, doing
 from workers.compile.group import STAGE as COMPILE
 from workers.compile.stage import CompileStage
@@ -77,7 +77,7 @@ class StageRunner:
     host: EngineHost
     cell: Cell
     request: Request
-    room: Room
+    space: BuildSpace
     memory: MemoryBudget | None
     expected: Expectation | None
     known: KnownFailures
@@ -119,7 +119,7 @@ class StageRunner:
             self.expected.disk_of(self.cell, task.spec.name, task.component) if self.expected else 0
         )
         inputs = sum(file.size for files in task.inputs.values() for file in files)
-        return self.room.reserve(2 * made + inputs if made else self.plan.disk, self.plan.disk)
+        return self.space.reserve(2 * made + inputs if made else self.plan.disk, self.plan.disk)
 
     def _memory(self, task: StageTask) -> AbstractContextManager[None]:
         if self.memory is None:

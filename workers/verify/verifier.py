@@ -22,9 +22,9 @@ from workers.build.stages import Rung
 from workers.errors import BuildFailed, CorruptBlob
 from workers.runtimes.pool import STAGE, Runtimes, Watching
 from workers.verify.ladder.claim import Claim
+from workers.verify.ladder.levels import DEFAULT_LEVEL, failing, up_to
 from workers.verify.ladder.observed import Observed
 from workers.verify.ladder.rungs import climb, damaged
-from workers.verify.ladder.verdict import DEFAULT_LEVEL, failing, up_to
 from workers.verify.measuring import Measuring, Notes
 from workers.verify.subject import Subject
 

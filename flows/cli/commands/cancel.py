@@ -9,8 +9,8 @@ from flows.cli.arguments import Parser, add_settings, settings_of
 from matrix.errors import Exit
 
 if TYPE_CHECKING:
-    from state.ledger import State
     from state.records import SweepInfo
+    from state.state import State
 
 
 def add(parser: Parser) -> None:

@@ -13,8 +13,8 @@ from flows.cli.table import render
 from matrix.errors import Exit
 
 if TYPE_CHECKING:
-    from state.ledger import State
     from state.records import SweepInfo
+    from state.state import State
 
 
 def add(parser: Parser) -> None:
@@ -42,7 +42,7 @@ def add(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.observe.status import document_of, idle_lines, print_status
     from flows.observe.summary import summarize
-    from flows.observe.waiting import waiting
+    from flows.observe.unserved import unserved_of
     from flows.sweep.workspace import Workspace, find_sweep
     from matrix.globs import matches
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         ]
         summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
         if summary.unfinished and info.exit_code is not None:
-            summary = replace(summary, waiting=tuple(waiting(state, info.id).lines()))
+            summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
         if arguments.json:
             document = document_of(info, summary, outcomes)
             print(json.dumps({**document, "idle": idle_lines(state, info, summary)}, indent=1))
@@ -72,8 +72,8 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _watch(state: State, info: SweepInfo, *, as_json: bool) -> Exit:
     from flows.observe.following import StatusWatch
-    from flows.observe.progress import choose_view
     from flows.observe.summary import summarize
+    from flows.observe.views import choose_view
     from flows.sweep.stop import Stop, stopped_by_signals
 
     stop = Stop()

@@ -13,8 +13,8 @@ from flows.observe.evidence import rungs_of, weaker
 from flows.sweep.planned_packages import is_export
 from flows.sweep.recorded_plan import PlannedCells
 from matrix.status import Status
-from state.ledger import State
 from state.records import Outcome, StageRun, SweepInfo
+from state.state import State
 
 
 class ChangeKind(StrEnum):

@@ -24,8 +24,8 @@ from flows.observe.report.timeline import History
 from flows.observe.summary import Summary, summarize
 from flows.sweep.recorded_plan import PlannedCells
 from matrix.errors import Exit
-from state.ledger import State
 from state.records import Outcome, StageRun, SweepInfo
+from state.state import State
 
 LOG_LENGTH = 6_000
 """How many characters of a log's end a report keeps; the log file has all of it."""
@@ -47,8 +47,8 @@ def collect(state: State, info: SweepInfo, comparison: Comparison | None = None)
     history = History(Distinct(), places)
     history.read(state.events(info.id))
     runs = state.stage_runs(info.id)
-    gatherer = Gatherer(grid, planned, history, _by_cell(runs), state.real_seconds(info.id))
-    cells = [gatherer.view(one) for one in ordered]
+    collector = CellCollector(grid, planned, history, _by_cell(runs), state.real_seconds(info.id))
+    cells = [collector.view(one) for one in ordered]
     rows = with_content(grid.rows, runs, state.key_parts(info.id))
     summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
     return Document(
@@ -59,10 +59,10 @@ def collect(state: State, info: SweepInfo, comparison: Comparison | None = None)
         columns=grid.columns,
         rows=rows,
         cells=cells,
-        policies=gatherer.policies.values,
-        keys=gatherer.keys.values,
+        policies=collector.policies.values,
+        keys=collector.keys.values,
         owners=history.owners.values,
-        logs=gatherer.logs.values,
+        logs=collector.logs.values,
         timeline=history.timeline(),
         failures=[_cause(group, places) for group in summary.groups],
         rates=pass_rates(cells, rows),
@@ -103,7 +103,7 @@ def _deltas(one: Change) -> list[str]:
 
 
 @dataclass(slots=True)
-class Gatherer:
+class CellCollector:
     """Puts together what is known of each cell."""
 
     grid: Grid

@@ -14,8 +14,8 @@ from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
 from flows.observe.textfile import replace_text
-from state.ledger import State
 from state.records import SweepInfo
+from state.state import State
 
 JSON_NAME = "summary.json"
 MARKDOWN_NAME = "summary.md"

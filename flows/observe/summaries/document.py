@@ -9,11 +9,11 @@ from typing import Any
 
 from flows.observe.diff.comparison import ChangeKind, Comparison, compare
 from flows.observe.durations import Duration, duration_of
+from flows.observe.progress import UNSHOWN
 from flows.observe.summary import Summary, summarize
-from flows.observe.tally import UNSHOWN
 from flows.sweep.planned_packages import is_export
-from state.ledger import State
 from state.records import Kind, Outcome, SweepInfo
+from state.state import State
 
 SCHEMA = 1
 

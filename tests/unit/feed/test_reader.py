@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from feed.description import write_description
+from feed.destination import PART, Destination
 from feed.errors import Corrupt, NotFound, Unavailable, UnsafePath
-from feed.landing import PART, Landing
 from feed.reader import pull
 from matrix.digest import FileEntry
 from matrix.errors import UsageError
@@ -250,9 +250,9 @@ def test_no_half_written_file_has_its_name(tmp_path: Path) -> None:
     def look(done: int, total: int) -> None:
         seen.append([path.name for path in (tmp_path / "out").iterdir()])
 
-    Landing(tmp_path / "out", [good.entry], look).receive(good.entry, [b"12", b"345"])
+    Destination(tmp_path / "out", [good.entry], look).receive(good.entry, [b"12", b"345"])
     assert all(name.startswith(PART) for names in seen for name in names)
     assert content(tmp_path / "out") == {"x": b"12345"}
     with pytest.raises(Corrupt, match="x: expected 5 bytes"):
-        Landing(tmp_path / "out", [good.entry]).receive(good.entry, [b"12", b"34x"])
+        Destination(tmp_path / "out", [good.entry]).receive(good.entry, [b"12", b"34x"])
     assert content(tmp_path / "out") == {"x": b"12345"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from state.ledger import State, open_state
+from state.state import State, open_state
 
 
 @pytest.fixture(scope="session")

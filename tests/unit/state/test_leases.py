@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from matrix.status import FailureClass, Status
-from state.ledger import State
 from state.records import Facts, Kind, Remaining
+from state.state import State
 from tests.states.samples import (
     ALIVE,
     DEAD,

@@ -10,9 +10,9 @@ from sqlalchemy import text
 
 from matrix.status import Status
 from state import migrate
-from state.ledger import State, open_state
 from state.records import Facts, Remaining
 from state.schema import HEAD
+from state.state import State, open_state
 from tests.states.samples import ALIVE, TREE, begin, cell, rows, status, take
 
 NEXT = f"""

@@ -12,8 +12,8 @@ import pytest
 
 from matrix.status import Status
 from state.errors import LeaseLost, StateError
-from state.ledger import State
 from state.records import CellRow, Facts, Remaining
+from state.state import State
 from tests.states.samples import (
     ALIVE,
     DEAD,

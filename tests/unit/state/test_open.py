@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from matrix.errors import Exit
-from state import ledger
+from state import state as opened
 from state.database import Database
 from state.errors import StateError
-from state.ledger import open_state
 from state.records import Kind
+from state.state import open_state
 from tests.states.samples import begin, rows, sql
 
 
@@ -124,7 +124,7 @@ def test_the_error_about_a_bad_url_hides_its_password(url: str) -> None:
 
 
 def test_errors_of_the_server_hide_the_password() -> None:
-    url = ledger._url("postgres://me:s3cr3t@db.example/mill?password=s3cr3t")
+    url = opened._url("postgres://me:s3cr3t@db.example/mill?password=s3cr3t")
     database = Database(url)
     error = OperationalError("x", {}, Exception("cannot log in as me with s3cr3t\nand more"))
     said = str(database._in_our_words(error))

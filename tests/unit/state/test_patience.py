@@ -12,11 +12,11 @@ import pytest
 from sqlalchemy import Connection
 
 from matrix.status import Status
-from state import ledger
+from state import state as opened
 from state.database import Database, Patience
 from state.errors import BadTransition, LeaseLost, StateError, StateUnavailable
-from state.ledger import State, open_state
 from state.records import Facts, Kind, Seen
+from state.state import State, open_state
 from tests.states.samples import ALIVE, FOREIGN, TREE, begin, cell, rows, take
 
 AWAY = StateUnavailable("the database is away")
@@ -240,7 +240,7 @@ def test_a_heartbeat_does_not_wait(
 def test_opening_waits_for_a_server_that_just_restarts(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "_open", Outage(3, ledger._open))
+    monkeypatch.setattr(opened, "_open", Outage(3, opened._open))
     with open_state(tmp_path / "state.db", patience=clock.patience()) as state:
         assert state.sweeps() == []
     assert clock.now == 3.0

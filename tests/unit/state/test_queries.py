@@ -4,8 +4,8 @@ import pytest
 
 from matrix.status import FailureClass, Status
 from state import queries
-from state.ledger import State
 from state.records import Facts, Kind
+from state.state import State
 from tests.states.samples import TREE, add_stages, begin, cell, model, rows, stage, take
 
 

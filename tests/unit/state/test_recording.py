@@ -6,8 +6,8 @@ import pytest
 
 from matrix.status import FAILED, FailureClass, Status
 from state.errors import BadTransition, LeaseLost, StateError
-from state.ledger import State
 from state.records import Facts, Kind
+from state.state import State
 from state.transitions import FINAL, RUNNING, SOURCES
 from tests.states.samples import FOREIGN, TREE, add_stages, begin, cell, sql, stage, status, take
 

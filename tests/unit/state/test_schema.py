@@ -7,9 +7,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect
 from sqlalchemy.exc import IntegrityError
 
-from state.ledger import State
 from state.migrate import _config
 from state.schema import HEAD, VERSION_TABLE, Base
+from state.state import State
 from tests.states.samples import begin, cell, sql, take
 
 

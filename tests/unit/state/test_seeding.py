@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from matrix.status import FAILED, Status
-from state.ledger import State
 from state.records import Facts, Kind, Remaining, Seeded, Seen
+from state.state import State
 from tests.states.samples import (
     FOREIGN,
     TREE,

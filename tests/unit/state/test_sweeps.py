@@ -8,8 +8,8 @@ import pytest
 
 from matrix.status import FailureClass, Status
 from state.errors import StateError
-from state.ledger import State
 from state.records import Facts, Kind, Remaining
+from state.state import State
 from tests.states.samples import (
     ALIVE,
     DEAD,

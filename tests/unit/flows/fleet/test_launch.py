@@ -11,10 +11,10 @@ from flows.fleet.launch import Launch, count_slots
 from flows.fleet.parent_display import tags_of
 from flows.fleet.resume import _launch, resume_on_fleet
 from flows.fleet.run import record_run
-from flows.observe.tally import Tally
+from flows.observe.progress import SweepProgress
 from matrix.errors import UsageError
 from state.errors import StateUnavailable
-from state.ledger import State, open_state
+from state.state import State, open_state
 from tests.fleets.runs import begun
 from tests.states.samples import FOREIGN, begin, take
 from tests.sweeps.in_memory import make_plan, small_model
@@ -86,20 +86,20 @@ def test_a_sweep_begun_on_one_machine_goes_on_with_a_fleet(state: State, tmp_pat
 def test_slots_are_counted_by_their_leases(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     with state:
         info = begin(state)
-        tally = Tally(state.statuses(info.id), slots=7)
-        count_slots(state, info.id, tally)
-        assert tally.slots == 1
+        progress = SweepProgress(state.statuses(info.id), slots=7)
+        count_slots(state, info.id, progress)
+        assert progress.slots == 1
         take(state, info, FOREIGN)
-        count_slots(state, info.id, tally)
-        assert tally.slots == 1
+        count_slots(state, info.id, progress)
+        assert progress.slots == 1
 
         def away(_sweep: int) -> None:
             raise StateUnavailable("the database restarts")
 
-        tally.slots = 5
+        progress.slots = 5
         monkeypatch.setattr(state, "leases", away)
-        count_slots(state, info.id, tally)
-        assert tally.slots == 5
+        count_slots(state, info.id, progress)
+        assert progress.slots == 5
 
 
 def test_runs_are_tagged_with_their_models_unless_they_are_many() -> None:

@@ -13,13 +13,13 @@ from flows.fleet.parent import LEADS, SUCCESSOR_TRIES, Ended, Parent
 from flows.fleet.run import FleetRun
 from flows.fleet.slot_runs import SlotRuns
 from flows.fleet.worker_folder import WorkerFolder
-from flows.observe.waiting import UNSERVED, waiting
+from flows.observe.unserved import UNSERVED, unserved_of
 from flows.sweep.cancellation import StoppedElsewhere
 from flows.sweep.stop import Stop
 from matrix.errors import Exit
 from matrix.needs import Words
-from state.ledger import State
 from state.records import Kind, Owner
+from state.state import State
 from tests.fleets.runs import begun
 
 SERVED: dict[str, Words] = {"good": frozenset({"engine:fake"})}
@@ -121,7 +121,7 @@ def test_slots_that_fail_at_once_are_told_once(tmp_path: Path) -> None:
         parent_of(state, run, tmp_path, stop).supervise(run, slots)
         (notice,) = state.events(run.sweep, kind=Kind.NOTICE)
         assert notice.data == {UNSERVED: [{"ends": "no feed", "needs": ["engine:fake"]}]}
-        assert waiting(state, run.sweep).lines() == [
+        assert unserved_of(state, run.sweep).lines() == [
             "slots fail as soon as they begin: no feed",
             "  next: repair the machine that offers engine:fake; it is tried again",
         ]

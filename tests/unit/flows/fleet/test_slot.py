@@ -14,8 +14,8 @@ from flows.fleet.worker_folder import WorkerFolder
 from flows.sweep import cancellation
 from flows.sweep.stop import Stop
 from state.errors import StateUnavailable
-from state.ledger import State, open_state
 from state.records import SweepInfo
+from state.state import State, open_state
 from tests.states.samples import begin
 
 LIMIT = 30.0

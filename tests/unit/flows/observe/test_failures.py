@@ -8,12 +8,12 @@ import pytest
 from flows.cli.meanings import CAUSES
 from flows.observe import status
 from flows.observe.failures import MOST_MODELS, common_text, group_failures, in_passing
+from flows.observe.progress import SweepProgress
 from flows.observe.report.collect import collect
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
 from flows.observe.summary import summarize
-from flows.observe.tally import Tally
 from matrix.errors import Exit
 from matrix.status import FailureClass, Status
 from state.records import Outcome
@@ -150,13 +150,13 @@ def test_every_output_counts_the_same_cells(harness: SweepHarness) -> None:
     report = collect(harness.state, info)
     document = told.to_json()
     suites = ET.fromstring(junit(told).partition("\n")[2])
-    tally = Tally(harness.state.statuses(info.id))
+    progress = SweepProgress(harness.state.statuses(info.id))
 
     assert document["exports"] == {"failed": 1, "open": 0}
     assert [len(cause["cells"]) for cause in document["causes"]] == [3]
     assert {
         "terminal": summary.counts["build_failed"],
-        "progress": tally.failed,
+        "progress": progress.failed,
         "json": document["failed"],
         "failures": len(document["failures"]),
         "junit": int(suites.get("failures", "")),

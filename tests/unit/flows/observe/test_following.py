@@ -6,8 +6,8 @@ import json
 import pytest
 
 from flows.observe.following import NOBODY, StatusWatch
-from flows.observe.progress import JsonView, PlainView
-from flows.observe.tally import Tally
+from flows.observe.progress import SweepProgress
+from flows.observe.views import JsonView, PlainView
 from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import StateUnavailable
@@ -24,12 +24,12 @@ class Seen:
         self.closed = 0
         self.notices: list[str] = []
 
-    def event(self, event: Event, tally: Tally) -> None:
+    def event(self, event: Event, progress: SweepProgress) -> None:
         self.events.append(event)
 
-    def tick(self, tally: Tally) -> None:
-        if not self.notices or self.notices[-1] != tally.notice:
-            self.notices.append(tally.notice)
+    def tick(self, progress: SweepProgress) -> None:
+        if not self.notices or self.notices[-1] != progress.notice:
+            self.notices.append(progress.notice)
 
     def close(self) -> None:
         self.closed += 1
@@ -52,7 +52,7 @@ def test_what_happens_is_shown_once_and_who_does_it_from_the_start(harness: Swee
     watch = StatusWatch(state, info, seen)
     watch._begin()
     assert not watch.step()
-    assert watch.tally.busy[FOREIGN.name][:2] == (cell(), Status.BUILDING)
+    assert watch.progress.busy[FOREIGN.name][:2] == (cell(), Status.BUILDING)
     assert seen.events == []
     state.record(lease, info.id, cell(), Status.BUILT)
     state.record(lease, info.id, cell(), Status.PUBLISHED, Facts(tree=TREE))
@@ -60,7 +60,7 @@ def test_what_happens_is_shown_once_and_who_does_it_from_the_start(harness: Swee
     assert [one.status for one in seen.events] == [Status.BUILT, Status.PUBLISHED]
     assert not watch.step()
     assert len(seen.events) == 2
-    assert watch.tally.ended == 1
+    assert watch.progress.ended == 1
     state.release(lease, done=False)
     state.end(info.id, 130)
     assert watch.step()
@@ -71,10 +71,10 @@ def test_cells_that_a_second_run_brings_are_counted(harness: SweepHarness) -> No
     info = begin(state, rows(models=1))
     watch = StatusWatch(state, info, Seen())
     watch._begin()
-    assert watch.tally.total == 2
+    assert watch.progress.total == 2
     begin(state, rows(models=3))
     assert not watch.step()
-    assert watch.tally.total == 6
+    assert watch.progress.total == 6
 
 
 def test_a_sweep_that_nobody_works_on_says_so_and_what_to_do(harness: SweepHarness) -> None:
@@ -87,10 +87,10 @@ def test_a_sweep_that_nobody_works_on_says_so_and_what_to_do(harness: SweepHarne
     assert out.getvalue().splitlines() == [NOBODY]
     lease = take(harness.state, info, ALIVE)
     watch.read_leases()
-    assert watch.tally.notice == ""
+    assert watch.progress.notice == ""
     sql(harness.state, "UPDATE lease SET expires_at = 0, renewed_at = 0, ttl = 0")
     watch.read_leases()
-    assert watch.tally.notice == NOBODY
+    assert watch.progress.notice == NOBODY
     assert lease.token
 
 
@@ -161,7 +161,7 @@ def test_who_looks_on_later_sees_what_an_engine_says_it_is_doing(harness: SweepH
     out = io.StringIO()
     watch = StatusWatch(state, info, JsonView(out))
     watch._begin()
-    assert watch.tally.doing(FOREIGN.name) == "calibrating 40/128"
+    assert watch.progress.doing(FOREIGN.name) == "calibrating 40/128"
     assert not watch.step()
     assert not watch.step()
     (line,) = out.getvalue().splitlines()
@@ -174,7 +174,7 @@ def test_who_looks_on_later_sees_what_an_engine_says_it_is_doing(harness: SweepH
     state.record(lease, info.id, cell(), Status.BUILT)
     state.record(lease, info.id, cell(), Status.VERIFYING)
     watch.step()
-    assert watch.tally.doing(FOREIGN.name) == "verifying", "the engine is through with it"
+    assert watch.progress.doing(FOREIGN.name) == "verifying", "the engine is through with it"
     state.release(lease, done=False)
     assert state.leases(info.id) == []
 
@@ -192,7 +192,7 @@ def test_what_a_slot_that_is_taken_over_was_doing_is_not_told_of_the_next_one(
 
 
 def test_a_slot_that_publishes_beside_its_build_shows_the_build() -> None:
-    tally = Tally({cell(): Status.PLANNED, cell(1): Status.PLANNED})
+    progress = SweepProgress({cell(): Status.PLANNED, cell(1): Status.PLANNED})
     for number, (name, status) in enumerate(
         [
             (cell(), Status.BUILDING),
@@ -202,20 +202,20 @@ def test_a_slot_that_publishes_beside_its_build_shows_the_build() -> None:
             (cell(), Status.PUBLISHED),
         ]
     ):
-        tally.apply(happened(number, name, status))
-    assert tally.busy["slot-1"][:2] == (cell(1), Status.BUILDING)
+        progress.apply(happened(number, name, status))
+    assert progress.busy["slot-1"][:2] == (cell(1), Status.BUILDING)
 
 
 def test_plain_lines_tell_of_a_long_stage_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
-    monkeypatch.setattr("flows.observe.progress.time.time", lambda: clock[0])
+    monkeypatch.setattr("flows.observe.views.time.time", lambda: clock[0])
     out = io.StringIO()
-    view, tally = PlainView(out), Tally({cell(): Status.PLANNED})
-    tally.apply(happened(1, cell(), Status.BUILDING, at=1000.0))
+    view, progress = PlainView(out), SweepProgress({cell(): Status.PLANNED})
+    progress.apply(happened(1, cell(), Status.BUILDING, at=1000.0))
     for second in range(200):
         clock[0] = 1000.0 + second
-        tally.activities = {"slot-1": (cell(), f"calibrating {second}/200")}
-        view.tick(tally)
+        progress.activities = {"slot-1": (cell(), f"calibrating {second}/200")}
+        view.tick(progress)
     told = [line for line in out.getvalue().splitlines() if "at work" in line]
     assert told == [
         f"at work: calibrating 60/200  {cell()}  60s",

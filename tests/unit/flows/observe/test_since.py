@@ -7,8 +7,8 @@ from pathlib import Path
 from feed.azure.address import package_page
 from flows.observe.summaries.document import previous, summary_document
 from flows.observe.summaries.markdown import markdown
-from state.ledger import State, open_state
 from state.records import SweepInfo
+from state.state import State, open_state
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 

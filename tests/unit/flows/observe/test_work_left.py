@@ -9,7 +9,7 @@ import pytest
 
 from flows.cli.quantity import show_duration
 from flows.observe.estimates import Cost, Estimates, Range, estimate
-from flows.observe.tally import Tally
+from flows.observe.progress import SweepProgress
 from flows.observe.work_left import ESTIMATE, WorkLeft, from_record, spelled, to_record
 from flows.sweep.recorded_plan import PLAN, recorded_estimates
 from matrix.status import Status
@@ -168,32 +168,32 @@ def event(name: str, status: Status, at: float = 0.0, **data: object) -> Event:
 
 def test_who_follows_learns_the_figures_from_the_events() -> None:
     names = [cell("a"), cell("a", TARGETS[1])]
-    tally = Tally(dict.fromkeys(names, Status.PLANNED))
-    assert list(tally.left_lines()) == []
+    progress = SweepProgress(dict.fromkeys(names, Status.PLANNED))
+    assert list(progress.left_lines()) == []
     data = {PLAN: {}, ESTIMATE: to_record(known(a=10))}
-    tally.apply(Event(1, 0.0, 1, None, None, Kind.NOTICE, None, None, None, data))
-    assert next(tally.left_lines()).startswith("about 10s (")
+    progress.apply(Event(1, 0.0, 1, None, None, Kind.NOTICE, None, None, None, data))
+    assert next(progress.left_lines()).startswith("about 10s (")
 
 
 def test_publishing_goes_on_beside_and_keeps_no_slot() -> None:
     names = [cell("a"), cell("b")]
-    tally = Tally(dict.fromkeys(names, Status.PLANNED), known=known(a=10, b=10))
-    tally.apply(event(names[0], Status.BUILDING, 100.0))
-    tally.apply(event(names[0], Status.VERIFIED, 110.0))
-    assert tally.ended == 0
-    assert next(tally.left_lines()).startswith("about 10s (")
-    tally.apply(event(names[0], Status.PUBLISHED, 500.0))
-    assert tally.ended == 1
-    assert next(tally.left_lines()).startswith("about 10s (")
+    progress = SweepProgress(dict.fromkeys(names, Status.PLANNED), known=known(a=10, b=10))
+    progress.apply(event(names[0], Status.BUILDING, 100.0))
+    progress.apply(event(names[0], Status.VERIFIED, 110.0))
+    assert progress.ended == 0
+    assert next(progress.left_lines()).startswith("about 10s (")
+    progress.apply(event(names[0], Status.PUBLISHED, 500.0))
+    assert progress.ended == 1
+    assert next(progress.left_lines()).startswith("about 10s (")
 
 
 def test_a_cell_that_is_taken_up_again_is_to_be_done_again() -> None:
-    tally = Tally({cell("a"): Status.PLANNED}, known=known(a=10))
-    tally.apply(event(cell("a"), Status.BUILDING, 100.0))
-    tally.apply(event(cell("a"), Status.BUILD_FAILED, 110.0))
-    assert list(tally.left_lines()) == []
-    tally.apply(event(cell("a"), Status.PLANNED, 120.0))
-    assert next(tally.left_lines()).startswith("about 10s (")
+    progress = SweepProgress({cell("a"): Status.PLANNED}, known=known(a=10))
+    progress.apply(event(cell("a"), Status.BUILDING, 100.0))
+    progress.apply(event(cell("a"), Status.BUILD_FAILED, 110.0))
+    assert list(progress.left_lines()) == []
+    progress.apply(event(cell("a"), Status.PLANNED, 120.0))
+    assert next(progress.left_lines()).startswith("about 10s (")
 
 
 def test_if_changed_tells_the_most_it_can_take_and_is_recorded() -> None:

@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from flows.observe.tally import Tally
+from flows.observe.progress import SweepProgress
 from flows.prefect.display import Display, Where
 from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import StateError
-from state.ledger import State
 from state.records import Event, Kind
+from state.state import State
 from tests.sweeps.in_memory import make_plan, small_model
 
 
@@ -39,6 +39,8 @@ def test_a_state_that_takes_no_notice_does_not_end_the_display(tmp_path: Path) -
     state = FullState()
     where = Where(cast("State", state), 1, 0, "me")
     environ = {"PREFECT_HOME": str(tmp_path / "taken")}
-    with Display(where, make_plan(small_model()), Tally({}), Stop(), tmp_path, environ) as display:
+    with Display(
+        where, make_plan(small_model()), SweepProgress({}), Stop(), tmp_path, environ
+    ) as display:
         assert state.noted.wait(30)
     assert "taken cannot be written" in display.problem

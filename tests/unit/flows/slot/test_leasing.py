@@ -12,8 +12,8 @@ import pytest
 from flows.slot.leases import Activity, LeaseRenewer
 from flows.sweep.stop import Stop
 from state.errors import StateError, StateUnavailable
-from state.ledger import State
 from state.records import Lease
+from state.state import State
 
 LEASE = Lease(1, "m", (), 5, "me", 1)
 LIMIT = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flows.observe.tally import Tally
+from flows.observe.progress import SweepProgress
 from flows.slot.hub_outage import OUTAGE, PAUSE, HubOutage, concerns
 from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
@@ -56,8 +56,8 @@ def test_it_is_told_once_the_same_for_all_and_forgotten_when_the_hub_is_back(
     events = harness.state.events(sweep, kind=Kind.NOTICE)
     told = [one for one in events if one.data and OUTAGE in one.data]
     assert len(told) == 2
-    tally = Tally({})
-    tally.apply(told[0])
-    assert tally.remarks.startswith("refused; models that are not in the local cache")
-    tally.apply(told[1])
-    assert tally.remarks == ""
+    progress = SweepProgress({})
+    progress.apply(told[0])
+    assert progress.remarks.startswith("refused; models that are not in the local cache")
+    progress.apply(told[1])
+    assert progress.remarks == ""

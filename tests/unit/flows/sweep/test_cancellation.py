@@ -19,8 +19,8 @@ from flows.sweep.stop import Stop
 from matrix.errors import Exit, MillError
 from matrix.status import Status
 from state.errors import StateError, StateUnavailable
-from state.ledger import State, open_state
 from state.records import Kind
+from state.state import State, open_state
 from tests.states.samples import FOREIGN, begin, take
 
 LIMIT = 30.0

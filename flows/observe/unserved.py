@@ -19,7 +19,7 @@ from state.damage import Tolerated
 from state.records import Kind
 
 if TYPE_CHECKING:
-    from state.ledger import State
+    from state.state import State
 
 UNSERVED = "unserved"
 """Key of the notice: an entry for each group of cells that no machine at hand can do, and for each
@@ -35,7 +35,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Unserved:
     """What the last run of a sweep waits for."""
 
     stamp: str = ""
@@ -43,14 +43,14 @@ class Waiting:
     """Whether the last run is on a fleet."""
     ordered_at: float | None = None
     """When the sweep was submitted to a fleet, if no parent has begun."""
-    unserved: Sequence[Json] = ()
+    groups: Sequence[Json] = ()
 
     def lines(self) -> list[str]:
         """For people; empty: nothing known."""
         if self.ordered_at is not None:
             return [NOT_TAKEN_UP]
         with Tolerated("a notice of what waits for a machine"):
-            return [line for group in self.unserved for line in (_what(group), self._next(group))]
+            return [line for group in self.groups for line in (_what(group), self._next(group))]
         return []
 
     def _next(self, group: Json) -> str:
@@ -68,20 +68,20 @@ class Waiting:
         return f"  next: {start} on a machine with {' '.join(w for w in words if w not in _FLAGS)}"
 
 
-def waiting(state: State, sweep: int) -> Waiting:
+def unserved_of(state: State, sweep: int) -> Unserved:
     """What the last run of a sweep waits for."""
     begun = state.newest_event(sweep, Kind.BEGUN)
     if begun is None:
-        return Waiting()
+        return Unserved()
     started = state.newest_event(sweep, Kind.STARTED)
     fleet = started is not None and FLEET in (started.data or {})
     stamp = state.sweep(sweep).stamp
     notices = [one.data or {} for one in state.events(sweep, begun.id, kind=Kind.NOTICE)]
     # A parent notes the plan of a run when it begins; the command that submits one does not.
     if fleet and not any(PLAN in notice for notice in notices):
-        return Waiting(stamp, fleet, begun.at)
+        return Unserved(stamp, fleet, begun.at)
     told = [notice[UNSERVED] for notice in notices if UNSERVED in notice]
-    return Waiting(stamp, fleet, unserved=told[-1] if told else ())
+    return Unserved(stamp, fleet, groups=told[-1] if told else ())
 
 
 def unserved_groups(

@@ -13,8 +13,8 @@ import pytest
 
 from flows.cli.console import Detail, Output
 from flows.observe.estimates import Cost, Estimates, Range
-from flows.observe.progress import JsonView, LiveView, PlainView, choose_view
-from flows.observe.tally import Tally
+from flows.observe.progress import SweepProgress
+from flows.observe.views import JsonView, LiveView, PlainView, choose_view
 from flows.observe.work_left import ESTIMATE
 from flows.sweep.recorded_plan import PLAN
 from matrix.status import FailureClass, Status
@@ -56,15 +56,15 @@ def test_a_terminal_shows_bar_time_disk_memory_slots_and_failures() -> None:
     out = Terminal()
     view = choose_view(as_json=False, out=out)
     assert isinstance(view, LiveView)
-    tally = Tally(dict.fromkeys(CELLS, Status.PLANNED), slots=2, known=figures())
+    progress = SweepProgress(dict.fromkeys(CELLS, Status.PLANNED), slots=2, known=figures())
     for one in (
         event(CELLS[0], Status.BUILDING),
         event(CELLS[0], Status.BUILD_FAILED, failure=FailureClass.QUANTIZE, message="no [scale]"),
         event(CELLS[1], Status.BUILDING, "host/1/slot-2"),
     ):
-        tally.apply(one)
-        view.event(one, tally)
-    view.tick(tally)
+        progress.apply(one)
+        view.event(one, progress)
+    view.tick(progress)
     view.close()
     text = out.shown()
     assert "QUANTIZE no [scale]" in text
@@ -77,10 +77,10 @@ def test_a_terminal_shows_bar_time_disk_memory_slots_and_failures() -> None:
 def test_more_slots_than_lines_are_counted() -> None:
     out = Terminal()
     view = LiveView(out)
-    tally = Tally(dict.fromkeys(CELLS, Status.PLANNED), slots=60)
+    progress = SweepProgress(dict.fromkeys(CELLS, Status.PLANNED), slots=60)
     for number, cell in enumerate(CELLS):
-        tally.apply(event(cell, Status.BUILDING, f"host-{number}/1/slot-1"))
-    view.tick(tally)
+        progress.apply(event(cell, Status.BUILDING, f"host-{number}/1/slot-1"))
+    view.tick(progress)
     view.close()
     assert "... and 51 more at work" in out.shown()
 
@@ -89,13 +89,13 @@ def test_plain_lines_look_ahead_at_first_and_now_and_then() -> None:
     out = io.StringIO()
     view = choose_view(as_json=False, out=out)
     assert isinstance(view, PlainView)
-    tally = Tally(dict.fromkeys(CELLS, Status.PLANNED), known=figures())
+    progress = SweepProgress(dict.fromkeys(CELLS, Status.PLANNED), known=figures())
     for cell in CELLS:
-        view.tick(tally)
+        view.tick(progress)
         for status in (Status.BUILDING, Status.PUBLISHED):
-            tally.apply(event(cell, status))
-            view.event(event(cell, status), tally)
-    view.tick(tally)
+            progress.apply(event(cell, status))
+            view.event(event(cell, status), progress)
+    view.tick(progress)
     ahead = [line for line in out.getvalue().splitlines() if "about" in line]
     assert [line.partition(":")[0] for line in ahead] == ["0/60", "20/60", "40/60"]
     assert len(out.getvalue().splitlines()) == 63
@@ -106,7 +106,7 @@ def test_plain_lines_look_ahead_at_first_and_now_and_then() -> None:
 def test_plain_lines_without_a_past_say_nothing_of_the_future() -> None:
     out = io.StringIO()
     view = PlainView(out)
-    view.tick(Tally(dict.fromkeys(CELLS, Status.PLANNED)))
+    view.tick(SweepProgress(dict.fromkeys(CELLS, Status.PLANNED)))
     assert out.getvalue() == ""
 
 
@@ -114,9 +114,9 @@ def test_json_lines_hold_every_event() -> None:
     out = io.StringIO()
     view = choose_view(as_json=True, out=out)
     assert isinstance(view, JsonView)
-    tally = Tally({})
-    view.event(event(CELLS[0], Status.PUBLISHED, bytes=7), tally)
-    view.tick(tally)
+    progress = SweepProgress({})
+    view.event(event(CELLS[0], Status.PUBLISHED, bytes=7), progress)
+    view.tick(progress)
     view.close()
     (line,) = map(json.loads, out.getvalue().splitlines())
     assert (line["type"], line["status"], line["data"]) == ("event", "published", {"bytes": 7})
@@ -128,9 +128,9 @@ def test_sixty_columns_keep_what_moves_and_the_target(monkeypatch: pytest.Monkey
     out = Terminal()
     view = LiveView(out)
     cell = f"an-organization/{'a-long-name-' * 6}base:feature-extraction@vitisai_npu"
-    tally = Tally({cell: Status.PLANNED}, slots=1)
-    tally.apply(replace(event(cell, Status.BUILDING), at=time.time() - 12))
-    view.tick(tally)
+    progress = SweepProgress({cell: Status.PLANNED}, slots=1)
+    progress.apply(replace(event(cell, Status.BUILDING), at=time.time() - 12))
+    view.tick(progress)
     view.close()
     drawn = [line for line in out.shown().replace("\r", "\n").splitlines() if "slot-1" in line]
     assert re.fullmatch(r"  slot-1: building 1\ds  an-org\S*…\S*@vitisai_npu", drawn[-1]), drawn
@@ -146,10 +146,10 @@ def test_detail_decides_which_lines_are_printed() -> None:
         out = Output(text)
         out.detail = detail
         view = choose_view(as_json=False, out=cast("TextIO", out))
-        tally = Tally(dict.fromkeys(CELLS, Status.PLANNED))
+        progress = SweepProgress(dict.fromkeys(CELLS, Status.PLANNED))
         for one in (*steps, failed):
-            tally.apply(one)
-            view.event(one, tally)
+            progress.apply(one)
+            view.event(one, progress)
         shown[detail] = [
             line.split()[1] for line in text.getvalue().replace("[ ", "[").splitlines()
         ]
@@ -165,9 +165,9 @@ def test_colours_are_decided_about_in_one_place() -> None:
         out.colour = wanted
         view = choose_view(as_json=False, out=cast("TextIO", out))
         assert isinstance(view, LiveView)
-        tally = Tally(dict.fromkeys(CELLS, Status.PLANNED))
+        progress = SweepProgress(dict.fromkeys(CELLS, Status.PLANNED))
         one = event(CELLS[0], Status.BUILD_FAILED, failure=FailureClass.EXPORT, message="no")
-        tally.apply(one)
-        view.event(one, tally)
+        progress.apply(one)
+        view.event(one, progress)
         view.close()
         assert ("\x1b[31m" in terminal.getvalue()) is wanted

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.fleet.run import record_run
-from flows.observe.tally import Tally
-from flows.observe.waiting import NOT_TAKEN_UP, UNSERVED, unserved_groups, waiting
+from flows.observe.progress import SweepProgress
+from flows.observe.unserved import NOT_TAKEN_UP, UNSERVED, unserved_groups, unserved_of
 from flows.sweep.recorded_plan import note_plan
 from state.records import Kind
 from tests.fleets.runs import begun
@@ -23,13 +23,13 @@ GROUP = {
 def test_an_order_that_no_parent_has_taken_up(tmp_path: Path) -> None:
     state, run = begun(tmp_path)
     with state:
-        assert waiting(state, run.sweep).lines() == []  # a local run, about to start
+        assert unserved_of(state, run.sweep).lines() == []  # a local run, about to start
         record_run(state, run)
-        found = waiting(state, run.sweep)
+        found = unserved_of(state, run.sweep)
         assert found.fleet
         assert found.lines() == [NOT_TAKEN_UP]
         note_plan(state, run.sweep, run.plan)
-        assert waiting(state, run.sweep).lines() == []
+        assert unserved_of(state, run.sweep).lines() == []
 
 
 def test_what_nobody_alive_can_build_is_told_with_the_next_step(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_what_nobody_alive_can_build_is_told_with_the_next_step(tmp_path: Path) 
         record_run(state, run)
         note_plan(state, run.sweep, run.plan)
         state.note(run.sweep, Kind.NOTICE, {UNSERVED: [GROUP]})
-        assert waiting(state, run.sweep).lines() == [
+        assert unserved_of(state, run.sweep).lines() == [
             "7 cells wait for a machine that offers os:windows and remote-code (a, b, c, ...)",
             (
                 "  next: start modelmill worker --allow-remote-code on a machine with"
@@ -46,7 +46,7 @@ def test_what_nobody_alive_can_build_is_told_with_the_next_step(tmp_path: Path) 
             ),
         ]
         state.note(run.sweep, Kind.NOTICE, {UNSERVED: []})
-        assert waiting(state, run.sweep).lines() == []
+        assert unserved_of(state, run.sweep).lines() == []
 
 
 def test_no_machine_at_all_and_a_single_model(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_no_machine_at_all_and_a_single_model(tmp_path: Path) -> None:
         record_run(state, run)
         note_plan(state, run.sweep, run.plan)
         state.note(run.sweep, Kind.NOTICE, {UNSERVED: [alone]})
-        assert waiting(state, run.sweep).lines()[0] == "1 cell waits: no worker is alive (a)"
+        assert unserved_of(state, run.sweep).lines()[0] == "1 cell waits: no worker is alive (a)"
 
 
 def test_a_new_run_forgets_what_an_older_one_waited_for(tmp_path: Path) -> None:
@@ -67,23 +67,23 @@ def test_a_new_run_forgets_what_an_older_one_waited_for(tmp_path: Path) -> None:
         state.note(run.sweep, Kind.NOTICE, {UNSERVED: [GROUP]})
         state.begin("s", "dir:x", [], [], {}, {})
         note_plan(state, run.sweep, run.plan)
-        assert waiting(state, run.sweep).lines() == []
+        assert unserved_of(state, run.sweep).lines() == []
         state.note(run.sweep, Kind.STARTED, {"pid": 1})
-        assert not waiting(state, run.sweep).fleet
+        assert not unserved_of(state, run.sweep).fleet
 
 
 def test_who_follows_the_events_is_told_too(tmp_path: Path) -> None:
     state, run = begun(tmp_path)
     with state:
-        tally = Tally({})
+        progress = SweepProgress({})
         for unserved, told in (([GROUP], "7 cells wait"), ([], "")):
             state.note(run.sweep, Kind.NOTICE, {UNSERVED: unserved})
             notice = state.newest_event(run.sweep, Kind.NOTICE)
             assert notice is not None
-            tally.apply(notice)
-            assert tally.remarks.startswith(told)
-        tally.notice = "nobody is at work"
-        assert tally.remarks == "nobody is at work"
+            progress.apply(notice)
+            assert progress.remarks.startswith(told)
+        progress.notice = "nobody is at work"
+        assert progress.remarks == "nobody is at work"
 
 
 def test_a_local_run_leaves_what_this_machine_does_not_offer(tmp_path: Path) -> None:
@@ -97,11 +97,11 @@ def test_a_local_run_leaves_what_this_machine_does_not_offer(tmp_path: Path) -> 
         ):
             groups = unserved_groups(state, run.sweep, [needs], [frozenset(offers)])
             state.note(run.sweep, Kind.NOTICE, {UNSERVED: groups})
-            found = waiting(state, run.sweep).lines()
+            found = unserved_of(state, run.sweep).lines()
             assert found[1:] == ([f"  next: {line}"] if line else [])
         own = [{"needs": ["lab", "remote-code"], "machines": 1, "cells": ["a"], "count": 1}]
         state.note(run.sweep, Kind.NOTICE, {UNSERVED: own})
-        assert waiting(state, run.sweep).lines() == [
+        assert unserved_of(state, run.sweep).lines() == [
             "1 cell waits for a machine that offers lab and remote-code (a)",
             "  next: modelmill resume s --allow-remote-code --has lab",
         ]

@@ -46,7 +46,7 @@ class Release:
         return f"Release({self.version})"
 
 
-class Toolbox:
+class ToolCache:
     """Finds the executable, at most once for a process."""
 
     def __init__(self, service: Service, options: Options) -> None:

@@ -26,7 +26,7 @@ PART = ".modelmill-part-"
 """Prefix of the names of files that are still being written."""
 
 
-class Landing:
+class Destination:
     """A folder that receives the given files."""
 
     def __init__(

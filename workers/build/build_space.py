@@ -1,8 +1,8 @@
 """The disk space of one build, reserved stage by stage.
 
 A stage that finds too little space does not wait: its build would keep its inputs in the store,
-where nothing in use can be evicted. It raises `Crowded`, the build gives its inputs up, waits for
-space for all of it, and begins again; the store has the outputs of its finished stages.
+where nothing in use can be evicted. It raises `NoSpaceNow`, the build gives its inputs up, waits
+for space for all of it, and begins again; the store has the outputs of its finished stages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from machine.waits import Told, untold
 from workers.build.disk_budget import DiskBudget
 
 
-class Crowded(Exception):
+class NoSpaceNow(Exception):
     """A stage needs more bytes than are free now."""
 
     def __init__(self, size: int, whole: int) -> None:
@@ -24,7 +24,7 @@ class Crowded(Exception):
         self.whole = whole
 
 
-class Room:
+class BuildSpace:
     """The space that a build may fill; all of the disk without a budget."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Room:
 
     @contextmanager
     def reserve(self, size: int, whole: int = 0) -> Iterator[None]:
-        """Hold `size` bytes while a stage runs; raises `Crowded` if they are not free now.
+        """Hold `size` bytes while a stage runs; raises `NoSpaceNow` if they are not free now.
 
         `whole`: what the build as a whole may need.
         """
@@ -52,18 +52,18 @@ class Room:
             return
         reservation = self._budget.claim(size)
         if reservation is None:
-            raise Crowded(size, whole)
+            raise NoSpaceNow(size, whole)
         with reservation:
             yield
 
-    def wait(self, crowded: Crowded) -> None:
+    def wait(self, lacking: NoSpaceNow) -> None:
         """Wait for space and hold it until the build ends. Raises `BuildFailed` or `Cancelled`."""
         if self._budget is None:
             raise AssertionError("without a budget there is nothing to wait for")
         self._waited.close()
         self._given = 0
         waited = self._budget.reserve(
-            crowded.size, self._cancel, whole=crowded.whole, limit=self._limit, told=self._told
+            lacking.size, self._cancel, whole=lacking.whole, limit=self._limit, told=self._told
         )
         self._given = self._waited.enter_context(waited)
 
