@@ -14,7 +14,6 @@ from matrix.status import FailureClass, Status
 from state import damage
 from state.errors import LeaseLost, StateError
 from state.leases import MAX_LOST
-from state.ledger import State
 from state.measurements import MEASURED
 from state.records import (
     BenchState,
@@ -28,6 +27,7 @@ from state.records import (
     Remaining,
     SweepInfo,
 )
+from state.state import State
 from tests.states.samples import ALIVE, DEAD, TREE, begin, cell, rows, sql, status
 
 NPU = measuring("qnn", "npu", emulated=False)
