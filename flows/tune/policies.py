@@ -1,0 +1,229 @@
+"""The rules by which recorded sessions were judged when they were measured, and ours beside them.
+
+Each of the old rules is kept as it was, with its weaknesses, so that a recording can be graded both
+ways. They look at the medians of a few sessions of each build, measured one after the other: a
+baseline that drifts, or that has two speeds, passes for a gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+from math import comb, erfc, sqrt
+from statistics import fmean, pvariance
+
+MIN_GAIN = 5.0
+"""Percent of the baseline's latency."""
+SIGNIFICANT = 0.05
+EXACT = 16
+"""Sessions: 12,870 splits at most."""
+
+
+class Verdict(StrEnum):
+    """What the data say of a trial."""
+
+    BETTER = "better"
+    NO_DIFFERENCE = "no difference"
+    WORSE = "worse"
+    TOO_NOISY = "too noisy"
+    INACCURATE = "inaccurate"
+    BUILD_FAILED = "build failed"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed out"
+    SAME = "same"
+    SKIPPED = "skipped"
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle one; of an even number the upper middle, as all the recordings have it."""
+    return sorted(values)[len(values) // 2]
+
+
+def gain(baseline: float, candidate: float) -> float:
+    """By how many percent of the baseline's latency the candidate is faster."""
+    return (baseline - candidate) / baseline * 100
+
+
+# The loop for one model on a CPU.
+
+ACCURACY_FLOOR = 0.70
+SCREEN_GAIN = 1.0
+
+
+def loop_verdict(
+    gained: float, cv: float, *, built: bool = True, accuracy: float | None = None
+) -> str:
+    """`cv`: the coefficient of variation of the candidate in percent."""
+    if not built:
+        return "BUILD_FAIL"
+    if accuracy is not None and accuracy < ACCURACY_FLOOR:
+        return "ACC_FAIL"
+    threshold = max(1.0, 2 * cv)
+    if gained < threshold:
+        return "DISCARD"
+    return "MARGINAL_KEEP" if gained < 1.5 * threshold else "KEEP"
+
+
+@dataclass
+class Discards:
+    """When the loop for one model gives up, and when it asks for other ideas."""
+
+    in_a_row: int = 0
+    by_dimension: dict[str, int] | None = None
+
+    def add(self, verdict: str, dimension: str) -> str:
+        """`stop`, `research` or nothing."""
+        counts = self.by_dimension = self.by_dimension or {}
+        if "KEEP" in verdict:
+            self.in_a_row = counts[dimension] = 0
+            return ""
+        self.in_a_row += 1
+        counts[dimension] = counts.get(dimension, 0) + 1
+        if self.in_a_row >= 30:
+            return "stop"
+        return "research" if counts[dimension] == 5 else ""
+
+
+# The sweep over models on an NPU.
+
+
+def npu_opset_rule(baseline: Sequence[float], candidate: Sequence[float]) -> str:
+    """Whether another opset helps: `true` only if also the slowest session beats the fastest."""
+    gained = gain(median(baseline), median(candidate))
+    if gained >= MIN_GAIN:
+        return "true" if max(candidate) < min(baseline) else "median_only"
+    return "false" if gained < -MIN_GAIN else "neutral"
+
+
+def npu_confirmation(baseline: Sequence[float], candidate: Sequence[float]) -> str:
+    """The best of a model, with the sessions of its confirmation."""
+    return "CONFIRMED" if max(candidate) < min(baseline) else "MARGINAL_UNCONFIRMED"
+
+
+def npu_fusion_regression(baseline: float, fused: Sequence[float]) -> bool:
+    """Whether any build with fused convolutions is at least five times as slow."""
+    return any(value >= 5 * baseline for value in fused)
+
+
+def npu_fusion_risk(conv_share: float | None) -> bool:
+    """Whether that was to be expected; an unknown share of convolutions is a risk."""
+    return conv_share is None or conv_share > 20
+
+
+# The sweep over models on a GPU.
+
+
+def gpu_verdict(gained: float, *, baseline: bool = False) -> str:
+    """From the medians alone."""
+    if baseline:
+        return "BASELINE"
+    if gained >= MIN_GAIN:
+        return "KEEP"
+    return "MARGINAL" if gained > 0 else "DISCARD"
+
+
+def gpu_confirmation(baseline: float, sessions: Sequence[float]) -> tuple[str, int]:
+    """Every session must gain; also how many do."""
+    above = sum(gain(baseline, one) >= MIN_GAIN for one in sessions)
+    return "KEEP_CONFIRMED" if above == len(sessions) else "MARGINAL_UNCONFIRMED", above
+
+
+# The later rules for all.
+
+
+def effect_gate(baseline: Sequence[float], candidate: Sequence[float], cv: float) -> str:
+    """The noise floor is twice the variation of a session; the ranges must be apart."""
+    gained = gain(median(baseline), median(candidate))
+    if gained <= 0:
+        return "BASELINE_IS_BEST"
+    if gained <= 2 * cv:
+        return "NEUTRAL_WITHIN_NOISE"
+    return "RELIABLE" if max(candidate) < min(baseline) else "UNRELIABLE_RANGES_OVERLAP"
+
+
+def paired_verdict(low: float, high: float) -> str:
+    """From the interval of the gain over interleaved pairs."""
+    if low > MIN_GAIN:
+        return "KEEP_CONFIRMED"
+    return "DISCARD" if high < -2 else "MARGINAL"
+
+
+def heat(first: float | None, last: float | None) -> str:
+    """From the latency of the first and of the last session of one model."""
+    if not first or not last:
+        return "UNKNOWN"
+    ratio = last / first
+    if ratio <= 1.05:
+        return "COOL"
+    return "HOT_RUN" if ratio >= 1.30 else "WARM"
+
+
+# Ours.
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """Our verdict on recorded sessions, with the reason."""
+
+    verdict: Verdict
+    gain: float
+    why: str
+
+
+def grade(
+    baseline: Sequence[float],
+    candidate: Sequence[float],
+    *,
+    interleaved: bool,
+    noise: float,
+    min_gain: float = MIN_GAIN,
+) -> Grade:
+    """What medians of sessions can say.
+
+    `noise`: the largest ratio between two sessions of one build in the same recording. Slower by
+    more than that is slower. Nothing that was measured in sequence is faster: a baseline that was
+    measured earlier differs in clock and heat.
+    """
+    gained = gain(median(baseline), median(candidate))
+    if min(candidate) > noise * max(baseline):
+        return Grade(Verdict.WORSE, gained, "slower by more than the sessions of one build differ")
+    if abs(gained) < min_gain:
+        return Grade(Verdict.NO_DIFFERENCE, gained, f"less than {min_gain:g} %")
+    chance = permutation_chance(baseline, candidate)
+    if chance > SIGNIFICANT:
+        return Grade(Verdict.TOO_NOISY, gained, _too_noisy(baseline, candidate, chance))
+    if gained < 0:
+        return Grade(Verdict.WORSE, gained, f"by chance in {chance:.1%} of cases")
+    if not interleaved:
+        why = "measured after the baseline, not interleaved with it: a drift looks the same"
+        return Grade(Verdict.TOO_NOISY, gained, why)
+    return Grade(Verdict.BETTER, gained, f"by chance in {chance:.1%} of cases")
+
+
+def _too_noisy(baseline: Sequence[float], candidate: Sequence[float], chance: float) -> str:
+    least = 2 / comb(len(baseline) + len(candidate), len(candidate))
+    if least > SIGNIFICANT:
+        sessions = f"{len(baseline)} against {len(candidate)} sessions"
+        return f"{sessions} can never rule out chance ({least:.0%} at best)"
+    return f"by chance in {chance:.0%} of cases"
+
+
+def permutation_chance(one: Sequence[float], other: Sequence[float]) -> float:
+    """How often a random split of all sessions differs by as much in rank (two-sided).
+
+    Exact for up to `EXACT` sessions, from the normal distribution beyond.
+    """
+    together = sorted([*one, *other])
+    places: dict[float, list[int]] = {}
+    for place, value in enumerate(together):
+        places.setdefault(value, []).append(place)
+    ranks = [fmean(places[value]) for value in (*one, *other)]
+    middle = len(other) * (len(ranks) - 1) / 2
+    observed = abs(sum(ranks[len(one) :]) - middle)
+    if len(ranks) > EXACT:
+        spread = pvariance(ranks) * len(one) * len(other) / (len(ranks) - 1)
+        return erfc(observed / sqrt(2 * spread)) if spread else 1.0
+    sums = [abs(sum(split) - middle) for split in combinations(ranks, len(other))]
+    return sum(value >= observed - 1e-9 for value in sums) / len(sums)

@@ -1,0 +1,185 @@
+"""Recorded sessions, graded by the rules of their time and by ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from flows.tune import policies
+from flows.tune.policies import Discards, Verdict, gain, grade, median
+
+NPU = {
+    # model: sessions with opset 17, with opset 21, gain, the rule's answer, what was published
+    "resnet-18": ((0.990, 4.003, 2.716), (1.054, 2.175, 4.107), 19.92, "median_only", "confirmed"),
+    "mobilevit-small": (
+        (10.557, 11.721, 27.436), (10.814, 8.625, 8.449), 26.41, "median_only", "confirmed"),
+    "dinov2-small": (
+        (7.176, 6.392, 9.436), (4.977, 4.876, 6.884), 30.64, "median_only", "confirmed"),
+    "dinov2-base": ((34.556, 34.668, 33.148), (33.001, 26.224, 26.227), 24.10, "true", "confirmed"),
+    "vit-base": ((9.330, 12.723, 9.064), (15.271, 10.019, 7.808), -7.38, "false", "false"),
+    "roberta": ((14.645, 14.873, 14.716), (16.685, 14.743, 14.919), -1.38, "neutral", "neutral"),
+    "MiniLM": ((5.814, 5.880, 5.912), (6.000, 5.851, 5.844), 0.49, "neutral", "neutral"),
+    "distilbert": ((19.498, 19.417, 19.519), (19.591, 19.447, 19.505), -0.04, "neutral", "neutral"),
+    "dino-vitb16": (
+        (19.924, 19.975, 19.897), (20.197, 20.071, 19.988), -0.74, "neutral", "neutral"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", NPU)
+def test_opset_sessions_by_the_rule_of_their_time(model: str) -> None:
+    before, after, gained, rule, _ = NPU[model]
+    assert gain(median(before), median(after)) == pytest.approx(gained, abs=0.005)
+    assert policies.npu_opset_rule(before, after) == rule
+
+
+def test_published_claims_that_the_rule_itself_does_not_support() -> None:
+    wrong = [
+        model
+        for model, (before, after, _, _, published) in NPU.items()
+        if published == "confirmed" and policies.npu_opset_rule(before, after) != "true"
+    ]
+    assert wrong == ["resnet-18", "mobilevit-small", "dinov2-small"]
+
+
+@pytest.mark.parametrize(
+    ("model", "verdict"),
+    [
+        ("resnet-18", Verdict.TOO_NOISY),
+        ("mobilevit-small", Verdict.TOO_NOISY),
+        ("dinov2-small", Verdict.TOO_NOISY),
+        ("dinov2-base", Verdict.TOO_NOISY),
+        ("vit-base", Verdict.TOO_NOISY),
+        ("roberta", Verdict.NO_DIFFERENCE),
+        ("MiniLM", Verdict.NO_DIFFERENCE),
+        ("distilbert", Verdict.NO_DIFFERENCE),
+        ("dino-vitb16", Verdict.NO_DIFFERENCE),
+    ],
+)
+def test_opset_sessions_by_ours(model: str, verdict: Verdict) -> None:
+    before, after, *_ = NPU[model]
+    noise = max(max(one) / min(one) for one in (before, after))
+    assert grade(before, after, interleaved=False, noise=noise).verdict is verdict
+
+
+def test_fused_convolutions() -> None:
+    baseline, fused = (1.311, 0.952, 0.964), (132.3, 134.97, 130.669)
+    assert policies.npu_fusion_regression(median(baseline), [median(fused)])
+    assert median(fused) / median(baseline) == pytest.approx(137, abs=0.5)
+    assert grade(baseline, fused, interleaved=False, noise=1.4).verdict is Verdict.WORSE
+    assert not policies.npu_fusion_regression(1.0, [4.99])
+    assert [policies.npu_fusion_risk(share) for share in (None, 20.0, 20.1)] == [True, False, True]
+
+
+def test_the_confirmation_on_an_npu_needs_ranges_that_are_apart() -> None:
+    assert policies.npu_confirmation((2.0, 3.0), (1.0, 1.9)) == "CONFIRMED"
+    assert policies.npu_confirmation((2.0, 3.0), (1.0, 2.0)) == "MARGINAL_UNCONFIRMED"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "sessions", "verdict", "above"),
+    [
+        (26.372, (22.323, 21.709, 21.977, 21.667, 23.431), "KEEP_CONFIRMED", 5),
+        (26.372, (23.589, 23.385, 25.548, 22.777, 23.185), "MARGINAL_UNCONFIRMED", 4),
+        (6.823, (6.437, 6.251, 6.224, 8.718, 6.869), "MARGINAL_UNCONFIRMED", 3),
+        (73.15, (60.6, 64.1, 119.5, 239.2, 279.3), "MARGINAL_UNCONFIRMED", 2),
+    ],
+)
+def test_the_confirmation_on_a_gpu(
+    baseline: float, sessions: tuple[float, ...], verdict: str, above: int
+) -> None:
+    assert policies.gpu_confirmation(baseline, sessions) == (verdict, above)
+
+
+def test_the_gain_over_all_sessions() -> None:
+    sessions = (22.323, 21.709, 21.977, 21.667, 23.431)
+    assert gain(26.372, median(sessions)) == pytest.approx(16.67, abs=0.005)
+    assert gain(73.15, median((60.6, 64.1, 119.5, 239.2, 279.3))) == pytest.approx(-63.36, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("gained", "baseline", "verdict"),
+    [(0, True, "BASELINE"), (5, False, "KEEP"), (4.99, False, "MARGINAL"), (0, False, "DISCARD")],
+)
+def test_a_gpu_verdict_without_confirmation(gained: float, baseline: bool, verdict: str) -> None:
+    assert policies.gpu_verdict(gained, baseline=baseline) == verdict
+
+
+@pytest.mark.parametrize(
+    ("gained", "cv", "verdict"),
+    [
+        (0.99, 0, "DISCARD"), (1.0, 0, "MARGINAL_KEEP"), (1.49, 0, "MARGINAL_KEEP"),
+        (1.5, 0, "KEEP"), (9.9, 5, "DISCARD"), (10, 5, "MARGINAL_KEEP"), (15, 5, "KEEP"),
+    ],
+)  # fmt: skip
+def test_the_loop_keeps_from_its_boundaries_on(gained: float, cv: float, verdict: str) -> None:
+    assert policies.loop_verdict(gained, cv) == verdict
+
+
+def test_the_loop_looks_at_the_build_and_the_accuracy_first() -> None:
+    assert policies.loop_verdict(50, 0, built=False) == "BUILD_FAIL"
+    assert policies.loop_verdict(50, 0, accuracy=0.69) == "ACC_FAIL"
+    assert policies.loop_verdict(50, 0, accuracy=0.70) == "KEEP"
+
+
+def test_the_loop_gives_up_after_thirty_discards_in_a_row() -> None:
+    discards = Discards()
+    told = [discards.add("DISCARD", "graph_pass") for _ in range(30)]
+    assert (told[4], told[-1]) == ("research", "stop")
+    assert sum(map(bool, told)) == 2
+    assert discards.add("MARGINAL_KEEP", "graph_pass") == ""
+    assert discards.add("DISCARD", "graph_pass") == ""
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "cv", "verdict"),
+    [
+        ((10, 10, 10), (11, 11, 11), 1, "BASELINE_IS_BEST"),
+        ((10, 10, 10), (9.5, 9.5, 9.5), 3, "NEUTRAL_WITHIN_NOISE"),
+        ((10, 11, 9), (8, 9.5, 8), 3, "UNRELIABLE_RANGES_OVERLAP"),
+        ((10, 11, 9), (8, 8.5, 8), 3, "RELIABLE"),
+    ],
+)
+def test_the_gate_by_effect_size(
+    baseline: tuple[float, ...], candidate: tuple[float, ...], cv: float, verdict: str
+) -> None:
+    assert policies.effect_gate(baseline, candidate, cv) == verdict
+
+
+def test_paired_intervals_and_heat() -> None:
+    verdicts = [policies.paired_verdict(*pair) for pair in ((5.1, 9), (5, 9), (-9, -2.1), (-9, -2))]
+    assert verdicts == ["KEEP_CONFIRMED", "MARGINAL", "DISCARD", "MARGINAL"]
+    heats = [policies.heat(1.0, last) for last in (1.05, 1.06, 1.30, None)]
+    assert heats == ["COOL", "WARM", "HOT_RUN", "UNKNOWN"]
+
+
+def test_enough_interleaved_sessions_make_a_verdict() -> None:
+    before = (10.0, 10.1, 9.9, 10.2, 10.05)
+    after = (9.0, 9.1, 8.9, 9.2, 9.05)
+    found = grade(before, after, interleaved=True, noise=1.05)
+    assert (found.verdict, round(found.gain)) == (Verdict.BETTER, 10)
+    in_sequence = grade(before, after, interleaved=False, noise=1.05)
+    assert in_sequence.verdict is Verdict.TOO_NOISY
+    assert "not interleaved" in in_sequence.why
+    assert grade(after, before, interleaved=True, noise=1.5).verdict is Verdict.WORSE
+    assert (
+        "never rule out chance (10% at best)"
+        in grade(before[:3], after[:3], interleaved=True, noise=1.05).why
+    )
+
+
+def test_the_chance_is_that_of_the_exact_test() -> None:
+    assert policies.permutation_chance((1, 2, 3), (4, 5, 6)) == pytest.approx(0.1)
+    assert policies.permutation_chance((1, 2, 3), (1, 2, 3)) == 1
+    assert policies.permutation_chance((1, 2, 3, 4, 5), (6, 7, 8, 9, 10)) == pytest.approx(2 / 252)
+    # Of many sessions by the normal distribution.
+    ten, more = range(10), range(10, 20)
+    assert policies.permutation_chance(ten, more) == pytest.approx(1.57e-4, rel=0.01)
+    assert policies.permutation_chance(ten, [*ten[:9], 9.5]) == pytest.approx(0.9698, abs=0.01)
+    assert policies.permutation_chance([1.0] * 500, [1.0] * 500) == 1
+
+
+def test_two_states_of_a_baseline_are_no_gain() -> None:
+    """The published win of 90 % compared with a baseline of two speeds."""
+    before = (237.0, 21.0, 236.0, 20.5, 235.0)
+    after = (20.4, 20.6, 21.1, 20.2, 20.9)
+    assert policies.gpu_confirmation(median(before), after)[0] == "KEEP_CONFIRMED"
+    assert grade(before, after, interleaved=False, noise=237 / 20.5).verdict is Verdict.TOO_NOISY
