@@ -1,12 +1,14 @@
-"""Files whose content is known by digest, checked while they are read or written."""
+"""Files whose content is known by digest: checked while they are read or written, and counted."""
 
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from feed.errors import Corrupt
+from feed.errors import Corrupt, TimeLimit
+from feed.interface import Progress
 from machine import files
 from matrix.digest import FileEntry
 
@@ -47,3 +49,37 @@ def write_checked(
         raise Corrupt(
             f"{entry.path}: expected {entry.size} bytes, sha256 {entry.sha256}; found {found}"
         )
+
+
+class Meter:
+    """Counts bytes, reports progress, and stops the transfer at its deadline."""
+
+    def __init__(
+        self, total: int, progress: Progress | None = None, timeout: float | None = None
+    ) -> None:
+        self._total = total
+        self._done = 0
+        self._progress = progress
+        self._timeout = timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+
+    def moved(self, count: int) -> None:
+        """Count bytes as done."""
+        self._done += count
+        self.check()
+        if self._progress:
+            self._progress(self._done, self._total)
+
+    def again(self, count: int) -> None:
+        """Count bytes as not done: they must be copied again."""
+        self._done -= count
+
+    def left(self) -> float | None:
+        """Seconds until the deadline, if there is one."""
+        return None if self._deadline is None else self._deadline - time.monotonic()
+
+    def check(self) -> None:
+        """Raise `TimeLimit` after the deadline."""
+        left = self.left()
+        if left is not None and left <= 0:
+            raise TimeLimit(f"not done within {self._timeout:g} s; nothing was published")

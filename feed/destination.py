@@ -12,10 +12,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from feed.checked import write_checked
+from feed.checked import Meter, write_checked
 from feed.errors import UnsafePath
 from feed.interface import Progress
-from feed.meter import Meter
 from feed.oserrors import local_errors
 from feed.rules import path_problems
 from machine.claims import claim

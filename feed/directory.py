@@ -9,26 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from feed.checked import read_blocks, write_checked
+from feed.checked import Meter, read_blocks, write_checked
 from feed.commit import Committer, Staged
 from feed.destination import Destination
 from feed.errors import Corrupt, Rejected, VersionExists
 from feed.interface import LocalFile, Progress, Published
 from feed.layout import STAGE
 from feed.manifest import Manifest
-from feed.meter import Meter
 from feed.oserrors import feed_errors
-from feed.preflight import (
-    check_access,
-    check_writable,
-    headroom_problems,
-    plan_problems,
-    refuse,
-)
+from feed.preflight import check_access, check_writable, headroom_problems, in_lines
 from feed.reading import DirectoryReader
 from feed.rules import STRICTEST, check_publish, matching, view_problem
 from machine.claims import claim
@@ -52,9 +44,8 @@ class DirectoryFeed(DirectoryReader):
         """Make the feed if it is new, and check that everything in `plan` could be published."""
         check_writable(self._layout)
         self.sweep_stale()
-        problems = plan_problems(self.limits, plan)
-        problems += headroom_problems(self.limits, plan, self.names)
-        refuse(problems, self._name)
+        if problems := headroom_problems(self.limits, plan, self.names):
+            raise Rejected(in_lines(f"{self._name} would refuse the plan:", problems))
 
     def check(self) -> None:
         """Whether this user could publish here; writes nothing."""
@@ -170,18 +161,6 @@ class DirectoryFeed(DirectoryReader):
             marker.parent.mkdir(parents=True, exist_ok=True)
             marker.touch()
             self._syncer.folders([marker.parent])
-
-    def delete(self, package: str, version: str) -> None:
-        """Replace a version's manifest by a tombstone: the version stays taken for ever."""
-        manifest = self.live(package, version)
-        root = self._layout.root
-        with feed_errors(f"cannot delete {package} {version}", root), self._staging() as stage:
-            path = stage("manifest")
-            path.write_bytes(replace(manifest, deleted_at=datetime.now(UTC)).to_json())
-            self._syncer.files([path])
-            final = self._layout.manifest(package, version)
-            path.replace(final)
-            self._syncer.folders([final.parent])
 
     def sweep_stale(self) -> list[Path]:
         """Remove what publishers that are gone left unfinished."""

@@ -39,15 +39,14 @@ class VersionDetails:
         return sum(file.size for file in self.files)
 
 
-def list_packages(feed: Feed, pattern: str = "*") -> Iterator[PackageSummary]:
+def list_packages(feed: Feed) -> Iterator[PackageSummary]:
     """Packages whose name matches."""
     for package in feed.packages():
-        if matches(package, [pattern]):
-            versions = list(feed.versions(package))
-            live = [version for version in versions if not version.deleted]
-            times = [version.published_at for version in live if version.published_at]
-            gone = len(versions) - len(live)
-            yield PackageSummary(package, len(live), gone, max(times, default=None))
+        versions = list(feed.versions(package))
+        live = [version for version in versions if not version.deleted]
+        times = [version.published_at for version in live if version.published_at]
+        gone = len(versions) - len(live)
+        yield PackageSummary(package, len(live), gone, max(times, default=None))
 
 
 def list_versions(

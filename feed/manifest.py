@@ -24,14 +24,13 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What the feed knows of a version. With `deleted_at` it is a tombstone: taken, but gone."""
+    """What the feed knows of a version."""
 
     package: str
     version: str
     description: str
     published_at: datetime
     files: tuple[FileEntry, ...]
-    deleted_at: datetime | None = None
 
     def to_json(self) -> bytes:
         """The bytes of the manifest file."""
@@ -40,15 +39,13 @@ class Manifest:
 
     def published(self, views: tuple[str, ...] = ()) -> Published:
         """The same as a listing shows it; views are kept elsewhere."""
-        gone = self.deleted_at is not None
         return Published(
             self.package,
             self.version,
             parse_tree(self.description),
             self.description,
             self.published_at,
-            () if gone else views,
-            gone,
+            views,
         )
 
 

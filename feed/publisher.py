@@ -28,7 +28,7 @@ from feed.errors import (
     Unavailable,
     VersionExists,
 )
-from feed.interface import Feed, LocalFile, Progress, Published
+from feed.interface import Feed, LocalFile, Published
 from feed.pauses import Pauses, asked_pause
 from matrix.digest import FileEntry, tree_digest
 
@@ -83,7 +83,6 @@ class Publisher:
         description_text: str = "",
         tree: str,
         timeout: float | None = None,
-        progress: Progress | None = None,
         cancel: threading.Event | None = None,
     ) -> Receipt:
         """Publish, or find out that it is published. Raises a typed `FeedError`; an `Outage`
@@ -100,7 +99,6 @@ class Publisher:
             write_description(tree, description_text),
             tree,
             timeout,
-            progress,
             cancel or threading.Event(),
             self._pauses,
             self._clock,
@@ -142,7 +140,6 @@ class _Attempts:
     description: str
     tree: str
     timeout: float | None
-    progress: Progress | None
     cancel: threading.Event
     pauses: Pauses
     clock: Callable[[], float]
@@ -214,14 +211,8 @@ class _Attempts:
             self.files,
             self.description,
             timeout=None if self.timeout is None else max(0.0, self._left()),
-            progress=self._moved,
+            progress=lambda _done, _total: self.check(),  # the way out of a long upload
         )
-
-    def _moved(self, done: int, total: int) -> None:
-        """Passed to the feed as its progress: the way out of a long upload."""
-        self.check()
-        if self.progress:
-            self.progress(done, total)
 
     def _settle(self) -> tuple[Published, tuple[FileEntry, ...]] | None:
         """The version if it has our content; None if it does not exist; else raise `Conflict`."""

@@ -47,7 +47,7 @@ class DirectoryReader:
         return not self._layout.root.exists()
 
     def packages(self) -> Iterator[str]:
-        """Every package that has a version, deleted ones included."""
+        """Every package that has a version."""
         self._layout.check()
         with feed_errors("cannot list packages", self._layout.root):
             names = _listing(self._layout.packages)
@@ -67,7 +67,7 @@ class DirectoryReader:
         return iter([found.published(views.get(found.version, ())) for found in listed])
 
     def find(self, package: str, version: str) -> Published | None:
-        """One version by name; also a deleted one, marked so."""
+        """One version by name."""
         found = self._manifest(package, version)
         return found.published(self._views(package).get(version, ())) if found else None
 
@@ -78,9 +78,8 @@ class DirectoryReader:
     def live(self, package: str, version: str) -> Manifest:
         """The manifest of a version that can be read. Raises `NotFound`."""
         found = self._manifest(package, version)
-        if found is None or found.deleted_at:
-            fate = "was deleted from" if found else "is not in"
-            raise NotFound(f"{package} {version} {fate} {self._name}")
+        if found is None:
+            raise NotFound(f"{package} {version} is not in {self._name}")
         return found
 
     def _manifest(self, package: str, version: str) -> Manifest | None:
@@ -98,7 +97,7 @@ class DirectoryReader:
         return parse_manifest(path.read_bytes(), str(path), package, version)
 
     def names(self, package: str, prefix: str = "") -> list[str]:
-        """The versions of a package by name, deleted ones included."""
+        """The versions of a package by name."""
         return [
             name.removesuffix(_SUFFIX)
             for name in _listing(self._layout.packages / package)

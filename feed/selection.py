@@ -10,7 +10,7 @@ from pathlib import Path
 
 from feed.errors import Corrupt, FeedError, NotFound, UnsafePath
 from feed.index import INDEX_FILE, IndexCell, SweepIndex
-from feed.interface import Feed, Progress, Published
+from feed.interface import Feed, Published
 from feed.reader import Pulled, pull
 from matrix.cellid import parse
 from matrix.errors import NothingSelected, UsageError
@@ -138,7 +138,6 @@ def pull_selection(
     profile: Profile | None = None,
     patterns: Sequence[str] = ("*",),
     force: bool = False,
-    started: Callable[[IndexCell], Progress | None] = lambda _cell: None,
 ) -> PulledStamp:
     """Pull every matching cell of a stamp to `dest/<package>/<target>`.
 
@@ -161,15 +160,7 @@ def pull_selection(
     def fetch(cell: IndexCell) -> PulledCell:
         check_tree(feed, cell)
         folder = dest / folders[cell.id]
-        pulled = pull(
-            feed,
-            cell.package,
-            cell.version,
-            folder,
-            patterns,
-            progress=started(cell),
-            force=force,
-        )
+        pulled = pull(feed, cell.package, cell.version, folder, patterns, force=force)
         return PulledCell(cell, pulled)
 
     outcomes = [_first(choice, fetch) for choice in choices]

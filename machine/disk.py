@@ -32,9 +32,14 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
+def existing(path: Path) -> Path:
+    """The path itself, or the nearest folder above it that is there."""
+    return next(one for one in (path, *path.parents) if one.exists())
+
+
 def free(path: Path) -> int:
     """Bytes that this user can still write on the volume of `path`, which may be still to come."""
-    return shutil.disk_usage(next(one for one in (path, *path.parents) if one.exists())).free
+    return shutil.disk_usage(existing(path)).free
 
 
 def size_text(size: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,13 +19,13 @@ from importlib.metadata import (
 )
 from pathlib import Path
 
-from feed.preflight import existing
 from flows.cli.engine_environments import Installer, installer_of
 from flows.cli.installation import not_installed, overwritten, sharers
 from flows.cli.quantity import show_size
 from flows.cli.settings import Settings
 from flows.sweep.engines import engine_spec, runtimes_of
 from flows.sweep.workspace import Unwritable, Workspace
+from machine.disk import existing, free
 from matrix.errors import MillError
 from workers.compile.devices import available
 from workers.engines import installed_engines
@@ -197,11 +196,11 @@ def profile_findings(settings: Settings, pool: Runtimes) -> Iterator[Finding]:
 
 def _disk(work: Workspace) -> Finding:
     try:
-        free = shutil.disk_usage(existing(work.home)).free
+        space = free(work.home)
     except OSError as error:
         return Finding("disk", Health.BAD, f"cannot be read: {error.strerror}")
-    text = f"{show_size(free)} free where {work.home} is"
-    if free < _LEAST_FREE:
+    text = f"{show_size(space)} free where {work.home} is"
+    if space < _LEAST_FREE:
         return Finding("disk", Health.NOTE, text, "large models need more; set --disk-budget")
     return Finding("disk", Health.GOOD, text)
 

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
-from feed.checked import hash_file
+from feed.checked import Meter, hash_file
 from feed.description import parse_tree
 from feed.destination import Destination
 from feed.errors import (
@@ -26,8 +26,7 @@ from feed.errors import (
     VersionExists,
 )
 from feed.interface import Feed, LocalFile, Progress, Published
-from feed.meter import Meter
-from feed.preflight import headroom_problems, plan_problems, refuse
+from feed.preflight import headroom_problems, in_lines
 from feed.rules import STRICTEST, check_publish, view_problem
 from matrix.digest import FileEntry, tree_digest
 from matrix.limits import Limits
@@ -85,9 +84,9 @@ class MemoryFeed:
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         with self._lock:
             held = {package: tuple(versions) for package, versions in self._packages.items()}
-        problems = plan_problems(self.limits, plan)
-        problems += headroom_problems(self.limits, plan, lambda name: held.get(name, ()))
-        refuse(problems, self._name)
+        problems = headroom_problems(self.limits, plan, lambda name: held.get(name, ()))
+        if problems:
+            raise Rejected(in_lines(f"{self._name} would refuse the plan:", problems))
 
     def packages(self) -> Iterator[str]:
         with self._lock:

@@ -14,7 +14,7 @@ from feed.azure.feed import AzureFeed
 from feed.azure.options import Options
 from feed.azure.service import Service
 from feed.checked import hash_file
-from feed.interface import LocalFile, Progress
+from feed.interface import LocalFile
 from feed.publisher import Publisher, Receipt
 from matrix.digest import FileEntry, tree_digest
 from tests.fakes.azure.server import AzureStandIn
@@ -98,11 +98,10 @@ def publish(
     version: str = VERSION,
     *,
     feed: AzureFeed | None = None,
-    progress: Progress | None = None,
 ) -> Receipt:
     """Publish a package of `NAME` without ever sleeping."""
     publisher = Publisher(feed or harness.feed(), sleep=lambda event, _seconds: event.is_set())
-    return publisher.publish(NAME, version, files, tree=tree(files), progress=progress)
+    return publisher.publish(NAME, version, files, tree=tree(files))
 
 
 def tree(files: list[LocalFile]) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -22,18 +22,12 @@ Edit = Callable[[dict[str, Any]], object]
 
 def test_round_trip() -> None:
     assert parse_manifest(MANIFEST.to_json(), "x", "pkg", "1.0.0") == MANIFEST
-    gone = Manifest("pkg", "1.0.0", "", WHEN, FILES, deleted_at=WHEN)
-    assert parse_manifest(gone.to_json(), "x", "pkg", "1.0.0") == gone
 
 
-def test_a_listing_shows_views_and_deletion() -> None:
+def test_a_listing_shows_views() -> None:
     listed = MANIFEST.published(("release",))
     assert (listed.tree, listed.published_at, listed.views) == (TREE, WHEN, ("release",))
     assert not listed.deleted
-    gone = Manifest("pkg", "1.0.0", "", WHEN, FILES, datetime.now(UTC))
-    listed = gone.published(("release",))
-    assert listed.deleted
-    assert listed.views == ()
 
 
 @pytest.mark.parametrize(

@@ -338,11 +338,3 @@ def test_cancel_ends_a_wait_at_once(harness: PublisherHarness) -> None:
         publisher.publish(PKG, VER, harness.mine, tree=tree_of(harness.mine), cancel=harness.cancel)
     waiting.join()
     assert harness.feed.calls.count("publish") == 1
-
-
-def test_progress_reaches_the_caller(harness: PublisherHarness) -> None:
-    seen: list[tuple[int, int]] = []
-    harness.publisher.publish(
-        PKG, VER, harness.mine, tree=tree_of(harness.mine), progress=lambda *at: seen.append(at)
-    )
-    assert seen == [(4, 5), (5, 5)]
