@@ -84,6 +84,13 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
+def parse_number(text: str) -> int:
+    """A number, or zero."""
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"'{text}' is not a whole number")
+    return int(text)
+
+
 def parse_truth(text: str) -> bool:
     """The value of a switch."""
     known = {"1": True, "true": True, "yes": True, "on": True}
@@ -132,9 +139,9 @@ def setting(
     return field(default=default, metadata=about)
 
 
-def switch(help_text: str, *, scope: Scope = Scope.HERE) -> bool:
+def switch(help_text: str, *, group: str = "sweep", scope: Scope = Scope.HERE) -> bool:
     """Declare a setting that is off by default."""
-    return setting(False, help_text, parse_truth, scope=scope)
+    return setting(False, help_text, parse_truth, group=group, scope=scope)
 
 
 def many(

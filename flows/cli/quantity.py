@@ -42,6 +42,12 @@ def show_size(size: float) -> str:
     return f"{size:.1f} TB"
 
 
+def show_milliseconds(milliseconds: float) -> str:
+    """A latency for people, with three significant digits."""
+    places = 4 if milliseconds < 0.1 else 3 if milliseconds < 1 else 2 if milliseconds < 10 else 1
+    return f"{milliseconds:.{places if milliseconds < 100 else 0}f} ms"
+
+
 def show_duration(seconds: float) -> str:
     """Seconds for people."""
     if seconds < 0.0995:

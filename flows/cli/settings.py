@@ -15,6 +15,7 @@ from flows.cli.options import (
     parse_count,
     parse_demand,
     parse_level,
+    parse_number,
     parse_runtime,
     setting,
     switch,
@@ -23,9 +24,12 @@ from flows.cli.quantity import parse_duration, parse_size
 from matrix.cellid import parse
 from matrix.model import DEFAULT_PRIORITIES, PRIORITIES
 from matrix.verification import RUNGS
+from workers.measure.protocol import Protocol
 from workers.verify.ladder.levels import DEFAULT_LEVEL
 
 PLAN, SWEEP, RUN = Scope.PLAN, Scope.SWEEP, Scope.RUN
+DEFAULTS = Protocol()
+"""Of measuring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,44 @@ class Settings:
         group="sweep",
         scope=PLAN,
     )
-    emulated: bool = switch("let an emulator of a device compile for it", scope=PLAN)
+    emulated: bool = switch(
+        "let an emulator of a device compile for it, and measure with --bench", scope=PLAN
+    )
+    bench: bool = switch(
+        "measure every published cell, on machines that have its device", scope=SWEEP
+    )
+    warmup: int = setting(
+        DEFAULTS.warmup,
+        "runs of each session that are not counted",
+        parse_number,
+        "N",
+        group="measure",
+        scope=SWEEP,
+    )
+    iterations: int = setting(
+        DEFAULTS.iterations,
+        "runs of each session that are counted",
+        parse_count,
+        "N",
+        group="measure",
+        scope=SWEEP,
+    )
+    sessions: int = setting(
+        DEFAULTS.sessions,
+        "processes in which each model is opened and measured",
+        parse_count,
+        "N",
+        group="measure",
+        scope=SWEEP,
+    )
+    threads: int = setting(
+        DEFAULTS.threads,
+        "threads of the runtime that is measured; 0: as many as it likes",
+        parse_number,
+        "N",
+        group="measure",
+        scope=SWEEP,
+    )
     if_changed: bool = switch(
         "do not publish a cell that equals its newest published version", scope=SWEEP
     )
@@ -175,6 +216,9 @@ class Settings:
         "TIME",
         scope=RUN,
     )
+    bench_machine: bool = switch(
+        "announce that this machine measures for sweeps with --bench", group="worker"
+    )
     retention: float = setting(
         30 * 86400.0,
         "a worker removes stage results and logs that were not used for this time",
@@ -235,6 +279,11 @@ class Settings:
     def _with(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
         return replace(self, **values, origins={**self.origins, **origins})
 
+    @property
+    def protocol(self) -> Protocol:
+        """How measurements are made."""
+        return Protocol(self.warmup, self.iterations, self.sessions, self.threads)
+
     def path(self, place: str) -> Path:
         """A file or folder that a setting names, from the current folder of the run."""
         return self.cwd / Path(place).expanduser()
@@ -266,7 +315,9 @@ def _belonging(*scopes: Scope) -> tuple[str, ...]:
     return tuple(name for name, option in OPTIONS.items() if option.scope in scopes)
 
 
-SELECTION, PLACES, OF_A_SWEEP = _names("selection"), _names("place"), _names("sweep")
+SELECTION, PLACES = _names("selection"), _names("place")
+OF_MEASURING = _names("measure")
+OF_A_SWEEP = (*_names("sweep"), *OF_MEASURING)
 RECORDED = _belonging(PLAN, SWEEP)
 CHANGEABLE = _belonging(SWEEP, RUN)
 """What a flag may change of a sweep that a fleet has begun: its plan is kept."""

@@ -20,7 +20,7 @@ from flows.observe.estimates import estimate
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
 from flows.observe.summaries import clear_summaries, write_summaries
-from flows.observe.summary import summarize
+from flows.observe.summary import summary_of
 from flows.observe.views import choose_view
 from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.index import index_line
@@ -135,8 +135,7 @@ class Launch:
 
     def _say_ended(self, state: State, run: FleetRun, stop: Stop) -> Exit:
         info = state.sweep(run.sweep)
-        outcomes = state.outcomes(info.id, brief=True)
-        summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
+        summary = summary_of(state, info)
         code = Exit.INTERRUPTED if stop else Exit(info.exit_code or 0)
         index = [one.data for one in state.events(info.id, run.id, kind=Kind.INDEX)]
         found = index[-1] if index else None

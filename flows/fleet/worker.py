@@ -73,8 +73,8 @@ class Worker:
         able = [name for name in self.engines or installed_engines() if self._answers(name)]
         if not able:
             raise WorkerFailed("no engine works on this machine", hint="see modelmill doctor")
-        profiles = Workspace(self.settings).profiles()
-        return words_here(self.settings, able, self.settings.has, profiles)
+        benches = work.targets() if self.settings.bench_machine else ()
+        return words_here(self.settings, able, self.settings.has, work.profiles(), benches)
 
     def _answers(self, name: str) -> bool:
         limits = HostLimits(start_timeout=_START_LIMIT, plan_timeout=_START_LIMIT)

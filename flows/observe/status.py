@@ -61,7 +61,7 @@ def print_status(
 
 def idle_lines(state: State, info: SweepInfo, summary: Summary) -> list[str]:
     """Why nobody works on what is open."""
-    if not summary.unfinished:
+    if not (summary.unfinished or summary.unmeasured):
         return []
     why = unserved_of(state, info.id)
     busy = any(not one.expired for one in state.leases(info.id))

@@ -13,7 +13,8 @@ from flows.sweep.planned_packages import is_export
 from flows.sweep.stop import Stop
 from matrix.errors import Exit
 from matrix.status import Status
-from state.records import Outcome, SweepInfo
+from state.records import Bench, BenchState, Outcome, SweepInfo
+from state.transitions import FINAL
 
 if TYPE_CHECKING:
     from state.state import State
@@ -39,6 +40,12 @@ class Summary:
     open_exports: int = 0
     waiting: tuple[str, ...] = ()
     """What open cells wait for that no machine at hand offers, with the next step."""
+    measured: int = 0
+    """Cells with a benchmark."""
+    unmeasured: int = 0
+    """Published cells that a resume would measure."""
+    unmeasurable: tuple[Bench, ...] = ()
+    """Those that could not be measured."""
 
     @property
     def unfinished(self) -> bool:
@@ -66,6 +73,11 @@ class Summary:
             "open": self.open,
             "waiting": list(self.waiting),
             "exports": {"failed": self.failed_exports, "open": self.open_exports},
+            "benchmarks": {
+                "measured": self.measured,
+                "open": self.unmeasured,
+                "failed": [{"cell": one.cell, "message": one.message} for one in self.unmeasurable],
+            },
             "causes": [group.to_json() for group in self.groups],
             "failures": [
                 {
@@ -81,7 +93,8 @@ class Summary:
 
     def lines(self, most: int = MOST_CAUSES) -> list[str]:
         """The counts, then each cause of failures and each wait with its next step."""
-        return [self.headline(), *self.cause_lines(most), *(f"  {line}" for line in self.waiting)]
+        waiting = (f"  {line}" for line in self.waiting)
+        return [self.headline(), *self.cause_lines(most), *self.bench_lines(most), *waiting]
 
     def headline(self) -> str:
         """The counts."""
@@ -99,19 +112,35 @@ class Summary:
             lines.append(f"  ... and {more}: modelmill status {self.stamp} --failed")
         return lines
 
+    def bench_lines(self, most: int = MOST_CAUSES) -> list[str]:
+        """How many cells were measured, and why others were not."""
+        numbers = ((self.measured, "measured"), (self.unmeasured, "open"))
+        parts = [f"{number} {what}" for number, what in numbers if number]
+        if self.unmeasurable:
+            parts.append(f"{len(self.unmeasurable)} failed")
+        lines = [f"benchmarks: {', '.join(parts)}"] if parts else []
+        for one in self.unmeasurable[:most]:
+            lines += [f"  {one.cell} is not measured: {one.message}"]
+        if len(self.unmeasurable) > most:
+            lines.append(f"  ... and {len(self.unmeasurable) - most} more")
+        if self.unmeasurable:
+            lines.append(f"  next: modelmill resume {self.stamp} tries them again")
+        return lines
+
     def exit_code(self, stop: Stop | None = None) -> Exit:
         """The exit code of a process that ran or watched this sweep."""
         if stop:
             return stop.exit_code
-        if self.groups or self.waiting:
+        if self.groups or self.waiting or self.unmeasurable:
             return Exit.CELLS_FAILED
-        return Exit.INTERRUPTED if self.unfinished else Exit.OK
+        return Exit.INTERRUPTED if self.unfinished or self.unmeasured else Exit.OK
 
 
 def summary_of(state: State, info: SweepInfo) -> Summary:
     """Where a sweep stands now."""
     outcomes = state.outcomes(info.id, brief=True)
-    return summarize(info.stamp, info.feed, outcomes, publish=info.publish)
+    benches = state.benches(info.id)
+    return summarize(info.stamp, info.feed, outcomes, benches, publish=info.publish)
 
 
 def open_text(summary: Summary) -> str:
@@ -120,15 +149,27 @@ def open_text(summary: Summary) -> str:
         return f"{counted(summary.open, 'cell')} open"
     if summary.open_exports:
         return f"{counted(summary.open_exports, 'export')} open"
+    if summary.unmeasured:
+        return f"{counted(summary.unmeasured, 'benchmark')} open"
     return "nothing is open"
 
 
-def summarize(stamp: str, feed: str, outcomes: Iterable[Outcome], *, publish: bool) -> Summary:
+def summarize(
+    stamp: str,
+    feed: str,
+    outcomes: Iterable[Outcome],
+    benches: Iterable[Bench] = (),
+    *,
+    publish: bool,
+) -> Summary:
     """Count outcomes; `publish`: a verified cell is still to be published."""
     counts: Counter[Status] = Counter()
     failed = []
     still_open: Counter[bool] = Counter()
+    good = set()
     for one in outcomes:
+        if one.status in FINAL:
+            good.add(one.cell)
         export = is_export(one.cell)
         if not export:
             counts[one.status] += 1
@@ -136,6 +177,8 @@ def summarize(stamp: str, feed: str, outcomes: Iterable[Outcome], *, publish: bo
             failed.append(one)
         if one.status.open or (publish and one.status is Status.VERIFIED):
             still_open[export] += 1
+    measures = [bench for bench in benches if bench.cell in good]
+    states = Counter(bench.state for bench in measures)
     return Summary(
         stamp,
         feed,
@@ -144,4 +187,7 @@ def summarize(stamp: str, feed: str, outcomes: Iterable[Outcome], *, publish: bo
         group_failures(failed),
         still_open[False],
         still_open[True],
+        measured=states[BenchState.MEASURED],
+        unmeasured=states[BenchState.WANTED],
+        unmeasurable=tuple(one for one in measures if one.state is BenchState.FAILED),
     )

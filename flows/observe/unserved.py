@@ -14,9 +14,10 @@ from flows.cli.quantity import counted
 from flows.fleet.run import FLEET
 from flows.sweep.planned_packages import is_export
 from flows.sweep.recorded_plan import PLAN
-from matrix.needs import Words, lacking, serves
+from matrix.needs import Words, is_measuring, lacking, serves
 from state.damage import Tolerated
-from state.records import Kind
+from state.records import BenchState, Kind
+from state.transitions import FINAL as MEASURABLE
 
 if TYPE_CHECKING:
     from state.state import State
@@ -28,7 +29,7 @@ kind of machine whose slots fail at once."""
 NOT_TAKEN_UP = "no worker has started this sweep yet: is a modelmill worker running in its pool?"
 _SHOWN = 3
 _KEPT = 5
-_FOUND = ("engine:", "os:", "arch:", "ep:", "memory:")
+_FOUND = ("engine:", "os:", "arch:", "ep:", "memory:", "bench:", "bench-emulated:")
 """How words begin that a machine finds out by itself."""
 _FLAGS = {"remote-code": "--allow-remote-code", "pickle": "--allow-pickle"}
 Json = Mapping[str, Any]
@@ -64,7 +65,8 @@ class Unserved:
             own = [f"--has {word}" for word in lacks if word not in (*found, *_FLAGS)]
             where = f"on a machine that offers {' and '.join(found)}: " if found else ""
             return f"  next: {where}{' '.join(['modelmill resume', self.stamp, *flags, *own])}"
-        start = " ".join(["start modelmill worker", *flags])
+        measures = ["--bench-machine"] if is_measuring(words) else []
+        start = " ".join(["start modelmill worker", *measures, *flags])
         return f"  next: {start} on a machine with {' '.join(w for w in words if w not in _FLAGS)}"
 
 
@@ -92,10 +94,10 @@ def unserved_groups(
     for needs in wanted:
         if any(serves(offers, needs) for offers in machines):
             continue
-        found = state.statuses(sweep, needs=needs)
-        cells = [cell for cell, status in found.items() if status.open and not is_export(cell)]
+        cells = _cells(state, sweep, needs)
         groups.append(
             {
+                "what": "benchmark" if is_measuring(needs) else "cell",
                 "needs": sorted(needs),
                 "missing": lacking(machines, needs),
                 "machines": len(machines),
@@ -104,6 +106,19 @@ def unserved_groups(
             }
         )
     return groups
+
+
+def _cells(state: State, sweep: int, needs: Words) -> list[str]:
+    if is_measuring(needs):
+        benches = state.benches(sweep, needs=needs)
+        good = state.statuses(sweep)
+        return [
+            one.cell
+            for one in benches
+            if one.state is BenchState.WANTED and good[one.cell] in MEASURABLE
+        ]
+    found = state.statuses(sweep, needs=needs)
+    return [cell for cell, status in found.items() if status.open and not is_export(cell)]
 
 
 def one_line(unserved: Sequence[Json]) -> str:
@@ -117,7 +132,7 @@ def _what(group: Json) -> str:
     names = [str(name) for name in group.get("cells", ())]
     count = int(group.get("count", len(names)))
     shown = ", ".join(names[:_SHOWN]) + (", ..." if count > _SHOWN else "")
-    wait = f"{counted(count, 'cell')} {'waits' if count == 1 else 'wait'}"
+    wait = f"{counted(count, str(group.get('what', 'cell')))} {'waits' if count == 1 else 'wait'}"
     missing = " and ".join(str(word) for word in group.get("missing", group.get("needs", ())))
     if not group.get("machines", 1):
         return f"{wait}: no worker is alive ({shown})"

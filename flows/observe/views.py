@@ -10,10 +10,12 @@ from dataclasses import asdict
 from typing import Any, Protocol, TextIO
 
 from flows.cli.console import Detail, coloured, detail_of, paint
-from flows.cli.quantity import shortened, show_clock, show_duration, show_size
+from flows.cli.quantity import shortened, show_clock, show_duration, show_milliseconds, show_size
 from flows.observe.failures import in_passing
 from flows.observe.progress import SweepProgress
 from flows.sweep.planned_packages import is_export
+from state.damage import Tolerated
+from state.measurements import MEASURED
 from state.records import Event
 
 
@@ -33,6 +35,8 @@ class View(Protocol):
 def one_line(event: Event, progress: SweepProgress, detail: Detail = Detail.USUAL) -> str | None:
     """The line about a cell or export: how it ended; with `-v` every step, with `-q` failures
     alone. None: no line."""
+    if event.cell is not None and MEASURED in (event.data or {}):
+        return None if detail is Detail.QUIET else _measured_line(event, progress)
     if event.cell is None or event.status is None or event.kind == "planned":
         return None
     if not progress.final(event.status) and detail is not Detail.VERBOSE:
@@ -54,6 +58,23 @@ def one_line(event: Event, progress: SweepProgress, detail: Detail = Detail.USUA
     if event.status.failed:
         facts.append(in_passing(str(data.get("failure", "")), data.get("message") or ""))
     return f"[{place}] {event.status:<14} {'  '.join(facts)}"
+
+
+def _measured_line(event: Event, progress: SweepProgress) -> str | None:
+    """The line about a cell that was measured, or could not be."""
+    with Tolerated(f"event {event.id}: {MEASURED}"):
+        told = dict((event.data or {})[MEASURED])
+        state, facts = told["state"], [str(event.cell)]
+        if "p50" in told:
+            facts.append(f"p50 {show_milliseconds(told['p50'])} on {told['on']}")
+        elif "message" in told:
+            state, why = "not measured", told["message"]
+            facts.append(in_passing("", str(why)))
+        else:
+            facts.append("as before")
+        place = " " * (2 * len(str(progress.total)) + 1)
+        return f"[{place}] {state:<14} {'  '.join(facts)}"
+    return None
 
 
 def _style(event: Event) -> str:

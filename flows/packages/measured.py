@@ -61,7 +61,7 @@ class Finder:
     def find(self, words: Sequence[str], choice: Choice) -> list[Subject]:
         """The subjects of a command line. Raises `UsageError`."""
         if len(words) == 2 and not any(map(self._is_form, words)):
-            return [self._published(words[0], words[1], choice)]
+            return [self.published(words[0], words[1], choice)]
         return [self._one(word, choice) for word in words]
 
     def _is_form(self, word: str) -> bool:
@@ -81,7 +81,8 @@ class Finder:
             return self._package(Package.of(built), choice, artifact)
         raise UsageError(f"'{word}' is no folder and no file", hint=_FORMS)
 
-    def _published(self, package: str, version: str, choice: Choice) -> Subject:
+    def published(self, package: str, version: str, choice: Choice) -> Subject:
+        """A version of the feed."""
         folder = self._folder("pulled") / "package"
         pull(Workspace(self.settings).open_feed(), package, version, folder)
         found = subject_of(self.settings, self.store, folder, None)

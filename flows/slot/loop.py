@@ -11,9 +11,11 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
+from flows.slot.bench_run import BenchRun
 from flows.slot.context import Slot, SweepContext
 from flows.slot.model_run import ModelResult, ModelRun
 from matrix.model import PlannedModel
+from matrix.needs import is_measuring
 from state.records import Lease
 
 RunModel = Callable[[PlannedModel, int, Callable[[], ModelResult], Callable[[], str]], None]
@@ -81,7 +83,8 @@ def _lease_and_work(sweep: SweepContext, run_model: RunModel | None) -> None:
 
 def _work(sweep: SweepContext, slot: Slot, lease: Lease, run_model: RunModel | None) -> None:
     with sweep.leases.renewing(lease) as renewed:
-        run, done = ModelRun(sweep, renewed, slot), False
+        kind: type[ModelRun | BenchRun] = BenchRun if is_measuring(lease.needs) else ModelRun
+        run, done = kind(sweep, renewed, slot), False
         try:
             result = run.run() if run_model is None else _run_shown(run, run_model)
             done = result.done
@@ -92,7 +95,7 @@ def _work(sweep: SweepContext, slot: Slot, lease: Lease, run_model: RunModel | N
             sweep.released()
 
 
-def _run_shown(run: ModelRun, run_model: RunModel) -> ModelResult:
+def _run_shown(run: ModelRun | BenchRun, run_model: RunModel) -> ModelResult:
     """Let `run_model` show the run. It may lose an error, fail, or not even begin the work."""
     results: list[ModelResult] = []
     raised: list[BaseException] = []

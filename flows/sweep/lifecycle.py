@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from feed.errors import FeedError, Unauthorized
 from feed.interface import Feed, Published
@@ -15,7 +15,7 @@ from flows.observe.summary import Summary, summarize
 from flows.observe.unserved import unserved_of
 from flows.sweep.earlier_failures import EarlierFailures, try_again
 from flows.sweep.index import index_of, publish_index
-from flows.sweep.needs import needs_of
+from flows.sweep.needs import bench_needs_of, needs_of
 from flows.sweep.planned_packages import packages_of
 from flows.sweep.planning import selection_of
 from flows.sweep.published import Listing, list_feed
@@ -95,11 +95,18 @@ def record(
     info = state.begin(
         plan.stamp,
         feed.name,
-        cell_rows(plan, recorded, known.peaks if by_memory else {}),
+        cell_rows(
+            plan,
+            recorded,
+            known.peaks if by_memory else {},
+            bench=settings.bench,
+            emulated=settings.emulated,
+        ),
         model_rows(plan, known),
         {**recorded, "feed": feed.name},
         selection_of(settings).to_json(),
         publish=not settings.no_publish,
+        protocol=asdict(settings.protocol),
     )
     return info, try_again(state, info, {item.id for item in packages_of(plan)}, again=again)
 
@@ -129,10 +136,14 @@ def cell_rows(
     plan: Plan,
     values: Mapping[str, object],
     peaks: Mapping[tuple[str, str, str], int] | None = None,
+    *,
+    bench: bool = False,
+    emulated: bool = False,
 ) -> list[CellRow]:
     """Every cell, and every export that a cell needs, as the state keeps them.
 
-    `values`: the settings of the sweep; `peaks`: the memory of each stage of each model.
+    `values`: the settings of the sweep; `peaks`: the memory of each stage of each model; `bench`:
+    measure the cells, `emulated`: also on emulators.
     """
     memory: dict[str, int] = {}
     for (name, _stage, _component), peak in (peaks or {}).items():
@@ -149,6 +160,9 @@ def cell_rows(
             needs=needs_of(
                 planned.cell, plan.engine, values, memory.get(planned.cell.model.name, 0)
             ),
+            bench=bench_needs_of(planned.cell, emulated=emulated)
+            if bench and not planned.is_export and planned.cell.skip is None
+            else (),
         )
         for planned in packages_of(plan)
     ]
@@ -187,8 +201,9 @@ def finish(
     # The sweep may have more cells than this run selected; only the index lists all of them.
     wanted = {item.id for item in packages_of(plan)}
     ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
-    summary = summarize(plan.stamp, feed.name, ours, publish=publisher is not None)
-    if summary.unfinished and not stop:
+    benches = (one for one in state.benches(info.id) if one.cell in wanted)
+    summary = summarize(plan.stamp, feed.name, ours, benches, publish=publisher is not None)
+    if (summary.unfinished or summary.unmeasured) and not stop:
         summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
     if publisher is not None and not stop and not summary.unfinished and summary.has_content:
         content = index_of(plan.stamp, state.outcomes(info.id, brief=True))

@@ -12,10 +12,11 @@ from flows.cli.settings import Settings
 from flows.sweep.engines import runtimes_of
 from flows.sweep.workspace import Workspace
 from machine.memory import total
-from matrix.model import Cell, Profile
-from matrix.needs import MEMORY, Words, compiling
+from matrix.model import Cell, Profile, Target
+from matrix.needs import MEMORY, Words, compiling, measuring
 from workers.compile.devices import available
 from workers.runtimes.kinds import KINDS, ORT
+from workers.runtimes.runtime import Missing
 
 _SAFETY = 1.25
 _WORTH_SAYING = 2.0
@@ -37,15 +38,25 @@ def needs_of(cell: Cell, engine: str, values: Mapping[str, Any], memory: float =
     return frozenset(words)
 
 
+def bench_needs_of(cell: Cell, *, emulated: bool) -> Words:
+    """The words that a machine must offer to measure this cell."""
+    words = {measuring(cell.target.ep, cell.target.device, emulated=emulated)}
+    if cell.profile is not None:
+        words.add(compiling(cell.profile.label, emulated=emulated))
+    return frozenset(words)
+
+
 def words_here(
     settings: Settings,
     engines: Iterable[str],
     more: Iterable[str] = (),
     profiles: Iterable[Profile] = (),
+    benches: Iterable[Target] = (),
 ) -> Words:
     """What this machine offers. Memory in powers of two, so that like machines are alike.
 
-    `profiles`: those that are asked about; finding out starts the runtimes that compile for them.
+    `profiles` and `benches`: those to compile for and to measure on that are asked about; finding
+    out starts their runtimes.
     """
     ceiling = settings.memory or total()
     words = {
@@ -56,6 +67,7 @@ def words_here(
         *(f"ep:{name}" for name in _runtimes(settings)),
         *more,
         *_compiled_here(settings, tuple(profiles)),
+        *_measured_here(settings, tuple(benches)),
     }
     if settings.allow_remote_code:
         words.add("remote-code")
@@ -74,6 +86,19 @@ def _compiled_here(settings: Settings, profiles: Collection[Profile]) -> Iterato
             yield compiling(one.profile.label, emulated=True)
             if not one.runtime.emulated:
                 yield compiling(one.profile.label, emulated=False)
+
+
+def _measured_here(settings: Settings, benches: Collection[Target]) -> Iterator[str]:
+    if not benches:
+        return
+    with closing(runtimes_of(settings)) as runtimes:
+        for target in benches:
+            runtime = runtimes.for_target(target)
+            if isinstance(runtime, Missing):
+                continue
+            yield measuring(target.ep, target.device, emulated=True)
+            if not runtime.emulated:
+                yield measuring(target.ep, target.device, emulated=False)
 
 
 def _runtimes(settings: Settings) -> list[str]:

@@ -51,6 +51,7 @@ def plan_of(settings: Settings, catalog: str, today: date) -> Plan:
     """Everything that can be wrong with the input of a sweep is found here, all at once."""
     problems: list[Problem] = []
     limits = _limits(settings, problems)
+    _check_measuring(settings, problems)
     try:
         plan = _plan_of(settings, catalog, today, limits)
     except NothingSelected:
@@ -65,6 +66,18 @@ def plan_of(settings: Settings, catalog: str, today: date) -> Plan:
     if problems:
         raise PlanError(problems)
     return plan
+
+
+def _check_measuring(settings: Settings, problems: list[Problem]) -> None:
+    if not settings.bench:
+        return
+    try:
+        settings.protocol.check()
+    except UsageError as error:
+        problems.append(Problem("--bench", error.message, error.hint))
+    if settings.no_publish:
+        text = "only what is published is measured"
+        problems.append(Problem("--bench", text, "leave out --no-publish or --bench"))
 
 
 def _limits(settings: Settings, problems: list[Problem]) -> Limits:

@@ -90,13 +90,19 @@ class Run:
         publisher = Publisher(feed, tries=self.settings.tries) if begun.info.publish else None
         self._say_begun(begun)
         profiles = {cell.profile.label: cell.profile for cell in self.plan.cells() if cell.profile}
-        offers = words_here(self.settings, [self.plan.engine], self.settings.has, profiles.values())
-        wanted = [one for one, left in state.demand(begun.info.id).items() if left.open]
-        if unserved := unserved_groups(state, begun.info.id, wanted, [offers]):
-            state.note(begun.info.id, Kind.NOTICE, {UNSERVED: unserved})
+        targets = {(cell.target.ep, cell.target.device): cell.target for cell in self.plan.cells()}
+        offers = words_here(
+            self.settings,
+            [self.plan.engine],
+            self.settings.has,
+            profiles.values(),
+            targets.values() if self.settings.bench else (),
+        )
+        _note_unserved(state, begun.info.id, offers)
         with CancellationWatch(state, begun.info.id, begun.info.run, stop):
             if not stop and has_work(state, begun.info, offers):
                 self._build(state, begun, publisher, offers)
+                _note_unserved(state, begun.info.id, offers)  # now it is known what can be measured
         ended = finish(self.plan, state, feed, publisher, begun.info, stop, self.settings.package)
         if self.settings.summary:
             write_summaries(self.settings.path(self.settings.summary), state, begun.info)
@@ -191,3 +197,9 @@ class Run:
             print(f"stopped: {self._stop.error}", file=sys.stderr)
         if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
             print(f"what is built is kept: modelmill resume {self.plan.stamp}", file=sys.stderr)
+
+
+def _note_unserved(state: State, sweep_id: int, offers: Words) -> None:
+    wanted = [one for one, left in state.demand(sweep_id).items() if left.open]
+    if unserved := unserved_groups(state, sweep_id, wanted, [offers]):
+        state.note(sweep_id, Kind.NOTICE, {UNSERVED: unserved})

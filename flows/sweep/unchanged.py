@@ -18,6 +18,7 @@ from flows.sweep.planned_packages import PlannedPackage, packages_of_model
 from flows.sweep.stop import Stop
 from machine.processes import this_host
 from matrix.model import Plan, PlannedModel
+from matrix.needs import Words, is_measuring
 from matrix.status import Status
 from state.records import Facts, Lease, Owner
 from state.state import State
@@ -33,6 +34,8 @@ def settle_unchanged(
     candidates = list(_candidates(plan, begun, state))
     if not candidates:
         return
+    needs = state.demand(begun.info.id)
+    builds: Words = frozenset().union(*(words for words in needs if not is_measuring(words)))
     owner = Owner.here(f"{this_host().partition('/')[0]}/{os.getpid()}/unchanged")
     with open_builder(plan, settings) as builder:
         for model, packages in candidates:
@@ -40,8 +43,8 @@ def settle_unchanged(
                 return
             if not _are_unchanged(builder, packages, begun.newest, stop):
                 continue
-            ttl = 2 * settings.heartbeat
-            while (lease := state.lease(begun.info.id, owner, ttl, {model.name})) is not None:
+            ttl, only = 2 * settings.heartbeat, {model.name}
+            while (lease := state.lease(begun.info.id, owner, ttl, only, builds)) is not None:
                 _record(state, begun, lease, {one.id for one in packages})
 
 

@@ -59,8 +59,9 @@ def run(arguments: argparse.Namespace) -> Exit:
             for one in state.outcomes(info.id)
             if not settings.only or matches(one.cell, settings.only)
         ]
-        summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
-        if summary.unfinished and info.exit_code is not None:
+        benches = state.benches(info.id)
+        summary = summarize(info.stamp, info.feed, outcomes, benches, publish=info.publish)
+        if (summary.unfinished or summary.unmeasured) and info.exit_code is not None:
             summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
         if arguments.json:
             document = document_of(info, summary, outcomes)
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _watch(state: State, info: SweepInfo, *, as_json: bool) -> Exit:
     from flows.observe.following import StatusWatch
-    from flows.observe.summary import summarize
+    from flows.observe.summary import summary_of
     from flows.observe.views import choose_view
     from flows.sweep.stop import Stop, stopped_by_signals
 
@@ -82,7 +83,7 @@ def _watch(state: State, info: SweepInfo, *, as_json: bool) -> Exit:
             print(f"sweep {info.stamp} -> {info.feed}", flush=True)
         StatusWatch(state, info, choose_view(as_json=as_json)).follow(stop)
     info = state.sweep(info.id)
-    summary = summarize(info.stamp, info.feed, state.outcomes(info.id), publish=info.publish)
+    summary = summary_of(state, info)
     if as_json:
         document = {**summary.to_json(), "exit_code": info.exit_code}
         print(json.dumps({"type": "summary", **document}), flush=True)

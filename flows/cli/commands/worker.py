@@ -30,7 +30,7 @@ def add(parser: Parser) -> None:
         help="how long models in work may take when the worker stops; default 30m",
     )
     names = ("home", "state", "store", "jobs", "disk_budget", "memory", "memory_budget")
-    more = ("keep_local", "retention", "has", "allow_remote_code", "allow_pickle")
+    more = ("keep_local", "retention", "has", "bench_machine", "allow_remote_code", "allow_pickle")
     add_settings(parser, (*names, *more))
     parser.set_defaults(run=run, goes_on=True)
 

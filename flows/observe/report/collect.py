@@ -50,7 +50,9 @@ def collect(state: State, info: SweepInfo, comparison: Comparison | None = None)
     collector = CellCollector(grid, planned, history, _by_cell(runs), state.real_seconds(info.id))
     cells = [collector.view(one) for one in ordered]
     rows = with_content(grid.rows, runs, state.key_parts(info.id))
-    summary = summarize(info.stamp, info.feed, outcomes, publish=info.publish)
+    summary = summarize(
+        info.stamp, info.feed, outcomes, state.benches(info.id), publish=info.publish
+    )
     return Document(
         heading=_heading(state, info, summary, duration_of(state, info, outcomes)),
         totals=totals(cells, len(rows), summary),

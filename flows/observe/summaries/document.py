@@ -64,7 +64,8 @@ def summary_document(state: State, info: SweepInfo) -> SummaryDocument:
     """Read a sweep."""
     fresh = state.sweep(info.id)
     outcomes = list(state.outcomes(fresh.id))
-    summary = summarize(fresh.stamp, fresh.feed, outcomes, publish=fresh.publish)
+    benches = state.benches(info.id)
+    summary = summarize(fresh.stamp, fresh.feed, outcomes, benches, publish=fresh.publish)
     before = previous(state, fresh)
     since = compare(state, before, fresh) if before else None
     duration = duration_of(state, fresh, outcomes)

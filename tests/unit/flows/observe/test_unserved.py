@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from flows.fleet.run import record_run
 from flows.observe.progress import SweepProgress
 from flows.observe.unserved import NOT_TAKEN_UP, UNSERVED, unserved_groups, unserved_of
 from flows.sweep.recorded_plan import note_plan
-from state.records import Kind
+from matrix.needs import measuring
+from matrix.status import Status
+from state.records import Facts, Kind
+from state.state import open_state
 from tests.fleets.runs import begun
+from tests.states.samples import ALIVE, TREE, begin, rows
 
 GROUP = {
     "needs": ["engine:winml", "os:windows", "remote-code"],
@@ -105,3 +110,25 @@ def test_a_local_run_leaves_what_this_machine_does_not_offer(tmp_path: Path) -> 
             "1 cell waits for a machine that offers lab and remote-code (a)",
             "  next: modelmill resume s --allow-remote-code --has lab",
         ]
+
+
+def test_benchmarks_that_wait_for_a_device_are_told_with_the_next_step(tmp_path: Path) -> None:
+    npu = measuring("qnn", "npu", emulated=False)
+    with open_state(tmp_path / "state.db") as state:
+        cells = [replace(row, needs=("engine:fake",), bench=(npu,)) for row in rows(1)]
+        info = begin(state, cells)
+        offers = frozenset({"engine:fake"})
+        assert unserved_groups(state, info.id, [frozenset({npu})], [offers])[0]["count"] == 0
+        held = state.lease(info.id, ALIVE, 60.0)
+        assert held is not None
+        for row in cells:
+            state.record(held, info.id, row.cell, Status.PUBLISHED, Facts(tree=TREE))
+        groups = unserved_groups(state, info.id, [frozenset({npu})], [offers])
+        state.note(info.id, Kind.NOTICE, {UNSERVED: groups})
+        what, step = unserved_of(state, info.id).lines()
+        assert what.startswith("2 benchmarks wait for a machine that offers bench:qnn/npu (")
+        assert step == "  next: on a machine that offers bench:qnn/npu: modelmill resume 20260609"
+        on_fleet = replace(unserved_of(state, info.id), fleet=True)
+        assert on_fleet.lines()[1] == (
+            "  next: start modelmill worker --bench-machine on a machine with bench:qnn/npu"
+        )

@@ -18,6 +18,7 @@ from flows.observe.views import JsonView, LiveView, PlainView, choose_view
 from flows.observe.work_left import ESTIMATE
 from flows.sweep.recorded_plan import PLAN
 from matrix.status import FailureClass, Status
+from state.measurements import MEASURED
 from state.records import Event, Kind
 
 CELLS = [f"org/model-{number}:t@qnn_npu" for number in range(60)]
@@ -156,6 +157,31 @@ def test_detail_decides_which_lines_are_printed() -> None:
     assert shown[Detail.QUIET] == ["build_failed"]
     assert shown[Detail.USUAL] == ["published", "build_failed"]
     assert shown[Detail.VERBOSE] == ["building", "published", "build_failed"]
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (
+            {"state": "measured", "on": "QNN npu (emulated)", "p50": 1.2345, "emulated": True},
+            f"measured       {CELLS[0]}  p50 1.23 ms on QNN npu (emulated)",
+        ),
+        ({"state": "measured", "before": [1]}, f"measured       {CELLS[0]}  as before"),
+        (
+            {"state": "failed", "message": "CRASH: gone"},
+            f"not measured   {CELLS[0]}  CRASH: gone",
+        ),
+        ("rubbish", None),
+    ],
+)
+def test_a_benchmark_has_a_line_of_its_own(told: object, shown: str | None) -> None:
+    out = io.StringIO()
+    view = choose_view(as_json=False, out=out)
+    one = replace(event(CELLS[0], Status.PLANNED), kind=Kind.NOTICE, status=None)
+    view.event(
+        replace(one, data={MEASURED: told}), SweepProgress(dict.fromkeys(CELLS, Status.PLANNED))
+    )
+    assert out.getvalue() == (f"[     ] {shown}\n" if shown else "")
 
 
 def test_colours_are_decided_about_in_one_place() -> None:

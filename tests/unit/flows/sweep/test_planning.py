@@ -48,6 +48,16 @@ def test_all_errors_come_at_once_and_nothing_is_made(tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["c.toml"]
 
 
+def test_measuring_needs_what_is_published_and_a_protocol(tmp_path: Path) -> None:
+    flags = {"bench": True, "no_publish": True, "sessions": 5000}
+    with pytest.raises(PlanError) as caught:
+        plan_of(resolve(flags, {}, tmp_path), "demo", date(2026, 6, 9))
+    assert [(one.where, one.message) for one in caught.value.problems] == [
+        ("--bench", "--sessions: 5000 is out of range"),
+        ("--bench", "only what is published is measured"),
+    ]
+
+
 def test_a_catalog_that_is_not_there_does_not_hide_the_rest(tmp_path: Path) -> None:
     with pytest.raises(PlanError) as caught:
         planned(tmp_path, "demmo", engine="foo")

@@ -1,0 +1,71 @@
+"""From the result of a measurement to what the state keeps of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from flows.cli.settings import Settings
+from flows.sweep.workspace import Workspace
+from matrix.codec import to_json
+from state.records import Measurement, MeasurementKind
+from workers.measure.result import Benchmark, GraphResult
+
+
+def rows_of(
+    found: Benchmark, *, stamp: str = "", cell: str = "", tree: str | None = None
+) -> list[Measurement]:
+    """A row for each graph that was measured.
+
+    `tree`: the digest of the package, where it is known better than by the files that were read.
+    """
+    runtime = found.runtime
+    return [
+        Measurement(
+            kind=MeasurementKind.BENCHMARK,
+            tree=tree or found.artifact.tree,
+            cell=cell or found.artifact.cell,
+            stamp=stamp,
+            component=graph.component,
+            runtime=runtime.kind,
+            provider=runtime.provider,
+            device=runtime.device,
+            version=runtime.version,
+            emulated=runtime.emulated,
+            machine=found.machine.name,
+            protocol=asdict(found.protocol),
+            percentiles=asdict(graph.latency),
+            detail=_detail(found, graph),
+            raw={"sessions": to_json(graph.sessions)},
+        )
+        for graph in found.graphs
+        if graph.latency is not None
+    ]
+
+
+def keep_benchmark(settings: Settings, found: Benchmark) -> None:
+    """Keep what was measured outside of any sweep."""
+    with Workspace(settings).open_state() as state:
+        for row in rows_of(found):
+            state.keep(row)
+
+
+def _detail(found: Benchmark, graph: GraphResult) -> dict[str, Any]:
+    """What a report shows beside the percentiles."""
+    assert graph.latency is not None
+    cold = [one.open_cold for one in graph.sessions if one.open_cold is not None]
+    warm = [one.open_warm for one in graph.sessions]
+    told = {
+        "throughput": round(graph.latency.throughput, 3),
+        "cv": round(graph.latency.cv, 4),
+        "open_cold": min(cold, default=None),
+        "open_warm": min(warm, default=None),
+        "open_memory": max((one.open_memory for one in graph.sessions), default=0),
+        "run_memory": max((one.run_memory for one in graph.sessions), default=0),
+        "inputs": dict(graph.inputs),
+        "nodes": dict(graph.nodes),
+        "machine": asdict(found.machine),
+        "warnings": list(found.warnings),
+        "took": found.seconds,
+    }
+    return {name: value for name, value in told.items() if value not in (None, {}, [])}

@@ -1,0 +1,164 @@
+"""Measures leased cells that are published, one after the other, on a quiet machine.
+
+What is measured comes from the feed, so that any machine with the device can do it. A package that
+was measured before on such a runtime, by the same protocol, is not measured again: content that did
+not change keeps its numbers under the next stamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from flows.packages.keeping import rows_of
+from flows.packages.measured import Choice, Finder, finding
+from flows.slot.cell_work import MOST_ACTIVITY, log_name
+from flows.slot.context import Slot, SweepContext
+from flows.slot.leases import Activity, RenewedLease
+from flows.slot.model_run import ModelResult
+from machine.reservations import UNDISTURBED
+from machine.waits import WaitCancelled
+from matrix.errors import MillError
+from state.errors import LeaseLost, StateError
+from state.measurements import same_protocol
+from state.records import Measurement, MeasurementKind, Outcome
+from workers.build.builder import WAITS
+from workers.build.stage_runner import wait_report
+from workers.errors import Cancelled
+from workers.measure.benchmark import benchmark
+from workers.measure.result import Benchmark
+from workers.measure.running import Driver
+from workers.measure.subject import Subject
+
+
+class Unmeasurable(MillError):
+    """A graph of a package could not be measured."""
+
+
+@dataclass(slots=True)
+class BenchRun:
+    """The benchmarks of one model under one lease."""
+
+    sweep: SweepContext
+    lease: RenewedLease
+    slot: Slot
+    """Held meanwhile: nothing else is built in it."""
+    _has_slot: bool = field(default=True)
+
+    @property
+    def name(self) -> str:
+        """The leased model."""
+        return self.lease.lease.model
+
+    def activity(self) -> str:
+        """What is being measured."""
+        activity = self.lease.activity
+        return f"{activity.text} ({activity.cell})" if activity else ""
+
+    def give_back_slot(self) -> None:
+        """Give the slot back, once."""
+        if self._has_slot:
+            self._has_slot = False
+            self.sweep.give_back(self.slot)
+
+    def run(self) -> ModelResult:
+        """Measure what waits for it. Raises `StateError`; any other error costs its cell only."""
+        state, lease = self.sweep.state, self.lease.lease
+        cells, failed = state.to_measure(lease), 0
+        try:
+            for one in cells:
+                if self.lease.gone.is_set():
+                    break
+                failed += not self._measured(one)
+            left = state.to_measure(lease)
+        except LeaseLost:
+            self.lease.gone.set()
+            return ModelResult(len(cells), failed, done=False)
+        return ModelResult(len(cells), failed, done=not left)
+
+    def _measured(self, one: Outcome) -> bool:
+        """Measure a cell and record it; False: it could not be measured."""
+        try:
+            self._measure(one)
+        except StateError:
+            raise
+        except (Cancelled, WaitCancelled):
+            self.lease.gone.set()
+        except Exception as error:  # noqa: BLE001 - a feed, a disk or a runtime can raise anything
+            if self.lease.gone.is_set():
+                return True
+            text = str(error) if isinstance(error, MillError) else repr(error)
+            self.sweep.state.unmeasurable(self.lease.lease, one.cell, text)
+            return False
+        finally:
+            self.lease.activity = None
+        return True
+
+    def _measure(self, one: Outcome) -> None:
+        settings, state = self.sweep.settings, self.sweep.state
+        version = str((one.detail or {}).get("same_as", one.version))
+        self._say(one.cell, "fetching the package to measure")
+        with finding(settings, settings.threads) as finder:
+            subject = finder.published(one.package, version, Choice())
+            if subject.runtime.emulated and not settings.emulated:
+                raise Unmeasurable(f"{subject.runtime.name} is no evidence for the device")
+            if known := self._known(one, subject):
+                told = {"on": subject.runtime.name, "before": [other.id for other in known]}
+                state.measured(self.lease.lease, one.cell, told, [])
+                return
+            found = self._undisturbed(finder, subject, one)
+        rows = rows_of(found, stamp=self.sweep.plan.stamp, cell=one.cell, tree=one.tree)
+        state.measured(self.lease.lease, one.cell, _told(found), rows)
+
+    def _undisturbed(self, finder: Finder, subject: Subject, one: Outcome) -> Benchmark:
+        settings, gone = self.sweep.settings, self.lease.gone
+        log = self.sweep.folders.logs / self.sweep.plan.stamp / f"{log_name(one.cell)}.log"
+
+        def say(text: str) -> None:
+            self._say(one.cell, text)
+
+        with self.sweep.ledger.reserve(
+            [UNDISTURBED],
+            f"{one.cell} bench",
+            cancel=gone,
+            limit=WAITS * settings.timeout,
+            told=wait_report(say, log),
+        ):
+            driver = Driver(finder.runtimes, timeout=settings.timeout, cancel=gone, progress=say)
+            found = benchmark(driver, subject, settings.protocol)
+        if gone.is_set():
+            raise Cancelled("measuring was cancelled")
+        for graph in found.graphs:
+            if graph.fault is not None:
+                where = f"{graph.component}: " if graph.component else ""
+                raise Unmeasurable(f"{where}{graph.fault.failure}: {graph.fault.message}")
+        return found
+
+    def _known(self, one: Outcome, subject: Subject) -> Sequence[Measurement]:
+        """Measurements of all graphs of this content, made before in the same way."""
+        runtime, protocol = subject.runtime, asdict(self.sweep.settings.protocol)
+        wanted = (runtime.kind, runtime.provider, runtime.device, runtime.version, runtime.emulated)
+        found = [
+            other
+            for other in self.sweep.state.measurements([one.tree or ""], MeasurementKind.BENCHMARK)
+            if (other.runtime, other.provider, other.device, other.version, other.emulated)
+            == wanted
+            and same_protocol(other.protocol, protocol)
+        ]
+        parts = {graph.component for graph in subject.graphs}
+        return found if parts <= {other.component for other in found} else ()
+
+    def _say(self, cell: str, text: str) -> None:
+        self.lease.activity = Activity(cell, text[:MOST_ACTIVITY])
+
+
+def _told(found: Benchmark) -> Mapping[str, Any]:
+    """What the event of a measured cell says. The graphs of a composite run one after another."""
+    medians = [graph.latency.p50 for graph in found.graphs if graph.latency]
+    return {
+        "on": found.runtime.name,
+        "emulated": found.emulated,
+        "p50": round(sum(medians), 4),
+        "graphs": len(medians),
+    }
