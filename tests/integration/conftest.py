@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from flows.prefect.server import start_server
 from tests.sweeps.command import Project
@@ -15,12 +16,18 @@ from tests.sweeps.command import Project
 
 @pytest.fixture(scope="session")
 def prefect_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated Prefect database: making one takes a server three seconds."""
-    home = tmp_path_factory.mktemp("prefect-template")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    server = start_server(home, kept)
-    server.wait(threading.Event())
-    server.stop(15.0)
+    """A migrated Prefect database, one for all processes of pytest: it takes seconds to make."""
+    own = tmp_path_factory.getbasetemp()
+    home = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "prefect-template"
+    home.mkdir(exist_ok=True)
+    made = home / "made"
+    with FileLock(home / "lock"):
+        if not made.exists():
+            kept = {name: text for name, text in os.environ.items() if name[:8] != "PREFECT_"}
+            server = start_server(home, kept)
+            server.wait(threading.Event())
+            server.stop(15.0)
+            made.touch()
     return home / "prefect"
 
 

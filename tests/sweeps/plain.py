@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import flows.sweep.run
+SHOWN = {"sweep", "resume", "retry"}
+"""The commands that Prefect shows; the others start without what these import."""
 
 
-class PlainRun(flows.sweep.run.Run):
-    """Shown nowhere."""
+def without_prefect(words: Sequence[str]) -> None:
+    """Have the command shown nowhere; to be called before the commands import what runs it."""
+    if not SHOWN & set(words):
+        return
+    import flows.sweep.run
 
-    @contextmanager
-    def _shown(self, *_where: object) -> Iterator[None]:
-        yield
+    class PlainRun(flows.sweep.run.Run):
+        @contextmanager
+        def _shown(self, *_where: object) -> Iterator[None]:
+            yield
+
+    flows.sweep.run.Run = PlainRun  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    # Before the commands import it by name.
-    flows.sweep.run.Run = PlainRun  # type: ignore[misc]
+    without_prefect(sys.argv[1:])
     from flows.cli.main import entry
 
     entry()
