@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.machine.timing import patient
 from tests.services.installing import program
 from tests.services.postgres import PASSWORD, Server
 from tests.sweeps.command import ROOT
@@ -19,7 +20,7 @@ def run(
         [str(one) for one in arguments],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=patient(240),
         env=env,
         input=text,
         cwd=ROOT,

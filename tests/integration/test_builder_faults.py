@@ -13,6 +13,7 @@ import pytest
 
 from matrix.status import FailureClass
 from tests.engines.hosted import make_builder
+from tests.machine.timing import patient
 from tests.plans.cells import LABELS, make_cell, plan_model
 from workers.build.builder import Builder
 from workers.errors import BuildFailed, Cancelled
@@ -136,7 +137,7 @@ def sweep(root: Path) -> subprocess.Popen[str]:
 
 
 def test_a_builder_that_is_killed_again_and_again_ends_with_the_same_trees(tmp_path: Path) -> None:
-    undisturbed = sweep(tmp_path / "one").communicate(timeout=60)[0]
+    undisturbed = sweep(tmp_path / "one").communicate(timeout=patient(60))[0]
     assert undisturbed.endswith("done\n")
     chance, root = random.Random(1), tmp_path / "two"
     for _ in range(KILLS):
@@ -146,7 +147,7 @@ def test_a_builder_that_is_killed_again_and_again_ends_with_the_same_trees(tmp_p
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-    assert sweep(root).communicate(timeout=60)[0] == undisturbed
+    assert sweep(root).communicate(timeout=patient(60))[0] == undisturbed
     store = Store(root / "store")
     assert store.usage() == Store(tmp_path / "one" / "store").usage()
     assert [path.name for path in (root / "work").iterdir()] == ["gate.lock"]

@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.engines.shared_weights import quantized
+from tests.machine.timing import patient
 from tests.sweeps.command import CLI
 
 pytestmark = [pytest.mark.vendor, pytest.mark.engine]
@@ -34,7 +35,7 @@ def unsupported(path: Path) -> Path:
 
 def run(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *CLI, "compile", *map(str, words)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=patient(280))
 
 
 def compiled(folder: Path, *words: str | Path) -> list[dict[str, Any]]:

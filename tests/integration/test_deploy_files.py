@@ -16,7 +16,7 @@ from deploy.service import read_environment
 from tests.deployments.files import AZURE, DEPLOY, GITHUB, MANIFESTS, UNITS, manifests, scripts
 from tests.deployments.tools import psql, run
 from tests.fleets.machines import PrefectServer, copied
-from tests.machine.timing import eventually
+from tests.machine.timing import eventually, patient
 from tests.services.installing import program
 from tests.services.postgres import Server, postgres
 from tests.sweeps.command import Project
@@ -153,7 +153,7 @@ def asked(server: PrefectServer, method: str, path: str) -> Any:
 
     def answered() -> bool:
         url = f"{server.url}/{path}"
-        answers.append(httpx.request(method, url, json={}, trust_env=False, timeout=60))
+        answers.append(httpx.request(method, url, json={}, trust_env=False, timeout=patient(60)))
         return answers[-1].status_code != 503
 
     assert eventually(answered, 60.0)
@@ -177,6 +177,7 @@ def clean(value: Any) -> Any:
 
 
 @pytest.mark.fleet
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_prefect_deploy_makes_what_modelmill_deploy_makes(
     project: Project, prefect_template: Path, tmp_path: Path

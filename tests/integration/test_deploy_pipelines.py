@@ -18,6 +18,7 @@ import pytest
 
 from matrix.errors import Exit
 from tests.deployments.files import AZURE, GITHUB, scripts, step
+from tests.machine.timing import patient
 from tests.sweeps.command import Project, Ran, model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the agents of the files are Linux")
@@ -63,7 +64,7 @@ class Agent:
             env={**self.project.environment(), **self.env, **env},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patient(120),
         )
         return Ran(ran.returncode, ran.stdout, ran.stderr)
 

@@ -56,6 +56,7 @@ def test_every_stage_and_precision_works_in_a_fresh_host(tmp_path: Path) -> None
     assert "converting to fp16" in said["quantize"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cell", ["clip-tiny:zero-shot-image-classification@qnn_npu",
              "t5-tiny:text2text-generation@qnn_npu"],
@@ -66,6 +67,7 @@ def test_every_stage_of_a_composite_works_in_a_fresh_host(cell: str, tmp_path: P
     assert [text for text in said["export"] if text.endswith("2/2")]
 
 
+@pytest.mark.slow
 def test_a_cached_export_serves_new_shapes_in_a_fresh_host(tmp_path: Path) -> None:
     """The inputs are the first stage that runs when shapes are added to a catalog."""
     entry = """[[model]]
@@ -86,6 +88,7 @@ config = { hidden_size = 32, num_hidden_layers = 1, num_attention_heads = 2, voc
         assert "inputs" in host.said
 
 
+@pytest.mark.slow
 def test_folders_and_ready_files_work_in_a_fresh_host(tmp_path: Path) -> None:
     from transformers import BertConfig, BertForSequenceClassification
 

@@ -97,6 +97,7 @@ def test_a_server_with_a_password_is_told_it_or_says_no(project: FleetProject) -
         assert not any(word in ran.out + ran.err for word in ("a-guess", "Traceback", SECRET))
 
 
+@pytest.mark.slow  # `test_fleet_faults.py` compares what a fleet makes in every run
 def test_two_workers_make_what_one_machine_makes(project: FleetProject, tmp_path: Path) -> None:
     with project.worker("a") as first, project.worker("b", "--sweeps", "0") as second:
         with project.start(*project.fleet("sweep", models(project), "--stamp", "s1")) as order:

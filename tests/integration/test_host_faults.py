@@ -15,6 +15,7 @@ import pytest
 
 from matrix.status import FailureClass
 from tests.fakes.engine import fake_spec, request
+from tests.machine.timing import patient
 from workers.engine import StageJob, StageReport
 from workers.errors import BuildFailed, Cancelled
 from workers.host.client import EngineHost, EngineSpec
@@ -167,7 +168,7 @@ def test_cancel_ends_a_stage_with_everything_it_started(run: Run, tmp_path: Path
 
 def test_a_grandchild_does_not_survive_the_crash_of_its_parent(run: Run, tmp_path: Path) -> None:
     marker = tmp_path / "pid"
-    assert fails(run, f"spawn:{marker}", timeout=1).failure is FailureClass.TIMEOUT
+    assert fails(run, f"spawn:{marker}", timeout=patient(2)).failure is FailureClass.TIMEOUT
     _assert_gone(int(marker.read_text()))
 
 
@@ -185,7 +186,7 @@ def test_closing_from_another_thread_cancels(host: EngineHost, run: Run, tmp_pat
 def test_a_child_that_was_killed_while_idle_is_replaced(host: EngineHost, run: Run) -> None:
     pid = run("ok").info["pid"]
     psutil.Process(pid).kill()
-    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=5)
+    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=patient(5))
     assert run("ok").info["pid"] != pid
 
 
@@ -254,5 +255,5 @@ def _assert_gone(pid: int) -> None:
     """Dead, or dying as a zombie that nobody waits for."""
     if psutil.pid_exists(pid):
         process = psutil.Process(pid)
-        psutil.wait_procs([process], timeout=5)
+        psutil.wait_procs([process], timeout=patient(5))
         assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE

@@ -11,6 +11,7 @@ import pytest
 
 from machine.scratch import sweep_dead
 from tests.fakes.engine import SITE
+from tests.machine.timing import eventually, patient
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -41,14 +42,14 @@ def test_killing_the_owner_ends_the_host_in_mid_stage(tmp_path: Path, action: st
     )
     try:
         marker = tmp_path / "out" / "half.bin"  # written by the stage just before it hangs
-        while not marker.exists():
-            assert owner.poll() is None
+        assert eventually(lambda: marker.exists() or owner.poll() is not None, 60)
+        assert owner.poll() is None
         host = psutil.Process(int((tmp_path / "host.pid").read_text()))
         family = [host, *host.children(recursive=True)]
         assert len(family) == (2 if grandchild.exists() else 1)
         owner.kill()
         owner.wait()
-        assert psutil.wait_procs(family, timeout=10)[1] == []
+        assert psutil.wait_procs(family, timeout=patient(10))[1] == []
     finally:
         owner.kill()
         owner.wait()

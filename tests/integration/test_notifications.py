@@ -57,6 +57,7 @@ def prefect(tmp_path: Path) -> Iterator[str]:
             process.wait()
 
 
+@pytest.mark.slow
 def test_the_documented_notification_is_sent(
     project: Project, hook: tuple[str, Told], prefect: str
 ) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.machine.timing import patient
+
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 REPOSITORY = Path(__file__).parents[2]
@@ -38,7 +40,7 @@ def build(root: Path, seed: str, threads: str) -> dict[str, str]:
         },
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=patient(500),
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from matrix.catalog import load_catalog, packaged
+from tests.machine.timing import patient
 
 pytestmark = pytest.mark.engine
 
@@ -31,7 +32,7 @@ def test_every_entry_is_exportable() -> None:
         input=json.dumps(pairs),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=patient(240),
         check=False,
     )
     assert done.returncode == 0, done.stderr

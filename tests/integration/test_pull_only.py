@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.installation import EXTRAS
+from tests.machine.timing import patient
 from tests.sweeps.command import ROOT, Project, Ran, model
 
 _BARE = """
@@ -54,7 +55,7 @@ def bare(folder: Path, *arguments: str) -> Ran:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=patient(120),
     )
     return Ran(done.returncode, done.stdout, done.stderr)
 

@@ -12,6 +12,7 @@ import pytest
 
 import modelmill
 from machine.children import module_command
+from tests.machine.timing import patient
 from tests.sweeps.command import Project, model
 
 _WHERE = "import json, sys; print(json.dumps([sys.modules[n].__file__ for n in sys.argv[1:]]))"
@@ -39,7 +40,7 @@ def run(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=patient(120),
     )
 
 

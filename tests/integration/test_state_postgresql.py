@@ -13,6 +13,7 @@ from matrix.status import Status
 from state.errors import StateError, StateUnavailable
 from state.records import Facts, Kind
 from state.state import State, open_state
+from tests.machine.timing import patient
 from tests.services.postgres import PASSWORD, Server, free_port, postgres
 from tests.states.child import DRAIN, Child
 from tests.states.samples import ALIVE, TREE, begin, cell, model, rows, sql, stage, status, take
@@ -202,8 +203,8 @@ def test_take_over_waits_for_a_record_in_flight(state: State) -> None:
         _wait_for_locks(state, 2, taking)
         assert not taking.done()
         blocker.rollback()
-        recording.result(timeout=60)
-        assert taking.result(timeout=60).token > late.token
+        recording.result(timeout=patient(60))
+        assert taking.result(timeout=patient(60)).token > late.token
     assert status(state, sweep) is Status.PUBLISHED
 
 

@@ -21,6 +21,7 @@ from matrix.status import Status
 from state.errors import LeaseLost
 from state.records import Facts, Lease, Owner, Remaining
 from state.state import State, open_state
+from tests.machine.timing import patient
 from tests.states.child import DRAIN, ROOT, Child
 from tests.states.samples import ALIVE, TREE, begin, cell, model, rows, status, take
 
@@ -213,7 +214,7 @@ def test_a_read_only_folder_is_refused(existing: bool) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=patient(60),
         )
         assert done.returncode == 0, done.stderr
         assert "state.db cannot be" in done.stdout

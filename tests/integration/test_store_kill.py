@@ -21,8 +21,8 @@ from workers.store import Action, Store
 
 store = Store(Path(sys.argv[1]))
 numbers = random.Random(int(sys.argv[2]))
-print("ready", flush=True)
 while True:
+    print("next", flush=True)
     out = store.scratch.new_folder()
     seed = numbers.randrange(60)
     for name in "abc":
@@ -60,9 +60,11 @@ def test_a_killed_ingest_leaves_a_consistent_store(tmp_path: Path) -> None:
         )
         assert writer.stdout is not None
         with writer.stdout:
-            assert writer.stdout.readline() == b"ready\n"
+            # What it has done counts, not the time that a busy machine takes for it.
+            for _ingest in range(chance.randint(1, 4)):
+                assert writer.stdout.readline() == b"next\n"
             try:
-                writer.wait(chance.random() * 0.12)  # the moment of the kill is the test
+                writer.wait(chance.random() * 0.04)  # the moment of the kill is the test
             except subprocess.TimeoutExpired:
                 writer.kill()
         assert writer.wait() != 1, "the writer must be killed, not fail"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.machine.timing import patient
 from workers.errors import Cancelled
 from workers.store import Store
 
@@ -73,7 +74,7 @@ def test_two_sweeps_on_one_store_run_every_stage_once(tmp_path: Path) -> None:
         assert sweep.stdin is not None
         sweep.stdin.write("go\n")
         sweep.stdin.flush()
-    one, two = (sweep.communicate(timeout=120)[0] for sweep in sweeps)
+    one, two = (sweep.communicate(timeout=patient(120))[0] for sweep in sweeps)
     assert [sweep.returncode for sweep in sweeps] == [0, 0]
     assert one == two
     ran = (tmp_path / "journal").read_text().splitlines()

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tests.fleets.machines import PrefectServer, named
-from tests.machine.timing import eventually
+from tests.machine.timing import eventually, patient
 from tests.sweeps.command import NOBODY, Project, Ran, Running, model
 
 NOTE = "note: Prefect does not show all of this run: "
@@ -30,7 +30,7 @@ def asked(server: PrefectServer, what: str, body: object = None) -> Any:
         json.dumps(body or {}).encode(),
         {"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=30) as reply:
+    with urllib.request.urlopen(request, timeout=patient(30)) as reply:
         return json.load(reply)
 
 

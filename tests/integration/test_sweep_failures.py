@@ -9,12 +9,14 @@ import pytest
 
 from feed.selection import resolve_index
 from matrix.status import FailureClass, Status
+from tests.machine.timing import patient
 from tests.sweeps.command import Project, model
 
 TARGETS = ("--target", "qnn_npu,mlas_cpu")
 BAD = "quantize@qnn_npu"
 """A stage that only one of the two cells has."""
-SHORT = "[model.target.qnn_npu]\ntimeout = 1.5"
+SHORT = f"[model.target.qnn_npu]\ntimeout = {patient(2)}"
+"""Far more than any stage takes that does not hang."""
 
 
 def failing(name: str, action: str, extra: str = "") -> str:

@@ -22,7 +22,6 @@ from tests.sweeps.command import Project, Running, files_below, model
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 
-KILLS = 50
 CELLS = 32
 SEED = 20260609
 
@@ -108,10 +107,13 @@ def survive(project: Project, chance: random.Random, kills: int) -> int:
             assert project.alone(), "a child outlived its killed owner"
 
 
-def test_a_sweep_that_is_killed_fifty_times(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "least", [10, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+)
+def test_a_sweep_that_is_killed_again_and_again(tmp_path: Path, least: int) -> None:
     reference = undisturbed(tmp_path)
     chance, kills, rounds = random.Random(SEED), 0, 0
-    while kills < KILLS:
+    while kills < least:
         project = new_project(tmp_path / f"round{rounds}")
         kills, rounds = survive(project, chance, kills), rounds + 1
         assert project.published() == reference.published()

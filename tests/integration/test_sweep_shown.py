@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flows.prefect.server import start_server
-from tests.machine.timing import eventually
+from tests.machine.timing import eventually, patient
 from tests.sweeps.command import Project, Ran, model
 
 SECRETS = {
@@ -44,7 +44,7 @@ class Shown:
             json.dumps(filters).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=patient(30)) as reply:
             found: list[dict[str, Any]] = json.load(reply)
             return found
 
@@ -109,7 +109,7 @@ def test_a_task_run_shows_what_its_engine_was_doing(shown: Shown) -> None:
 def test_nothing_had_to_be_set_up_and_the_server_goes_on(shown: Shown) -> None:
     assert not (shown.project.home / "prefect").exists()
     assert shown.project.alone()
-    with urllib.request.urlopen(f"{shown.url}/health", timeout=30) as reply:
+    with urllib.request.urlopen(f"{shown.url}/health", timeout=patient(30)) as reply:
         assert reply.status == 200
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 
+from tests.machine.timing import patient
 from tests.services.installing import lacking
 
 PASSWORD = "s3cr3t"
@@ -75,7 +76,7 @@ class Server:
             subprocess.run(
                 [_binary(name), *arguments],
                 check=True,
-                timeout=60,
+                timeout=patient(60),
                 cwd=self.folder,
                 stdout=log,
                 stderr=log,

@@ -16,6 +16,8 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint32, c_void_p
 from pathlib import Path
 from typing import Any
 
+from tests.machine.timing import patient
+
 VERSION = 31
 ERROR_MESSAGE, CREATE_ENV, CREATE_SESSION_OPTIONS, MODEL_PACKAGE_API = 2, 3, 10, 427
 CREATE_OPTIONS, CREATE_CONTEXT, COMPONENTS, VARIANTS, PROVIDER, SELECT, SELECTED = (
@@ -115,7 +117,7 @@ def opened(folder: Path) -> dict[str, Any]:
     """The same from a process of its own. A package that cannot be opened is an AssertionError."""
     command = [sys.executable, "-m", __name__, str(folder)]
     ran = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False,
+        command, capture_output=True, text=True, timeout=patient(60), check=False,
         cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr

@@ -20,6 +20,7 @@ from feed.publisher import Receipt
 from matrix.digest import FileEntry
 from tests.fakes.azure.faults import Effect, Fault, When
 from tests.fakes.azure.harness import NAME, VERSION, AzureHarness, publish, tree
+from tests.machine.timing import patient
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
 
@@ -184,6 +185,6 @@ def test_a_run_that_outlived_its_sweep_is_ended_before_its_files_go(
     assert len(harness.leftovers()) == 1
     assert tool.is_running()
     publish(harness, harness.package("a"))
-    psutil.wait_procs([tool], timeout=10)
+    psutil.wait_procs([tool], timeout=patient(10))
     assert not tool.is_running() or tool.status() == psutil.STATUS_ZOMBIE
     assert harness.standin.organization.registrations == [(NAME, VERSION)]

@@ -23,6 +23,7 @@ from feed.errors import (
 )
 from tests.fakes.azure.faults import Effect, Fault
 from tests.fakes.azure.harness import AzureHarness
+from tests.machine.timing import patient
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
 
@@ -87,7 +88,7 @@ def test_a_run_that_hangs_is_killed_with_all_it_started(
     feed = harness.feed(MODELMILL_AZURE_IDLE_TIMEOUT="1")
     with pytest.raises(OutcomeUnknown, match="no more bytes"):
         feed.publish(NAME, VERSION, harness.package("a"), "d")
-    psutil.wait_procs(_processes(pid), timeout=10)
+    psutil.wait_procs(_processes(pid), timeout=patient(10))
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
@@ -97,7 +98,7 @@ def test_a_helper_that_keeps_the_pipes_open_does_not_keep_us(
     pid = tmp_path / "pid"
     harness.standin.behaviour.append({"child": str(pid)})
     harness.feed().publish(NAME, VERSION, harness.package("a"), "d")
-    psutil.wait_procs(_processes(pid), timeout=10)
+    psutil.wait_procs(_processes(pid), timeout=patient(10))
     assert not psutil.pid_exists(int(pid.read_text()))
 
 

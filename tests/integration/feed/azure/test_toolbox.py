@@ -21,6 +21,7 @@ from feed.errors import (
 from tests.fakes.azure.faults import Effect, Fault, When
 from tests.fakes.azure.harness import AzureHarness
 from tests.fakes.azure.toolkit import archive, program
+from tests.machine.timing import patient
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
 
@@ -85,7 +86,7 @@ def test_eight_processes_download_the_tool_once(harness: AzureHarness) -> None:
         subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(8)
     ]
-    ended = [(process.communicate(timeout=120), process.returncode) for process in started]
+    ended = [(process.communicate(timeout=patient(120)), process.returncode) for process in started]
     assert [code for _, code in ended] == [0] * 8, ended
     assert harness.standin.counts()["archive"] == 1
     assert sorted(path.name for path in tools(harness).iterdir() if path.is_dir()) == [
