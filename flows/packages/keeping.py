@@ -56,6 +56,7 @@ def _detail(found: Benchmark, graph: GraphResult) -> dict[str, Any]:
     cold = [one.open_cold for one in graph.sessions if one.open_cold is not None]
     warm = [one.open_warm for one in graph.sessions]
     told = {
+        "sessions": [float(one.p50) for one in graph.sessions],
         "throughput": round(graph.latency.throughput, 3),
         "cv": round(graph.latency.cv, 4),
         "open_cold": min(cold, default=None),

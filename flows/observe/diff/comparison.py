@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from flows.observe.diff.inputs import InputChange, Made, input_changes, made_of
 from flows.observe.evidence import rungs_of, weaker
+from flows.observe.latency import LatencyChange, by_tree
+from flows.observe.latency import changes as latency_changes
 from flows.sweep.planned_packages import is_export
 from flows.sweep.recorded_plan import PlannedCells
 from matrix.status import Status
-from state.records import Outcome, StageRun, SweepInfo
+from state.records import Measurement, Outcome, StageRun, SweepInfo
 from state.state import State
 
 
@@ -77,6 +79,8 @@ class Change:
     """An explanation where the inputs give none."""
     weaker: tuple[str, ...] = ()
     """What verification proved before and no longer proves."""
+    latency: tuple[LatencyChange, ...] = ()
+    """Where it was measured in both on the same device and kind of runtime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,12 @@ class Comparison:
         """The cells of one verdict."""
         return [change for change in self.changes if change.verdict is verdict]
 
+    @property
+    def measured(self) -> list[Change]:
+        """The cells whose latency was measured in both, the largest change first."""
+        found = [change for change in self.changes if change.latency]
+        return sorted(found, key=lambda one: -max(abs(each.ratio) for each in one.latency))
+
     def to_json(self) -> dict[str, Any]:
         """For machines."""
         return {
@@ -122,7 +132,10 @@ def compare(state: State, before: SweepInfo, after: SweepInfo) -> Comparison:
             continue
         verdict = _verdict(was, now, one, other)
         if verdict in _FAILS or not is_export(cell):
-            changes.append(_change(cell, verdict, first, second))
+            change = _change(cell, verdict, first, second)
+            both = first.measured(cell), second.measured(cell)
+            latency = latency_changes(*both, (before.stamp, after.stamp))
+            changes.append(replace(change, latency=tuple(latency)))
     order = list(ChangeKind)
     changes.sort(key=lambda change: (order.index(change.verdict), change.cell))
     return Comparison(before.stamp, after.stamp, tuple(changes))
@@ -170,20 +183,29 @@ class _Half:
     parts: Mapping[str, Mapping[str, Any]]
     seconds: Mapping[str, float]
     planned: PlannedCells
+    measurements: Mapping[str, list[Measurement]]
 
     @classmethod
     def read(cls, state: State, info: SweepInfo) -> _Half:
         runs: dict[str, list[StageRun]] = {}
         for run in state.stage_runs(info.id):
             runs.setdefault(run.cell, []).append(run)
+        outcomes = {one.cell: one for one in state.outcomes(info.id)}
+        trees = {one.tree for one in outcomes.values() if one.tree}
         return cls(
             info,
-            {one.cell: one for one in state.outcomes(info.id)},
+            outcomes,
             runs,
             state.key_parts(info.id),
             state.real_seconds(info.id),
             PlannedCells.of(state, info.id),
+            by_tree(state.measurements(trees)),
         )
+
+    def measured(self, cell: str) -> list[Measurement]:
+        """What was measured of the content of a cell."""
+        one = self.outcomes.get(cell)
+        return self.measurements.get(one.tree or "", []) if one else []
 
     def made(self, cell: str) -> Made:
         """The inputs of a cell in this sweep."""

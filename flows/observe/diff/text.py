@@ -24,8 +24,20 @@ def lines(comparison: Comparison, *, everything: bool = False) -> Iterator[str]:
             yield from (f"    {line}" for line in facts(change))
         if len(changes) > len(shown):
             yield f"  ... and {len(changes) - len(shown)} more: --all or --json"
+    yield from _latencies(comparison.measured, everything=everything)
     counts = [f"{count} {verdict}" for verdict, count in comparison.counts().items() if count]
     yield f"{comparison.before} -> {comparison.after}: {', '.join(counts) or 'no cells'}"
+
+
+def _latencies(measured: list[Change], *, everything: bool) -> Iterator[str]:
+    if measured:
+        yield f"latency ({len(measured)} measured in both)"
+    shown = measured if everything else measured[:_MOST_SHOWN]
+    for change in shown:
+        yield f"  {change.cell}"
+        yield from (f"    {one}" for one in change.latency)
+    if len(measured) > len(shown):
+        yield f"  ... and {len(measured) - len(shown)} more: --all or --json"
 
 
 def facts(change: Change) -> Iterator[str]:

@@ -15,6 +15,7 @@ from flows.observe.diff.text import deltas
 from flows.observe.durations import Duration, duration_of
 from flows.observe.evidence import level_of, rungs_of
 from flows.observe.failures import FailureGroup
+from flows.observe.latency import by_tree, view_of
 from flows.observe.masking import masked, masked_json
 from flows.observe.opening import opening_of
 from flows.observe.report.document import CellView, Distinct, Document, Heading, Stage
@@ -24,7 +25,15 @@ from flows.observe.report.timeline import History
 from flows.observe.summary import Summary, summarize
 from flows.sweep.recorded_plan import PlannedCells
 from matrix.errors import Exit
-from state.records import Outcome, StageRun, SweepInfo
+from state.records import (
+    Bench,
+    BenchState,
+    Measurement,
+    MeasurementKind,
+    Outcome,
+    StageRun,
+    SweepInfo,
+)
 from state.state import State
 
 LOG_LENGTH = 6_000
@@ -47,7 +56,16 @@ def collect(state: State, info: SweepInfo, comparison: Comparison | None = None)
     history = History(Distinct(), places)
     history.read(state.events(info.id))
     runs = state.stage_runs(info.id)
-    collector = CellCollector(grid, planned, history, _by_cell(runs), state.real_seconds(info.id))
+    trees = {one.tree for one in outcomes if one.tree}
+    collector = CellCollector(
+        grid,
+        planned,
+        history,
+        _by_cell(runs),
+        state.real_seconds(info.id),
+        by_tree(state.measurements(trees)),
+        {one.cell: one for one in state.benches(info.id)},
+    )
     cells = [collector.view(one) for one in ordered]
     rows = with_content(grid.rows, runs, state.key_parts(info.id))
     summary = summarize(
@@ -88,7 +106,11 @@ def _cause(group: FailureGroup, places: Mapping[str, int]) -> dict[str, Any]:
 def _compared(comparison: Comparison | None) -> dict[str, Any] | None:
     if comparison is None:
         return None
-    told = [one for one in comparison.changes if one.verdict is not ChangeKind.UNCHANGED]
+    told = [
+        one
+        for one in comparison.changes
+        if one.verdict is not ChangeKind.UNCHANGED or any(each.clear for each in one.latency)
+    ]
     return {
         "before": comparison.before,
         "after": comparison.after,
@@ -99,9 +121,10 @@ def _compared(comparison: Comparison | None) -> dict[str, Any] | None:
 
 
 def _deltas(one: Change) -> list[str]:
+    latency = [str(change) for change in one.latency]
     if one.before is None or one.after is None or one.verdict is not ChangeKind.CHANGED:
-        return list(one.weaker)
-    return [*one.weaker, *deltas(one.before, one.after)]
+        return [*one.weaker, *latency]
+    return [*one.weaker, *latency, *deltas(one.before, one.after)]
 
 
 @dataclass(slots=True)
@@ -113,6 +136,8 @@ class CellCollector:
     history: History
     runs: Mapping[str, list[StageRun]]
     real_seconds: Mapping[str, float]
+    measurements: Mapping[str, list[Measurement]]
+    benches: Mapping[str, Bench]
     policies: Distinct[dict[str, Any]] = field(default_factory=Distinct)
     keys: Distinct[str] = field(default_factory=Distinct)
     logs: Distinct[str] = field(default_factory=Distinct)
@@ -135,6 +160,8 @@ class CellCollector:
             rungs=rungs,
             level=level_of(rungs),
             opening=opening_of(one.evidence),
+            benchmarks=self._benchmarks(one),
+            unmeasured=self._unmeasured(one),
             detail=masked_json(dict(one.detail)) if one.detail else None,
             stages=[self._stage(run) for run in self.runs.get(one.cell, ())],
             steps=self.history.steps.get(one.cell, ()),
@@ -143,6 +170,21 @@ class CellCollector:
 
     def _log(self, tail: str | None) -> int | None:
         return self.logs.of(masked(plain_text(tail)[-LOG_LENGTH:])) if tail else None
+
+    def _benchmarks(self, one: Outcome) -> list[dict[str, Any]]:
+        return [
+            masked_json(view_of(other))
+            for other in self.measurements.get(one.tree or "", ())
+            if other.kind is MeasurementKind.BENCHMARK
+        ]
+
+    def _unmeasured(self, one: Outcome) -> str | None:
+        bench = self.benches.get(one.cell)
+        if bench is None or bench.state is BenchState.MEASURED or not one.status.done:
+            return None
+        if bench.state is BenchState.FAILED:
+            return _masked(bench.message)
+        return f"waits for a machine that offers {' '.join(bench.needs)}"
 
     def _policy(self, cell: str) -> int | None:
         policy = self.planned.policy(cell)

@@ -134,6 +134,10 @@ class CellView:
     """How far verification went."""
     opening: Opening | None = None
     """Of compiled cells."""
+    benchmarks: Sequence[Json] = ()
+    """Of its content, whichever sweep made them."""
+    unmeasured: str | None = None
+    """Why a benchmark that was asked for is not there."""
     detail: Json | None = None
     stages: Sequence[Stage] = ()
     steps: Sequence[Step] = ()

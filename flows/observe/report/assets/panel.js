@@ -50,6 +50,7 @@ function panelParts(cell, index) {
     ])),
     cell.stages && section("Stages", stageTable(cell)),
     cell.opening && section("Opening", openingTable(cell.opening)),
+    section("Latency", latencyParts(cell)),
     section("Digests", digestFacts(cell)),
     cell.rungs && section("Verification", rungList(cell)),
     cell.policy !== undefined && section("Effective policy", policyFacts(doc.policies[cell.policy])),
@@ -105,6 +106,23 @@ function openingTable(opening) {
   return el("div", {},
     el("p", { class: "dim" }, opening.on ? `on ${opening.on}` : "", opening.emulated && "; measured on an emulator: these times and sizes say nothing about the device"),
     table(["", "portable", "compiled", "memory, portable", "compiled"], rowsOf, [1, 2, 3, 4]));
+}
+
+function latencyParts(cell) {
+  const found = cell.benchmarks || [];
+  if (!found.length && !cell.unmeasured) return null;
+  const ms = (value) => (value === undefined ? "" : value < 10 ? value.toPrecision(3) : value.toFixed(1));
+  const lines = found.map((one) => el("tr", {},
+    el("td", {}, one.component ? el("div", { class: "mono" }, one.component) : "", one.on,
+      el("div", { class: "dim" }, [one.version, `on ${one.machine}`, moment(one.at)].filter(Boolean).join(", ")),
+      el("div", { class: "dim" }, one.protocol),
+      ...(one.warnings || []).map((text) => el("div", { class: "short" }, text))),
+    ...["p50", "p90", "p99"].map((name) => el("td", { class: "num" }, ms(one[name]))),
+    el("td", { class: "num" }, one.open_cold === undefined ? "" : duration(one.open_cold))));
+  return el("div", {},
+    cell.unmeasured && el("p", {}, `Not measured: ${cell.unmeasured}`),
+    found.some((one) => one.emulated) && el("p", { class: "next" }, "Measured on an emulator: these times say nothing about the device."),
+    found.length > 0 && table(["milliseconds on", "p50", "p90", "p99", "cold opening"], lines, [1, 2, 3, 4]));
 }
 
 function digestFacts(cell) {

@@ -1,0 +1,152 @@
+"""Benchmarks as reports and comparisons show them.
+
+Times of different devices, kinds of runtimes or protocols are never compared, and those of an
+emulator only with its own, marked as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from flows.cli.quantity import counted, show_milliseconds
+from state.records import Measurement, MeasurementKind
+
+Key = tuple[object, ...]
+EMULATED = "emulated: no evidence for the device"
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyChange:
+    """The median latency of a cell in two sweeps, measured in the same way."""
+
+    component: str
+    on: str
+    """Provider and device."""
+    emulated: bool
+    before: float
+    """Milliseconds."""
+    after: float
+    clear: bool
+    """Whether all sessions of one sweep were faster than all of the other; else it may be noise."""
+    notes: tuple[str, ...] = ()
+    """What else differs: the version of the runtime, the machine."""
+
+    @property
+    def ratio(self) -> float:
+        """The change as a share of what was."""
+        return self.after / self.before - 1 if self.before else 0.0
+
+    def __str__(self) -> str:
+        """For people, in one line."""
+        about = f"{self.component} " if self.component else ""
+        was, now = show_milliseconds(self.before), show_milliseconds(self.after)
+        told = f"{about}latency p50 {was} -> {now} ({self.ratio:+.1%}) on {self.on}"
+        if not self.clear:
+            told += ", within the noise of its sessions"
+        return "; ".join((told, *self.notes, *([EMULATED] if self.emulated else [])))
+
+
+def by_tree(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    """Benchmarks and traces by the digest of their package, the oldest first."""
+    found: dict[str, list[Measurement]] = {}
+    for one in measurements:
+        found.setdefault(one.tree, []).append(one)
+    return found
+
+
+def changes(
+    before: Sequence[Measurement], after: Sequence[Measurement], stamps: tuple[str, str]
+) -> Iterator[LatencyChange]:
+    """What differs between the benchmarks of a cell in two sweeps.
+
+    A sweep's own measurement counts; without one, the last of the same content.
+    """
+    was, now = _chosen(before, stamps[0]), _chosen(after, stamps[1])
+    for key in sorted(was.keys() & now.keys(), key=str):
+        one, other = was[key], now[key]
+        old, new = _number(one, "p50"), _number(other, "p50")
+        if one.id == other.id or old is None or new is None:
+            continue
+        first, second = _sessions(one) or [old], _sessions(other) or [new]
+        yield LatencyChange(
+            component=one.component,
+            on=runtime_of(other),
+            emulated=other.emulated,
+            before=old,
+            after=new,
+            clear=max(first) < min(second) or max(second) < min(first),
+            notes=tuple(_notes(one, other)),
+        )
+
+
+def runtime_of(one: Measurement) -> str:
+    """Where it was measured."""
+    return f"{one.provider} {one.device}" + (" (emulated)" if one.emulated else "")
+
+
+def view_of(one: Measurement) -> dict[str, Any]:
+    """A benchmark as a report shows it."""
+    names = ("p50", "p90", "p95", "p99", "mean", "std", "min", "max")
+    told: dict[str, Any] = {
+        "component": one.component,
+        "on": runtime_of(one),
+        "emulated": one.emulated,
+        "version": one.version,
+        "machine": one.machine,
+        "stamp": one.stamp,
+        "at": one.at,
+        "protocol": protocol_of(one.protocol),
+        "warnings": [str(text) for text in _listed(one.detail.get("warnings"))],
+    }
+    told |= {name: _number(one, name) for name in names}
+    for name in ("throughput", "open_cold", "open_warm", "open_memory", "run_memory"):
+        value = one.detail.get(name)
+        told[name] = value if isinstance(value, int | float) and isfinite(value) else None
+    return {name: value for name, value in told.items() if value not in (None, "", [])}
+
+
+def protocol_of(told: Mapping[str, Any]) -> str:
+    """`3 sessions of 500 runs after 20 of warm-up`."""
+    sessions, runs = told.get("sessions"), told.get("iterations")
+    if not isinstance(sessions, int) or not isinstance(runs, int):
+        return ""
+    text = f"{counted(sessions, 'session')} of {counted(runs, 'run')}"
+    if told.get("warmup"):
+        text += f" after {told['warmup']} of warm-up"
+    return text + (f", {counted(told['threads'], 'thread')}" if told.get("threads") else "")
+
+
+def _chosen(measurements: Sequence[Measurement], stamp: str) -> dict[Key, Measurement]:
+    found: dict[Key, Measurement] = {}
+    for one in measurements:
+        if one.kind is not MeasurementKind.BENCHMARK:
+            continue
+        protocol = tuple(sorted((name, str(value)) for name, value in one.protocol.items()))
+        key = (one.component, one.runtime, one.provider, one.device, one.emulated, protocol)
+        known = found.get(key)
+        if known is None or one.stamp == stamp or known.stamp != stamp:
+            found[key] = one
+    return found
+
+
+def _notes(one: Measurement, other: Measurement) -> Iterator[str]:
+    if one.version != other.version:
+        yield f"runtime {one.version} -> {other.version}"
+    if one.machine != other.machine:
+        yield f"on another machine: {one.machine} -> {other.machine}"
+
+
+def _number(one: Measurement, name: str) -> float | None:
+    value = one.percentiles.get(name)
+    return float(value) if isinstance(value, int | float) and isfinite(value) else None
+
+
+def _sessions(one: Measurement) -> list[float]:
+    return [value for value in _listed(one.detail.get("sessions")) if isinstance(value, float)]
+
+
+def _listed(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
