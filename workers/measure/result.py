@@ -38,16 +38,10 @@ class Latency:
     std: float
     min: float
     max: float
-
-    @property
-    def cv(self) -> float:
-        """The standard deviation as a share of the mean."""
-        return self.std / self.mean if self.mean else 0.0
-
-    @property
-    def throughput(self) -> float:
-        """Runs per second, one after the other."""
-        return 1000 / self.mean if self.mean else 0.0
+    cv: float
+    """The standard deviation as a share of the mean."""
+    throughput: float
+    """Runs per second, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ def latency(nanoseconds: Sequence[int]) -> Latency:
     import numpy as np
 
     times = np.asarray(nanoseconds, dtype=np.float64) / 1e6
+    mean = float(times.mean())
+    std = float(times.std(ddof=1)) if len(times) > 1 else 0.0
     p50, p90, p95, p99 = np.percentile(times, (50, 90, 95, 99))
     return Latency(
         count=len(times),
@@ -19,10 +21,12 @@ def latency(nanoseconds: Sequence[int]) -> Latency:
         p90=float(p90),
         p95=float(p95),
         p99=float(p99),
-        mean=float(times.mean()),
-        std=float(times.std(ddof=1)) if len(times) > 1 else 0.0,
+        mean=mean,
+        std=std,
         min=float(times.min()),
         max=float(times.max()),
+        cv=std / mean if mean else 0.0,
+        throughput=1000 / mean if mean else 0.0,
     )
 
 

@@ -1,0 +1,129 @@
+"""Benchmarks and comparisons as text; every time of an emulator is shown as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from flows.cli.quantity import show_size
+from workers.measure.comparison import Comparison, GraphComparison
+from workers.measure.result import Benchmark, GraphResult, Latency, Session
+from workers.measure.statistics import median
+from workers.measure.verdict import Judgement, Verdict
+
+EMULATED = "emulated: these are times of an emulator, they say nothing about the device"
+
+
+def benchmark_lines(result: Benchmark) -> Iterator[str]:
+    """One subject."""
+    protocol = result.protocol
+    yield f"{result.artifact.name} on {result.runtime.name}, {result.runtime.version}"
+    threads = (
+        f", {protocol.threads} thread{'s'[: protocol.threads > 1]}" if protocol.threads else ""
+    )
+    yield (
+        f"  {protocol.sessions} sessions of {protocol.iterations} runs after "
+        f"{protocol.warmup} to warm up{threads}"
+    )
+    if result.emulated:
+        yield f"  {EMULATED}"
+    for graph in result.graphs:
+        yield from _graph(graph, emulated=result.emulated)
+    for text in result.warnings:
+        yield f"  warning: {text}"
+
+
+def _graph(graph: GraphResult, *, emulated: bool) -> Iterator[str]:
+    if graph.component:
+        yield f"  {graph.component}"
+    if graph.fault is not None:
+        yield f"    FAILED at {graph.fault.at}: {graph.fault.message} ({graph.fault.failure})"
+        return
+    for title, text in _rows(graph, emulated=emulated):
+        yield f"    {title:<11}{text}"
+
+
+def _rows(graph: GraphResult, *, emulated: bool) -> Iterator[tuple[str, str]]:
+    if graph.latency is not None:
+        yield from _latency(graph.latency, emulated=emulated)
+    yield "opening", _opening(graph.sessions)
+    grown = [median([getattr(one, name) for one in graph.sessions]) for name in _MEMORY]
+    yield "memory", f"{show_size(grown[0])} to open, {show_size(grown[1])} more to run"
+    yield "nodes", _nodes(graph.nodes)
+    for number, (name, kind) in enumerate(graph.inputs.items()):
+        yield "" if number else "inputs", f"{name}: {kind}"
+
+
+_MEMORY = ("open_memory", "run_memory")
+
+
+def _latency(found: Latency, *, emulated: bool) -> Iterator[tuple[str, str]]:
+    title = "emulated" if emulated else "latency"
+    yield (
+        title,
+        "  ".join(
+            f"{name} {show_ms(getattr(found, name))}" for name in ("p50", "p90", "p95", "p99")
+        ),
+    )
+    yield "", f"mean {show_ms(found.mean)}  std {show_ms(found.std)}  CV {found.cv:.1%}"
+    yield "", f"min {show_ms(found.min)}  max {show_ms(found.max)}"
+    yield "throughput", f"{found.throughput:.3g} runs/s" + (" (emulated)" if emulated else "")
+
+
+def _opening(sessions: tuple[Session, ...]) -> str:
+    warm = f"warm {show_ms(1000 * median([one.open_warm for one in sessions]))}"
+    cold = [one.open_cold for one in sessions if one.open_cold is not None]
+    return f"cold {show_ms(1000 * median(cold))}, {warm}" if cold else warm
+
+
+def _nodes(nodes: Mapping[str, int]) -> str:
+    if not nodes:
+        return "the runtime does not report them"
+    every = sum(nodes.values())
+    return ", ".join(
+        f"{name} {count} of {every} ({count / every:.0%})" for name, count in nodes.items()
+    )
+
+
+def comparison_lines(found: Comparison) -> Iterator[str]:
+    """Both sides, then what may be said of them."""
+    for side in (found.this, found.other):
+        yield from benchmark_lines(side)
+        yield ""
+    emulated = found.this.emulated or found.other.emulated
+    for graph in found.graphs:
+        yield from _verdict(found, graph, emulated=emulated)
+
+
+def _verdict(found: Comparison, graph: GraphComparison, *, emulated: bool) -> Iterator[str]:
+    about = f"{graph.component}: " if graph.component else ""
+    judged = graph.judgement
+    if judged is None:
+        yield f"{about}no verdict, because one side could not be measured"
+        return
+    mark = " (emulated)" if emulated else ""
+    yield f"{about}{judged.verdict.value}{mark}: {_size(judged)}"
+    yield f"  {judged.why}"
+    yield f"  {found.this.artifact.name} against {found.other.artifact.name},"
+    yield (
+        f"  95 % interval {_change(judged.low)} to {_change(judged.high)}, "
+        f"noise floor {judged.floor:.1%}"
+    )
+
+
+def _size(judged: Judgement) -> str:
+    if judged.verdict in {Verdict.FASTER, Verdict.SLOWER}:
+        return f"{_change(judged.ratio)} time"
+    return f"{_change(judged.ratio)} time, which may be chance"
+
+
+def _change(ratio: float) -> str:
+    return f"{ratio - 1:+.1%}"
+
+
+def show_ms(milliseconds: float) -> str:
+    """A time with three digits."""
+    if milliseconds < 0.9995:
+        return f"{1000 * milliseconds:.3g} us"
+    if milliseconds < 999.5:
+        return f"{milliseconds:.3g} ms"
+    return f"{milliseconds / 1000:.3g} s"

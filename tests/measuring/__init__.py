@@ -1,0 +1,1 @@
+"""Noise for tests of verdicts: simulated sessions, and sessions recorded on a busy machine."""

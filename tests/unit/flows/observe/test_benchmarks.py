@@ -1,0 +1,72 @@
+"""Benchmarks as people read them; no time of an emulator without that word."""
+
+from __future__ import annotations
+
+import pytest
+
+from flows.observe.benchmarks import EMULATED, benchmark_lines, comparison_lines, show_ms
+from tests.measuring.runtimes import CPU, NPU, FakeRuntimes, always, crash, subject
+from workers.measure.benchmark import benchmark
+from workers.measure.comparison import compare
+from workers.measure.protocol import Protocol
+from workers.measure.running import Driver
+from workers.runtimes.runtime import Runtime
+
+PROTOCOL = Protocol(warmup=2, iterations=20, sessions=3, threads=1)
+
+
+def shown(runtimes: FakeRuntimes, runtime: Runtime, *components: str) -> list[str]:
+    made = subject("m", *components, runtime=runtime)
+    return list(benchmark_lines(benchmark(Driver(runtimes), made, PROTOCOL)))
+
+
+def test_everything_that_was_measured_is_there() -> None:
+    lines = shown(FakeRuntimes({"m": always(1_020_000)}), CPU)
+    text = "\n".join(lines)
+    for part in (
+        "m on CPUExecutionProvider cpu, 1.0",
+        "3 sessions of 20 runs after 2 to warm up, 1 thread",
+        "p50 1.02 ms  p90 1.02 ms  p95 1.02 ms  p99 1.02 ms",
+        "CV 0.0%",
+        "980 runs/s",
+        "cold 500 ms, warm 250 ms",
+        "4.0 MB to open, 1.0 kB more to run",
+        "CPUExecutionProvider 3 of 3 (100%)",
+        "x: float32 [1, 4]",
+    ):
+        assert part in text
+    assert max(map(len, lines)) <= 70
+    assert "emulated" not in text
+
+
+def test_every_time_of_an_emulator_says_so() -> None:
+    lines = shown(FakeRuntimes({"m": always(1_000_000)}), NPU)
+    assert "npu (emulated)" in lines[0]
+    assert any(EMULATED in line for line in lines)
+    for word in ("p50", "runs/s"):
+        (line,) = [one for one in lines if word in one]
+        assert "emulated" in line
+
+
+def test_a_failure_is_shown_with_its_class() -> None:
+    runtimes = FakeRuntimes({"m": always(1000)})
+    runtimes.fails["bench_open"] = crash()
+    lines = shown(runtimes, CPU, "text", "vision")
+    assert "    FAILED at crash: the engine host died with signal SIGSEGV (CRASH)" in lines
+
+
+@pytest.mark.parametrize(("runtime", "mark"), [(CPU, ""), (NPU, " (emulated)")])
+def test_a_verdict_is_one_line(runtime: Runtime, mark: str) -> None:
+    runtimes = FakeRuntimes({"new": always(1_200_000), "old": always(1_000_000)})
+    this, other = subject("new", runtime=runtime), subject("old", runtime=runtime)
+    lines = list(comparison_lines(compare(Driver(runtimes), this, other, PROTOCOL, 0)))
+    assert f"slower{mark}: +20.0% time" in lines
+    assert "  new against old," in lines
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0.00123, "1.23 us"), (0.4, "400 us"), (1.234, "1.23 ms"), (999.9, "1 s"), (12345, "12.3 s")],
+)
+def test_times_have_three_digits(milliseconds: float, text: str) -> None:
+    assert show_ms(milliseconds) == text

@@ -1,0 +1,39 @@
+"""The machine for one measurement alone: no build, no verification, no other measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from machine.ledger import Ledger, Reservation
+from machine.reservations import UNDISTURBED, words_of
+from machine.waits import Told, untold
+from matrix.errors import Exit, MillError
+
+
+class Busy(MillError):
+    """Something that would disturb a measurement runs on this machine."""
+
+    exit_code = Exit.CELLS_FAILED
+
+
+@contextmanager
+def quiet(
+    what: str, *, wait: bool, ledger: Ledger | None = None, told: Told = untold
+) -> Iterator[None]:
+    """Builds and other measurements of this machine wait until the block ends.
+
+    Those that run already are waited for, in the order of all who wait, or else `Busy` is raised.
+    """
+    account = ledger or Ledger()
+    reservation: Reservation | None
+    if wait:
+        reservation = account.reserve([UNDISTURBED], what, told=told)
+    else:
+        reservation = account.claim([UNDISTURBED], what)
+    if reservation is None:
+        with account.everybody() as entries:
+            words = words_of([UNDISTURBED], 0, entries, "")
+        raise Busy(f"measuring needs {words}", hint="--wait waits until it is there")
+    with reservation:
+        yield
