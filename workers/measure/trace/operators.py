@@ -25,26 +25,31 @@ class Series:
     path: str
     op_id: int
     order: int
-    values: list[float]
+    values: list[float] = field(default_factory=list)
     """Microseconds, one for each sample in which it appears."""
-    shares: list[float]
-    """Of the whole sample, from 0 to 1."""
+    shares: float = 0.0
+    """The sum over these samples of its part of the whole, from 0 to 1 each."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Further fields of `Operator`."""
+    mean: float = 0.0
+    count: int = 0
+    """Of a source that keeps only the mean of so many samples: there are no values."""
 
     def operator(self) -> Operator:
         """With everything that the samples give."""
+        count = self.count or len(self.values)
+        mean = self.mean if self.count else fmean(self.values)
         return Operator(
             **{"name": short(self.path), **self.facts},
             op_path=self.path,
             op_id=self.op_id,
             order=self.order,
             samples_us=tuple(self.values),
-            sample_count=len(self.values),
-            avg_us=fmean(self.values),
-            total_us=sum(self.values),
-            p90_us=quantile(sorted(self.values), 0.9),
-            percent_of_total=100 * fmean(self.shares),
+            sample_count=count,
+            avg_us=mean,
+            total_us=mean * count if self.count else sum(self.values),
+            p90_us=quantile(sorted(self.values), 0.9) if self.values else None,
+            percent_of_total=100 * self.shares / count,
         )
 
 

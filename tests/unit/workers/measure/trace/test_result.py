@@ -32,7 +32,7 @@ def check(value: Any) -> None:
 
 
 def series(path: str, values: list[float], **facts: Any) -> Series:
-    return Series(path, 1, 0, values, [0.25 for _ in values], facts)
+    return Series(path, 1, 0, values, 0.25 * len(values), facts)
 
 
 def test_the_example_in_the_docs_is_a_trace() -> None:

@@ -1,0 +1,55 @@
+"""What a parser gives, whatever it has read."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from workers.measure.trace.errors import NoData, Unreadable
+from workers.measure.trace.operators import Series
+from workers.measure.trace.result import Summary
+
+LARGEST = 2 * 1024**3
+"""Bytes of a profile; QNN's rows of 1,000 operators in 1,000 executions are 70 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The iterations that a profile must tell about."""
+
+    warmup: int
+    iterations: int
+
+    @property
+    def runs(self) -> int:
+        """All of them."""
+        return self.warmup + self.iterations
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The measured iterations of a source."""
+
+    series: tuple[Series, ...]
+    summary: Summary
+    samples: int
+    inference: tuple[float, ...] = ()
+    """Microseconds of every iteration, where the source tells them."""
+    partitions: int | None = None
+
+
+def regular_size(path: Path, largest: int = LARGEST) -> int:
+    """The bytes of a profile. Raises `NoData` unless it is a file, `Unreadable` if it is too big.
+
+    A pipe would never end.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise NoData(f"{path.name} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise NoData(f"{path.name} is no file")
+    if found.st_size > largest:
+        raise Unreadable(f"{path.name} has {found.st_size:,} bytes, and {largest:,} are allowed")
+    return found.st_size
