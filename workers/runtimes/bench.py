@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workers.runtimes import values
-from workers.runtimes.session import Session, give_back, resident
+from workers.runtimes.session import Session, give_back, line, resident
 
 Answer = dict[str, Any]
 Run = Callable[[], object]
@@ -53,7 +53,7 @@ class Benches:
             answer |= {"at": "feed", "error": str(error)}
         # A runtime raises anything at all; the answer says where.
         except Exception as error:  # noqa: BLE001
-            answer["error"] = " ".join(str(error).split())[:600] or type(error).__name__
+            answer["error"] = line(error)
         return answer
 
     def _keep(self, args: Mapping[str, Any], answer: Answer) -> None:
@@ -73,7 +73,7 @@ class Benches:
         try:
             answer["nodes"] = session.nodes()
             answer["at"] = "feed"
-            feeds = _feeds(session, args)
+            feeds = first_feeds(session, args)
             answer["inputs"] = {name: _shown(value) for name, value in feeds.items()}
             answer["at"] = "run"
             run = session.prepared(feeds)
@@ -133,7 +133,7 @@ def times_of(run: Run, iterations: int, progress: Callable[[str], None]) -> list
     return times
 
 
-def _feeds(session: Session, args: Mapping[str, Any]) -> values.Feeds:
+def first_feeds(session: Session, args: Mapping[str, Any]) -> values.Feeds:
     """The first sample of the given files, else seeded values."""
     from pathlib import Path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,17 @@ class OrtSession:
             counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())
         return counts
 
+    def parts(self) -> dict[str, int]:
+        """Counted if this version of ONNX Runtime reports the assignment."""
+        if not hasattr(self._session, "get_provider_graph_assignment_info"):
+            return {}
+        found = self._session.get_provider_graph_assignment_info()
+        return dict(Counter(part.ep_name for part in found))
+
+    def times(self) -> list[dict[str, Any]]:
+        """ONNX Runtime writes them to a file."""
+        return []
+
     def close(self) -> None:
         """Release it."""
         self._session = None
@@ -89,17 +101,21 @@ class OrtService(RuntimeService):
             "kind": self.kind, "provider": provider, "device": device, "version": told, **more,
         }  # fmt: skip
 
-    def open(self, file: str, runtime: Mapping[str, Any]) -> OrtSession:
+    def open(
+        self, file: str, runtime: Mapping[str, Any], options: Mapping[str, Any] | None = None
+    ) -> OrtSession:
         """A session on a provider, with the CPU as fallback."""
         import onnxruntime
 
-        if runtime["provider"] == CPU:
-            options = _plain_options()
-            options.add_session_config_entry(_RECORD, "1")
-            return OrtSession(onnxruntime.InferenceSession(file, options, providers=[CPU]))
-        options = self.session_options(runtime)
-        options.add_session_config_entry(_RECORD, "1")
-        return OrtSession(onnxruntime.InferenceSession(file, options))
+        cpu = runtime["provider"] == CPU
+        made = _plain_options() if cpu else self.session_options(runtime)
+        for name, value in {_RECORD: "1", **(options or {})}.items():
+            if "." in name:
+                made.add_session_config_entry(name, value)
+            else:
+                setattr(made, name, value)
+        providers = [CPU] if cpu else None
+        return OrtSession(onnxruntime.InferenceSession(file, made, providers=providers))
 
     def session_options(self, runtime: Mapping[str, Any]) -> Any:
         """Options of sessions on a provider, for running and for compiling."""

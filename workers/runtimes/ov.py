@@ -20,6 +20,9 @@ _TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float6
           "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8",
           "u16": "uint16", "u32": "uint32", "u64": "uint64", "boolean": "bool"}  # fmt: skip
 
+_PLAIN = {"Parameter", "Constant", "Const", "Result", "Input", "Output"}
+"""Nodes that execute nothing."""
+
 
 class OpenVinoSession:
     """A compiled model with one request."""
@@ -54,12 +57,30 @@ class OpenVinoSession:
 
     def nodes(self) -> dict[str, int]:
         """All executed nodes, without constants, inputs and outputs."""
-        plain = {"Parameter", "Constant", "Const", "Result", "Input", "Output"}
         executed = [
             item for item in self._compiled.get_runtime_model().get_ops()
-            if str(_info(item)) not in plain
+            if str(_info(item)) not in _PLAIN
         ]  # fmt: skip
         return {f"OpenVINO {self._device}": len(executed)}
+
+    def parts(self) -> dict[str, int]:
+        """OpenVINO takes the whole graph."""
+        return {}
+
+    def times(self) -> list[dict[str, Any]]:
+        """Of every executed node its mean since the model was opened, in whole microseconds.
+
+        Only if the model was opened with PERF_COUNT.
+        """
+        means = {
+            one.node_name: round(one.real_time.total_seconds() * 1e6)
+            for one in self._request.profiling_info
+        }
+        return [
+            {"mean": means.get(item.get_friendly_name(), 0), **_executed(item)}
+            for item in self._compiled.get_runtime_model().get_ordered_ops()
+            if str(_info(item)) not in _PLAIN
+        ]
 
     def close(self) -> None:
         """Release it."""
@@ -90,13 +111,15 @@ class OpenVinoService(RuntimeService):
             for device, name in self._devices().items()
         ]
 
-    def open(self, file: str, runtime: Mapping[str, Any]) -> OpenVinoSession:
+    def open(
+        self, file: str, runtime: Mapping[str, Any], options: Mapping[str, Any] | None = None
+    ) -> OpenVinoSession:
         """Compile a model for a device."""
         device = str(runtime["device"]).upper()
-        options: dict[str, Any] = dict(runtime.get("options", {}))
+        given = {**runtime.get("options", {}), **(options or {})}
         if device == "CPU" and threads():
-            options["INFERENCE_NUM_THREADS"] = threads()
-        return OpenVinoSession(self._core.compile_model(file, device, options), device)
+            given["INFERENCE_NUM_THREADS"] = threads()
+        return OpenVinoSession(self._core.compile_model(file, device, given), device)
 
     def _devices(self) -> dict[str, str]:
         """Of several devices of a kind (`GPU.0`, `GPU.1`) the first one is used."""
@@ -109,6 +132,18 @@ class OpenVinoService(RuntimeService):
 def _info(item: Any) -> Any:
     info = item.get_rt_info()
     return info["layerType"].value if "layerType" in info else item.get_type_name()
+
+
+def _executed(item: Any) -> dict[str, Any]:
+    told = {key: str(value.value) for key, value in item.get_rt_info().items()}
+    shape = item.get_output_partial_shape(0) if item.get_output_size() else None
+    return {
+        "name": item.get_friendly_name(),
+        "type": told.get("layerType", item.get_type_name()),
+        "precision": told.get("outputPrecisions", ""),
+        "dims": [dim.get_length() for dim in shape] if shape and shape.is_static else [],
+        "held": [name for name in told.get("originalLayersNames", "").split(",") if name],
+    }
 
 
 def _port(item: Any, name: str) -> Port:

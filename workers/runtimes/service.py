@@ -17,7 +17,8 @@ from workers.runtimes import values
 from workers.runtimes.bench import Benches
 from workers.runtimes.compare import compare, describe, joined
 from workers.runtimes.compile import compile_models
-from workers.runtimes.session import Session, give_back, resident
+from workers.runtimes.session import Session, give_back, line, resident
+from workers.runtimes.trace import Traces
 
 Answer = dict[str, Any]
 
@@ -25,7 +26,8 @@ Answer = dict[str, Any]
 class RuntimeService:
     """A kind of runtime in the host.
 
-    Operations: `discover`, `measure`, `compile`, `join`, and those of `bench.Benches`.
+    Operations: `discover`, `measure`, `trace`, `optimized`, `compile`, `join`, and those of
+    `bench.Benches`.
     """
 
     @cached_property
@@ -34,6 +36,11 @@ class RuntimeService:
         self.load()  # what it takes counts for no opening
         return Benches(self.open)
 
+    @cached_property
+    def traces(self) -> Traces:
+        """Watched runs, one after the other."""
+        return Traces(self.open)
+
     def load(self) -> None:
         """Import the runtime, for kinds that do so when they first need it."""
 
@@ -41,8 +48,13 @@ class RuntimeService:
         """Every runtime of this kind, as `runtime.Runtime` JSON."""
         raise NotImplementedError
 
-    def open(self, file: str, runtime: Mapping[str, Any]) -> Session:
-        """Open a model. May raise anything, and may crash the process."""
+    def open(
+        self, file: str, runtime: Mapping[str, Any], options: Mapping[str, Any] | None = None
+    ) -> Session:
+        """Open a model, with further options of the session (`monitors.Monitor`).
+
+        May raise anything, and may crash the process.
+        """
         raise NotImplementedError
 
     def session_options(self, runtime: Mapping[str, Any]) -> Any:
@@ -54,20 +66,38 @@ class RuntimeService:
         if op in {"bench_open", "bench_run", "bench_close"}:
             return self.benches.call(op, args, progress)
         try:
-            match op:
-                case "discover":
-                    return self.discover()
-                case "measure":
-                    what = args.get("component") or "the model"
-                    progress(f"running {what} on {args['runtime']['provider']}")
-                    return self._measure(args)
-                case "compile":
-                    return compile_models(self.session_options, args, progress)
-                case "join":
-                    return _join(args)
-            raise ValueError(f"a runtime has no operation {op!r}")
+            return self._answer(op, args, progress)
         finally:
             give_back()
+
+    def _answer(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
+        match op:
+            case "discover":
+                return self.discover()
+            case "measure":
+                what = args.get("component") or "the model"
+                progress(f"running {what} on {args['runtime']['provider']}")
+                return self._measure(args)
+            case "trace":
+                return self.traces.call(args, progress)
+            case "optimized":
+                return self._write_optimized(args)
+            case "compile":
+                return compile_models(self.session_options, args, progress)
+            case "join":
+                return _join(args)
+        raise ValueError(f"a runtime has no operation {op!r}")
+
+    def _write_optimized(self, args: Mapping[str, Any]) -> Answer:
+        """The graph as ONNX Runtime executes it, which it writes when it opens the model."""
+        path = Path(args["to"])
+        options = {
+            "optimized_model_filepath": str(path),
+            # Beside the model: a file of more than two gigabytes could not be written.
+            "session.optimized_model_external_initializers_file_name": f"{path.stem}.data",
+        }
+        self.open(args["file"], args["runtime"], options).close()
+        return {}
 
     def _measure(self, args: Mapping[str, Any]) -> Answer:
         answer: Answer = {"at": "open"}
@@ -86,7 +116,7 @@ class RuntimeService:
             answer |= {"at": "feed", "error": str(error)}
         # A runtime raises anything at all; the answer says where, and the rungs judge it.
         except Exception as error:  # noqa: BLE001
-            answer["error"] = _line(error)
+            answer["error"] = line(error)
         finally:
             if session is not None:
                 session.close()
@@ -182,7 +212,7 @@ def _task(session: Session, task: Mapping[str, Any], args: Mapping[str, Any]) ->
         return _answers(session, rows)
     # Whatever a runtime raises on a dataset: on its own input values the model has run.
     except Exception as error:  # noqa: BLE001
-        return {"problem": _line(error)}
+        return {"problem": line(error)}
 
 
 def _answers(session: Session, rows: list[values.Feeds]) -> Answer:
@@ -214,12 +244,8 @@ def _join(args: Mapping[str, Any]) -> Answer:
             pairs = list(zip(left, right, strict=False))
             results[who] = joined(pairs, args["scale"], args["bias"])
         except (ValueError, KeyError) as error:
-            return {name: {"absent": f"the outputs cannot be joined: {_line(error)}"}}
+            return {name: {"absent": f"the outputs cannot be joined: {line(error)}"}}
     return compare([{name: results["found"]}], [{name: results["wanted"]}])
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:600] or type(error).__name__
 
 
 def _save(path: Path, sets: list[Any]) -> None:

@@ -40,8 +40,19 @@ class Session(Protocol):
     def nodes(self) -> dict[str, int]:
         """The number of nodes that each provider took; empty: the runtime does not report it."""
 
+    def parts(self) -> dict[str, int]:
+        """The number of parts of the graph that each provider runs as a whole; empty: unknown."""
+
+    def times(self) -> list[dict[str, Any]]:
+        """What the runtime itself counts for each operator; empty: nothing."""
+
     def close(self) -> None:
         """Release it."""
+
+
+def line(error: Exception) -> str:
+    """What a runtime says of a failure, as one line."""
+    return " ".join(str(error).split())[:600] or type(error).__name__
 
 
 def threads() -> int:

@@ -24,7 +24,7 @@ Answer = dict[str, Any]
 
 
 class Checker(OrtService):
-    """Operations: `versions`, `inspect`, `contexts`, and those of a runtime."""
+    """Operations: `versions`, `inspect`, `contexts`, `graph`, and those of a runtime."""
 
     def call(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
         """Answer one request."""
@@ -41,6 +41,10 @@ class Checker(OrtService):
         if op == "contexts":
             folder = Path(args["folder"])
             return {name: references(folder, name) for name in args["models"]}
+        if op == "graph":
+            from workers.measure.trace.onnx_file import read_graph
+
+            return read_graph(Path(args["file"]))
         return super().call(op, args, progress)
 
 

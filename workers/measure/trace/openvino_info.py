@@ -35,6 +35,7 @@ def read_info(rows: Sequence[Mapping[str, Any]], window: Window) -> Readings:
                 count=window.iterations,
                 shares=mean / whole * window.iterations,
                 facts=_facts(row),
+                held=tuple(row.get("held", ())),
             )
             for place, (row, mean) in enumerate(zip(rows, means, strict=True))
         ),

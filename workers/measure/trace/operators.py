@@ -31,6 +31,8 @@ class Series:
     """The sum over these samples of its part of the whole, from 0 to 1 each."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Further fields of `Operator`."""
+    held: tuple[str, ...] = ()
+    """The source's names of nodes or tensors of the ONNX graph that are in it."""
     mean: float = 0.0
     count: int = 0
     """Of a source that keeps only the mean of so many samples: there are no values."""
@@ -40,7 +42,7 @@ class Series:
         count = self.count or len(self.values)
         mean = self.mean if self.count else fmean(self.values)
         return Operator(
-            **{"name": short(self.path), **self.facts},
+            **{"name": self.path, **self.facts},
             op_path=self.path,
             op_id=self.op_id,
             order=self.order,
@@ -51,11 +53,6 @@ class Series:
             p90_us=quantile(sorted(self.values), 0.9) if self.values else None,
             percent_of_total=100 * self.shares / count,
         )
-
-
-def short(path: str) -> str:
-    """The last part of a path."""
-    return path.rstrip("/").rpartition("/")[2] or path
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:

@@ -27,7 +27,7 @@ _EVENT = re.compile(
 _INDEX = re.compile(r'"node_index"\s*:\s*"(\d{1,9})"')
 _PROVIDER = re.compile(r'"provider"\s*:\s*"(\w+)"')
 _TYPE = re.compile(r'"op_name"\s*:\s*"(.*?)"')
-_OUTPUT = re.compile(r'"output_type_shape"\s*:\s*\[\{"(\w+)"\s*:\s*\[([\d,]*)\]')
+_OUTPUT = re.compile(r'"output_type_shape"\s*:\s*\[\{"(\w+)"\s*:\s*\[([\d,\s]*)\]')
 _KERNEL = "_kernel_time"
 _CONTAINERS = {"If", "Loop", "Scan", "BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"}
 
@@ -139,7 +139,7 @@ def _facts(line: str) -> dict[str, Any]:
     }
     if output is not None:
         found["data_type"] = output[1]
-        found["dims"] = tuple(int(one) for one in output[2].split(",") if one)
+        found["dims"] = tuple(int(one) for one in output[2].split(",") if one.strip())
     return found
 
 

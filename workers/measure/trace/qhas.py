@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.measure.trace.errors import NoData, Unreadable
-from workers.measure.trace.operators import Series, short
+from workers.measure.trace.operators import Series
 from workers.measure.trace.qnn_csv import without_token
 from workers.measure.trace.readings import Readings, regular_size
 from workers.measure.trace.result import Summary
@@ -100,7 +100,7 @@ def _series(row: Mapping[str, Any], place: int, ratio: float, whole: float, path
         order=place,
         values=[cycles * ratio],
         shares=share,
-        facts={"name": short(name), "op_type": kind or None, **_memory(row, ratio, path)},
+        facts={"op_type": kind or None, **_memory(row, ratio, path)},
     )
 
 

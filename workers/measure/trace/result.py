@@ -123,7 +123,7 @@ class Operator:
     """One operator as the source executes it. Operators are sorted by `avg_us`, largest first."""
 
     name: str
-    """The ONNX node's name where it is known, else the source's shortest clear name."""
+    """The ONNX node's name where it is known, else the source's."""
     op_path: str
     """The source's own name."""
     op_id: int
@@ -166,8 +166,9 @@ class Operator:
 
     @property
     def type(self) -> str:
-        """The type to show: the ONNX graph's, else the source's."""
-        return self.onnx_op_type or self.op_type or ""
+        """The type to show: of a single ONNX node its own, of a fused operator the source's."""
+        fused = len(self.onnx_nodes or ()) > 1
+        return (fused and self.op_type) or self.onnx_op_type or self.op_type or ""
 
 
 @dataclass(frozen=True, slots=True)

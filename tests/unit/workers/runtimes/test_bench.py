@@ -40,6 +40,12 @@ class FakeSession:
     def nodes(self) -> dict[str, int]:
         return {"TestExecutionProvider": 3}
 
+    def parts(self) -> dict[str, int]:
+        return {}
+
+    def times(self) -> list[dict[str, Any]]:
+        return []
+
     def close(self) -> None:
         self._log.append(f"close {self._name}")
 

@@ -91,7 +91,7 @@ def test_what_is_no_trace_is_refused(wrong: Any) -> None:
 
 def test_what_samples_give() -> None:
     one = series("/layer/Conv", [242.94, 188.65, 187.34, 184.95, 185.48]).operator()
-    assert one.name == "Conv"
+    assert one.name == "/layer/Conv"
     assert one.sample_count == 5
     assert one.avg_us == pytest.approx(197.872)
     assert one.total_us == pytest.approx(5 * 197.872)

@@ -1,0 +1,96 @@
+"""The detailed level with a viewer in a process of its own: what it writes, and how it fails."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tracing.profiles import CONV2D, TWO, qhas, qnn_csv
+from workers.measure.trace.interpret import Interpreted, Seen, interpret
+from workers.measure.trace.readings import Window
+from workers.measure.trace.result import FallbackReason, TraceStatus
+from workers.measure.trace.viewer import Viewer
+
+LOOK = """
+import json, sys
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+assert all(json.load(open(options["--config"]))["features"].values())
+open(options["--input_log"]), open(options["--schematic"])
+print("x" * 100_000)
+{rest}
+"""
+WRITE = """
+name = options["--output"].replace(".json", "_qnn_htp_analysis_summary.json")
+open(name, "w").write(open("given.json").read())
+"""
+
+
+def viewer(rest: str, timeout: float = 60) -> Viewer:
+    command = (sys.executable, "-c", LOOK.replace("{rest}", rest))
+    return Viewer(command, Path("reader"), timeout)
+
+
+def detail(folder: Path, used: Viewer) -> Interpreted:
+    """With all files that QNN writes."""
+    qnn_csv(folder / "profile.csv", TWO)
+    told = {"profile": "profile.csv", "log": "profile_qnn.log", "schematics": ["g_schematic.bin"]}
+    for name in ("profile_qnn.log", "g_schematic.bin"):
+        (folder / name).touch()
+    return interpret(Seen("qnn", "detail", folder, Window(0, 2), told, 1), lambda: used)
+
+
+def test_detail_replaces_operators_and_summary(tmp_path: Path) -> None:
+    qhas(tmp_path / "given.json", [CONV2D])
+    found = detail(tmp_path, viewer(WRITE))
+    assert (found.status, found.error, found.fallback_reason) == (TraceStatus.OK, None, None)
+    assert found.readings is not None
+    assert found.readings.series[0].facts["op_type"] == "Conv2d"
+    assert found.readings.summary.inference_us == 1343
+    assert list(found.inference) == [10, 200]
+    assert found.artifacts["qhas"] == "optrace_qnn_htp_analysis_summary.json"
+    assert found.artifacts["schematic"] == "g_schematic.bin"
+
+
+@pytest.mark.parametrize(
+    ("rest", "reason", "error"),
+    [
+        ("", FallbackReason.QHAS_MISSING, "wrote no analysis summary"),
+        ("sys.exit('no license')", FallbackReason.VIEWER_FAILED, "exit code 1: .*no license"),
+        (WRITE, FallbackReason.QHAS_PARSE_FAILED, "no table 'data'"),
+    ],
+)
+def test_without_a_summary_the_basic_level_is_left(
+    tmp_path: Path, rest: str, reason: FallbackReason, error: str
+) -> None:
+    (tmp_path / "given.json").write_text("{}", "utf-8")
+    found = detail(tmp_path, viewer(rest))
+    assert (found.status, found.fallback_reason) == (TraceStatus.BASIC_FALLBACK, reason)
+    assert re.search(error, found.error or "")
+    assert found.readings is not None
+    assert found.readings.samples == 2
+
+
+def test_a_viewer_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+    hangs = """
+import os, subprocess, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open("pid", "w").write(str(child.pid))
+time.sleep(600)
+"""
+    found = detail(tmp_path, viewer(hangs, timeout=3))
+    assert found.fallback_reason is FallbackReason.VIEWER_TIMEOUT
+    pid = tmp_path / "pid"
+    if pid.exists():  # the machine was quick enough to start it
+        import psutil
+
+        assert not psutil.pid_exists(int(pid.read_text())) or (
+            psutil.Process(int(pid.read_text())).status() == psutil.STATUS_ZOMBIE
+        )
+
+
+def test_a_viewer_that_cannot_be_started(tmp_path: Path) -> None:
+    found = detail(tmp_path, Viewer((str(tmp_path / "missing"),), Path("reader")))
+    assert found.fallback_reason is FallbackReason.VIEWER_FAILED

@@ -1,0 +1,1 @@
+"""Profiles and summaries as the sources of operator times write them."""

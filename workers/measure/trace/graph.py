@@ -1,0 +1,184 @@
+"""From the operators of a source back to the nodes of the ONNX graph.
+
+A source names some of the nodes that it executes; the others were fused into these. A node that
+nobody names belongs to the operator of the node that uses it, the quantization of an output to the
+one that makes it. What can be computed without the inputs is folded when a model is opened, and
+belongs to nobody.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from workers.measure.trace.operators import Series
+from workers.measure.trace.result import OnnxNode
+
+_HEAVY = (
+    "Conv", "ConvTranspose", "MatMul", "Gemm", "ConvInteger", "MatMulInteger", "QLinearConv",
+    "QLinearMatMul", "LSTM", "GRU", "RNN", "Attention", "Einsum",
+)  # fmt: skip
+"""An operator that holds one of these is called after it."""
+_SUFFIXES = ("_nchwc", "_nhwc", "/MatMulAddFusion", "/MatMulAddFusion/MatMul", "_quant", "_token")
+"""What runtimes append to the names of nodes that they have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of an ONNX graph, as `workers.verify.checker` reads it."""
+
+    name: str
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def onnx(self) -> OnnxNode:
+        """As results keep it."""
+        return OnnxNode(self.label, self.op_type)
+
+    @property
+    def label(self) -> str:
+        """Its name; without one, its first output."""
+        return self.name or next(filter(None, self.outputs), "")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The nodes of a graph, in order."""
+
+    nodes: tuple[Node, ...]
+    fixed: frozenset[str] = frozenset()
+    """Tensors that need no input: weights and constants."""
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Graph:
+        """From what the checker tells."""
+        nodes = (
+            Node(one["name"], one["op_type"], tuple(one["inputs"]), tuple(one["outputs"]),
+                 one["attributes"])
+            for one in told["nodes"]
+        )  # fmt: skip
+        return cls(tuple(nodes), frozenset(told["fixed"]))
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """By name of a node or of a tensor that it makes; names that several nodes have are out."""
+        found: dict[str, int] = {}
+        twice: set[str] = set()
+        for place, node in enumerate(self.nodes):
+            if node.name in found:
+                twice.add(node.name)
+            found[node.name] = place
+        for name in (*twice, ""):
+            found.pop(name, None)
+        for place, node in enumerate(self.nodes):
+            for output in node.outputs:
+                found.setdefault(output, place)
+        return found
+
+    @cached_property
+    def folded(self) -> frozenset[int]:
+        """Nodes that need no input of the graph."""
+        known, found = set(self.fixed), set()
+        for place, node in enumerate(self.nodes):
+            if all(name in known for name in node.inputs if name):
+                known.update(node.outputs)
+                found.add(place)
+        return frozenset(found)
+
+    def find(self, name: str) -> int | None:
+        """The node that a source means."""
+        if name in self.places:
+            return self.places[name]
+        for suffix in _SUFFIXES:
+            short = name.removesuffix(suffix)
+            if short != name and short in self.places:
+                return self.places[short]
+        return None
+
+    def owners(self, named: Mapping[int, int]) -> dict[int, int]:
+        """Every node with the operator that holds it; `named`: the nodes that operators name."""
+        users: defaultdict[str, list[int]] = defaultdict(list)
+        for place, node in enumerate(self.nodes):
+            for name in node.inputs:
+                users[name].append(place)
+        found = dict(named)
+        order = range(len(self.nodes))
+        for place in order:
+            node = self.nodes[place]
+            if place not in found and node.op_type == "QuantizeLinear":
+                maker = self.places.get(node.inputs[0], -1)
+                if maker in named:
+                    found[place] = named[maker]
+        for place in reversed(order):
+            if place in found or place in self.folded:
+                continue
+            using = (user for name in self.nodes[place].outputs for user in users[name])
+            owner = next((found[user] for user in using if user in found), None)
+            if owner is not None:
+                found[place] = owner
+        for place in order:  # what is left makes outputs of the graph
+            if place in found or place in self.folded:
+                continue
+            makers = (self.places.get(name) for name in self.nodes[place].inputs)
+            owner = next((found[one] for one in makers if one in found), None)
+            if owner is not None:
+                found[place] = owner
+        return found
+
+
+def put_names(graph: Graph, series: Sequence[Series]) -> None:
+    """Put what the ONNX graph knows into the facts of each series."""
+    named: dict[int, int] = {}
+    first: dict[int, int] = {}
+    for at, one in enumerate(series):
+        for name in (one.path, *one.held):
+            place = graph.find(name)
+            if place is not None:
+                named.setdefault(place, at)
+                first.setdefault(at, place)
+    held: defaultdict[int, list[int]] = defaultdict(list)
+    for place, at in sorted(graph.owners(named).items()):
+        held[at].append(place)
+    for at, places in held.items():
+        nodes = [graph.nodes[place] for place in places]
+        anchor = graph.nodes[first[at]]
+        series[at].facts |= _facts(_principal(nodes, anchor, series[at].facts), nodes)
+
+
+def _principal(nodes: Iterable[Node], anchor: Node, facts: Mapping[str, Any]) -> Node:
+    """The node that an operator is called after."""
+    wanted = (facts.get("op_type"), *_HEAVY)
+    if anchor.op_type in wanted:
+        return anchor
+    return next((node for kind in wanted for node in nodes if node.op_type == kind), anchor)
+
+
+def _facts(principal: Node, nodes: Sequence[Node]) -> dict[str, Any]:
+    return {
+        "name": principal.label,
+        "onnx_op_type": principal.op_type,
+        "onnx_inputs": principal.inputs,
+        "onnx_outputs": principal.outputs,
+        "onnx_attributes": principal.attributes or None,
+        "onnx_nodes": tuple(node.onnx for node in nodes),
+    }
+
+
+def put_outputs(optimized: Graph, series: Sequence[Series]) -> None:
+    """Put the tensors that each series makes, from the graph as a runtime executes it.
+
+    Nodes of one name and type come in the same order in the file as in execution.
+    """
+    makes: defaultdict[tuple[str, str], list[tuple[str, ...]]] = defaultdict(list)
+    for node in optimized.nodes:
+        makes[node.name, node.op_type].append(node.outputs)
+    for one in sorted(series, key=lambda one: one.order):
+        queue = makes.get((one.path, one.facts.get("op_type") or ""))
+        if queue:
+            one.held = queue.pop(0)

@@ -1,0 +1,114 @@
+"""Traces in the host: a model opened under a monitor, warmed up, run, and released.
+
+The order is what counts: options of the monitor, session, runs, session released, and only then
+what the source has written. Whatever fails on the way, the session is released and the monitor
+left; what the monitor itself does wrong never takes the place of the model's own failure.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from typing import Any
+
+from workers.runtimes import values
+from workers.runtimes.bench import first_feeds, times_of, warm_up
+from workers.runtimes.monitors import Monitor, merged, monitor_for
+from workers.runtimes.session import Session, give_back, line
+
+Answer = dict[str, Any]
+Opener = Callable[[str, Mapping[str, Any], Mapping[str, Any]], Session]
+
+
+class Traces:
+    """Traces models, one at a time."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
+        self._busy = False
+
+    def call(self, args: Mapping[str, Any], progress: Callable[[str], None]) -> Answer:
+        """Answer one request; an exception of runtime or monitor is part of the answer."""
+        folder = Path(args["folder"])
+        monitor = monitor_for(args["source"], folder, args["level"])
+        with chdir(folder):  # QNN writes its schematic to where the process is
+            return self.watched(monitor, args, progress)
+
+    def watched(
+        self, monitor: Monitor, args: Mapping[str, Any], progress: Callable[[str], None]
+    ) -> Answer:
+        """One window. `at` says where the model failed, `monitor` what went wrong in watching."""
+        answer: Answer = {"at": "monitor"}
+        with self._alone():
+            try:
+                monitor.enter()
+            # A monitor that cannot begin is part of the answer, and has nothing to leave.
+            except Exception as error:  # noqa: BLE001
+                return {**answer, "error": line(error)}
+            try:
+                self._run(monitor, args, progress, answer)
+            except values.Misfit as error:
+                answer |= {"at": "feed", "error": str(error)}
+            # A runtime raises anything at all; the answer says where.
+            except Exception as error:  # noqa: BLE001
+                answer["error"] = line(error)
+            finally:
+                gc.collect()
+                give_back()
+            answer |= _left(monitor)
+        return answer
+
+    def _run(
+        self,
+        monitor: Monitor,
+        args: Mapping[str, Any],
+        progress: Callable[[str], None],
+        answer: Answer,
+    ) -> None:
+        answer["at"] = "open"
+        runtime, options = merged(args["runtime"], monitor), monitor.session_options()
+        session = self._opener(args["file"], runtime, options)
+        try:
+            answer["nodes"], answer["parts"] = session.nodes(), session.parts()
+            _watch(session, monitor, args, progress, answer)
+            answer["at"] = ""
+        finally:
+            session.close()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._busy:
+            raise RuntimeError("a trace is under way already, and traces cannot be nested")
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+
+
+def _watch(
+    session: Session,
+    monitor: Monitor,
+    args: Mapping[str, Any],
+    progress: Callable[[str], None],
+    answer: Answer,
+) -> None:
+    """The runs. Whatever holds the session is gone when this returns."""
+    answer["at"] = "feed"
+    feeds = first_feeds(session, args)
+    answer["at"] = "run"
+    run = session.prepared(feeds)
+    warm_up(run, int(args["warmup"]), 0.0, progress)
+    monitor.warmed(session)
+    answer["times"] = times_of(run, int(args["iterations"]), progress)
+    monitor.finished(session)
+
+
+def _left(monitor: Monitor) -> Answer:
+    try:
+        return {"seen": monitor.exit()}
+    # What went wrong in watching is no failure of the model.
+    except Exception as error:  # noqa: BLE001
+        return {"seen": {}, "monitor": line(error)}
