@@ -19,15 +19,15 @@ def to_json(value: object) -> Any:
     return msgspec.to_builtins(value)
 
 
-def from_json(value: object, kind: type[T], *, exact: bool = True) -> T:
+def from_json(value: object, kind: type[T], *, exact: bool = True, strict: bool = True) -> T:
     """What `to_json` was given; values that are instances already are taken as they are.
 
     Raises `ValueError` with the path of the first value of a wrong type and, if `exact`, with
-    the path of a key that no field has.
+    the path of a key that no field has. Unless `strict`, 0 and 1 are truth values too.
     """
     import msgspec
 
-    made = msgspec.convert(value, kind)
+    made = msgspec.convert(value, kind, strict=strict)
     if exact and (unknown := next(_unknown(value, made), None)):
         raise ValueError(f"Object contains unknown field - at `{unknown}`")
     return made

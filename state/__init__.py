@@ -14,13 +14,19 @@ is gone on this host) loses its lease at once.
     open_state(path | url) --> State --+-- sweeps, seeding    what is to be done, what the feed has
       (state; migrate, database)       +-- leases             who does it
                                        +-- recording          what came of it
-                                       +-- measurements       how fast it is, and what is to measure
-                                       +-- queries, history   status, reports, estimates, explain
+                                       +-- measuring          how fast it is
+                                       |
+    read_state(path | url) --> StateReader
+      (reading; file, version)         +-- queries, history   status, reports, estimates, explain
+                                       +-- measurements       benchmarks, and what is to measure
 
 `schema` holds the tables, `records` what goes in and out, `transitions` which status may follow
-which, `changes` what happens to many cells at once. Every call goes through `Database.fetch` or
-`Database.attempt`, which repeat it after a lost race and, with `Patience`, through an outage. A
-token is the id of the event that records its lease: ids are never given out twice.
+which, `changes` what happens to many cells at once. Writing goes through SQLAlchemy and
+`Database.attempt`, which repeats it after a lost race and, with `Patience`, through an outage.
+Reading is plain SQL for whatever answers `Rows.fetch`: the `Database`, or a `StateFile`, which
+loads neither SQLAlchemy nor SQLModel, so that `modelmill status` answers at once. `rows` makes
+records of what comes back. A token is the id of the event that records its lease: ids are never
+given out twice.
 
-The room imports `matrix` and nothing else of ours.
+The room imports `matrix` and `machine`, nothing else of ours.
 """

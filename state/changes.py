@@ -10,8 +10,10 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, exists, insert, o
 from matrix.needs import to_text
 from matrix.status import Status
 from state.database import Database, now
-from state.errors import LeaseLost, StateError
+from state.errors import LeaseLost
+from state.queries import unknown_sweep
 from state.records import BenchState, Kind, Lease
+from state.rows import Part
 from state.schema import bench, event, lease, outcome, sweep, work
 from state.transitions import FINAL, WAITING, unfinished
 
@@ -19,10 +21,11 @@ _CHUNK = 500
 """Cells that one statement names; SQLite limits the parameters of a statement."""
 
 
-class Part:
-    """What the parts of `State` share: the database."""
+class WritingPart(Part):
+    """What the parts of `State` that write share: the database."""
 
     def __init__(self, database: Database) -> None:
+        super().__init__(database)
         self._db = database
 
 
@@ -169,8 +172,3 @@ def is_unfinished(connection: Connection, sweep_id: int, *besides: Status) -> Co
     if found is None:
         raise unknown_sweep(sweep_id)
     return has_status(*besides, *unfinished(publish=bool(found)))
-
-
-def unknown_sweep(sweep_id: int) -> StateError:
-    """The error of a sweep id that does not exist."""
-    return StateError(f"there is no sweep {sweep_id} in this state")

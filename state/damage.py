@@ -1,21 +1,17 @@
 """Damaged records of the state: left out and named, so that everything else can be used.
 
-A file may be truncated or edited by hand, and a disk may corrupt it. JSON columns are read through
-`mapping`, their contents inside `Tolerated`, numbers through `Number`; a command reports at its end
-what was left out.
+A file may be truncated or edited by hand, and a disk may corrupt it. Rows are read by
+`state.rows.records`, what is inside their JSON columns within `Tolerated`; a command reports at its
+end what was left out.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
-
-from sqlalchemy import Dialect, Float
-from sqlalchemy.types import TypeDecorator, TypeEngine
 
 MOST_KEPT = 1000
 """Damaged records that are remembered; a process may watch a damaged state for days."""
@@ -30,10 +26,12 @@ class Unreadable:
     """Stands for text that is not JSON."""
 
 
-def from_json(text: str | bytes) -> Any:
-    """The value of a JSON column."""
+def parsed(value: Any) -> Any:
+    """The value of a JSON column, which PostgreSQL's driver has read already."""
+    if not isinstance(value, str | bytes):
+        return value
     try:
-        return json.loads(text)
+        return json.loads(value)
     except ValueError:
         return Unreadable()
 
@@ -79,28 +77,12 @@ class Tolerated:
         return True
 
 
-class Number(TypeDecorator[Any]):
-    """A column of numbers, read as such: SQLite takes, and gives back, anything."""
-
-    impl = Float
-    cache_ok = True
-
-    def __init__(self, kind: TypeEngine[Any], where: str, nullable: bool) -> None:
-        super().__init__()
-        self.kind = kind
-        self.where = where
-        self.nullable = nullable
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """The column's own type."""
-        return dialect.type_descriptor(self.kind)
-
-    def process_result_value(self, value: Any, _dialect: Dialect) -> Any:
-        """The number; none, or zero where there must be one, for anything else."""
-        if value is None or isinstance(value, int | float):
-            return value
-        note(f"{self.where}: not a number")
-        return None if self.nullable else 0
+def number(value: Any, where: str) -> float:
+    """A number; SQLite takes, and gives back, anything."""
+    if isinstance(value, int | float):
+        return value
+    note(f"{where}: not a number")
+    return 0
 
 
 def note(where: str) -> None:
@@ -116,14 +98,3 @@ def taken() -> list[str]:
         found = list(_FOUND)
         _FOUND.clear()
     return found
-
-
-def sweep_columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a sweep; JSON that cannot be read is empty."""
-    told = dict(values)
-    for name in ("settings", "selection"):
-        where = f"sweep {told['stamp']}: {name}"
-        if told[name] is None:
-            note(where)
-        told[name] = mapping(told[name], where) or {}
-    return told

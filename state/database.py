@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, Float, Row, Select, Table, create_engine, event
+from sqlalchemy import Connection, Engine, Float, Table, create_engine, event, text
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -22,9 +22,10 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from state.damage import from_json
-from state.errors import StateError, StateUnavailable
-from state.read_only import Source
+from state.damage import parsed
+from state.errors import StateError, StateUnavailable, of_sqlite
+from state.file import BUSY_SECONDS
+from state.rows import Row, clock, spread
 from state.text import to_json
 
 if TYPE_CHECKING:
@@ -32,11 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 60
-"""How long a writer waits for another process's transaction; the longest of ours takes seconds."""
-
 RACES = 50
-_TRANSIENT = ("database is locked", "database is busy")
 _LASTING = ("authentication", "does not exist", "no pg_hba.conf entry")
 _BACK_OFF = {"40001", "40P01"}
 """PostgreSQL: serialization failure, deadlock. The same transaction succeeds when repeated."""
@@ -70,12 +67,12 @@ class now(FunctionElement[float]):  # noqa: N801 - reads as the SQL function it 
 
 @compiles(now, "sqlite")
 def _sqlite_now(_element: now, _compiler: SQLCompiler, **_kw: Any) -> str:
-    return "((julianday('now') - 2440587.5) * 86400.0)"
+    return clock(sqlite=True)
 
 
 @compiles(now, "postgresql")
 def _postgresql_now(_element: now, _compiler: SQLCompiler, **_kw: Any) -> str:
-    return "extract(epoch from clock_timestamp())::float8"
+    return clock(sqlite=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +107,12 @@ IMPATIENT = Patience(wait=lambda _seconds: True)
 class Database:
     """Short transactions on one database; safe to use from several threads."""
 
-    def __init__(
-        self, url: URL, source: Source | None = None, patience: Patience = IMPATIENT
-    ) -> None:
-        """`source`: how to open a SQLite file that is only read."""
+    def __init__(self, url: URL, patience: Patience = IMPATIENT) -> None:
         self.sqlite = url.get_backend_name() == "sqlite"
         self.label = url.database or "" if self.sqlite else url.set(query={}).render_as_string()
-        """What messages call this database; holds no password."""
         self._secret = str(url.password or "")
-        self._source = source
         self._patience = patience
-        self.engine = _engine(url, self.sqlite, source)
+        self.engine = _engine(url, self.sqlite)
         self._writer = self.engine.execution_options(begin="BEGIN IMMEDIATE")
         # On PostgreSQL every statement sees its own moment anyway; this saves BEGIN and ROLLBACK.
         self._reader = (
@@ -140,15 +132,14 @@ class Database:
     def close(self) -> None:
         """Close all connections that are not in use."""
         self.engine.dispose()
-        if self._source is not None:
-            self._source.close()
 
-    def fetch(self, query: Select[Any]) -> list[Row[Any]]:
-        """The rows of a query; waits through an outage."""
+    def fetch(self, query: str, **values: Any) -> list[Row]:
+        """The rows of a query with `:names`; waits through an outage."""
+        query, plain = spread(query, values)
 
-        def call() -> list[Row[Any]]:
+        def call() -> list[Row]:
             with self.read() as connection:
-                return list(connection.execute(query))
+                return [dict(row) for row in connection.execute(text(query), plain).mappings()]
 
         return self._patience.through(call)
 
@@ -219,27 +210,24 @@ class Database:
         reason = lines[0]
         if self._secret:
             reason = reason.replace(self._secret, "***")
+        if self.sqlite:
+            return of_sqlite(self.label, reason)
         message = f"the state {self.label} cannot be used: {reason}"
         cut = error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _CUT_OFF
-        if cut or any(text in reason for text in _TRANSIENT):
+        if cut:
             return StateUnavailable(message, hint="try again; what was recorded is safe")
-        if self.sqlite:
-            hint = "check its disk and permissions, or choose another with --state"
-            if "malformed" in reason or "not a database" in reason:
-                hint = "it was left as it is; restore a backup or choose another with --state"
-            return StateError(message, hint=hint)
         lasting = any(text in reason for text in _LASTING)
         passing = isinstance(error, OperationalError) and not lasting
         kind = StateUnavailable if passing else StateError
         return kind(message, hint="check that the server runs and the URL is right")
 
 
-def _engine(url: URL, is_sqlite: bool, source: Source | None) -> Engine:
+def _engine(url: URL, is_sqlite: bool) -> Engine:
     if not is_sqlite:
         engine = create_engine(
             url,
             json_serializer=to_json,
-            json_deserializer=from_json,
+            json_deserializer=parsed,
             pool_pre_ping=True,
             max_overflow=50,
             connect_args=_LINK,
@@ -248,10 +236,7 @@ def _engine(url: URL, is_sqlite: bool, source: Source | None) -> Engine:
         engine.dialect.use_insertmanyvalues_wo_returning = True
         event.listen(engine, "connect", partial(_limit, engine.dialect.loaded_dbapi.Error))
         return engine
-    opened: dict[str, Any] = {} if source is None else {"creator": source.connect}
-    engine = create_engine(
-        url, json_serializer=to_json, json_deserializer=from_json, max_overflow=50, **opened
-    )
+    engine = create_engine(url, json_serializer=to_json, json_deserializer=parsed, max_overflow=50)
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine

@@ -7,9 +7,7 @@ never hold the same model at once.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import (
@@ -29,7 +27,7 @@ from machine.processes import Process, this_host
 from matrix.needs import Words, from_text, serves, to_text
 from matrix.status import FailureClass, Status
 from state.changes import (
-    Part,
+    WritingPart,
     add_event,
     hand_back,
     is_unfinished,
@@ -37,8 +35,10 @@ from state.changes import (
     open_benches,
     shift,
 )
+from state.damage import number
 from state.database import Database, Raced, now
-from state.records import BenchState, Holder, Kind, Lease, Owner, Remaining
+from state.records import BenchState, Kind, Lease, Owner
+from state.rows import records, selected
 from state.schema import bench, lease, outcome, work
 from state.text import clean
 from state.transitions import WAITING
@@ -53,7 +53,7 @@ _expired = lease.c.expires_at <= now()
 _open = work.c.state.in_(("todo", "leased"))
 
 
-class Leases(Part):
+class Leases(WritingPart):
     """The part of `State` that hands out models."""
 
     def lease(
@@ -123,51 +123,16 @@ class Leases(Part):
 
         return self._db.attempt(work_)
 
-    def demand(self, sweep_id: int, among: Collection[str] | None = None) -> dict[Words, Remaining]:
-        """The work of a sweep by what it needs of a machine."""
-        query = select(work.c.needs, work.c.state, func.count().label("number"))
-        query = query.where(work.c.sweep_id == sweep_id).group_by(work.c.needs, work.c.state)
-        if among is not None:
-            query = query.where(work.c.model.in_(among))
-        counts: dict[Words, dict[str, int]] = {}
-        for row in self._db.fetch(query):
-            counts.setdefault(from_text(row.needs), {})[row.state] = row.number
-        return {needs: Remaining(**states) for needs, states in counts.items()}
-
-    def remaining(
-        self,
-        sweep_id: int,
-        among: Collection[str] | None = None,
-        offers: Words | None = None,
-    ) -> Remaining:
-        """The same together; `offers`: only what these words serve."""
-        total: Counter[str] = Counter()
-        for needs, states in self.demand(sweep_id, among).items():
-            if offers is None or serves(offers, needs):
-                total.update(asdict(states))
-        return Remaining(**total)
-
-    def models(self, sweep_id: int) -> frozenset[str]:
-        """The models of a sweep."""
-        query = select(work.c.model).where(work.c.sweep_id == sweep_id)
-        return frozenset(row.model for row in self._db.fetch(query))
-
-    def leases(self, sweep_id: int | None = None) -> list[Holder]:
-        """Who holds what, in one sweep or in all."""
-        query = select(lease, _expired.label("expired")).order_by(lease.c.taken_at)
-        if sweep_id is not None:
-            query = query.where(lease.c.sweep_id == sweep_id)
-        return [_holder(row) for row in self._db.fetch(query)]
-
 
 def dead_here(database: Database) -> list[int]:
     """Tokens of leases whose process on this machine is gone."""
-    rows = database.fetch(
-        select(lease.c.token, lease.c.host, lease.c.pid, lease.c.pid_started).where(
-            lease.c.host == this_host()
-        )
-    )
-    holders = {row.token: Process(row.host, row.pid, row.pid_started) for row in rows}
+    columns = "token, host, pid, pid_started AS started"
+    rows = database.fetch(selected("lease", {"host": this_host()}, columns), host=this_host())
+    holders = {
+        row["token"]: process
+        for row in rows
+        for process in records(Process, "lease", "token", [row])
+    }
     gone = {process for process in set(holders.values()) if process.is_dead()}
     return [token for token, process in holders.items() if process in gone]
 
@@ -186,12 +151,6 @@ def drop_dead(connection: Connection, tokens: Collection[int], *, count: bool) -
     ).all()
     for holder in gone:
         _lost(connection, holder, "process gone" if holder.token in tokens else "expired", count)
-
-
-def _holder(row: Row[Any]) -> Holder:
-    values = {name: getattr(row, name) for name in Holder.__slots__}
-    needs = tuple(sorted(from_text(row.needs)))
-    return Holder(**{**values, "needs": needs, "expired": bool(row.expired)})
 
 
 def _is(held: Lease) -> ColumnElement[bool]:
@@ -231,7 +190,7 @@ def _next(
         return None
     if not database.sqlite:
         _exclude_other_sweeps(connection, sweep_id, found.model)
-    attempt = found.attempts + 1
+    attempt = int(number(found.attempts, "work.attempts")) + 1
     token = add_event(
         connection, sweep_id, Kind.LEASED, model=found.model, owner=owner.name, data={"n": attempt}
     )
@@ -301,7 +260,7 @@ def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> No
     lost, past = connection.execute(
         select(work.c.lost, work.c.evidence).where(of_work(work, *key))
     ).one()
-    lost += count
+    lost = number(lost, "work.lost") + count
     kept = [*(past if isinstance(past, list) else [])[-9:], evidence]
     state = "poison" if lost >= MAX_LOST else "todo"
     _set_work(connection, *key, state=state, lost=lost, evidence=kept)

@@ -1,19 +1,17 @@
-"""Queries: the status of cells and the events, for status, progress and reports."""
+"""Queries: sweeps, cells, events and leases, for status, progress and reports."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Column, Row, Select, func, null, select, text
-
-from matrix.needs import from_text, to_text
-from matrix.status import FailureClass, Status
-from state.changes import Part
-from state.damage import mapping
-from state.database import now
-from state.records import Event, Kind, Outcome, StageRun
-from state.schema import event, outcome, stage_run
+from matrix.needs import Words, from_text, serves, to_text
+from matrix.status import Status
+from state.errors import StateError
+from state.records import Event, Holder, Kind, Outcome, Remaining, StageRun, SweepInfo
+from state.rows import Part, Row, records, selected
 
 _PAGE = 2_000
 _LONG = {"evidence", "log_tail"}
@@ -21,18 +19,33 @@ _LONG = {"evidence", "log_tail"}
 # A sequence hands ids out in order, but transactions commit in any order: a reader that has seen
 # id 10 must not miss 9. So it sees nothing that is newer than the oldest transaction in flight,
 # unless that one has been in flight for a minute.
-_SETTLED = text(
+_SETTLED = (
     "(age(event.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)"
     " OR event.at < extract(epoch from clock_timestamp()) - 60)"
 )
 
 
 class Queries(Part):
-    """The part of `State` that answers."""
+    """The part of a state that answers."""
 
     def now(self) -> float:
         """The database's clock."""
-        return float(self._db.fetch(select(now()))[0][0])
+        return float(self._rows.fetch(f"SELECT {self._now} AS now")[0]["now"])
+
+    def sweep(self, sweep_id: int) -> SweepInfo:
+        """A sweep as it stands."""
+        found = next(self._sweeps(id=sweep_id), None)
+        if found is None:
+            raise unknown_sweep(sweep_id)
+        return found
+
+    def sweeps(self) -> list[SweepInfo]:
+        """Every sweep, the one begun last first."""
+        return list(self._sweeps())
+
+    def find_sweep(self, stamp: str | None = None, feed: str | None = None) -> SweepInfo | None:
+        """The sweep begun last, of a stamp and a feed where they are given."""
+        return next(self._sweeps(stamp=stamp, feed=feed), None)
 
     def outcomes(
         self,
@@ -46,38 +59,41 @@ class Queries(Part):
 
         `brief`: without evidence and log, which are most of the bytes of a large sweep.
         """
-        columns = [null().label(c.name) if brief and c.name in _LONG else c for c in outcome.c]
-        query = select(*columns).where(outcome.c.sweep_id == sweep_id)
-        if statuses is not None:
-            query = query.where(outcome.c.status.in_([status.value for status in statuses]))
-        if model is not None:
-            query = query.where(outcome.c.model == model)
-        return map(read_outcome, self._paged(query, outcome.c.cell, ""))
+        names = (f"NULL AS {n}" if brief and n in _LONG else n for n in Outcome.__slots__)
+        wanted = {
+            "sweep_id": sweep_id,
+            "status": None if statuses is None else [status.value for status in statuses],
+            "model": model,
+        }
+        query = selected("outcome", wanted, ", ".join(names))
+        return records(Outcome, "outcome", "cell", self._paged(query, wanted, "cell", ""))
 
     def outcome(self, sweep_id: int, cell: str) -> Outcome | None:
         """The latest record of one cell."""
-        query = select(outcome).where(outcome.c.sweep_id == sweep_id, outcome.c.cell == cell)
-        rows = self._db.fetch(query)
-        return read_outcome(rows[0]) if rows else None
+        rows = self._find("outcome", sweep_id=sweep_id, cell=cell)
+        return next(records(Outcome, "outcome", "cell", rows), None)
 
     def statuses(
         self, sweep_id: int, model: str | None = None, needs: Collection[str] | None = None
     ) -> dict[str, Status]:
         """The status of every cell (of a model, with these needs) in the order of cell ids; the
         quick way through a large sweep."""
-        query = select(outcome.c.cell, outcome.c.status).where(outcome.c.sweep_id == sweep_id)
-        if model is not None:
-            query = query.where(outcome.c.model == model)
-        if needs is not None:
-            query = query.where(outcome.c.needs == to_text(needs))
-        rows = self._db.fetch(query.order_by(outcome.c.cell))
-        return {row.cell: Status(row.status) for row in rows}
+        rows = self._find(
+            "outcome",
+            "cell, status",
+            "ORDER BY cell",
+            sweep_id=sweep_id,
+            model=model,
+            needs=None if needs is None else to_text(needs),
+        )
+        return {row["cell"]: Status(row["status"]) for row in rows}
 
     def counts(self, sweep_id: int) -> dict[Status, int]:
         """How many cells have each status."""
-        query = select(outcome.c.status, func.count().label("cells"))
-        query = query.where(outcome.c.sweep_id == sweep_id).group_by(outcome.c.status)
-        return {Status(row.status): row.cells for row in self._db.fetch(query)}
+        rows = self._find(
+            "outcome", "status, count(*) AS cells", "GROUP BY status", sweep_id=sweep_id
+        )
+        return {Status(row["status"]): row["cells"] for row in rows}
 
     def events(
         self, sweep_id: int, after: int = 0, *, cell: str | None = None, kind: Kind | None = None
@@ -86,71 +102,97 @@ class Queries(Part):
 
         Read page by page: no transaction stays open.
         """
-        query = self._settled(sweep_id, select(event))
-        if cell is not None:
-            query = query.where(event.c.cell == cell)
-        if kind is not None:
-            query = query.where(event.c.kind == kind.value)
-        return map(_event, self._paged(query, event.c.id, after))
+        wanted = {"sweep_id": sweep_id, "cell": cell, "kind": kind}
+        query = selected("event", wanted) + self._settled
+        return records(Event, "event", "id", self._paged(query, wanted, "id", after))
 
     def newest_event(self, sweep_id: int, kind: Kind) -> Event | None:
         """The newest event of a kind."""
-        query = self._settled(sweep_id, select(event)).where(event.c.kind == kind.value)
-        rows = self._db.fetch(query.order_by(event.c.id.desc()).limit(1))
-        return _event(rows[0]) if rows else None
+        last = f"{self._settled} ORDER BY id DESC LIMIT 1"
+        rows = self._find("event", "*", last, sweep_id=sweep_id, kind=kind)
+        return next(records(Event, "event", "id", rows), None)
 
     def last_event(self, sweep_id: int) -> int:
         """The id of the newest event; reading on from it, after looking at everything else,
         misses nothing."""
-        rows = self._db.fetch(self._settled(sweep_id, select(func.max(event.c.id))))
-        return int(rows[0][0] or 0)
+        rows = self._find("event", "max(id) AS id", self._settled, sweep_id=sweep_id)
+        return int(rows[0]["id"] or 0)
 
     def stage_runs(
         self, sweep_id: int, *, model: str | None = None, cell: str | None = None
     ) -> list[StageRun]:
         """Stages that ran or were reused, in the order in which they were recorded."""
-        query = select(stage_run).where(stage_run.c.sweep_id == sweep_id)
-        if model is not None:
-            query = query.where(stage_run.c.model == model)
-        if cell is not None:
-            query = query.where(stage_run.c.cell == cell)
-        return [StageRun(**row._mapping) for row in self._db.fetch(query.order_by(stage_run.c.id))]
+        rows = self._find(
+            "stage_run", "*", "ORDER BY id", sweep_id=sweep_id, model=model, cell=cell
+        )
+        return list(records(StageRun, "stage_run", "id", rows))
 
     def stage_counts(self, sweep_id: int, since: float) -> tuple[int, int]:
         """How many stages ran and how many were reused from that moment on."""
-        query = select(stage_run.c.reused, func.count().label("stages"))
-        query = query.where(stage_run.c.sweep_id == sweep_id, stage_run.c.at >= since)
-        rows = self._db.fetch(query.group_by(stage_run.c.reused))
-        found = {bool(row.reused): int(row.stages) for row in rows}
+        query = selected("stage_run", {"sweep_id": sweep_id}, "reused, count(*) AS stages")
+        query += " AND at >= :since GROUP BY reused"
+        rows = self._rows.fetch(query, sweep_id=sweep_id, since=since)
+        found = {bool(row["reused"]): int(row["stages"]) for row in rows}
         return found.get(False, 0), found.get(True, 0)
 
-    def _paged(self, query: Select[Any], key: Column[Any], after: Any) -> Iterator[Row[Any]]:
+    def demand(self, sweep_id: int, among: Collection[str] | None = None) -> dict[Words, Remaining]:
+        """The work of a sweep by what it needs of a machine."""
+        rows = self._find(
+            "work",
+            "needs, state, count(*) AS number",
+            "GROUP BY needs, state",
+            sweep_id=sweep_id,
+            model=None if among is None else list(among),
+        )
+        counts: dict[Words, dict[str, int]] = {}
+        for row in rows:
+            counts.setdefault(from_text(row["needs"]), {})[row["state"]] = row["number"]
+        return {needs: Remaining(**states) for needs, states in counts.items()}
+
+    def remaining(
+        self,
+        sweep_id: int,
+        among: Collection[str] | None = None,
+        offers: Words | None = None,
+    ) -> Remaining:
+        """The same together; `offers`: only what these words serve."""
+        total: Counter[str] = Counter()
+        for needs, states in self.demand(sweep_id, among).items():
+            if offers is None or serves(offers, needs):
+                total.update(asdict(states))
+        return Remaining(**total)
+
+    def models(self, sweep_id: int) -> frozenset[str]:
+        """The models of a sweep."""
+        return frozenset(row["model"] for row in self._find("work", "model", sweep_id=sweep_id))
+
+    def leases(self, sweep_id: int | None = None) -> list[Holder]:
+        """Who holds what, in one sweep or in all."""
+        columns = f"lease.*, expires_at <= {self._now} AS expired"
+        rows = self._find("lease", columns, "ORDER BY taken_at", sweep_id=sweep_id)
+        return list(records(Holder, "lease", "model", rows))
+
+    def _sweeps(self, **wanted: Any) -> Iterator[SweepInfo]:
+        rows = self._find("sweep", "*", "ORDER BY begun_at DESC, id DESC", **wanted)
+        return records(SweepInfo, "sweep", "stamp", rows)
+
+    def _find(self, table: str, columns: str = "*", then: str = "", **wanted: Any) -> list[Row]:
+        return self._rows.fetch(f"{selected(table, wanted, columns)} {then}", **wanted)
+
+    def _paged(self, query: str, values: Mapping[str, Any], key: str, after: Any) -> Iterator[Row]:
+        page = f"{query} AND {key} > :after ORDER BY {key} LIMIT {_PAGE}"
         while True:
-            rows = self._db.fetch(query.where(key > after).order_by(key).limit(_PAGE))
+            rows = self._rows.fetch(page, **values, after=after)
             yield from rows
             if len(rows) < _PAGE:
                 return
-            after = getattr(rows[-1], key.name)
+            after = rows[-1][key]
 
-    def _settled(self, sweep_id: int, query: Select[Any]) -> Select[Any]:
-        query = query.where(event.c.sweep_id == sweep_id)
-        return query if self._db.sqlite else query.where(_SETTLED)
-
-
-def read_outcome(row: Row[Any]) -> Outcome:
-    """An outcome from its row."""
-    values = dict(row._mapping)
-    values["status"] = Status(values["status"])
-    values["failure"] = FailureClass(values["failure"]) if values["failure"] else None
-    values["needs"] = tuple(sorted(from_text(values["needs"])))
-    for name in ("evidence", "detail"):
-        values[name] = mapping(values[name], f"{name} of {values['cell']}")
-    return Outcome(**values)
+    @property
+    def _settled(self) -> str:
+        return "" if self._rows.sqlite else f" AND {_SETTLED}"
 
 
-def _event(row: Row[Any]) -> Event:
-    values = dict(row._mapping)
-    values["status"] = Status(values["status"]) if values["status"] else None
-    values["kind"] = Kind(values["kind"])
-    values["data"] = mapping(values["data"], f"event {values['id']}")
-    return Event(**values)
+def unknown_sweep(sweep_id: int) -> StateError:
+    """The error of a sweep id that does not exist."""
+    return StateError(f"there is no sweep {sweep_id} in this state")

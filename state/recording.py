@@ -10,7 +10,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from matrix.needs import to_text
 from matrix.status import FailureClass, Status
-from state.changes import FORGET, Part, add_event, check_token, has_status, open_benches
+from state.changes import FORGET, WritingPart, add_event, check_token, has_status, open_benches
 from state.database import now
 from state.errors import BadTransition, StateError
 from state.records import Facts, Json, Kind, Lease, StageRow
@@ -21,7 +21,7 @@ from state.transitions import DEFAULT_CLASS, FINAL, RUNNING, SOURCES
 _IN_EVENT = ("tree", "failure", "stage", "exit_code", "message", "bytes", "seconds")
 
 
-class Recording(Part):
+class Recording(WritingPart):
     """The part of `State` that slots write to."""
 
     def record(

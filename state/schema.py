@@ -13,12 +13,10 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
-    Float,
     ForeignKeyConstraint,
     Integer,
     LargeBinary,
     MetaData,
-    Table,
     Text,
     UniqueConstraint,
     text,
@@ -27,15 +25,8 @@ from sqlalchemy import Index as Idx
 from sqlmodel import Field, SQLModel
 
 from matrix.status import FAILED, FailureClass, Status
-from state.damage import Number
 from state.records import BenchState, Kind, MeasurementKind
 from state.transitions import RUNNING
-
-HEAD = "0002"
-"""The newest migration; opening a database at this revision needs no Alembic."""
-
-VERSION_TABLE = "modelmill_schema"
-"""Not Alembic's default name: Prefect's own tables may live in the same PostgreSQL database."""
 
 WORK_STATES = ("todo", "leased", "done", "poison")
 
@@ -313,20 +304,12 @@ class MeasurementTable(Base, table=True):
     """Every sample of a benchmark, the whole result of a trace; compressed JSON."""
 
 
-def _table(name: str) -> Table:
-    table = Base.metadata.tables[name]
-    for column in table.columns:
-        if isinstance(column.type, Float | Integer) and not column.primary_key:
-            column.type = Number(column.type, str(column), bool(column.nullable))
-    return table
-
-
-sweep = _table("sweep")
-outcome = _table("outcome")
-event = _table("event")
-work = _table("work")
-lease = _table("lease")
-stage_key = _table("stage_key")
-stage_run = _table("stage_run")
-bench = _table("bench")
-measurement = _table("measurement")
+sweep = Base.metadata.tables["sweep"]
+outcome = Base.metadata.tables["outcome"]
+event = Base.metadata.tables["event"]
+work = Base.metadata.tables["work"]
+lease = Base.metadata.tables["lease"]
+stage_key = Base.metadata.tables["stage_key"]
+stage_run = Base.metadata.tables["stage_run"]
+bench = Base.metadata.tables["bench"]
+measurement = Base.metadata.tables["measurement"]

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, and_, bindparam, func, insert, select, u
 from matrix.status import FAILED, Status
 from state.changes import (
     FORGET,
-    Part,
+    WritingPart,
     has_status,
     is_leased,
     named,
@@ -29,7 +29,7 @@ _SEEDABLE = sorted({*WAITING, Status.VERIFIED, Status.PUBLISHED, *FAILED} - {Sta
 _READ = ("cell", "model", "version", "status", "tree")
 
 
-class Seeding(Part):
+class Seeding(WritingPart):
     """The part of `State` that learns from the feed."""
 
     def seed(self, sweep_id: int, versions: Iterable[Seen]) -> Seeded:

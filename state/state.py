@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from state.database import IMPATIENT, Database, Patience
 from state.errors import StateError
-from state.history import History
 from state.leases import Leases
-from state.measurements import Measurements
+from state.measuring import Measuring
 from state.migrate import prepare
-from state.queries import Queries
-from state.read_only import is_writable, open_source
+from state.reading import StateReader
 from state.recording import Recording
 from state.seeding import Seeding
 from state.sweeps import Sweeps
@@ -26,13 +22,8 @@ _URL = re.compile(r"^([a-z0-9+]+)://", re.IGNORECASE)
 _POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
 
 
-class State(Sweeps, Seeding, Leases, Recording, Measurements, Queries, History):
+class State(Sweeps, Seeding, Leases, Recording, Measuring, StateReader):
     """An open state; `close` it, or use it in a `with` block."""
-
-    @property
-    def label(self) -> str:
-        """What to call this state in a message; holds no password."""
-        return self._db.label
 
     def patient(self, patience: Patience) -> State:
         """The same state, whose calls wait through an outage of the database."""
@@ -43,60 +34,38 @@ class State(Sweeps, Seeding, Leases, Recording, Measurements, Queries, History):
         """The same state, whose calls report an outage at once."""
         return self.patient(IMPATIENT)
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 def open_state(
     where: str | Path,
     *,
     create: bool = True,
-    reading: bool = False,
     patience: Patience = IMPATIENT,
 ) -> State:
     """Open, and where needed create or migrate, a SQLite file or a PostgreSQL database by URL.
 
     Raises `StateError` for anything that is not a state of this or an older modelmill, and
-    leaves it as it is. `create=False`: a missing file is an error too. `reading`: so it is, and
-    nothing at all is written, so that read-only media will do. `patience` holds for opening and
-    for every call of the state.
+    leaves it as it is. `create=False`: a missing file is an error too. `patience` holds for opening
+    and for every call of the state.
     """
     url = _url(where)
-    state = patience.through(lambda: _open(url, create=create, reading=reading))
+    state = patience.through(lambda: _open(url, create=create))
     return state.patient(patience)
 
 
-def _open(url: URL, *, create: bool, reading: bool) -> State:
+def _open(url: URL, *, create: bool) -> State:
     sqlite = url.get_backend_name() == "sqlite"
     path = Path(url.database or "")
-    if (reading or not create) and sqlite and not path.exists():
+    if not create and sqlite and not path.exists():
         raise StateError(f"there is no state at {path}", hint="run a sweep first, or check --state")
     try:
-        source = open_source(path) if reading and sqlite and not is_writable(path) else None
-        database = Database(url, source)
-    except OSError as error:
-        raise StateError(
-            f"the state {path} cannot be read: {error.strerror}", hint="check its permissions"
-        ) from error
+        database = Database(url)
     except ModuleNotFoundError as error:
         raise StateError(
             "a state on PostgreSQL needs the psycopg driver",
             hint="pip install 'modelmill[postgres]'",
         ) from error
     try:
-        prepare(database, url, reading=reading)
+        prepare(database, url)
     except BaseException:
         database.close()
         raise

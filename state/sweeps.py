@@ -24,7 +24,7 @@ from matrix.globs import matches
 from matrix.needs import to_text
 from matrix.status import FAILED, FailureClass, Status
 from state.changes import (
-    Part,
+    WritingPart,
     add_event,
     has_status,
     is_leased,
@@ -34,19 +34,18 @@ from state.changes import (
     same_work,
     settle_work,
     shift,
-    unknown_sweep,
 )
-from state.damage import sweep_columns
 from state.database import Database, now
 from state.errors import StateError
 from state.leases import dead_here, drop_dead
 from state.records import BenchState, CellRow, Json, Kind, ModelRow, SweepInfo
+from state.rows import records
 from state.schema import bench, lease, outcome, sweep, work
 from state.text import stable_json
 from state.transitions import FINAL, RUNNING
 
 
-class Sweeps(Part):
+class Sweeps(WritingPart):
     """The part of `State` that knows batches."""
 
     def begin(
@@ -92,8 +91,9 @@ class Sweeps(Part):
             settle_work(connection, sweep_id)
             data = {"cells": len(cells), "models": len(models), "added": added, "resumed": resumed}
             run = add_event(connection, sweep_id, Kind.BEGUN, data=data)
-            row = connection.execute(select(sweep).where(sweep.c.id == sweep_id)).one()
-            return replace(_read(row), created=created, run=run)
+            rows = connection.execute(select(sweep).where(sweep.c.id == sweep_id)).mappings()
+            (info,) = records(SweepInfo, "sweep", "stamp", map(dict, rows))
+            return replace(info, created=created, run=run)
 
         return self._db.attempt(work_)
 
@@ -152,30 +152,6 @@ class Sweeps(Part):
 
         return self._db.attempt(work_)
 
-    def sweep(self, sweep_id: int) -> SweepInfo:
-        """A sweep as it stands."""
-        rows = self._db.fetch(select(sweep).where(sweep.c.id == sweep_id))
-        if not rows:
-            raise unknown_sweep(sweep_id)
-        return _read(rows[0])
-
-    def sweeps(self) -> list[SweepInfo]:
-        """Every sweep, the one begun last first."""
-        return [_read(row) for row in self._db.fetch(_LAST_FIRST)]
-
-    def find_sweep(self, stamp: str | None = None, feed: str | None = None) -> SweepInfo | None:
-        """The sweep begun last, of a stamp and a feed where they are given."""
-        query = _LAST_FIRST.limit(1)
-        if stamp is not None:
-            query = query.where(sweep.c.stamp == stamp)
-        if feed is not None:
-            query = query.where(sweep.c.feed == feed)
-        rows = self._db.fetch(query)
-        return _read(rows[0]) if rows else None
-
-
-_LAST_FIRST = select(sweep).order_by(sweep.c.begun_at.desc(), sweep.c.id.desc())
-
 
 def _join(database: Database, connection: Connection, stamp: str, feed: str) -> tuple[int, bool]:
     made = connection.execute(
@@ -189,10 +165,6 @@ def _join(database: Database, connection: Connection, stamp: str, feed: str) -> 
         select(sweep.c.id).where(sweep.c.stamp == stamp, sweep.c.feed == feed)
     ).scalar_one()
     return int(sweep_id), made is not None
-
-
-def _read(row: Row[Any]) -> SweepInfo:
-    return SweepInfo(**sweep_columns(row._asdict()))
 
 
 def _take_up(connection: Connection, sweep_id: int, cells: Sequence[CellRow]) -> int:

@@ -153,7 +153,7 @@ def _say(text: str) -> None:
 
 def _report_damage() -> None:
     """Name the records of the state that could not be read."""
-    if "state.damage" not in sys.modules:  # importing it costs as much as SQLAlchemy does
+    if "state.damage" not in sys.modules:  # no state was read
         return
     from state.damage import taken
 

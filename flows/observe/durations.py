@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flows.cli.quantity import counted, show_duration
+from state.reading import StateReader
 from state.records import Kind, Outcome, SweepInfo
-from state.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Duration:
     """Whether the last one began no cell."""
 
 
-def duration_of(state: State, info: SweepInfo, outcomes: Iterable[Outcome]) -> Duration:
+def duration_of(state: StateReader, info: SweepInfo, outcomes: Iterable[Outcome]) -> Duration:
     """Add up the runs of a sweep from the events that begin and end them."""
     begins = [one.at for one in state.events(info.id, kind=Kind.BEGUN)]
     ends = [one.at for one in state.events(info.id, kind=Kind.ENDED)]
@@ -46,7 +46,7 @@ class LastRun:
     reused: int
 
     @classmethod
-    def of(cls, state: State, info: SweepInfo) -> LastRun:
+    def of(cls, state: StateReader, info: SweepInfo) -> LastRun:
         """Of a run that is over."""
         info = state.sweep(info.id)
         built, reused = state.stage_counts(info.id, info.begun_at)

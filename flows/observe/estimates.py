@@ -22,7 +22,7 @@ from matrix.model import Cell, Model, Plan, PlannedModel, SourceKind
 from state.records import UnitCost
 
 if TYPE_CHECKING:
-    from state.state import State
+    from state.reading import StateReader
 
 SPREAD = 1.5
 """On the same machine, a stage takes up to this factor more or less than the last time."""
@@ -133,7 +133,7 @@ def makespan(seconds: Iterable[float], slots: int) -> float:
     return max(busy)
 
 
-def estimate(plan: Plan, state: State) -> Estimates:
+def estimate(plan: Plan, state: StateReader) -> Estimates:
     """Estimate a plan from the state's history."""
     overheads = state.overheads()
     units = state.unit_costs()

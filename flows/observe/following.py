@@ -19,8 +19,8 @@ from flows.observe.views import View
 from flows.sweep.recorded_plan import PLAN, recorded_estimates
 from flows.sweep.stop import Stop
 from state.errors import StateUnavailable
+from state.reading import StateReader
 from state.records import Event, Kind, SweepInfo
-from state.state import State
 
 INTERVAL = 0.2
 _WIDE = {PLAN, FLEET}
@@ -43,7 +43,7 @@ class Follower:
     """Shows a sweep from a thread of its own while the block runs."""
 
     def __init__(
-        self, state: State, sweep_id: int, view: View, progress: SweepProgress, after: int = 0
+        self, state: StateReader, sweep_id: int, view: View, progress: SweepProgress, after: int = 0
     ) -> None:
         self._state = state
         self._sweep_id = sweep_id
@@ -93,7 +93,7 @@ class StatusWatch:
     happens next from the events.
     """
 
-    def __init__(self, state: State, info: SweepInfo, view: View) -> None:
+    def __init__(self, state: StateReader, info: SweepInfo, view: View) -> None:
         self._state = state
         self._info = info
         self._view = view

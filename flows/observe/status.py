@@ -12,8 +12,8 @@ from flows.observe.summary import Summary, open_text
 from flows.observe.unserved import unserved_of
 from flows.sweep.planned_packages import is_export
 from matrix.status import Status
+from state.reading import StateReader
 from state.records import Outcome, SweepInfo
-from state.state import State
 
 _MOST_CELLS = 20
 """Cells that are listed for a cause; `--json` has all."""
@@ -34,7 +34,7 @@ def document_of(info: SweepInfo, summary: Summary, outcomes: list[Outcome]) -> d
 
 
 def print_status(
-    state: State,
+    state: StateReader,
     info: SweepInfo,
     summary: Summary,
     outcomes: list[Outcome],
@@ -59,7 +59,7 @@ def print_status(
         print(f"  {line}")
 
 
-def idle_lines(state: State, info: SweepInfo, summary: Summary) -> list[str]:
+def idle_lines(state: StateReader, info: SweepInfo, summary: Summary) -> list[str]:
     """Why nobody works on what is open."""
     if not (summary.unfinished or summary.unmeasured):
         return []

@@ -17,7 +17,7 @@ from state.records import Bench, BenchState, Outcome, SweepInfo
 from state.transitions import FINAL
 
 if TYPE_CHECKING:
-    from state.state import State
+    from state.reading import StateReader
 
 MOST_CAUSES = 20
 """Causes that the end of a sweep names."""
@@ -136,7 +136,7 @@ class Summary:
         return Exit.INTERRUPTED if self.unfinished or self.unmeasured else Exit.OK
 
 
-def summary_of(state: State, info: SweepInfo) -> Summary:
+def summary_of(state: StateReader, info: SweepInfo) -> Summary:
     """Where a sweep stands now."""
     outcomes = state.outcomes(info.id, brief=True)
     benches = state.benches(info.id)

@@ -20,7 +20,7 @@ from state.records import BenchState, Kind
 from state.transitions import FINAL as MEASURABLE
 
 if TYPE_CHECKING:
-    from state.state import State
+    from state.reading import StateReader
 
 UNSERVED = "unserved"
 """Key of the notice: an entry for each group of cells that no machine at hand can do, and for each
@@ -70,7 +70,7 @@ class Unserved:
         return f"  next: {start} on a machine with {' '.join(w for w in words if w not in _FLAGS)}"
 
 
-def unserved_of(state: State, sweep: int) -> Unserved:
+def unserved_of(state: StateReader, sweep: int) -> Unserved:
     """What the last run of a sweep waits for."""
     begun = state.newest_event(sweep, Kind.BEGUN)
     if begun is None:
@@ -87,7 +87,7 @@ def unserved_of(state: State, sweep: int) -> Unserved:
 
 
 def unserved_groups(
-    state: State, sweep: int, wanted: Iterable[Words], machines: Collection[Words]
+    state: StateReader, sweep: int, wanted: Iterable[Words], machines: Collection[Words]
 ) -> list[dict[str, object]]:
     """Of cells with these needs, those that no machine can do, with what they wait for."""
     groups: list[dict[str, object]] = []
@@ -108,7 +108,7 @@ def unserved_groups(
     return groups
 
 
-def _cells(state: State, sweep: int, needs: Words) -> list[str]:
+def _cells(state: StateReader, sweep: int, needs: Words) -> list[str]:
     if is_measuring(needs):
         benches = state.benches(sweep, needs=needs)
         good = state.statuses(sweep)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from feed.interface import Published
 from feed.publisher import Publisher
@@ -26,6 +27,9 @@ from state.state import State
 from workers.attest.attester import Attester
 from workers.build.builder import Builder
 from workers.verify.verifier import Verifier
+
+if TYPE_CHECKING:
+    from state.state import State
 
 LOOK_AGAIN = 0.2
 """Seconds between two checks for a stop while waiting."""

@@ -6,12 +6,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from matrix.model import Cell, SourceKind
 from matrix.status import FailureClass
 from state.records import Kind
 from state.state import State
 from workers.errors import BuildFailed
+
+if TYPE_CHECKING:
+    from state.state import State
 
 OUTAGE = "outage"
 """Key of the notice."""

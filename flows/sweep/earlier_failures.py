@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from flows.sweep.planned_packages import is_export
 from matrix.status import FailureClass
 from state.records import SweepInfo
 from state.state import State
+
+if TYPE_CHECKING:
+    from state.state import State
 
 AGAIN = tuple(kind for kind in FailureClass if kind.may_pass)
 

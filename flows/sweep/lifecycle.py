@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from feed.errors import FeedError, Unauthorized
 from feed.interface import Feed, Published
@@ -25,7 +26,9 @@ from matrix.model import Plan
 from matrix.needs import Words
 from matrix.status import FailureClass, Status
 from state.records import CellRow, Facts, Kind, ModelRow, Seeded, SweepInfo
-from state.state import State
+
+if TYPE_CHECKING:
+    from state.state import State
 
 _UNLISTED = "a feed that cannot be listed is not taken for empty; --trust-state goes on without it"
 

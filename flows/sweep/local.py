@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from feed.publisher import Publisher
 from flows.cli.activity import waiting_for
@@ -37,6 +38,9 @@ from workers.host.watch import HostLimits
 from workers.runtimes.pool import Runtimes
 from workers.store import GcReport, Store
 from workers.verify.verifier import Verifier
+
+if TYPE_CHECKING:
+    from state.state import State
 
 
 def owners_here() -> str:

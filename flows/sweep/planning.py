@@ -19,6 +19,7 @@ from matrix.plan import PlanOptions, make_plan
 from matrix.selector import Selection
 from matrix.slugs import has_plain_name
 from matrix.status import Status
+from state.errors import OlderSchema
 from workers.engines import find_engine
 from workers.errors import EngineNotFound
 
@@ -131,7 +132,11 @@ def _published_before(work: Workspace) -> tuple[str, ...]:
     if not work.has_state():
         return ()
     found: dict[str, None] = {}
-    with work.open_state(must_exist=True) as state:
+    try:
+        opened = work.read_state()
+    except OlderSchema:  # a sweep would bring it up to date next
+        opened = work.open_state(must_exist=True)
+    with opened as state:
         for info in reversed(state.sweeps()):
             for one in state.outcomes(info.id, statuses=_PUBLISHED, brief=True):
                 named = None if is_export(one.cell) else parse(one.cell)

@@ -20,6 +20,7 @@ from state.damage import Tolerated
 from state.records import Kind
 
 if TYPE_CHECKING:
+    from state.reading import StateReader
     from state.state import State
 
 PLAN = "plan"
@@ -48,7 +49,7 @@ def note_plan(state: State, sweep_id: int, plan: Plan, known: Estimates | None =
     state.note(sweep_id, Kind.NOTICE, data)
 
 
-def recorded_estimates(state: State, sweep_id: int) -> Estimates | None:
+def recorded_estimates(state: StateReader, sweep_id: int) -> Estimates | None:
     """The estimates of the last run of a sweep."""
     records = [data[ESTIMATE] for data in _notices(state, sweep_id) if ESTIMATE in data]
     with Tolerated("the estimates of the sweep"):
@@ -56,7 +57,7 @@ def recorded_estimates(state: State, sweep_id: int) -> Estimates | None:
     return None
 
 
-def _notices(state: State, sweep_id: int) -> Iterator[Json]:
+def _notices(state: StateReader, sweep_id: int) -> Iterator[Json]:
     return (one.data for one in state.events(sweep_id, kind=Kind.NOTICE) if one.data)
 
 
@@ -102,7 +103,7 @@ class PlannedCells:
             self._policies |= places
 
     @classmethod
-    def of(cls, state: State, sweep_id: int) -> PlannedCells:
+    def of(cls, state: StateReader, sweep_id: int) -> PlannedCells:
         """Read them from the events of a sweep."""
         return cls([data[PLAN] for data in _notices(state, sweep_id) if PLAN in data])
 

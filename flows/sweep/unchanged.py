@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from feed.interface import Published
 from flows.cli.settings import Settings
@@ -25,6 +26,9 @@ from state.state import State
 from workers.build.builder import Builder
 from workers.build.keys import last_keys
 from workers.errors import BuildFailed, Cancelled
+
+if TYPE_CHECKING:
+    from state.state import State
 
 
 def settle_unchanged(

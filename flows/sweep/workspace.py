@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from feed.interface import Feed
     from matrix.profiles import Profiles
     from matrix.targets import Targets
+    from state.reading import StateReader
     from state.records import SweepInfo
     from state.state import State
 
@@ -106,11 +107,15 @@ class Workspace:
         where = self.state
         return isinstance(where, str) or where.exists()
 
-    def read_state(self) -> State:
-        """The state database for a command that only reads: it need not be writable."""
-        return self.open_state(must_exist=True, reading=True)
+    def read_state(self) -> StateReader:
+        """The state for a command that only reads: it need not be writable."""
+        waiting_for("opening the state")
+        from state.reading import read_state
 
-    def open_state(self, *, must_exist: bool = False, reading: bool = False) -> State:
+        self._expect_state()
+        return read_state(self.state)
+
+    def open_state(self, *, must_exist: bool = False) -> State:
         """The state database, migrated; `must_exist`: nothing is created."""
         waiting_for("opening the state")
         from state.state import open_state
@@ -118,13 +123,16 @@ class Workspace:
         where = self.state
         if isinstance(where, str):
             return open_state(where)
-        if must_exist and not where.exists():
+        if must_exist:
+            self._expect_state()
+        return open_state(where)
+
+    def _expect_state(self) -> None:
+        if not self.has_state():
             raise Unwritable(
-                f"there is no state at {where}", hint="run a sweep first, or name it with --state"
+                f"there is no state at {self.state}",
+                hint="run a sweep first, or name it with --state",
             )
-        if not reading:
-            where.parent.mkdir(parents=True, exist_ok=True)
-        return open_state(where, reading=reading)
 
     def open_feed(self) -> Feed:
         """The feed."""
@@ -148,7 +156,7 @@ class Workspace:
         return load_profiles(self.targets(), self.settings.path(extra) if extra else None)
 
 
-def find_sweep(state: State, stamp: str | None) -> SweepInfo:
+def find_sweep(state: StateReader, stamp: str | None) -> SweepInfo:
     """The sweep of that stamp, or the one begun last."""
     info = state.find_sweep(slug(stamp) if stamp else None)
     if info is None:

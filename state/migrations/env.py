@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from alembic import context
 
-from state.schema import VERSION_TABLE, Base
+from state.schema import Base
+from state.version import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

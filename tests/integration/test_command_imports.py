@@ -10,7 +10,8 @@ import pytest
 
 from feed.directory import DirectoryFeed
 from flows.cli.commands import COMMANDS
-from state.records import CellRow, ModelRow
+from matrix.status import Status
+from state.records import CellRow, ModelRow, Owner, StageRow
 from state.state import open_state
 
 HEAVY = {"alembic", "azure", "fastapi", "numpy", "onnx", "onnxruntime", "prefect", "rich", "torch"}
@@ -19,17 +20,18 @@ VERBS = ("feed ls", "feed pull", "store du", "engine ls")
 _SCRIPT = """
 import contextlib, io, sys
 from flows.cli.main import main
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-    code = main(sys.argv[1:])
-    assert code == 0, code
+for words in sys.argv[1:]:
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        code = main(words.split())
+        assert code == 0, (words, code)
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
 
 
-def loaded(folder: Path, *arguments: str) -> set[str]:
-    """The top-level modules that a fresh interpreter has loaded after a command."""
+def loaded(folder: Path, *commands: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has loaded after these commands."""
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, *arguments],
+        [sys.executable, "-c", _SCRIPT, *commands],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -46,21 +48,39 @@ def test_help_for_everything_loads_no_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [*COMMANDS, *VERBS])
 def test_help_loads_nothing_heavy(command: str, tmp_path: Path) -> None:
-    assert not loaded(tmp_path, *command.split(), "--help") & (HEAVY | DATABASE)
+    assert not loaded(tmp_path, f"{command} --help") & (HEAVY | DATABASE)
 
 
 def test_a_plan_loads_no_database(tmp_path: Path) -> None:
-    assert not loaded(tmp_path, "plan", "demo") & (HEAVY | DATABASE)
+    assert not loaded(tmp_path, "plan demo") & (HEAVY | DATABASE)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_looking_into_a_feed_loads_no_database(tmp_path: Path) -> None:
     DirectoryFeed(tmp_path / "feed").preflight([])
-    assert not loaded(tmp_path, "feed", "ls", "--feed", "feed") & (HEAVY | DATABASE)
+    assert not loaded(tmp_path, "feed ls --feed feed") & (HEAVY | DATABASE)
 
 
-def test_status_loads_the_database_and_nothing_else_heavy(tmp_path: Path) -> None:
-    cells = [CellRow("m:t@mlas_cpu", "m:t", "mlas_cpu", "fp32", "modelmill-m", "0.0.0-s-m")]
-    with open_state(tmp_path / "state.db") as state:
-        state.begin("s", "dir:feed", cells, [ModelRow("m:t", 0)], {}, {})
-    assert not loaded(tmp_path, "status", "--state", "state.db") & HEAVY
+READING = (
+    "status",
+    "status --sweeps",
+    "status --failed --json",
+    "diff s t",
+    "plan demo",
+    "report t --against s --output report.html",
+    "explain demo/bert-tiny:text-classification@mlas_cpu --stamp t",
+)
+
+
+def test_commands_that_read_a_state_load_no_database(tmp_path: Path) -> None:
+    """Python's own SQLite reads it; loading SQLAlchemy would take longer than all the rest."""
+    name = "demo/bert-tiny:text-classification"
+    cells = [CellRow(f"{name}@mlas_cpu", name, "mlas_cpu", "fp32", "modelmill-m", "0.0.0-s-m")]
+    with open_state(tmp_path / ".modelmill" / "state.db") as state:
+        for stamp in ("s", "t"):
+            settings = {"catalog": "demo"}
+            info = state.begin(stamp, "dir:feed", cells, [ModelRow(name, 0)], settings, {})
+        lease = state.lease(info.id, Owner.here("slot-1"), 60)
+        stage = StageRow(cells[0].cell, "mlas_cpu", "export", "key", {})
+        state.record(lease, info.id, cells[0].cell, Status.BUILDING, stages=[stage])
+    assert not loaded(tmp_path, *READING) & (HEAVY | DATABASE)

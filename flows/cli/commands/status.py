@@ -13,8 +13,8 @@ from flows.cli.table import render
 from matrix.errors import Exit
 
 if TYPE_CHECKING:
+    from state.reading import StateReader
     from state.records import SweepInfo
-    from state.state import State
 
 
 def add(parser: Parser) -> None:
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     return summary.exit_code() if arguments.exit_code else Exit.OK
 
 
-def _watch(state: State, info: SweepInfo, *, as_json: bool) -> Exit:
+def _watch(state: StateReader, info: SweepInfo, *, as_json: bool) -> Exit:
     from flows.observe.following import StatusWatch
     from flows.observe.summary import summary_of
     from flows.observe.views import choose_view
@@ -92,7 +92,7 @@ def _watch(state: State, info: SweepInfo, *, as_json: bool) -> Exit:
     return summary.exit_code()
 
 
-def _list(state: State, *, as_json: bool) -> Exit:
+def _list(state: StateReader, *, as_json: bool) -> Exit:
     sweeps = state.sweeps()
     if as_json:
         print(json.dumps([asdict(one) for one in sweeps], indent=1))

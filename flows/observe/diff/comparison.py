@@ -16,7 +16,7 @@ from flows.sweep.planned_packages import is_export
 from flows.sweep.recorded_plan import PlannedCells
 from matrix.status import Status
 from state.records import Measurement, Outcome, StageRun, SweepInfo
-from state.state import State
+from state.reading import StateReader
 
 
 class ChangeKind(StrEnum):
@@ -121,7 +121,7 @@ class Comparison:
         }
 
 
-def compare(state: State, before: SweepInfo, after: SweepInfo) -> Comparison:
+def compare(state: StateReader, before: SweepInfo, after: SweepInfo) -> Comparison:
     """Compare two sweeps of one state. Exports count only where they fail."""
     first, second = _Half.read(state, before), _Half.read(state, after)
     changes = []
@@ -186,7 +186,7 @@ class _Half:
     measurements: Mapping[str, list[Measurement]]
 
     @classmethod
-    def read(cls, state: State, info: SweepInfo) -> _Half:
+    def read(cls, state: StateReader, info: SweepInfo) -> _Half:
         runs: dict[str, list[StageRun]] = {}
         for run in state.stage_runs(info.id):
             runs.setdefault(run.cell, []).append(run)

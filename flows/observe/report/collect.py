@@ -34,7 +34,7 @@ from state.records import (
     StageRun,
     SweepInfo,
 )
-from state.state import State
+from state.reading import StateReader
 
 LOG_LENGTH = 6_000
 """How many characters of a log's end a report keeps; the log file has all of it."""
@@ -46,7 +46,7 @@ _COPIED = (
 """What a view of a cell takes from its outcome as it is."""
 
 
-def collect(state: State, info: SweepInfo, comparison: Comparison | None = None) -> Document:
+def collect(state: StateReader, info: SweepInfo, comparison: Comparison | None = None) -> Document:
     """Everything that a report shows. Only reads, so it may run beside the sweep."""
     outcomes = list(state.outcomes(info.id))
     planned = PlannedCells.of(state, info.id)
@@ -227,7 +227,7 @@ def _by_cell(runs: list[StageRun]) -> dict[str, list[StageRun]]:
     return found
 
 
-def _heading(state: State, info: SweepInfo, summary: Summary, duration: Duration) -> Heading:
+def _heading(state: StateReader, info: SweepInfo, summary: Summary, duration: Duration) -> Heading:
     settings = {
         name: value
         for name, value in info.settings.items()

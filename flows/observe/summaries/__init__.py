@@ -14,8 +14,8 @@ from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
 from flows.observe.textfile import replace_text
+from state.reading import StateReader
 from state.records import SweepInfo
-from state.state import State
 
 JSON_NAME = "summary.json"
 MARKDOWN_NAME = "summary.md"
@@ -24,7 +24,7 @@ REPORT_NAME = "report.html"
 _HINT = "choose another folder with --summary"
 
 
-def write_summaries(folder: Path, state: State, info: SweepInfo) -> None:
+def write_summaries(folder: Path, state: StateReader, info: SweepInfo) -> None:
     """Write the three files."""
     content = summary_document(state, info)
     document = masked_json(content.to_json())

@@ -12,8 +12,8 @@ from flows.observe.durations import Duration, duration_of
 from flows.observe.progress import UNSHOWN
 from flows.observe.summary import Summary, summarize
 from flows.sweep.planned_packages import is_export
+from state.reading import StateReader
 from state.records import Kind, Outcome, SweepInfo
-from state.state import State
 
 SCHEMA = 1
 
@@ -60,7 +60,7 @@ class SummaryDocument:
         return {**document, "cells": cells}
 
 
-def summary_document(state: State, info: SweepInfo) -> SummaryDocument:
+def summary_document(state: StateReader, info: SweepInfo) -> SummaryDocument:
     """Read a sweep."""
     fresh = state.sweep(info.id)
     outcomes = list(state.outcomes(fresh.id))
@@ -72,14 +72,14 @@ def summary_document(state: State, info: SweepInfo) -> SummaryDocument:
     return SummaryDocument(fresh, summary, outcomes, duration, since, _unshown(state, fresh))
 
 
-def _unshown(state: State, info: SweepInfo) -> str:
+def _unshown(state: StateReader, info: SweepInfo) -> str:
     begun = state.newest_event(info.id, Kind.BEGUN)
     notices = state.events(info.id, begun.id if begun else 0, kind=Kind.NOTICE)
     told = [one.data[UNSHOWN] for one in notices if one.data and UNSHOWN in one.data]
     return str(told[-1]) if told else ""
 
 
-def previous(state: State, info: SweepInfo) -> SweepInfo | None:
+def previous(state: StateReader, info: SweepInfo) -> SweepInfo | None:
     """The last sweep before this one with the same catalog, selection and feed."""
 
     def kind(one: SweepInfo) -> tuple[object, ...]:

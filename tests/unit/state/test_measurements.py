@@ -112,7 +112,7 @@ class TestMeasurements:
         assert found.protocol == {}
         assert damage.taken() == [
             f"the samples of measurement {number}",
-            f"measurement {number}: protocol",
+            f"measurement.protocol of {number}",
         ]
 
     def test_constraints_refuse_impossible_rows(self, state: State) -> None:

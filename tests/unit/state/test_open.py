@@ -102,7 +102,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, "cannot be opened")
     (tmp_path / "file").touch()
-    refused(tmp_path / "file" / "state.db", "cannot be opened")
+    refused(tmp_path / "file" / "state.db", "cannot be created")
 
 
 @pytest.mark.parametrize("url", ["mysql://user:secret@host/db", "https://host/db"])

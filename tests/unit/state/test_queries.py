@@ -89,7 +89,6 @@ class TestQueries:
         assert (whole.cell, whole.stage, whole.key) == (cell(), "export", "k")
         assert (whole.seconds, whole.bytes, whole.peak_memory) == (3.0, 8, 9)
         assert (decoder.component, decoder.seconds) == ("decoder", 7.0)
-        assert state.unit_costs([model(1)]) == []
 
     def test_what_the_keys_of_a_sweep_were_made_from(self, state: State) -> None:
         sweep = begin(state)

@@ -8,8 +8,9 @@ from sqlalchemy import create_engine, inspect
 from sqlalchemy.exc import IntegrityError
 
 from state.migrate import _config
-from state.schema import HEAD, VERSION_TABLE, Base
+from state.schema import Base
 from state.state import State
+from state.version import HEAD, VERSION_TABLE
 from tests.states.samples import begin, cell, sql, take
 
 

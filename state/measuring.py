@@ -1,0 +1,102 @@
+"""Measuring: what came of it, and what of a sweep is measured."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Connection, insert, update
+
+from matrix.needs import to_text
+from state.changes import WritingPart, add_event, check_token, of_work
+from state.database import now
+from state.errors import StateError
+from state.measurements import MEASURED
+from state.records import BenchState, Json, Kind, Lease, Measurement
+from state.schema import bench, measurement
+from state.text import clean, stable_json
+
+_TEXTS = (
+    "tree", "cell", "stamp", "component", "runtime", "provider", "device", "version", "machine"
+)  # fmt: skip
+
+
+class Measuring(WritingPart):
+    """The part of `State` that keeps what was measured."""
+
+    def keep(self, one: Measurement) -> int:
+        """Keep a measurement that belongs to no sweep's work; returns its id."""
+        return self._db.attempt(lambda connection: _insert(connection, one))
+
+    def measured(self, held: Lease, cell: str, told: Json, new: Collection[Measurement]) -> None:
+        """A leased cell has been measured: keep the measurements, and tick it off.
+
+        `told`: what an event says of it. Nothing new: it had been measured before.
+        """
+
+        def work(connection: Connection) -> None:
+            check_token(connection, held)
+            for one in new:
+                _insert(connection, one)
+            _settle(connection, held, cell, BenchState.MEASURED, None, told)
+
+        self._db.attempt(work)
+
+    def unmeasurable(self, held: Lease, cell: str, message: str) -> None:
+        """A leased cell could not be measured; the next run of the sweep tries again."""
+
+        def work(connection: Connection) -> None:
+            check_token(connection, held)
+            why = clean(message)
+            _settle(connection, held, cell, BenchState.FAILED, why, {"message": why})
+
+        self._db.attempt(work)
+
+
+def _settle(
+    connection: Connection,
+    held: Lease,
+    cell: str,
+    state: BenchState,
+    message: str | None,
+    told: Json,
+) -> None:
+    mine = of_work(bench, held.sweep_id, held.model, to_text(held.needs))
+    changed = connection.execute(
+        update(bench).where(mine, bench.c.cell == cell).values(state=state.value, message=message)
+    )
+    if changed.rowcount != 1:
+        raise StateError(f"{cell} is not to be measured under this lease of {held.model}")
+    add_event(
+        connection,
+        held.sweep_id,
+        Kind.NOTICE,
+        cell=cell,
+        model=held.model,
+        token=held.token,
+        owner=held.owner,
+        data={MEASURED: {"state": state.value, **told}},
+    )
+
+
+def _insert(connection: Connection, one: Measurement) -> int:
+    values: dict[str, Any] = {name: clean(getattr(one, name)) for name in _TEXTS}
+    added = connection.execute(
+        insert(measurement).values(at=now()).returning(measurement.c.id),
+        {
+            **values,
+            "kind": one.kind.value,
+            "emulated": one.emulated,
+            "protocol": stable_json(one.protocol),
+            "percentiles": dict(one.percentiles),
+            "detail": dict(one.detail),
+            "raw": None if one.raw is None else _packed(one.raw),
+        },
+    )
+    return int(added.scalar_one())
+
+
+def _packed(raw: Json) -> bytes:
+    return zlib.compress(json.dumps(dict(raw), separators=(",", ":")).encode(), 9)

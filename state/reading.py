@@ -1,0 +1,65 @@
+"""The state for those who only read it: status, plans, reports, comparisons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from state.errors import OlderSchema, StateError
+from state.file import StateFile, check_pages, is_fresh
+from state.history import History
+from state.measurements import Measurements
+from state.queries import Queries
+from state.version import is_current
+
+
+class StateReader(Queries, History, Measurements):
+    """An open state that answers; `close` it, or use it in a `with` block."""
+
+    @property
+    def label(self) -> str:
+        """What to call this state in a message; holds no password."""
+        return self._rows.label
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._rows.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_state(where: str | Path) -> StateReader:
+    """Open a SQLite file without writing anything, or a PostgreSQL database by its URL.
+
+    Raises `StateError` for anything that is not a state of this modelmill, and leaves it as it is.
+    """
+    if isinstance(where, str) and "://" in where:
+        from state.state import open_state
+
+        return open_state(where)
+    path = Path(where).expanduser().absolute()
+    if not path.exists():
+        raise StateError(f"there is no state at {path}", hint="run a sweep first, or check --state")
+    fresh = is_fresh(path)
+    rows = StateFile(path)
+    try:
+        if fresh or not is_current(rows):
+            raise OlderSchema(
+                f"the state {path} is empty or was written by an older modelmill",
+                hint="modelmill resume brings it up to date where it can be written",
+            )
+        check_pages(rows)
+    except BaseException:
+        rows.close()
+        raise
+    return StateReader(rows)

@@ -1,0 +1,117 @@
+"""Reading rows: queries in the SQL that SQLite and PostgreSQL share, and rows as our records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar, get_type_hints
+
+from matrix.codec import from_json
+from matrix.needs import from_text
+from state.damage import mapping, note, parsed
+
+T = TypeVar("T")
+Row = Mapping[str, Any]
+
+_JSON = frozenset(
+    ["settings", "selection", "evidence", "detail", "data", "parts", "protocol", "percentiles"]
+)
+_SUBSTITUTES: tuple[Any, ...] = (None, 0, {})
+"""What stands in place of a damaged value, the first that its column can hold."""
+
+
+class Rows(Protocol):
+    """A database that answers queries."""
+
+    label: str
+    """What messages call this database; holds no password."""
+
+    @property
+    def sqlite(self) -> bool: ...
+
+    def fetch(self, query: str, **values: Any) -> list[Row]:
+        """The rows of a query with `:names`; the value of `IN :name` is a list."""
+
+    def close(self) -> None: ...
+
+
+class Part:
+    """What the parts of a state share: the database."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    @property
+    def _now(self) -> str:
+        return clock(sqlite=self._rows.sqlite)
+
+
+def clock(*, sqlite: bool) -> str:
+    """The database's clock, in seconds since the epoch."""
+    if sqlite:
+        return "((julianday('now') - 2440587.5) * 86400.0)"
+    return "extract(epoch from clock_timestamp())::float8"
+
+
+def selected(table: str, wanted: Mapping[str, Any], columns: str = "*") -> str:
+    """The query for the rows that have these values; of lists any, of None it does not matter."""
+    conditions = [
+        f"{name} {'IN' if isinstance(value, list) else '='} :{name}"
+        for name, value in wanted.items()
+        if value is not None
+    ]
+    # Names of tables and columns come from our code, values go beside the query.
+    return f"SELECT {columns} FROM {table} WHERE {' AND '.join(conditions) or '1 = 1'}"  # noqa: S608
+
+
+def spread(query: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A query with a name for each item of its lists."""
+    plain: dict[str, Any] = {}
+    for name, value in values.items():
+        if not isinstance(value, list):
+            plain[name] = value
+            continue
+        items = {f"{name}_{place}": item for place, item in enumerate(value)}
+        names = ", ".join(f":{one}" for one in items) or "NULL"
+        query = re.sub(rf":{name}\b", f"({names})", query)
+        plain |= items
+    return query, plain
+
+
+def records(kind: type[T], table: str, key: str, rows: Iterable[Row]) -> Iterator[T]:
+    """The rows of a table as records, without those that cannot be read at all.
+
+    `key`: the column by which messages name a row.
+    """
+    for row in rows:
+        where = f"{table}.{{}} of {row[key]}"
+        values: dict[str, Any] = {
+            name: mapping(parsed(value), where.format(name)) if name in _JSON else value
+            for name, value in row.items()
+        }
+        if "needs" in values:
+            values["needs"] = sorted(from_text(values["needs"]))
+        try:
+            # SQLite's truth values are numbers.
+            yield from_json(values, kind, exact=False, strict=False)
+        except ValueError:
+            if _repair(kind, values, where):
+                yield from_json(values, kind, exact=False, strict=False)
+
+
+def _repair(kind: type[Any], values: dict[str, Any], where: str) -> bool:
+    """Replace what a record cannot hold, and note it; False: something has no substitute."""
+    for name, wanted in get_type_hints(kind).items():
+        if name not in values:
+            continue
+        for value in (values[name], *_SUBSTITUTES):
+            try:
+                from_json(value, wanted, exact=False, strict=False)
+            except ValueError:
+                note(where.format(name))
+            else:
+                values[name] = value
+                break
+        else:
+            return False
+    return True
