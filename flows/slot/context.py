@@ -23,7 +23,6 @@ from matrix.model import Plan, PlannedModel
 from matrix.needs import Words
 from matrix.status import Status
 from state.records import Lease, Owner
-from state.state import State
 from workers.attest.attester import Attester
 from workers.build.builder import Builder
 from workers.verify.verifier import Verifier

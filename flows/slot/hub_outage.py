@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from matrix.model import Cell, SourceKind
 from matrix.status import FailureClass
 from state.records import Kind
-from state.state import State
 from workers.errors import BuildFailed
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Self
 from flows.sweep.stop import Stop
 from state.errors import StateError
 from state.records import Lease
-from state.state import State
 
 if TYPE_CHECKING:
     from state.state import State

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from flows.sweep.planned_packages import is_export
 from matrix.status import FailureClass
 from state.records import SweepInfo
-from state.state import State
 
 if TYPE_CHECKING:
     from state.state import State

@@ -26,7 +26,6 @@ from machine.processes import this_host
 from matrix.model import Plan
 from matrix.needs import Words
 from state.records import Kind, Owner
-from state.state import State
 from workers.attest.attester import Attester
 from workers.build.builder import Builder, BuildOptions
 from workers.build.disk_budget import DiskBudget

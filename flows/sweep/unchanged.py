@@ -22,7 +22,6 @@ from matrix.model import Plan, PlannedModel
 from matrix.needs import Words, is_measuring
 from matrix.status import Status
 from state.records import Facts, Lease, Owner
-from state.state import State
 from workers.build.builder import Builder
 from workers.build.keys import last_keys
 from workers.errors import BuildFailed, Cancelled

@@ -83,4 +83,5 @@ def test_commands_that_read_a_state_load_no_database(tmp_path: Path) -> None:
         lease = state.lease(info.id, Owner.here("slot-1"), 60)
         stage = StageRow(cells[0].cell, "mlas_cpu", "export", "key", {})
         state.record(lease, info.id, cells[0].cell, Status.BUILDING, stages=[stage])
-    assert not loaded(tmp_path, *READING) & (HEAVY | DATABASE)
+    heavy = loaded(tmp_path, *READING) & (HEAVY | DATABASE)
+    assert not heavy
