@@ -15,8 +15,8 @@ from flows.observe.latency import changes as latency_changes
 from flows.sweep.planned_packages import is_export
 from flows.sweep.recorded_plan import PlannedCells
 from matrix.status import Status
-from state.records import Measurement, Outcome, StageRun, SweepInfo
 from state.reading import StateReader
+from state.records import Measurement, Outcome, StageRun, SweepInfo
 
 
 class ChangeKind(StrEnum):

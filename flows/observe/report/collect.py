@@ -25,6 +25,7 @@ from flows.observe.report.timeline import History
 from flows.observe.summary import Summary, summarize
 from flows.sweep.recorded_plan import PlannedCells
 from matrix.errors import Exit
+from state.reading import StateReader
 from state.records import (
     Bench,
     BenchState,
@@ -34,7 +35,6 @@ from state.records import (
     StageRun,
     SweepInfo,
 )
-from state.reading import StateReader
 
 LOG_LENGTH = 6_000
 """How many characters of a log's end a report keeps; the log file has all of it."""
