@@ -156,6 +156,15 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """A portable package that is there already, and what a compiled cell is made from."""
+
+    version: str
+    """In the package of the cell; empty: it is a local folder."""
+    tree: str
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """Model x target (x precision, x profile): the unit that is built, published and recorded."""
 
@@ -172,6 +181,8 @@ class Cell:
     """What it needs of a machine besides what the whole sweep needs; see `matrix.needs`."""
     profile: Profile | None = None
     """What a compiled cell is made for; None: a portable one."""
+    origin: Origin | None = None
+    """The package that is compiled; None: the portable model is built."""
 
     @property
     def column(self) -> str:
@@ -219,7 +230,7 @@ class PlannedModel:
         found: dict[int, Export] = {}
         for cell in self.cells:
             opset = cell.policy.opset
-            if cell.skip is not None:
+            if cell.skip is not None or cell.origin is not None:
                 continue
             if opset not in found or len(cell.needs) < len(found[opset].cell.needs):
                 common = opset == COMMON_OPSET

@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from feed.attestation import parse, recipe_in
-from feed.errors import Corrupt, NotFound
+from feed.errors import Corrupt
 from feed.interface import Feed
-from feed.reader import pull
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
+from flows.packages.original import Original, published_original
 from flows.sweep.engines import engine_spec, runtimes_of
 from flows.sweep.workspace import Workspace
-from matrix.digest import MANIFEST, PROVENANCE
+from matrix.digest import PROVENANCE
 from matrix.errors import UsageError
 from matrix.model import EXPORT, Cell
 from workers.attest.recipe import cell_of
@@ -52,15 +51,6 @@ class Rebuilt:
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
-    """What a package says about itself."""
-
-    manifest: Json
-    recipe: Json
-    tree: str
-
-
-@dataclass(frozen=True, slots=True)
 class Given:
     """Where the local folders that a package was made from are on this machine."""
 
@@ -89,7 +79,7 @@ def rebuild(feed: Feed, package: str, version: str, settings: Settings, given: G
     with tempfile.TemporaryDirectory(prefix="rebuild-", dir=work.home) as folder:
         root = Path(folder)
         waiting_for(f"fetching {package} {version}")
-        original = _original(feed, package, version, root / "published")
+        original = published_original(feed, package, version, root / "published")
         cell = _cell(original, settings, given)
         waiting_for(f"building {package} {version} again")
         made = _build(cell, original, settings, root)
@@ -101,20 +91,6 @@ def rebuild(feed: Feed, package: str, version: str, settings: Settings, given: G
             tuple(diff_keys(_comparable(original.manifest), _comparable(made.manifest))),
             round(made.seconds, 3),
         )
-
-
-def _original(feed: Feed, package: str, version: str, folder: Path) -> Original:
-    try:
-        pulled = pull(feed, package, version, folder, (MANIFEST, PROVENANCE))
-        if not (folder / PROVENANCE).is_file():
-            raise NotFound(
-                f"{package} {version} has no {PROVENANCE}: nobody states how it was made",
-                hint="only packages with provenance can be built again",
-            )
-        manifest = parse((folder / MANIFEST).read_bytes())
-        return Original(manifest, recipe_in(parse((folder / PROVENANCE).read_bytes())), pulled.tree)
-    except ValueError as error:
-        raise Corrupt(f"{package} {version}: {error}") from error
 
 
 def _cell(original: Original, settings: Settings, given: Given) -> Cell:

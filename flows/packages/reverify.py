@@ -11,10 +11,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from feed.interface import Feed
 from feed.reader import pull
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
+from flows.packages.portables import published_export
 from flows.sweep.engines import runtimes_of
 from flows.sweep.local import open_builder
 from flows.sweep.planning import plan_of
@@ -58,7 +58,7 @@ def prove_published(settings: Settings, package: str, version: str) -> tuple[Cli
     with proving(settings) as (verifier, store), store.scratch.borrow("pulled") as folder:
         own = folder / "package"
         pull(feed, package, version, own)
-        export = _published_export(feed, package, _json(own / MANIFEST), folder / EXPORT)
+        export = published_export(feed, package, _json(own / MANIFEST), folder / EXPORT)
         subject = subject_of(settings, store, own, export)
         return verifier.climb(subject), tree_digest(subject.files)
 
@@ -158,17 +158,6 @@ def _stage_part(store: Store, manifest: Mapping[str, Any], stage: str) -> Part |
             head = f"{one['component']}/" if one["component"] else ""
             files += [replace(file, path=f"{head}{file.path}") for file in action.files]
     return Part.stored(store, files)
-
-
-def _published_export(
-    feed: Feed, package: str, manifest: Mapping[str, Any], dest: Path
-) -> Path | None:
-    wanted = (manifest.get("export") or {}).get("tree")
-    for one in feed.versions(package):
-        if wanted and one.tree == wanted and not one.deleted:
-            pull(feed, package, one.version, dest)
-            return dest
-    return None
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def _build_and_verify(work: CellWork) -> Built | None:
         if work.cancelled or not concerns(planned.cell, error):
             raise
         raise hub.note(error, asked=not offline) from error
-    if planned.cell.model.source.kind is SourceKind.HUB and not offline:
+    if planned.cell.model.source.kind is SourceKind.HUB and not (offline or planned.cell.origin):
         hub.over()
     verified = None
     try:

@@ -7,11 +7,11 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from feed.errors import Conflict
+from feed.errors import Conflict, NotFound
 from feed.index import INDEX_FILE, IndexCell, SweepIndex
 from feed.interface import Feed, LocalFile
 from feed.publisher import Publisher
-from feed.selection import index_revisions
+from feed.selection import index_revisions, resolve_index
 from flows.sweep.planned_packages import is_export
 from matrix.cellid import parse
 from matrix.digest import FileEntry, tree_digest
@@ -43,6 +43,18 @@ def index_of(stamp: str, outcomes: Iterable[Outcome]) -> SweepIndex:
             )
         )
     return SweepIndex(stamp, tuple(cells))
+
+
+def with_listed(feed: Feed, plan: Plan, index: SweepIndex) -> SweepIndex | None:
+    """The index of a batch whose packages were compiled, perhaps where nothing else of it is
+    known: with everything that its newest index lists. None: nobody has published an index yet,
+    and whoever sweeps the batch will."""
+    try:
+        listed = resolve_index(feed, plan.index_package, plan.stamp).index.cells
+    except NotFound:
+        return None
+    ours = {cell.id for cell in index.cells}
+    return SweepIndex(index.stamp, (*index.cells, *(one for one in listed if one.id not in ours)))
 
 
 def index_line(plan: Plan, template: str, version: str, failed: int) -> str:

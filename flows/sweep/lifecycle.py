@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from feed.errors import FeedError, Unauthorized
+from feed.index import SweepIndex
 from feed.interface import Feed, Published
 from feed.publisher import Publisher
 from flows.cli.activity import waiting_for
@@ -15,7 +16,7 @@ from flows.observe.estimates import Estimates, estimate
 from flows.observe.summary import Summary, summarize
 from flows.observe.unserved import unserved_of
 from flows.sweep.earlier_failures import EarlierFailures, try_again
-from flows.sweep.index import index_of, publish_index
+from flows.sweep.index import index_of, publish_index, with_listed
 from flows.sweep.needs import bench_needs_of, needs_of
 from flows.sweep.planned_packages import packages_of
 from flows.sweep.planning import selection_of
@@ -209,12 +210,16 @@ def finish(
     if (summary.unfinished or summary.unmeasured) and not stop:
         summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
     if publisher is not None and not stop and not summary.unfinished and summary.has_content:
-        content = index_of(plan.stamp, state.outcomes(info.id, brief=True))
+        content: SweepIndex | None = index_of(plan.stamp, state.outcomes(info.id, brief=True))
         try:
-            index = publish_index(feed, publisher, plan, template, content)
+            if content and any(cell.origin for cell in plan.cells()):
+                content = with_listed(feed, plan, content)
+            if content:
+                index = publish_index(feed, publisher, plan, template, content)
         except FeedError as error:
             stop.ask(error)
         else:
-            state.note(info.id, Kind.INDEX, {"package": plan.index_package, "version": index})
+            if index is not None:
+                state.note(info.id, Kind.INDEX, {"package": plan.index_package, "version": index})
     state.end(info.id, summary.exit_code(stop))
     return summary, index

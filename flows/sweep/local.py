@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from feed.publisher import Publisher
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.observe.estimates import estimate
+from flows.packages.portables import fetch_portable
 from flows.packages.signing import signer_of
 from flows.slot.context import Slot, SweepContext
 from flows.slot.kept_packages import kept_bytes
@@ -30,6 +31,7 @@ from workers.attest.attester import Attester
 from workers.build.builder import Builder, BuildOptions
 from workers.build.disk_budget import DiskBudget
 from workers.build.memory_budget import MemoryBudget
+from workers.build.origin import Fetch
 from workers.build.stage_runner import Expectation
 from workers.compile.stage import CompileStage
 from workers.host.client import EngineHost
@@ -103,6 +105,7 @@ def open_slots(
                 allow={"remote_code": settings.allow_remote_code, "pickle": settings.allow_pickle},
                 builder=settings.builder_id or "",
                 sign=signer_of(settings),
+                runtimes=runtimes,
             )
             slot = Slot(owner, builder, Verifier(runtimes, settings.verify), attester)
             opened.callback(slot.close)
@@ -111,19 +114,27 @@ def open_slots(
 
 
 @contextmanager
-def open_builder(plan: Plan, settings: Settings) -> Iterator[Builder]:
-    """A single builder, without slots and leases."""
+def open_builder(plan: Plan, settings: Settings, fetch: Fetch | None = None) -> Iterator[Builder]:
+    """A single builder, without slots and leases. `fetch`: where the packages come from that cells
+    are compiled from; None: from the feed."""
     work = Workspace(settings)
     work.prepare()
     store = Store(work.store)
     waiting_for(f"asking the engine {settings.engine}")
-    builder, runtimes = _builder(plan, settings, store)
+    builder, runtimes = _builder(plan, settings, store, fetch=fetch)
     try:
         yield builder
     finally:
         runtimes.close()
         builder.close()
         store.close()
+
+
+@contextmanager
+def verifying(settings: Settings) -> Iterator[Verifier]:
+    """A verifier with runtimes of its own."""
+    with closing(Verifier(runtimes_of(settings), settings.verify)) as verifier:
+        yield verifier
 
 
 def _builder(
@@ -133,6 +144,7 @@ def _builder(
     expected: Expectation | None = None,
     budget: DiskBudget | None = None,
     memory: MemoryBudget | None = None,
+    fetch: Fetch | None = None,
 ) -> tuple[Builder, Runtimes]:
     """A builder in an engine host of its own, and the runtimes beside it."""
     work = Workspace(settings)
@@ -156,6 +168,7 @@ def _builder(
         budget=budget,
         memory=memory,
         compiler=CompileStage(runtimes, settings.emulated, settings.cwd),
+        fetch=fetch or partial(fetch_portable, settings),
     )
     return builder, runtimes
 

@@ -28,7 +28,10 @@ def needs_of(cell: Cell, engine: str, values: Mapping[str, Any], memory: float =
 
     `values`: the settings of the sweep; `memory`: the bytes that its model took at its peak.
     """
-    words = {f"engine:{engine}", *cell.needs, *values.get("needs", ())}
+    words = {*cell.needs, *values.get("needs", ())}
+    if cell.origin is not None:  # nothing of it comes from the source
+        return frozenset(words)
+    words.add(f"engine:{engine}")
     if cell.model.remote_code and values.get("allow_remote_code"):
         words.add("remote-code")
     if cell.model.pickle and values.get("allow_pickle"):

@@ -9,14 +9,16 @@ from feed.selection import index_revisions
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.observe.summary import open_text, summary_of
+from flows.sweep.compiling import merged, recorded_compiling
 from flows.sweep.planning import catalog_reference, plan_of
-from flows.sweep.recorded_settings import recall, remember
+from flows.sweep.recorded_settings import recall, remember, typed
 from flows.sweep.run import Run
 from flows.sweep.workspace import Workspace, find_sweep
 from matrix.errors import Exit, NothingSelected, UsageError
 from matrix.naming import index_name
 from matrix.slugs import slug
 from matrix.status import FailureClass
+from state.errors import StateError
 from state.records import SweepInfo
 from state.state import State
 
@@ -33,7 +35,7 @@ def resume(
     if stamp is None or work.has_state():
         with work.open_state(must_exist=True) as state:
             if stamp is None or state.find_sweep(slug(stamp)) is not None:
-                known = _recorded(settings, find_sweep(state, stamp), catalog)
+                known = _recorded(settings, state, find_sweep(state, stamp), catalog)
     run = known or _from_feed(settings, slug(str(stamp)), catalog)
     run.as_json = as_json
     return run.go()
@@ -52,7 +54,7 @@ def retry(
     """
     with Workspace(settings).open_state(must_exist=True) as state:
         info = find_sweep(state, stamp)
-        run = _recorded(settings, info)
+        run = _recorded(settings, state, info)
         if not state.retry(info.id, classes, settings.only):
             raise nothing_to_retry(state, info)
     run.as_json, run.again = as_json, False
@@ -74,13 +76,30 @@ def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
     )
 
 
-def _recorded(settings: Settings, info: SweepInfo, catalog: str | None = None) -> Run:
-    recalled, recorded_catalog = recall(settings, info.stamp, info.settings)
+def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | None = None) -> Run:
+    """The recorded sweep, with what `modelmill compile` was asked to make of its packages."""
     recorded = dict(info.settings)
     if catalog is not None:
         recorded["catalog"] = catalog_reference(settings, catalog)
+    elif recorded.get("catalog") == "":
+        return _compiling(settings, state, info)
+    recalled, recorded_catalog = recall(settings, info.stamp, info.settings)
     plan = plan_of(recalled, catalog or recorded_catalog, date.today())  # noqa: DTZ011 - the user's
+    asked = recorded_compiling(state, info.id)
+    if more := asked.unfinished(state, info.id, settings.only):
+        recalled = recalled.replaced(asked.settings, f"sweep {info.stamp}")
+        plan = merged(plan, more)
     return Run(plan, recalled, recorded)
+
+
+def _compiling(settings: Settings, state: State, info: SweepInfo) -> Run:
+    """A sweep of which this state knows only what was compiled."""
+    known = recorded_compiling(state, info.id)
+    if known.plan is None:
+        raise StateError(f"nothing is recorded of what sweep {info.stamp} compiles")
+    values = {**typed(info.settings)[0], **known.settings, "stamp": info.stamp}
+    recalled = settings.replaced(values, f"sweep {info.stamp}")
+    return Run(known.plan, recalled, dict(info.settings))
 
 
 def _from_feed(settings: Settings, stamp: str, catalog: str | None) -> Run:

@@ -26,6 +26,7 @@ from flows.prefect.display import Display, Where
 from flows.prefect.server import prefect_home_of
 from flows.slot.loop import run_slots
 from flows.sweep.cancellation import CancellationWatch
+from flows.sweep.compiling import note_compiling
 from flows.sweep.engines import check_engine, slot_count
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Begun, begin, finish, has_work
@@ -62,7 +63,8 @@ class Run:
         """Begin, build what is open, finish."""
         work = Workspace(self.settings)
         feed = work.open_feed()
-        check_engine(self.settings)  # errors in these come before any folder is made
+        if any(cell.origin is None for cell in self.plan.cells()):
+            check_engine(self.settings)  # errors in these come before any folder is made
         signer_of(self.settings)
         work.prepare()
         work.tidy()
@@ -87,6 +89,7 @@ class Run:
             stop=stop,
             again=self.again,
         )
+        note_compiling(state, begun.info.id, self.plan, emulated=self.settings.emulated)
         publisher = Publisher(feed, tries=self.settings.tries) if begun.info.publish else None
         self._say_begun(begun)
         profiles = {cell.profile.label: cell.profile for cell in self.plan.cells() if cell.profile}

@@ -164,3 +164,64 @@ def test_the_feed_and_the_report_tell_what_opening_took_on_an_emulator(swept: Pr
     assert '"opening":{"on":"QNNExecutionProvider npu (emulated)","emulated":true' in (
         swept.folder / "report.html"
     ).read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def portable(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The same sweep without a profile."""
+    mill = Project(
+        tmp_path_factory.mktemp("portable"),
+        {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": "qnn"},
+    )
+    mill.ok(*SWEEP, "--stamp", "one")
+    return mill
+
+
+AIM = ("--profile", "htp73", "--emulated")
+
+
+def test_what_a_stamp_has_is_compiled_as_the_sweep_would_have_done_it(
+    swept: Project, portable: Project, tmp_path: Path
+) -> None:
+    compiled = version(swept, "one", "htp73")
+    elsewhere = Project(
+        tmp_path, {**portable.env, "MODELMILL_FEED": str(portable.feed_folder)}
+    )  # knows the feed alone
+    elsewhere.ok("compile", "--stamp", "one", *AIM, "--target", "qnn_*")
+    assert portable.published()[PACKAGE, compiled] == swept.published()[PACKAGE, compiled]
+    assert set(portable.published()) == {
+        *swept_versions(swept), ("modelmill-index", "0.0.0-one-r2"),
+    }  # fmt: skip
+    assert elsewhere.statuses("one") == {"published": 1}
+    elsewhere.ok("feed", "pull", PACKAGE, compiled, "--dest", "pulled")
+    stated = [record(project, "provenance.json") for project in (swept, elsewhere)]
+    recipes = [one["predicate"]["buildDefinition"]["externalParameters"] for one in stated]
+    assert recipes[0] == recipes[1]
+    # Again: nothing is left to do, and a resume needs no catalog.
+    for words in (("compile", "--stamp", "one", *AIM), ("resume", "one")):
+        assert "nothing built" in elsewhere.ok(*words).out
+    assert elsewhere.run("compile", PACKAGE, compiled, *AIM).code == 2
+    other = elsewhere.run("compile", "--stamp", "one", *AIM, "--ep-option", "vtcm_mb=4")
+    assert (other.code, "a version never changes" in other.err) == (2, True)
+
+
+def swept_versions(mill: Project) -> set[tuple[str, str]]:
+    return {name for name in mill.published() if "-one" in name[1]}
+
+
+def test_a_package_that_was_pulled_is_compiled_without_feed_and_state(
+    swept: Project, tmp_path: Path
+) -> None:
+    swept.ok(
+        "feed", "pull", PACKAGE, version(swept, "one", "classification"), "--dest",
+        str(tmp_path / "own"),
+    )  # fmt: skip
+    alone = Project(tmp_path, {"MODELMILL_RUNTIMES": "qnn"})
+    words = ("compile", "own", "-o", "out", *AIM)
+    (made,) = alone.run(*words, "--json").json()
+    assert (made["error"], made["cell"]) == (None, COMPILED)
+    assert made["tree"] == swept.published()[PACKAGE, version(swept, "one", "htp73")]
+    assert alone.ok("feed", "verify", "--folder", made["output"]).out.startswith("ok")
+    assert not alone.home.exists()
+    assert "is there already (add --overwrite" in alone.run(*words).err
+    assert alone.run("compile", made["output"], "-o", "more", *AIM).code == 2

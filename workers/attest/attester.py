@@ -23,6 +23,7 @@ from workers.build.built import Built, PackageFile
 from workers.build.package import compact_bytes, write_record
 from workers.build.stage_runner import os_failure
 from workers.host.client import EngineHost
+from workers.runtimes.pool import Runtimes
 
 STAGE = "provenance"
 
@@ -46,12 +47,15 @@ class Attester:
         allow: Mapping[str, bool] | None = None,
         builder: str = "",
         sign: Sign | None = None,
+        runtimes: Runtimes | None = None,
     ) -> None:
         self._host = host
+        self._runtimes = runtimes
+        """Their environment made what was compiled from a package; None: nothing is."""
         self._allow = {"remote_code": False, "pickle": False, **(allow or {})}
         self._builder = builder
         self._sign = sign
-        self._environment: list[Component] | None = None
+        self._environments: dict[bool, list[Component]] = {}
 
     def attest(self, built: Built, cell: Cell) -> Built:
         """The same package with its attestations; `cell` has the version that is published.
@@ -71,7 +75,7 @@ class Attester:
             built.build_record,
             recipe,
             [file.entry for file in named],
-            self._components(built),
+            self._components(built, cell),
             name=built.cell_id,
             tree=built.tree,
             modelmill=modelmill_version(),
@@ -95,17 +99,22 @@ class Attester:
         return replace(built, files=tuple(named))
 
     def _allowed(self, cell: Cell) -> dict[str, bool]:
-        """Permitted is what both the catalog entry and the flag allow."""
+        """Permitted is what both the catalog entry and the flag allow; what a package was made
+        with before it was compiled stays as it was."""
+        if cell.origin is not None:
+            return {"remote_code": cell.model.remote_code, "pickle": cell.model.pickle}
         return {
             "remote_code": cell.model.remote_code and self._allow["remote_code"],
             "pickle": cell.model.pickle and self._allow["pickle"],
         }
 
-    def _components(self, built: Built) -> list[Component]:
-        if self._environment is None:
+    def _components(self, built: Built, cell: Cell) -> list[Component]:
+        compiled = cell.origin is not None and self._runtimes is not None
+        if compiled not in self._environments:
+            host = self._runtimes.checker if compiled and self._runtimes else self._host
             tools = built.manifest["engine"]["tools"]
-            self._environment = environment_of(self._host.environment(), tools)
-        return self._environment
+            self._environments[compiled] = environment_of(host.environment(), tools)
+        return self._environments[compiled]
 
 
 def _ours(file: PackageFile) -> bool:

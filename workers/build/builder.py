@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask, walk
 from workers.build.keys import note_keys
 from workers.build.known_failures import KnownFailures
 from workers.build.memory_budget import MemoryBudget
+from workers.build.origin import Begun, Fetch, begin, begun_with, stored
 from workers.build.package import (
     PackageContent,
     assemble,
@@ -72,6 +73,7 @@ class Builder:
         budget: DiskBudget | None = None,
         memory: MemoryBudget | None = None,
         compiler: CompileStage | None = None,
+        fetch: Fetch | None = None,
     ) -> None:
         self.store = store
         self.host = host
@@ -79,6 +81,8 @@ class Builder:
         self._budget = budget
         self._memory = memory
         self._compiler = compiler
+        self._fetch = fetch
+        """Gets the packages that cells are compiled from; None: only what the store has."""
         sweep_dead(work_root)
         self._scratch = Scratch(work_root)
         self._plans: dict[str, BuildPlan] = {}
@@ -139,9 +143,17 @@ class Builder:
 
         `export`: of the export that the cell is made from.
         """
-        plan = self._plan(self._request(cell), cell, export=export, cancel=cancel)
-        results = self._walk(plan, lambda task: self.store.lookup(task.key.key), export=export)
-        return self._content(cell, results, export=export).tree if results else None
+        begun = None
+        if cell.origin is not None:
+            action = stored(self.store, cell)
+            if action is None:
+                return None
+            begun = begun_with(self.store, cell, action)
+        plan = self._plan(self._request(cell), cell, export=export, cancel=cancel, begun=begun)
+        results = self._walk(
+            plan, lambda task: self.store.lookup(task.key.key), export=export, begun=begun
+        )
+        return self._content(cell, results, export, begun).tree if results else None
 
     def tools(self) -> dict[str, str]:
         """Versions of the engine's tools."""
@@ -195,13 +207,17 @@ class Builder:
         """Run the stages and put the package together; a failure leaves no folder behind."""
         cell, export = runner.cell, export_version is not None
         started, began = datetime.now(UTC), time.monotonic()
-        plan = self._plan(runner.request, cell, export=export, log=runner.log, cancel=runner.cancel)
+        begun = None if export else self._begun(runner)
+        plan = self._plan(
+            runner.request, cell, export=export, log=runner.log, cancel=runner.cancel, begun=begun
+        )
         runner.begin(plan)
-        until = EXPORT if export else ""
-        results = walk(self.host.spec.name, self.tools(), plan, runner.resolve, until=until)
+        until, done = EXPORT if export else "", begun.results if begun else None
+        engine, tools = self._made_by(done)
+        results = walk(engine, tools, plan, runner.resolve, until=until, begun=done)
         if results is None:
             raise AssertionError("a runner resolves every stage or raises")
-        content = self._content(cell, results, export=export)
+        content = self._content(cell, results, export, begun)
         record = build_record(
             self.options.stamp,
             export_version or cell.version,
@@ -227,18 +243,36 @@ class Builder:
             stages=tuple(runner.runs),
             seconds=time.monotonic() - began,
             store=self.store,
-            inputs=() if export else results.files_of(INPUTS),
-            export=() if export else results.files_of(EXPORT),
+            inputs=() if export else begun.inputs if begun else results.files_of(INPUTS),
+            export=() if export else begun.export if begun else results.files_of(EXPORT),
             portable=results.files_of(portable_stage(plan).name) if cell.profile else (),
-            claim=None if export else Claim.of(cell),
+            claim=None if export else begun.claim if begun else Claim.of(cell),
         )
 
-    def _content(self, cell: Cell, results: StageResults, *, export: bool) -> PackageContent:
+    def _begun(self, runner: StageRunner) -> Begun | None:
+        """The package that a cell is compiled from; None: it is built from the source."""
+        if runner.cell.origin is None:
+            return None
+        if self._fetch is None:
+            raise AssertionError("nobody can fetch the package that the cell is compiled from")
+        return begin(
+            self.store,
+            runner.cell,
+            self._fetch,
+            told=wait_report(runner.report, runner.log),
+            cancel=runner.cancel,
+            limit=runner.limit,
+        )
+
+    def _content(
+        self, cell: Cell, results: StageResults, export: bool, begun: Begun | None = None
+    ) -> PackageContent:
         """What goes into the package. The keys of a cell are noted for `explain`."""
         if export:
             return export_content(cell.model, results)
         note_keys(self.store.notes, cell.id, results.keys)
-        return cell_content(cell, results, self_contained=self.options.self_contained)
+        self_contained = begun.self_contained if begun else self.options.self_contained
+        return cell_content(cell, results, self_contained=self_contained)
 
     def _walk(
         self,
@@ -246,9 +280,15 @@ class Builder:
         resolve: Callable[[StageTask], Action | None],
         *,
         export: bool = False,
+        begun: Begun | None = None,
     ) -> StageResults | None:
-        until = EXPORT if export else ""
-        return walk(self.host.spec.name, self.tools(), plan, resolve, until=until)
+        until, done = EXPORT if export else "", begun.results if begun else None
+        engine, tools = self._made_by(done)
+        return walk(engine, tools, plan, resolve, until=until, begun=done)
+
+    def _made_by(self, done: StageResults | None) -> tuple[str, Mapping[str, str]]:
+        """The engine and its tools; those of the package for what is compiled from one."""
+        return (done.engine, done.tools) if done else (self.host.spec.name, self.tools())
 
     def _request(self, cell: Cell, offline: bool = False) -> Request:
         code, pickle = self.options.remote_code, self.options.pickle
@@ -262,8 +302,11 @@ class Builder:
         export: bool = False,
         log: Path | None = None,
         cancel: threading.Event | None = None,
+        begun: Begun | None = None,
     ) -> BuildPlan:
         """The stages of a cell; the engine is asked once per distinct request of a model."""
+        if begun is not None and self._compiler is not None:
+            return self._compiler.extend(begun.results.plan, cell)
         key = value_digest(codec.to_json(request))
         if key not in self._plans:
             self._plans[key] = self.host.plan(request, log=log, cancel=cancel)

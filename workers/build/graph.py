@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from matrix.digest import FileEntry, files_digest
 from matrix.status import FailureClass
@@ -65,6 +66,8 @@ class StageResults:
     tasks: tuple[tuple[StageTask, Action], ...]
     outputs: Mapping[str, Output]
     components: tuple[str, ...]
+    origin: Mapping[str, Any] | None = None
+    """The manifest of the package that these stages began with; None: with the source."""
 
     @property
     def package(self) -> tuple[FileEntry, ...]:
@@ -114,13 +117,17 @@ def walk(
     resolve: Callable[[StageTask], Action | None],
     *,
     until: str = "",
+    begun: StageResults | None = None,
 ) -> StageResults | None:
-    """Resolve every run in order; None as soon as one cannot be. `until`: stop after that stage."""
+    """Resolve every run in order; None as soon as one cannot be. `until`: stop after that stage;
+    `begun`: stages that are done already."""
     check_plan(plan, tools)
-    outputs: dict[str, Output] = {}
+    outputs: dict[str, Output] = dict(begun.outputs) if begun else {}
     done: list[tuple[StageTask, Action]] = []
-    components: tuple[str, ...] = ()
+    components = begun.components if begun else ()
     for spec in plan.stages:
+        if spec.name in outputs:
+            continue
         names = components if spec.per_component and components else ("",)
         made: dict[str, Action] = {}
         for name in names:
@@ -135,7 +142,8 @@ def walk(
             components = _components(made[""])
         if spec.name == until:
             break
-    return StageResults(engine, tools, plan, tuple(done), outputs, components)
+    origin = begun.origin if begun else None
+    return StageResults(engine, tools, plan, tuple(done), outputs, components, origin)
 
 
 def _task(

@@ -53,8 +53,8 @@ def cell_content(cell: Cell, results: StageResults, *, self_contained: bool) -> 
     if not files:
         text = f"engine {results.engine} made no files"
         raise BuildFailed(FailureClass.UNKNOWN, "package", text)
-    has_export = EXPORT in results.outputs
-    if self_contained and has_export:
+    has_export = EXPORT in results.outputs and results.origin is None
+    if self_contained and EXPORT in results.outputs:
         exported = results.outputs[EXPORT].files
         files += tuple(replace(file, path=f"{EXPORT}/{file.path}") for file in exported)
     policy = asdict(cell.policy)
@@ -69,8 +69,14 @@ def cell_content(cell: Cell, results: StageResults, *, self_contained: bool) -> 
         "export": {"tree": export_content(cell.model, results).tree if has_export else None},
     }
     if cell.profile is not None:
-        portable = _portable(cell, cell.profile, results, self_contained=self_contained)
-        subject |= {"profile": asdict(cell.profile), "portable": {"tree": portable.tree}}
+        portable = (
+            cell.origin.tree
+            if cell.origin
+            else _portable(cell, cell.profile, results, self_contained=self_contained).tree
+        )
+        subject |= {"profile": asdict(cell.profile), "portable": {"tree": portable}}
+    if results.origin is not None:
+        subject["export"] = results.origin["export"]
     return _seal(subject, results, files)
 
 
@@ -114,7 +120,10 @@ def _seal(subject: Json, results: StageResults, files: Sequence[FileEntry]) -> P
         if any(file.path == reserved for file in files):
             text = f"a stage made a file {reserved}, which is ours"
             raise BuildFailed(FailureClass.UNKNOWN, "package", text)
+    before = results.origin["stages"] if results.origin else ()
     used = {name for task, _action in results.tasks for name in task.spec.tools}
+    if results.origin:
+        used.update(results.tools)
     ordered = tuple(sorted(files, key=lambda file: file.path))
     manifest = {
         "schema": SCHEMA,
@@ -124,7 +133,7 @@ def _seal(subject: Json, results: StageResults, files: Sequence[FileEntry]) -> P
             "name": results.engine,
             "tools": {name: results.tools[name] for name in sorted(used)},
         },
-        "stages": [_stage(task, action) for task, action in results.tasks],
+        "stages": [*before, *(_stage(task, action) for task, action in results.tasks)],
         "components": list(results.components),
         "files": [asdict(file) for file in ordered],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,23 +73,23 @@ class FileCompiler:
     _count: int = field(default=0, init=False)
 
     def run(self, paths: Sequence[Path]) -> list[Compiled]:
-        """Compile all, in order. Raises `UsageError` before anything is made."""
+        """Compile all files and what is in folders, in order. Raises `UsageError` before anything
+        is made."""
         sources = self._sources(paths)
         self._guard(sources)
         groups = [sources] if self.options.share else [[one] for one in sources]
         return [compiled for group in groups for compiled in self._group(group)]
 
     def _sources(self, paths: Sequence[Path]) -> list[_Source]:
-        found: dict[Path, Path] = {}
-        for path in paths:
-            if not path.is_file():
-                raise UsageError(f"{path} is not a file", hint="give .onnx files")
-            found.setdefault(path.resolve(), path)
-        external = [tuple(self._look(path)["external"]) for path in found.values()]
-        stems = output_stems([path.stem for path in found])
+        found: dict[Path, tuple[Path, str]] = {}
+        for given in paths:
+            for path, stem in _models(given):
+                found.setdefault(path.resolve(), (path, stem))
+        external = [tuple(self._look(path)["external"]) for path, _stem in found.values()]
+        stems = output_stems([stem for _path, stem in found.values()])
         return [
             _Source(path, beside, _digest(path, beside), stem)
-            for path, beside, stem in zip(found.values(), external, stems, strict=True)
+            for (path, _stem), beside, stem in zip(found.values(), external, stems, strict=True)
         ]
 
     def _look(self, path: Path) -> Mapping[str, Any]:
@@ -208,6 +208,19 @@ def output_stems(stems: Sequence[str]) -> list[str]:
         taken.add(name.casefold())
         found.append(name)
     return found
+
+
+def _models(given: Path) -> Iterator[tuple[Path, str]]:
+    """A file, or all models below a folder: `encoder/model.onnx` is called `encoder_model`."""
+    if given.is_file():
+        yield given, given.stem
+        return
+    found = sorted(given.rglob("*.onnx")) if given.is_dir() else []
+    if not found:
+        what = "has no .onnx file" if given.is_dir() else "is not a file"
+        raise UsageError(f"{given} {what}", hint="give .onnx files or a folder of them")
+    for path in found:
+        yield path, "_".join(path.relative_to(given).with_suffix("").parts)
 
 
 def _final(source: _Source) -> str:

@@ -101,6 +101,11 @@ class Host:
                 return Reply(reply["result"], peak, time.monotonic() - began)
             raise _failure(call, reply["error"])
 
+    def environment(self) -> dict[str, Any]:
+        """The interpreter, the system and the distributions that the child runs with."""
+        reply = self.call("environment", {}, timeout=self.limits.plan_timeout)
+        return dict(reply.result)
+
     def close(self) -> None:
         """End the child; a request in flight ends as `Cancelled`. The next call starts anew."""
         process = self._process
@@ -175,11 +180,6 @@ class EngineHost(Host):
     def tools(self) -> dict[str, str]:
         """Versions of the engine's tools."""
         reply = self.call("tools", {}, timeout=self.limits.plan_timeout)
-        return dict(reply.result)
-
-    def environment(self) -> dict[str, Any]:
-        """The interpreter, the system and the distributions that the engine runs with."""
-        reply = self.call("environment", {}, timeout=self.limits.plan_timeout)
         return dict(reply.result)
 
     def plan(

@@ -33,7 +33,7 @@ class EngineService:
 
 
 def environment() -> dict[str, Any]:
-    """The interpreter, the system and every distribution that the engine runs with.
+    """The interpreter, the system and every distribution that the child runs with.
 
     Asked in the host because its interpreter need not be ours. It takes a tenth of a second, and
     no run of a stage changes it.

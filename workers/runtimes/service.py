@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from workers.host.service import environment
 from workers.runtimes import values
 from workers.runtimes.bench import Benches
 from workers.runtimes.compare import compare, describe, joined
@@ -63,6 +64,8 @@ class RuntimeService:
 
     def call(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
         """Answer one request."""
+        if op == "environment":
+            return environment()
         if op in {"bench_open", "bench_run", "bench_close"}:
             return self.benches.call(op, args, progress)
         try:

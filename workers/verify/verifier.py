@@ -88,7 +88,7 @@ class Verifier:
 
     def __init__(self, runtimes: Runtimes, level: str = DEFAULT_LEVEL) -> None:
         self.level = level
-        self._runtimes = runtimes
+        self.runtimes = runtimes
         self._measuring = Measuring(runtimes)
         self._versions: dict[str, str] | None = None
 
@@ -131,13 +131,13 @@ class Verifier:
     def versions(self) -> dict[str, str]:
         """Versions of the tools that inspect."""
         if self._versions is None:
-            self._versions = dict(self._runtimes.checker.call("versions", {}, stage=STAGE).result)
+            self._versions = dict(self.runtimes.checker.call("versions", {}, stage=STAGE).result)
         return self._versions
 
     def close(self) -> None:
         """End the processes."""
         self._measuring.reference.drop()
-        self._runtimes.close()
+        self.runtimes.close()
 
     def _inspect(
         self, observed: Observed, subject: Subject, watching: Watching, notes: Notes
@@ -167,7 +167,7 @@ class Verifier:
         self, folder: Path, models: list[str], watching: Watching
     ) -> dict[str, Any]:
         args = {"folder": str(folder.absolute()), "models": models}
-        return dict(watching.call(self._runtimes.checker, "inspect", args))
+        return dict(watching.call(self.runtimes.checker, "inspect", args))
 
 
 def with_evidence(built: Built, climbed: Climbed) -> Built:

@@ -12,7 +12,8 @@ import pytest
 
 from feed.errors import Corrupt
 from flows.cli.resolution import resolve
-from flows.packages.rebuild import Given, Original, Rebuilt, _cell
+from flows.packages.original import Original
+from flows.packages.rebuild import Given, Rebuilt, _cell
 from matrix.errors import UsageError
 from matrix.model import Cell, Source, SourceKind
 from tests.plans.cells import make_cell
@@ -29,7 +30,7 @@ def sourced(kind: SourceKind, ref: str, revision: str | None = None) -> Cell:
 
 def original(cell: Cell, **source: Any) -> Original:
     recipe = json.loads(json.dumps(recipe_of(cell, allow=ALLOW)))
-    return Original({"source": {"digest": "d", **source}}, recipe, "t")
+    return Original("p v", {"source": {"digest": "d", **source}}, recipe, "20260609", "t")
 
 
 def read(

@@ -1,0 +1,291 @@
+"""`modelmill compile` for packages that exist: from versions of a feed, or a folder, to a plan.
+
+A planned cell names the package that it is made from, so nothing is asked of a catalog and nothing
+upstream runs again. The plan goes through the same loop as that of a sweep (`flows.sweep.run`), or
+its packages are written into a folder (`flows.packages.written`).
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from feed.errors import Corrupt
+from feed.index import IndexCell
+from feed.interface import Feed, Published
+from feed.listing import list_versions
+from feed.selection import resolve_index
+from flows.cli.activity import waiting_for
+from flows.cli.settings import Settings
+from flows.packages.original import Original, published_original
+from flows.sweep.recorded_plan import PlannedCells
+from flows.sweep.recorded_settings import remember
+from flows.sweep.run import Run
+from flows.sweep.workspace import Workspace, find_sweep
+from matrix.cellid import parse
+from matrix.codec import to_json
+from matrix.errors import Exit, NothingSelected, PlanError, UsageError
+from matrix.globs import matches
+from matrix.model import EXPORT, Cell, Origin, Plan, PlannedModel, Profile
+from matrix.naming import index_name
+from matrix.needs import compiling
+from matrix.plan import name_problems
+from matrix.slugs import slug
+from state.records import SweepInfo
+from workers.attest.recipe import cell_of
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A portable version of the feed, in a batch that may only list it."""
+
+    package: str
+    version: str
+    stamp: str | None = None
+    """None: that of the sweep which made it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be compiled for which profiles."""
+
+    settings: Settings
+    profiles: tuple[Profile, ...]
+    asked: tuple[str, ...] = ()
+    """Cells that were asked for, portable or with a profile; none: all that are selected."""
+
+    def of_versions(self, feed: Feed, package: str, version: str) -> list[Version]:
+        """The version, or all portable ones that globs match."""
+        found = list(list_versions(feed, package, version))
+        if len(found) != 1 or (package, version) != (found[0].package, found[0].version):
+            found = [one for one in found if _is_portable(one)]
+        if not found:
+            raise NothingSelected(
+                f"no portable version of {package} matches {version}",
+                hint=f"see: modelmill feed ls {package}",
+            )
+        return [Version(one.package, one.version) for one in found]
+
+    def of_stamp(self, feed: Feed, stamp: str) -> list[Version]:
+        """The portable cells of a batch for the targets of the profiles, by its index."""
+        settings = known_settings(self.settings, slug(stamp))
+        targets = {one.target for one in self.profiles}
+        index = resolve_index(feed, index_name(settings.package, stamp)[0], stamp).index
+        found = [
+            Version(one.package, one.version, slug(stamp))
+            for one in index.cells
+            if one.available
+            and one.target in targets
+            and _selected(one, settings)
+            and (not self.asked or matches(one.id, [_portable_id(cell) for cell in self.asked]))
+        ]
+        if not found:
+            labels = " or ".join(sorted(targets))
+            raise NothingSelected(
+                f"no published cell of stamp {stamp} matches and is for {labels}",
+                hint=f"the index lists {len(index.cells)} cells; give other globs",
+            )
+        return found
+
+    def cells(self, original: Original, stamp: str | None, package: str = "") -> Iterator[Cell]:
+        """The compiled cells of a portable package, one for each profile that fits.
+
+        `package`: with its version; without, it is a local folder.
+        """
+        portable = self._portable(original)
+        batch = stamp or original.stamp
+        tail = portable.version.removeprefix(f"0.0.0-{original.stamp}")
+        for profile in self.profiles:
+            if profile.target != portable.target.label:
+                continue
+            yield replace(
+                portable,
+                id=f"{portable.id}+{profile.label}",
+                version=f"0.0.0-{batch}{tail}-{slug(profile.label)}",
+                profile=profile,
+                origin=Origin(portable.version if package else "", original.tree),
+                needs=(compiling(profile.label, emulated=self.settings.emulated),),
+            )
+
+    def _portable(self, original: Original) -> Cell:
+        recipe = original.recipe
+        if original.manifest.get("kind") != "cell":
+            raise UsageError(f"{original.title} is not the package of a cell")
+        if label := (original.manifest.get("profile") or {}).get("label"):
+            raise UsageError(
+                f"{original.title} is compiled already, for {label}",
+                hint="give the portable package that it was made from",
+            )
+        try:
+            cell = cell_of(recipe, timeout=self.settings.timeout)
+            if cell.id != original.manifest["cell"]:
+                raise ValueError(f"it is for {cell.id}")
+        except (LookupError, TypeError, ValueError) as error:
+            raise Corrupt(f"{original.title}: its provenance holds no recipe: {error!r}") from error
+        return replace(cell, publish_timeout=self.settings.publish_timeout)
+
+
+def plans_of(feed: Feed, wanted: Wanted, versions: Sequence[Version]) -> list[Plan]:
+    """What is to be made of these versions, a plan for each batch."""
+    batches: dict[str, list[Cell]] = {}
+    engines: dict[str, str] = {}
+    unfit: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as folder:
+        for number, one in enumerate(versions):
+            waiting_for(f"reading {one.package} {one.version}")
+            original = published_original(
+                feed, one.package, one.version, Path(folder) / str(number)
+            )
+            cells = list(wanted.cells(original, one.stamp, one.package))
+            if not cells:
+                unfit.append(f"{original.title} is for {_target(original)}")
+            batch = one.stamp or original.stamp
+            batches.setdefault(batch, []).extend(cells)
+            engines.setdefault(batch, str(original.manifest["engine"]["name"]))
+    if not any(batches.values()):
+        labels = " and ".join(f"{one.label} for {one.target}" for one in wanted.profiles)
+        raise NothingSelected(
+            f"nothing to compile: {unfit[0] if unfit else 'there are no portable packages'}, "
+            f"the profile {labels}"
+        )
+    plans = [
+        _plan(batch, cells, engines[batch], wanted.settings)
+        for batch, cells in batches.items()
+        if cells
+    ]
+    if problems := [one for plan in plans for one in name_problems(plan, feed.limits)]:
+        raise PlanError(problems)
+    return plans
+
+
+def _refuse_other_options(feed: Feed, plan: Plan) -> None:
+    """A version that was compiled for the same profile with other options stays as it is."""
+    for cell in plan.cells():
+        there = feed.find(cell.package, cell.version)
+        if there is None or there.deleted:
+            continue
+        with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as folder:
+            found = published_original(feed, cell.package, cell.version, Path(folder, "it"))
+        if found.manifest.get("profile") != json.loads(json.dumps(to_json(cell.profile))):
+            raise UsageError(
+                f"{cell.package} {cell.version} was compiled with other options for "
+                f"{cell.column.partition('+')[2]}, and a version never changes",
+                hint="write it to a folder with -o DIR, or give the options a profile of their own",
+            )
+
+
+def folder_original(folder: Path) -> Original:
+    """A package that was pulled, every file checked."""
+    from feed.verify import verify_folder
+
+    waiting_for(f"checking {folder}")
+    verdict = verify_folder(folder)
+    if not verdict.ok:
+        raise Corrupt(f"{folder}: {verdict.problems[0]}", hint="pull it again")
+    return Original.read(str(folder), folder, verdict.tree)
+
+
+def folder_plan(folder: Path, wanted: Wanted) -> Plan:
+    """What is to be made of a package that was pulled."""
+    original = folder_original(folder)
+    cells = list(wanted.cells(original, None))
+    if not cells:
+        labels = " and ".join(f"{one.label} for {one.target}" for one in wanted.profiles)
+        raise UsageError(f"{folder} is for {_target(original)}, the profile {labels}")
+    return _plan(original.stamp, cells, str(original.manifest["engine"]["name"]), wanted.settings)
+
+
+def _plan(stamp: str, cells: Iterable[Cell], engine: str, settings: Settings) -> Plan:
+    models: dict[str, list[Cell]] = {}
+    for cell in {cell.id: cell for cell in cells}.values():
+        models.setdefault(cell.model.name, []).append(cell)
+    package, version = index_name(known_settings(settings, stamp).package, stamp)
+    return Plan(
+        stamp=stamp,
+        models=tuple(
+            PlannedModel(group[0].model, tuple(group), group[0].package, "")
+            for group in models.values()
+        ),
+        index_package=package,
+        index_version=version,
+        engine=engine,
+    )
+
+
+def publish_compiled(plan: Plan, settings: Settings, feed: Feed, *, as_json: bool) -> Exit:
+    """Make and publish the cells of a plan as a run of its sweep."""
+    _refuse_other_options(feed, plan)
+    settings = known_settings(settings, plan.stamp).replaced({"stamp": plan.stamp}, "the packages")
+    recorded = remember(settings, "")
+    with suppress(LookupError):
+        info, known = _known_sweep(settings, plan.stamp, feed.name)
+        recorded = dict(info.settings)
+        plan = replace(plan, models=tuple(_as_planned(model, known) for model in plan.models))
+    return Run(plan, settings, recorded, as_json).go()
+
+
+def last_stamp(settings: Settings) -> str:
+    """The stamp of the sweep that this machine began last."""
+    with Workspace(settings).read_state() as state:
+        return find_sweep(state, None).stamp
+
+
+def known_settings(settings: Settings, stamp: str) -> Settings:
+    """With the package names of a sweep that the state knows."""
+    try:
+        info, _known = _known_sweep(settings, stamp, None)
+    except LookupError:
+        return settings
+    values = {name: info.settings[name] for name in ("package",) if info.settings.get(name)}
+    return settings.replaced(values, f"sweep {stamp}")
+
+
+def _known_sweep(
+    settings: Settings, stamp: str, feed: str | None
+) -> tuple[SweepInfo, PlannedCells]:
+    """Raises `LookupError` if the state does not know it."""
+    work = Workspace(settings)
+    if work.has_state():
+        with work.read_state() as state:
+            if info := state.find_sweep(stamp, feed):
+                return info, PlannedCells.of(state, info.id)
+    raise LookupError(stamp)
+
+
+def _as_planned(model: PlannedModel, known: PlannedCells) -> PlannedModel:
+    """With what only the catalog of the sweep says of a model."""
+    told = known.model(model.name)
+    if not told.priority:
+        return model
+    own = replace(model.model, priority=told.priority, group=told.group)
+    cells = tuple(replace(cell, model=own) for cell in model.cells)
+    return replace(model, model=own, cells=cells)
+
+
+def _selected(one: IndexCell, settings: Settings) -> bool:
+    names = (one.model, f"{one.model}:{one.task}")
+    return (
+        parse(one.id).profile is None
+        and (not settings.target or matches(one.target, settings.target))
+        and (not settings.model or any(matches(name, settings.model) for name in names))
+        and (not settings.only or matches(one.id, settings.only))
+        and not (settings.skip and matches(one.id, settings.skip))
+    )
+
+
+def _portable_id(cell: str) -> str:
+    return str(replace(parse(cell), profile=None))
+
+
+def _is_portable(one: Published) -> bool:
+    """By its description, whether a version is the portable package of a cell."""
+    right = one.description.rpartition("@")[2]
+    return right != one.description and "+" not in right and right.partition(":")[0] != EXPORT
+
+
+def _target(original: Original) -> str:
+    return str((original.manifest.get("target") or {}).get("label", "no target"))

@@ -1,0 +1,135 @@
+"""Compiled packages that are written into a folder instead of being published."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.cli.settings import Settings
+from flows.packages.signing import signer_of
+from flows.sweep.local import open_builder, verifying
+from machine.folders import remove_tree
+from matrix.errors import MillError, UsageError
+from matrix.model import Cell, Plan
+from workers.attest.attester import Attester
+from workers.build.builder import Builder
+from workers.build.built import Built
+from workers.build.origin import Fetch
+from workers.build.stages import Rung
+from workers.compile.group import STAGE
+from workers.verify.verifier import Verifier, VerifyFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one compiled cell."""
+
+    cell: str
+    output: Path | None = None
+    tree: str = ""
+    seconds: float = 0.0
+    """Of compiling; 0 where the result was there already."""
+    binaries: tuple[Path, ...] = ()
+    rungs: tuple[Rung, ...] = ()
+    build_record: dict[str, Any] | None = None
+    error: str = ""
+
+    @property
+    def checked(self) -> bool | None:
+        """Whether it holds what its verification demands; None: it could not be judged."""
+        verdicts = {rung.passed for rung in self.rungs}
+        return False if False in verdicts else None if None in verdicts or not verdicts else True
+
+
+def write_packages(
+    plan: Plan,
+    settings: Settings,
+    dest: Path,
+    fetch: Fetch,
+    *,
+    overwrite: bool,
+    progress: Callable[[str], None],
+) -> Iterator[Written]:
+    """Make every cell of a plan into `dest/PACKAGE/TARGET+PROFILE`."""
+    cells = list(plan.cells())
+    there = [str(_place(dest, cell)) for cell in cells if _place(dest, cell).exists()]
+    if there and not overwrite:
+        raise UsageError(
+            f"{', '.join(there[:3])} is there already", hint="add --overwrite, or choose -o"
+        )
+    with open_builder(plan, settings, fetch) as builder, verifying(settings) as verifier:
+        attester = Attester(
+            builder.host,
+            builder=settings.builder_id or "",
+            sign=signer_of(settings),
+            runtimes=verifier.runtimes,
+        )
+        for cell in cells:
+            progress(f"compiling {cell.id}")
+            try:
+                yield _write(cell, dest, builder, verifier, attester, settings)
+            except MillError as error:
+                hint = f" ({error.hint})" if error.hint else ""
+                yield Written(cell.id, error=f"{error.message}{hint}")
+
+
+def _write(
+    cell: Cell,
+    dest: Path,
+    builder: Builder,
+    verifier: Verifier,
+    attester: Attester,
+    settings: Settings,
+) -> Written:
+    built = builder.build(cell)
+    try:
+        built = attester.attest(_verified(built, verifier, settings), cell)
+        output = _place(dest, cell)
+        old = output.with_name(f".{output.name}.old")
+        remove_tree(old)
+        if output.exists():
+            output.replace(old)
+        try:
+            built.move_to(output)
+        except BaseException:
+            if old.exists() and not output.exists():
+                old.replace(output)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        built.release()
+    runs = [run for run in built.stages if run.stage == STAGE]
+    return Written(
+        cell=cell.id,
+        output=output,
+        tree=built.tree,
+        seconds=round(sum(run.seconds for run in runs if not run.reused), 3),
+        binaries=tuple(_binaries(built, output)),
+        rungs=built.evidence,
+        build_record=dict(built.build_record),
+    )
+
+
+def _verified(built: Built, verifier: Verifier, settings: Settings) -> Built:
+    """With its evidence. What could not be judged is no reason to withhold it here: it is told."""
+    try:
+        return verifier.verify(built, timeout=settings.timeout)
+    except VerifyFailed as error:
+        if any(rung.passed is False for rung in error.built.evidence):
+            raise
+        return error.built
+
+
+def _binaries(built: Built, output: Path) -> Iterator[Path]:
+    for stage in built.manifest["stages"]:
+        if stage["stage"] == STAGE:
+            below = output / stage["component"] if stage["component"] else output
+            yield from (below / name for name in stage["facts"].get("binaries", ()))
+
+
+def _place(dest: Path, cell: Cell) -> Path:
+    precision = "" if cell.policy.default else f"-{cell.policy.precision}"
+    return dest / cell.package / f"{cell.column}{precision}"

@@ -1,0 +1,185 @@
+"""Compiled cells that begin with a package that is there already: nothing upstream runs again.
+
+The package and its export are fetched once and kept in the store like the results of stages. Its
+manifest says the rest, so what is made of it is what a build from the source would have made.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from machine.folders import remove
+from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest, value_digest
+from matrix.model import Cell
+from matrix.status import FailureClass
+from workers.build.graph import EXPORT, INPUTS, Output, StageResults, within
+from workers.compile.group import STAGE as COMPILE
+from workers.engine import BuildPlan, StageSpec
+from workers.errors import BuildFailed
+from workers.store import Action, Store
+from workers.verify.ladder.claim import Claim
+
+FETCH = "fetch"
+"""Names what fails here, as stages name theirs."""
+PACKAGE = "package"
+
+Fetch = Callable[[Cell, Path], None]
+"""Puts the portable package of a compiled cell into `package` below a folder and, where it can be
+had, the export of that into `export`. Raises `BuildFailed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a compiled cell begins with."""
+
+    results: StageResults
+    self_contained: bool
+    claim: Claim
+    inputs: tuple[FileEntry, ...]
+    export: tuple[FileEntry, ...]
+
+
+def begin(
+    store: Store,
+    cell: Cell,
+    fetch: Fetch,
+    *,
+    told: Callable[[str], None],
+    cancel: threading.Event | None,
+    limit: float,
+) -> Begun:
+    """The package of `cell.origin` as the stages that made it, fetched unless the store has it."""
+    action = stored(store, cell)
+    if action is None:
+        with store.lock(_key(cell), cancel, limit=limit, told=told):
+            action = stored(store, cell)
+            if action is None:
+                told("fetching the portable package")
+                action = _take_in(store, cell, fetch)
+    return begun_with(store, cell, action)
+
+
+def stored(store: Store, cell: Cell) -> Action | None:
+    """The package of `cell.origin`, if the store has it."""
+    return store.lookup(_key(cell))
+
+
+def begun_with(store: Store, cell: Cell, action: Action) -> Begun:
+    """Read a package. Raises `BuildFailed` for one that is not what the cell is made from."""
+    files = within(action.files, PACKAGE)
+    if cell.origin is None or tree_digest(files) != cell.origin.tree:
+        raise _unfit(cell, "it is not the package that was listed")
+    manifest, record = action.facts["manifest"], action.facts["record"]
+    try:
+        return _begun(store, cell, action, manifest, record)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _unfit(cell, f"its {MANIFEST} cannot be read: {error!r}") from error
+
+
+def _begun(
+    store: Store,
+    cell: Cell,
+    action: Action,
+    manifest: Mapping[str, Any],
+    record: Mapping[str, Any],
+) -> Begun:
+    if manifest["kind"] != "cell" or manifest.get("profile"):
+        raise _unfit(cell, "it is not a portable package")
+    files = tuple(one for one in within(action.files, PACKAGE) if one.path != MANIFEST)
+    embedded = within(files, EXPORT)
+    claim = replace(
+        Claim.from_records(manifest, record, cell.target), cell=cell.id, profile=cell.profile
+    )
+    export = embedded or within(action.files, EXPORT) or _of_stage(store, manifest, EXPORT)
+    own = tuple(one for one in files if not one.path.startswith(f"{EXPORT}/"))
+    return Begun(
+        results=_results(cell, manifest, own, embedded),
+        self_contained=bool(embedded),
+        claim=claim,
+        inputs=_of_stage(store, manifest, INPUTS),
+        export=export,
+    )
+
+
+def _results(
+    cell: Cell,
+    manifest: Mapping[str, Any],
+    files: tuple[FileEntry, ...],
+    embedded: tuple[FileEntry, ...],
+) -> StageResults:
+    components = tuple(str(name) for name in manifest["components"])
+    last = [one["stage"] for one in manifest["stages"] if one["stage"] not in {INPUTS, COMPILE}][-1]
+    # Files of no component go along as they are, like those of an export.
+    others = tuple(one for one in files if one.path.partition("/")[0] not in components)
+    by_component = {name: _action(within(files, name)) for name in components}
+    outputs = {last: Output(by_component or {"": _action(files)})}
+    if last != EXPORT and (embedded or (components and others)):
+        outputs = {EXPORT: Output({"": _action(embedded or others)}), **outputs}
+    return StageResults(
+        engine=manifest["engine"]["name"],
+        tools=manifest["engine"]["tools"],
+        plan=BuildPlan(
+            source=manifest["source"],
+            stages=[StageSpec(last, {}, (), (), per_component=bool(components))],
+            notices=manifest["notices"][len(cell.policy.notices) :],
+        ),
+        tasks=(),
+        outputs=outputs,
+        components=components,
+        origin=manifest,
+    )
+
+
+def _action(files: tuple[FileEntry, ...]) -> Action:
+    return Action("", {}, files, {}, {}, 0.0, 0)
+
+
+def _of_stage(store: Store, manifest: Mapping[str, Any], stage: str) -> tuple[FileEntry, ...]:
+    """What a stage of the package has written, if this machine's store has it."""
+    found: list[FileEntry] = []
+    for one in manifest["stages"]:
+        if one["stage"] == stage:
+            action = store.lookup(one["key"])
+            if action is None:
+                return ()
+            head = f"{one['component']}/" if one["component"] else ""
+            found += [replace(file, path=f"{head}{file.path}") for file in action.files]
+    return tuple(found)
+
+
+def _take_in(store: Store, cell: Cell, fetch: Fetch) -> Action:
+    with store.scratch.borrow("fetched") as folder:
+        fetch(cell, folder)
+        package = folder / PACKAGE
+        try:
+            manifest = json.loads((package / MANIFEST).read_bytes())
+            record = json.loads((package / BUILD_RECORD).read_bytes())
+        except (OSError, ValueError) as error:
+            raise _unfit(cell, f"it has no {MANIFEST} or {BUILD_RECORD}: {error}") from error
+        for name in (*(f"{PACKAGE}/{one}" for one in RUN_RECORDS), f"{EXPORT}/{MANIFEST}",
+                     *(f"{EXPORT}/{one}" for one in RUN_RECORDS)):  # fmt: skip
+            remove(folder / name)
+        facts = {"manifest": manifest, "record": {"rules": record.get("rules", {})}}
+        subject = f"{cell.model.id} {FETCH}"
+        return store.ingest(
+            folder, Action(_key(cell), {"package": _tree(cell)}, (), facts, {}, 0.0, 0, subject)
+        )
+
+
+def _tree(cell: Cell) -> str:
+    return cell.origin.tree if cell.origin else ""
+
+
+def _key(cell: Cell) -> str:
+    return value_digest({"package": _tree(cell)})
+
+
+def _unfit(cell: Cell, why: str) -> BuildFailed:
+    version = cell.origin.version if cell.origin else ""
+    what = f"{cell.package} {version}".rstrip()
+    return BuildFailed(FailureClass.UNKNOWN, FETCH, f"{what} cannot be compiled: {why}")
