@@ -1,0 +1,169 @@
+"""Which operators make the difference between two traces.
+
+Operators of two traces belong together if they hold the same node of the ONNX graph or make the
+same tensor, however they are called and whatever they are fused with: three operators that are one
+in the other trace are one group. What the graph does not know is matched by the source's own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workers.measure.trace.result import Metadata, Operator, Trace
+
+_COMPARED = ("ep", "device", "tracing_level", "threads", "machine", "runtime")
+_CALLED = {"ep": "provider", "tracing_level": "level"}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Operators of both traces that do the same work."""
+
+    before: tuple[Operator, ...]
+    after: tuple[Operator, ...]
+    before_us: float
+    """In one inference."""
+    after_us: float
+
+    @property
+    def delta_us(self) -> float:
+        """How much longer it takes."""
+        return self.after_us - self.before_us
+
+    @property
+    def name(self) -> str:
+        """Its longest operator, of the trace in which it takes longer."""
+        longer = self.after if self.delta_us >= 0 and self.after else self.before or self.after
+        return max(longer, key=lambda one: one.total_us).name
+
+    @property
+    def what(self) -> str:
+        """What became of it."""
+        if not self.before:
+            return "only after"
+        if not self.after:
+            return "only before"
+        counts = len(self.before), len(self.after)
+        return "" if counts == (1, 1) else f"{counts[0]} -> {counts[1]} operators"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two traces compared; the groups are sorted by the size of their difference."""
+
+    before: Metadata
+    after: Metadata
+    before_us: float
+    """All operators in one inference."""
+    after_us: float
+    groups: tuple[Group, ...]
+    notes: tuple[str, ...]
+    """What else differs between the two, and what makes their times doubtful."""
+
+    @property
+    def delta_us(self) -> float:
+        """How much longer all operators take together."""
+        return self.after_us - self.before_us
+
+    def to_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "before": self.before.model,
+            "after": self.after.model,
+            "before_emulated": self.before.emulated,
+            "after_emulated": self.after.emulated,
+            "before_us": self.before_us,
+            "after_us": self.after_us,
+            "delta_us": self.delta_us,
+            "notes": list(self.notes),
+            "groups": [
+                {
+                    "name": one.name,
+                    "what": one.what,
+                    "before_us": one.before_us,
+                    "after_us": one.after_us,
+                    "delta_us": one.delta_us,
+                    "before": [_named(each) for each in one.before],
+                    "after": [_named(each) for each in one.after],
+                }
+                for one in self.groups
+            ],
+        }
+
+
+def difference(before: Trace, after: Trace) -> Difference:
+    """Compare two traces of the same model, or of two builds of it."""
+    groups = [
+        Group(was, now, _cost(was, before), _cost(now, after))
+        for was, now in _together(before.operators, after.operators)
+    ]
+    groups.sort(key=lambda one: (-abs(one.delta_us), one.name))
+    return Difference(
+        before.metadata,
+        after.metadata,
+        _cost(before.operators, before),
+        _cost(after.operators, after),
+        tuple(groups),
+        tuple(_notes(before, after)),
+    )
+
+
+def per_inference(one: Operator, trace: Trace) -> float:
+    """Microseconds of an operator in one inference, also if it does not run in every one."""
+    samples = trace.metadata.num_samples
+    return one.total_us / samples if samples else one.avg_us
+
+
+def _cost(operators: Iterable[Operator], trace: Trace) -> float:
+    return sum(per_inference(one, trace) for one in operators)
+
+
+def _together(
+    before: Sequence[Operator], after: Sequence[Operator]
+) -> Iterator[tuple[tuple[Operator, ...], tuple[Operator, ...]]]:
+    """Operators that share a key, directly or through others."""
+    everyone = [*before, *after]
+    leader = list(range(len(everyone)))
+
+    def root(at: int) -> int:
+        while leader[at] != at:
+            leader[at] = leader[leader[at]]
+            at = leader[at]
+        return at
+
+    seen: dict[Hashable, int] = {}
+    for at, one in enumerate(everyone):
+        for key in _keys(one):
+            leader[root(at)] = root(seen.setdefault(key, at))
+    groups: dict[int, tuple[list[Operator], list[Operator]]] = {}
+    for at, one in enumerate(everyone):
+        groups.setdefault(root(at), ([], []))[at >= len(before)].append(one)
+    for was, now in groups.values():
+        yield tuple(was), tuple(now)
+
+
+def _keys(one: Operator) -> Iterator[tuple[str, str]]:
+    nodes, outputs = one.onnx_nodes or (), one.onnx_outputs or ()
+    for node in nodes:
+        yield "node", node.name
+    for tensor in outputs:
+        yield "tensor", tensor
+    if not nodes and not outputs:
+        yield "operator", one.op_path or one.name
+
+
+def _notes(before: Trace, after: Trace) -> Iterator[str]:
+    one, other = before.metadata, after.metadata
+    for name in _COMPARED:
+        was, now = getattr(one, name), getattr(other, name)
+        if was != now:
+            yield f"{_CALLED.get(name, name)}: {was or 'unknown'} -> {now or 'unknown'}"
+    for which, metadata in (("the first", one), ("the second", other)):
+        if metadata.emulated:
+            yield f"{which} was traced on an emulator: its times say nothing about the device"
+
+
+def _named(one: Operator) -> dict[str, Any]:
+    return {"name": one.name, "type": one.type, "nodes": [n.name for n in one.onnx_nodes or ()]}
