@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from flows.cli.settings import Settings
 from flows.sweep.workspace import Workspace
 from matrix.codec import to_json
+from state.errors import StateError
 from state.records import Measurement, MeasurementKind
 from workers.measure.result import Benchmark, GraphResult
 
@@ -43,11 +45,14 @@ def rows_of(
     ]
 
 
-def keep_benchmark(settings: Settings, found: Benchmark) -> None:
-    """Keep what was measured outside of any sweep."""
-    with Workspace(settings).open_state() as state:
-        for row in rows_of(found):
-            state.keep(row)
+def keep_benchmark(settings: Settings, found: Benchmark, tell: Callable[[str], None]) -> None:
+    """Keep what was measured outside of any sweep; without a state it is only shown."""
+    try:
+        with Workspace(settings).open_state() as state:
+            for row in rows_of(found):
+                state.keep(row)
+    except StateError as error:
+        tell(f"the benchmark is not kept: {error}")
 
 
 def _detail(found: Benchmark, graph: GraphResult) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.cli.settings import PLACES
+from flows.cli.settings import OF_MEASURING, PLACES
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -30,14 +30,10 @@ def add(parser: Parser) -> None:
         help="compare with this one, in turns, and say whether it is faster or slower",
     )
     add = parser.add_argument
-    add("--warmup", type=int, default=20, metavar="N", help="runs before those that count; 20")
-    add("--iterations", type=int, default=500, metavar="N", help="runs of each session; 500")
-    add("--sessions", type=int, default=3, metavar="N", help="new processes; 3")
-    add("--threads", type=int, default=0, metavar="N", help="default: as the runtime likes")
     add("--seed", type=int, metavar="N", help="of the order of a comparison; default: random")
     add("--wait", action="store_true", help="wait until no build of this machine disturbs")
     add("--json", action="store_true", help="for machines")
-    add_settings(parser, ("engine", "runtimes", "timeout", "memory", *PLACES))
+    add_settings(parser, (*OF_MEASURING, "engine", "runtimes", "timeout", "memory", *PLACES))
     parser.set_defaults(run=run)
 
 
@@ -83,13 +79,10 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.packages.measured import finding
-    from workers.measure.protocol import Protocol
     from workers.measure.running import Driver
 
     settings = settings_of(arguments)
-    protocol = Protocol(
-        arguments.warmup, arguments.iterations, arguments.sessions, arguments.threads
-    )
+    protocol = settings.protocol
     protocol.check()
     choice = choice_of(arguments)
     if arguments.against and len(arguments.against) > 2:
@@ -109,6 +102,7 @@ def _benchmark(
     protocol: Protocol,
 ) -> Exit:
     from flows.observe.benchmarks import benchmark_lines
+    from flows.packages.keeping import keep_benchmark
     from matrix.codec import to_json
     from workers.measure.benchmark import benchmark
     from workers.measure.quiet import quiet
@@ -118,6 +112,7 @@ def _benchmark(
     with quiet("a benchmark", wait=arguments.wait, told=_tell):
         for subject in subjects:
             results.append(benchmark(driver, subject, protocol))
+            keep_benchmark(finder.settings, results[-1], _tell)
             if not arguments.json:
                 print("\n".join(benchmark_lines(results[-1])), flush=True)
     if arguments.json:

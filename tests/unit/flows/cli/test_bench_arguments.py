@@ -14,8 +14,8 @@ from flows.cli.main import main
     [
         (["x.onnx", "--shape", "x=0x3"], "'x=0x3' is not INPUT=SIZES"),
         (["x.onnx", "--shape", "3x3"], "'3x3' is not INPUT=SIZES"),
-        (["x.onnx", "--iterations", "0"], "--iterations: 0 is out of range"),
-        (["x.onnx", "--sessions", "0"], "--sessions: 0 is out of range"),
+        (["x.onnx", "--iterations", "0"], "'0' is not a whole number above zero"),
+        (["x.onnx", "--sessions", "5000"], "--sessions: 5000 is out of range"),
         (["x.onnx", "--against", "a", "b", "c"], "--against takes one OTHER"),
         (["x.onnx", "--target", "a", "--profile", "b"], "not allowed with"),
         ([], "the following arguments are required: what"),
