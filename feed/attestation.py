@@ -82,8 +82,16 @@ def sbom_problems(document: Json, manifest: Json, files: Iterable[FileEntry]) ->
         }
 
     def source() -> list[str]:
-        told = [one for one in document["components"] if one.get("bom-ref") == "source"]
-        if [_sha256(one) for one in told] == [manifest["source"]["digest"]]:
+        told = {
+            one["bom-ref"]: _sha256(one)
+            for one in document["components"]
+            if str(one.get("bom-ref")).partition(":")[0] == "source"
+        }
+        held = {
+            f"source:{one['name']}": manifest["source"]["members"][one["name"]]["digest"]
+            for one in manifest.get("members", ())
+        }
+        if told == (held or {"source": manifest["source"]["digest"]}):
             return []
         return ["it names another source than the manifest"]
 
@@ -178,6 +186,12 @@ def _definition(stated: Json, manifest: Json, version: str | None) -> Iterator[s
         "tools": (_like(tools, used), used),
         "version": (internal["version"], version or internal["version"]),
     }
+    for one in manifest.get("members", ()):
+        name = one["name"]
+        source, exported = (inputs.get(f"{what} {name}", {}) for what in ("source", "export"))
+        digest = manifest["source"]["members"][name]["digest"]
+        pairs[f"source of {name}"] = (source.get("sha256"), digest)
+        pairs[f"export of {name}"] = (exported.get(TREE_DIGEST), one["export"]["tree"])
     if "cell" in manifest:
         pairs["cell"] = (external["cell"], manifest["cell"])
         for name in ("policy", "target"):

@@ -15,7 +15,9 @@ from pathlib import PurePosixPath
 
 from feed.errors import Corrupt
 from feed.rules import path_problem
+from matrix.cellid import parse
 from matrix.codec import from_json, to_json
+from matrix.errors import UsageError
 from matrix.status import Status
 
 INDEX_FILE = "index.json"
@@ -40,6 +42,8 @@ class IndexCell:
     version: str
     tree: str | None
     """None: nothing was published for it."""
+    members: tuple[str, ...] = ()
+    """Of a context group: the cells that it holds, compiled into one context."""
 
     @property
     def available(self) -> bool:
@@ -56,7 +60,11 @@ class SweepIndex:
 
     def to_json(self) -> bytes:
         """The bytes of `index.json`."""
-        value = {"format": FORMAT, "stamp": self.stamp, "cells": to_json(sorted(self.cells))}
+        cells = to_json(sorted(self.cells))
+        for cell in cells:
+            if not cell["members"]:
+                del cell["members"]
+        value = {"format": FORMAT, "stamp": self.stamp, "cells": cells}
         return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
     @classmethod
@@ -102,6 +110,11 @@ def _problems(cell: IndexCell) -> Iterator[str]:
             yield f"{cell.id}: {name!r} cannot name a folder"
     if not _WORD.fullmatch(cell.target):
         yield f"{cell.id}: target {cell.target!r}"
+    for member in cell.members:
+        try:
+            parse(member)
+        except UsageError as error:
+            yield f"{cell.id}: member {error.message}"
     if cell.tree is not None and not _SHA256.fullmatch(cell.tree):
         yield f"{cell.id}: tree {cell.tree!r}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,23 +72,41 @@ def resolve_index(feed: Feed, index_package: str, stamp: str) -> FoundIndex:
 
 
 def select(
-    index: SweepIndex, *, targets: Sequence[str] = ("*",), models: Sequence[str] = ("*",)
+    index: SweepIndex,
+    *,
+    targets: Sequence[str] = ("*",),
+    models: Sequence[str] = ("*",),
+    within: bool = False,
 ) -> list[IndexCell]:
-    """The cells that can be pulled and match; a model matches by id or as MODEL:TASK."""
+    """The cells that can be pulled and match; a model matches by id or as MODEL:TASK.
+
+    `within`: a context group also matches by the models that it holds.
+    """
     return [
         cell
         for cell in index.cells
         if cell.available
         and matches(cell.target, targets)
-        and any(matches(name, models) for name in (cell.model, f"{cell.model}:{cell.task}"))
+        and any(matches(name, models) for name in _names(cell, within=within))
     ]
 
 
-def best_for(profile: Profile, cells: Iterable[IndexCell]) -> list[list[IndexCell]]:
+def _names(cell: IndexCell, *, within: bool) -> Iterator[str]:
+    yield from (cell.model, f"{cell.model}:{cell.task}")
+    for member in map(parse, cell.members if within else ()):
+        yield from (member.model, f"{member.model}:{member.task}")
+
+
+def best_for(profile: Profile, cells: Sequence[IndexCell]) -> list[list[IndexCell]]:
     """For each cell of the profile's target: its package compiled for the profile, where there is
-    one, and then the portable one."""
+    one, and then the portable one. A context group stands for the cells that it holds."""
     found: dict[str, list[IndexCell]] = {}
+    held = {
+        one for cell in cells if parse(cell.id).profile == profile.label for one in cell.members
+    }
     for cell in cells:
+        if cell.id in held:
+            continue
         named = parse(cell.id)
         if named.target == profile.target and named.profile in {None, profile.label}:
             portable = str(replace(named, profile=None))
@@ -146,7 +164,7 @@ def pull_selection(
     what is missing: a folder that is complete is left alone.
     """
     found = resolve_index(feed, index_package, stamp)
-    cells = select(found.index, targets=targets, models=models)
+    cells = select(found.index, targets=targets, models=models, within=profile is not None)
     choices = best_for(profile, cells) if profile else [[cell] for cell in cells]
     if not choices:
         wanted = f" and is for {profile.target}" if profile and cells else ""

@@ -39,6 +39,7 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
     remote_code, pickle = entry.flag("remote_code"), entry.flag("pickle")
     dataset = _dataset(entry, folder)
     recipes = _recipes(entry, folder)
+    context_group = _context_group(entry)
     needs, tags = entry.texts("needs"), entry.texts("tags")
     entry.close()
     if name is None or task is None or source is None:
@@ -58,6 +59,7 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
         needs=needs or (),
         dataset=dataset,
         recipes=recipes,
+        context_group=context_group,
         extra={"tags": list(tags)} if tags else {},
         where=entry.where,
     )
@@ -252,6 +254,14 @@ def _dataset(entry: Entry, folder: Path) -> dict[str, Any] | None:
         return dataset
     path = _found(entry, "dataset", dataset["path"], folder)
     return {**dataset, "path": str(path)}
+
+
+def _context_group(entry: Entry) -> str:
+    """The name of a group, which is the model of its cells."""
+    name = entry.text("context_group", empty=False) or ""
+    if name and (fault := model_fault(name)):
+        entry.bad(f"context_group {quote(name)}: {fault.replace('the model id', 'it')}")
+    return name
 
 
 def _recipes(entry: Entry, folder: Path) -> str | None:

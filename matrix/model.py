@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -70,6 +70,8 @@ class Model:
     """Calibration data instead of the model's dummy inputs."""
     recipes: str | None = None
     """A folder of authored build recipes, for engines that use them (winml)."""
+    context_group: str = ""
+    """Compiled for a device, it shares one context with all entries that name the same group."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Keys of a registry that are carried along unread (downloads, order, ...)."""
     where: str = ""
@@ -183,6 +185,20 @@ class Cell:
     """What a compiled cell is made for; None: a portable one."""
     origin: Origin | None = None
     """The package that is compiled; None: the portable model is built."""
+    members: tuple[Cell, ...] = ()
+    """Of a context group of several entries: the portable cells that it compiles, in order."""
+
+    @property
+    def shares_context(self) -> bool:
+        """Whether all its graphs are compiled into one context."""
+        return self.profile is not None and bool(self.model.context_group)
+
+    @property
+    def portable(self) -> Cell:
+        """The cell that a compiled one is made from."""
+        if self.profile is None:
+            return self
+        return replace(self, id=self.id.removesuffix(f"+{self.profile.label}"), profile=None)
 
     @property
     def column(self) -> str:
@@ -230,7 +246,7 @@ class PlannedModel:
         found: dict[int, Export] = {}
         for cell in self.cells:
             opset = cell.policy.opset
-            if cell.skip is not None or cell.origin is not None:
+            if cell.skip is not None or cell.origin is not None or cell.members:
                 continue
             if opset not in found or len(cell.needs) < len(found[opset].cell.needs):
                 common = opset == COMMON_OPSET

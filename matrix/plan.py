@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from matrix.catalog import Catalog
 from matrix.cellid import cell_id
+from matrix.context_groups import Groups, group_models, group_problems, groups_of
 from matrix.errors import NothingSelected, PlanError, Problem, UsageError
 from matrix.limits import Limits
 from matrix.model import (
@@ -31,7 +32,7 @@ from matrix.needs import compiling
 from matrix.policy import Flags, opset_of, overrides_of, policies
 from matrix.precision import NAMES, PRECISIONS, canonical
 from matrix.profiles import Profiles, load_profiles
-from matrix.selector import Chosen, Selection, chosen, filtered
+from matrix.selector import Chosen, Filtered, Selection, chosen, filtered
 from matrix.slugs import MODEL_LIMIT, Seniority, names_of, slug
 from matrix.targets import OPSETS, Targets
 
@@ -69,6 +70,8 @@ class _Draft:
     overrides: Overrides
     policy: Policy
     profile: Profile | None = None
+    members: tuple[_Draft, ...] = ()
+    """Of a context group."""
 
 
 def make_plan(
@@ -82,24 +85,28 @@ def make_plan(
     """The plan of what is selected. Raises `PlanError` or `NothingSelected`."""
     problems: list[Problem] = []
     profiles = profiles or load_profiles(targets)
-    flags = _flags(options, profiles, problems)
-    namer = _namer(catalog, targets, profiles, options, seniority, problems)
-    part = filtered(selection, catalog.models, targets, problems)
+    groups = groups_of(catalog.models)
+    problems += group_problems(groups, catalog.models)
+    flags = replace(_flags(options, profiles, problems), groups=groups)
+    models = (*catalog.models, *group_models(groups))
+    namer = _namer(models, targets, profiles, options, seniority, problems)
+    # Without a profile there is nothing to select a group for.
+    part = filtered(selection, models if flags.compile else catalog.models, targets, problems)
     drafts = list(_drafts(part.models, part.targets, flags))
     pick = chosen(
         selection,
         [draft.id for draft in drafts],
-        lambda: [draft.id for draft in _drafts(catalog.models, targets, flags)],
+        lambda: [draft.id for draft in _drafts(models, targets, flags)],
         problems,
     )
     drafts = [draft for draft in drafts if draft.id in pick.ids]
     problems += _opset_problems(drafts, flags)
     _refuse(problems, pick, bool(drafts), (*part.notices, part.reason))
-    models = tuple(_planned(drafts, namer, options))
+    planned = tuple(_planned(drafts, namer, options))
     package, version = namer.index()
     plan = Plan(
         stamp=namer.stamp,
-        models=models,
+        models=planned,
         index_package=package,
         index_version=version,
         engine=options.engine,
@@ -111,7 +118,8 @@ def make_plan(
             *pick.notices,
             *_dropped(drafts),
             *_not_compiled(drafts, flags),
-            *_shared_names(models, namer),
+            *_groups_left_out(drafts, part, flags),
+            *_shared_names(planned, namer),
         ),
     )
     problems = name_problems(plan, options.limits)
@@ -125,6 +133,7 @@ class _Flags(Flags):
     """The flags that decide which cells there are."""
 
     compile: tuple[Profile, ...] = ()
+    groups: Groups = field(default_factory=dict)
 
 
 def _flags(options: PlanOptions, profiles: Profiles, problems: list[Problem]) -> _Flags:
@@ -149,7 +158,7 @@ def _flags(options: PlanOptions, profiles: Profiles, problems: list[Problem]) ->
 
 
 def _namer(
-    catalog: Catalog,
+    models: Sequence[Model],
     targets: Targets,
     profiles: Profiles,
     options: PlanOptions,
@@ -166,9 +175,8 @@ def _namer(
     words += max(len(profile.label) for profile in profiles)
     limit = options.limits.version.longest - len(f"0.0.0-{stamp}----") - words
     room = MODEL_LIMIT if unfit else model_room(options.package, options.limits)
-    names = names_of(
-        catalog.models, targets.labels, limit, seniority, room, [one.label for one in profiles]
-    )
+    labels = [one.label for one in profiles]
+    names = names_of(models, targets.labels, limit, seniority, room, labels)
     return Namer(stamp, options.package, names)
 
 
@@ -192,21 +200,61 @@ def _drafts(models: Iterable[Model], targets: Iterable[Target], flags: _Flags) -
     # Most models override nothing, so a target has one policy for all of them.
     plain = {row.label: policies(Overrides(), row, flags) for row in rows}
     for model in models:
+        if model.name in flags.groups:
+            yield from _group_drafts(model, rows, flags)
+            continue
         special = bool(model.per_target) or model.overrides != Overrides()
+        grouped = model.context_group in flags.groups
         for row in rows:
             overrides = overrides_of(model, row) if special else model.overrides
             found = policies(overrides, row, flags) if special else plain[row.label]
+            profiles = [one for one in flags.compile if one.target == row.label and not grouped]
             for policy in found:
-                precision = None if policy.default else policy.precision
-                for profile in (None, *(one for one in flags.compile if one.target == row.label)):
-                    label = profile.label if profile else None
-                    name = cell_id(model.id, model.task, row.label, precision, label)
-                    yield _Draft(name, model, row, overrides, policy, profile)
+                for profile in (None, *profiles):
+                    yield _draft(model, row, overrides, policy, profile)
 
 
-def _opset_problems(drafts: Iterable[_Draft], flags: Flags) -> list[Problem]:
+def _draft(
+    model: Model,
+    row: Target,
+    overrides: Overrides,
+    policy: Policy,
+    profile: Profile | None,
+    members: tuple[_Draft, ...] = (),
+) -> _Draft:
+    precision = None if policy.default else policy.precision
+    label = profile.label if profile else None
+    name = cell_id(model.id, model.task, row.label, precision, label)
+    return _Draft(name, model, row, overrides, policy, profile, members)
+
+
+def _group_drafts(group: Model, rows: Iterable[Target], flags: _Flags) -> Iterator[_Draft]:
+    """A compiled cell for each precision that all members have."""
+    portable = replace(flags, compile=(), groups={})
+    for row in rows:
+        profiles = [one for one in flags.compile if one.target == row.label]
+        drafts = [list(_drafts([one], [row], portable)) for one in flags.groups[group.name]]
+        for first in drafts[0] if profiles else ():
+            members = [_like(first, others) for others in drafts]
+            if None in members:
+                continue
+            found = tuple(one for one in members if one)
+            skip = next((f"{one.model.name}: {one.overrides.skip}" for one in found
+                         if one.overrides.skip), None)  # fmt: skip
+            overrides = replace(first.overrides, skip=skip)
+            for profile in profiles:
+                yield _draft(group, row, overrides, first.policy, profile, found)
+
+
+def _like(first: _Draft, others: Iterable[_Draft]) -> _Draft | None:
+    """The one that has the same precision in its id."""
+    tail = first.id.rpartition("@")[2]
+    return next((one for one in others if one.id.rpartition("@")[2] == tail), None)
+
+
+def _opset_problems(cells: Iterable[_Draft], flags: Flags) -> list[Problem]:
     found: dict[Problem, None] = {}
-    for draft in drafts:
+    for draft in (one for cell in cells for one in (cell.members or (cell,))):
         low, high = draft.target.opset
         opset = opset_of(draft.overrides, draft.target, flags)
         if low <= opset <= high or draft.overrides.skip:
@@ -260,6 +308,9 @@ def _cell(draft: _Draft, package: str, namer: Namer, options: PlanOptions) -> Ce
         skip=overrides.skip,
         needs=_needs(draft, options),
         profile=draft.profile,
+        members=tuple(
+            _cell(member, namer.package(member.model), namer, options) for member in draft.members
+        ),
     )
 
 
@@ -278,6 +329,22 @@ def _not_compiled(drafts: Sequence[_Draft], flags: _Flags) -> Iterator[str]:
                 f"--compile {profile.label} compiles nothing: it takes cells of {profile.target}, "
                 "which are not selected"
             )
+
+
+def _groups_left_out(drafts: Sequence[_Draft], part: Filtered, flags: _Flags) -> Iterator[str]:
+    """Profiles for which the entries of a group are selected and the group is not compiled."""
+    there = {(draft.model.name, draft.profile.label) for draft in drafts if draft.profile}
+    rows = {row.label for row in part.targets}
+    for name, members in flags.groups.items():
+        if not any(member in part.models for member in members):
+            continue
+        for profile in flags.compile:
+            if profile.target not in rows or (name, profile.label) in there:
+                continue
+            why = f"it is not selected (--model {name})"
+            if any(model.name == name for model in part.models):
+                why = f"no cell of {profile.target} is selected in which its members agree"
+            yield f"context group {name} is not compiled for {profile.label}: {why}"
 
 
 def _dropped(drafts: Iterable[_Draft]) -> list[str]:

@@ -40,6 +40,8 @@ class BuildFailed(MillError):
         self.process_exit = exit_code
         """Exit code of the engine host when it died (negative: the signal), else None."""
         self.log_tail = log_tail
+        self.member = ""
+        """Which of the models that share a context has failed, where only that one has."""
 
 
 class Cancelled(MillError):

@@ -1,4 +1,4 @@
-"""What it took to open the portable and the compiled model of a cell, where it was compiled."""
+"""What compiling gave: times to open a model, and the sizes of shared contexts."""
 
 from __future__ import annotations
 
@@ -35,6 +35,27 @@ class Opening:
     on: str
     emulated: bool
     models: tuple[ModelOpening, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """The size of one context for several graphs, and of a context for each of them."""
+
+    graphs: int
+    together: int
+    apart: int | None = None
+    """None: one of them could not be compiled alone."""
+
+
+def sharing_of(record: Json | None) -> Sharing | None:
+    """What a build record, or the evidence of an outcome, says; None: no context is shared."""
+    told = (record or {}).get("sharing")
+    if not isinstance(told, Mapping):
+        return None
+    graphs, together, apart = (told.get(name) for name in ("graphs", "together", "apart"))
+    if not isinstance(graphs, int) or not isinstance(together, int) or graphs <= 1:
+        return None
+    return Sharing(graphs, together, apart if isinstance(apart, int) else None)
 
 
 def opening_of(record: Json | None) -> Opening | None:

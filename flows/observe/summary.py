@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.quantity import counted
@@ -46,6 +46,8 @@ class Summary:
     """Published cells that a resume would measure."""
     unmeasurable: tuple[Bench, ...] = ()
     """Those that could not be measured."""
+    incomplete: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Published context groups that lack members: the members with the reasons."""
 
     @property
     def unfinished(self) -> bool:
@@ -72,6 +74,7 @@ class Summary:
             "failed": len(self.failures),
             "open": self.open,
             "waiting": list(self.waiting),
+            "incomplete": {cell: dict(lacks) for cell, lacks in self.incomplete.items()},
             "exports": {"failed": self.failed_exports, "open": self.open_exports},
             "benchmarks": {
                 "measured": self.measured,
@@ -94,7 +97,14 @@ class Summary:
     def lines(self, most: int = MOST_CAUSES) -> list[str]:
         """The counts, then each cause of failures and each wait with its next step."""
         waiting = (f"  {line}" for line in self.waiting)
-        return [self.headline(), *self.cause_lines(most), *self.bench_lines(most), *waiting]
+        more = (*self.lacking_lines(), *self.bench_lines(most), *waiting)
+        return [self.headline(), *self.cause_lines(most), *more]
+
+    def lacking_lines(self) -> Iterator[str]:
+        """The members that published context groups lack."""
+        for cell, lacks in self.incomplete.items():
+            for member, why in lacks.items():
+                yield f"  {cell} is published without {member}: {why}"
 
     def headline(self) -> str:
         """The counts."""
@@ -131,7 +141,7 @@ class Summary:
         """The exit code of a process that ran or watched this sweep."""
         if stop:
             return stop.exit_code
-        if self.groups or self.waiting or self.unmeasurable:
+        if self.groups or self.waiting or self.unmeasurable or self.incomplete:
             return Exit.CELLS_FAILED
         return Exit.INTERRUPTED if self.unfinished or self.unmeasured else Exit.OK
 
@@ -167,7 +177,10 @@ def summarize(
     failed = []
     still_open: Counter[bool] = Counter()
     good = set()
+    incomplete = {}
     for one in outcomes:
+        if lacks := (one.detail or {}).get("left_out"):
+            incomplete[one.cell] = {str(cell): str(why) for cell, why in dict(lacks).items()}
         if one.status in FINAL:
             good.add(one.cell)
         export = is_export(one.cell)
@@ -190,4 +203,5 @@ def summarize(
         measured=states[BenchState.MEASURED],
         unmeasured=states[BenchState.WANTED],
         unmeasurable=tuple(one for one in measures if one.state is BenchState.FAILED),
+        incomplete=incomplete,
     )

@@ -96,17 +96,37 @@ def rebuild(feed: Feed, package: str, version: str, settings: Settings, given: G
 def _cell(original: Original, settings: Settings, given: Given) -> Cell:
     recipe = original.recipe
     try:
-        model, source = recipe["model"], recipe["model"]["source"]
-        local = source["ref"] if source["kind"] == "folder" else None
+        model = recipe["model"]
+        sources = [one["model"]["source"] for one in (recipe, *recipe.get("members", ()))]
+        folders = list({one["ref"] for one in sources if one["kind"] == "folder"})
+        if len(folders) > 1:
+            raise UsageError("it was made from several local folders: a rebuild takes one")
+        local = folders[0] if folders else None
         cell = cell_of(
             recipe,
             timeout=settings.timeout,
             folder=given.place("source", local, "from a local folder", settings.cwd),
             recipes=given.place("recipes", model.get("recipes"), "with recipes", settings.cwd),
         )
-        return _pinned(cell, original.manifest["source"].get("commit"))
+        commits = _commits(original.manifest, cell)
+        return replace(
+            _pinned(cell, commits.get(cell.id)),
+            members=tuple(_pinned(one, commits.get(one.id)) for one in cell.members),
+        )
     except (LookupError, TypeError, ValueError) as error:
         raise Corrupt(f"its {PROVENANCE} holds no recipe: {error!r}") from error
+
+
+def _commits(manifest: Json, cell: Cell) -> dict[str, str | None]:
+    """The commit of each cell's source; a context group has one for each of its members."""
+    source = manifest["source"]
+    return {
+        cell.id: source.get("commit"),
+        **{
+            one["cell"]: source["members"][one["name"]].get("commit")
+            for one in manifest.get("members", ())
+        },
+    }
 
 
 def _pinned(cell: Cell, commit: str | None) -> Cell:

@@ -15,6 +15,7 @@ from tenacity import (
 
 from flows.slot.cell_work import CellWork
 from flows.slot.hub_outage import concerns
+from flows.slot.publishing import group_detail
 from machine.reservations import DISTURBS
 from matrix.model import SourceKind
 from matrix.status import Status
@@ -85,7 +86,7 @@ def _verify(work: CellWork, built: Built) -> Built | None:
     rows = [StageRow(work.id, planned.target, **asdict(run)) for run in built.stages]
     work.record(Status.BUILT if done else Status.VERIFYING, facts, rows)
     if newest is not None and unchanged:
-        detail = {"same_as": newest.version}
+        detail = {"same_as": newest.version, **group_detail(built)}
         work.record(Status.UNCHANGED, Facts(tree=built.tree, detail=detail))
         return None
     try:
@@ -153,5 +154,7 @@ def _evidence(built: Built) -> dict[str, Any]:
         ],
     }
     return found | {
-        name: record[name] for name in ("verdict", "runtimes", "opening") if name in record
+        name: record[name]
+        for name in ("verdict", "runtimes", "opening", "sharing")
+        if name in record
     }

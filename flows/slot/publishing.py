@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from feed.errors import (
     Cancelled,
@@ -108,9 +109,21 @@ def _facts(built: Built, receipt: Receipt, seconds: float, kept: dict[str, str])
             "publish_attempts": receipt.attempts,
             "publish_seconds": seconds,
             "already_there": receipt.already_there,
+            **group_detail(built),
             **kept,
         },
     )
+
+
+def group_detail(built: Built) -> dict[str, Any]:
+    """Of the package of a context group: the cells that it holds compiled, and those that it
+    should but does not."""
+    members = [one["cell"] for one in built.manifest.get("members", ())]
+    left_out = built.build_record.get("left_out")
+    return {
+        **({"members": members} if members else {}),
+        **({"left_out": left_out} if left_out else {}),
+    }
 
 
 def _keep_locally(work: CellWork, built: Built) -> dict[str, str]:

@@ -40,6 +40,7 @@ def index_of(stamp: str, outcomes: Iterable[Outcome]) -> SweepIndex:
                 package=one.package,
                 version=str(detail.get("same_as", one.version)),
                 tree=one.tree,
+                members=tuple(map(str, detail.get("members", ()))),
             )
         )
     return SweepIndex(stamp, tuple(cells))

@@ -48,7 +48,7 @@ def settle_unchanged(
                 continue
             ttl, only = 2 * settings.heartbeat, {model.name}
             while (lease := state.lease(begun.info.id, owner, ttl, only, builds)) is not None:
-                _record(state, begun, lease, {one.id for one in packages})
+                _record(state, begun, lease, {one.id: one for one in packages})
 
 
 def _candidates(
@@ -90,13 +90,16 @@ def _are_unchanged(
         return False  # the build itself says what is wrong
 
 
-def _record(state: State, begun: Begun, lease: Lease, cells: set[str]) -> None:
+def _record(state: State, begun: Begun, lease: Lease, cells: Mapping[str, PlannedPackage]) -> None:
     done = False
     try:
         leased = state.statuses(begun.info.id, lease.model, lease.needs)
-        for cell in leased.keys() & cells:
+        for cell in leased.keys() & cells.keys():
             newest = begun.newest[cell]
-            facts = Facts(tree=newest.tree, detail={"same_as": newest.version})
+            # A group that lacks a member is never predicted, so this one is whole.
+            members = [one.id for one in cells[cell].cell.members]
+            detail = {"same_as": newest.version, **({"members": members} if members else {})}
+            facts = Facts(tree=newest.tree, detail=detail)
             state.record(lease, begun.info.id, cell, Status.UNCHANGED, facts)
         done = True
     finally:

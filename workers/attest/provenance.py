@@ -98,6 +98,23 @@ def _stages(manifest: Json, record: Json) -> list[dict[str, Any]]:
 
 
 def _inputs(manifest: Json, recipe: Json) -> list[dict[str, Any]]:
+    """Of a context group: those of every member that it holds."""
+    members = {one["cell"]: one for one in manifest.get("members", ())}
+    if not members:
+        return _inputs_of(manifest, recipe)
+    sources = manifest["source"]["members"]
+    inputs = [{"name": "source", "digest": {"sha256": manifest["source"]["digest"]}}]
+    for one in recipe["members"]:
+        if member := members.get(one["cell"]):
+            own = {"source": sources[member["name"]], "export": member["export"]}
+            inputs += [
+                {**item, "name": f"{item['name']} {member['name']}"}
+                for item in _inputs_of(own, one)
+            ]
+    return inputs
+
+
+def _inputs_of(manifest: Json, recipe: Json) -> list[dict[str, Any]]:
     source = manifest["source"]
     digest = {"sha256": source["digest"]}
     if source.get("commit"):

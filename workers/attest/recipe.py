@@ -37,6 +37,11 @@ def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
         "target": {name: getattr(cell.target, name) for name in _TARGET},
         "policy": to_json(cell.policy),
         **({"profile": to_json(cell.profile)} if cell.profile else {}),
+        **(
+            {"members": [recipe_of(one, allow=allow) for one in cell.members]}
+            if cell.members
+            else {}
+        ),
     }
 
 
@@ -57,6 +62,10 @@ def cell_of(
         "model": model,
         **{name: recipe[name] for name in ("package", "version", "target", "policy")},
         "profile": recipe.get("profile"),
+        "members": [
+            cell_of(one, timeout=timeout, folder=folder, recipes=recipes)
+            for one in recipe.get("members", ())
+        ],
         "timeout": timeout,
         "publish_timeout": timeout,
     }

@@ -12,7 +12,7 @@ the library's strict schema.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from matrix.attestation import BOM_FORMAT, BOM_VERSION, tool_uri
@@ -41,6 +41,7 @@ def sbom(
 ) -> dict[str, Any]:
     """The document of a package; `environment` is from `environment_of`."""
     model = manifest["model"]
+    sources = list(_sources(manifest, recipe))
     contents = [_file(one) for one in sorted(files) if one.path not in RUN_RECORDS]
     return {
         "bomFormat": BOM_FORMAT,
@@ -61,9 +62,9 @@ def sbom(
                 "properties": _properties(tree=tree, model_type=model["model_type"]),
             },
         },
-        "components": [_source(manifest["source"], recipe), *contents, *environment],
+        "components": [*sources, *contents, *environment],
         "dependencies": [
-            {"ref": _ROOT, "dependsOn": [_SOURCE, *(one["bom-ref"] for one in contents)]}
+            {"ref": _ROOT, "dependsOn": [one["bom-ref"] for one in (*sources, *contents)]}
         ],
     }
 
@@ -107,11 +108,21 @@ def environment_of(environment: Json, tools: Iterable[str]) -> list[Component]:
     return components
 
 
-def _source(source: Json, recipe: Json) -> Component:
+def _sources(manifest: Json, recipe: Json) -> Iterator[Component]:
+    """The source of the model; of a context group, those of the members that it holds."""
+    members = {one["cell"]: one["name"] for one in manifest.get("members", ())}
+    if not members:
+        yield _source(manifest["source"], recipe, _SOURCE)
+    for one in recipe.get("members", ()):
+        if name := members.get(one["cell"]):
+            yield _source(manifest["source"]["members"][name], one, f"{_SOURCE}:{name}")
+
+
+def _source(source: Json, recipe: Json, ref: str) -> Component:
     origin = recipe["model"]["source"]
     component: Component = {
         "type": "machine-learning-model",
-        "bom-ref": _SOURCE,
+        "bom-ref": ref,
         "name": recipe["model"]["id"],
         "version": str(source.get("commit") or origin["revision"] or source["digest"]),
         "hashes": [_hash(source["digest"])],

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from machine.folders import remove_tree
@@ -18,6 +19,7 @@ from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.build_space import BuildSpace, NoSpaceNow
 from workers.build.built import Built
+from workers.build.context import placed, share, within_group
 from workers.build.disk_budget import DiskBudget
 from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask, walk
 from workers.build.keys import note_keys
@@ -33,8 +35,9 @@ from workers.build.package import (
 )
 from workers.build.request import request_for
 from workers.build.stage_runner import Expectation, Report, StageRunner, os_failure, wait_report
+from workers.build.stages import StageRun
 from workers.compile.stage import CompileStage, portable_stage
-from workers.engine import BuildPlan, Request
+from workers.engine import BuildPlan, Request, StageSpec
 from workers.errors import BuildFailed, CorruptBlob
 from workers.host import codec
 from workers.host.client import EngineHost
@@ -117,7 +120,7 @@ class Builder:
                 try:
                     with ExitStack() as used:
                         used.enter_context(self.store.in_use())
-                        built = self._build_once(runner, export_version, attempt)
+                        built = self._build_once(runner, export_version, attempt, offline)
                         return replace(built, used=used.pop_all())
                 except NoSpaceNow as lacking:
                     space.wait(lacking)
@@ -149,9 +152,12 @@ class Builder:
             if action is None:
                 return None
             begun = begun_with(self.store, cell, action)
-        plan = self._plan(self._request(cell), cell, export=export, cancel=cancel, begun=begun)
         results = self._walk(
-            plan, lambda task: self.store.lookup(task.key.key), export=export, begun=begun
+            cell,
+            lambda task: self.store.lookup(task.key.key),
+            export=export,
+            cancel=cancel,
+            begun=begun,
         )
         return self._content(cell, results, export, begun).tree if results else None
 
@@ -170,7 +176,7 @@ class Builder:
             seen.append((task, action))
             return action
 
-        self._walk(self._plan(self._request(cell), cell), resolve)
+        self._walk(cell, resolve)
         return seen
 
     def close(self) -> None:
@@ -203,18 +209,25 @@ class Builder:
             compiler=self._compiler,
         )
 
-    def _build_once(self, runner: StageRunner, export_version: str | None, attempt: int) -> Built:
+    def _build_once(
+        self, runner: StageRunner, export_version: str | None, attempt: int, offline: bool
+    ) -> Built:
         """Run the stages and put the package together; a failure leaves no folder behind."""
         cell, export = runner.cell, export_version is not None
         started, began = datetime.now(UTC), time.monotonic()
         begun = None if export else self._begun(runner)
-        plan = self._plan(
-            runner.request, cell, export=export, log=runner.log, cancel=runner.cancel, begun=begun
-        )
-        runner.begin(plan)
-        until, done = EXPORT if export else "", begun.results if begun else None
-        engine, tools = self._made_by(done)
-        results = walk(engine, tools, plan, runner.resolve, until=until, begun=done)
+        results: StageResults | None
+        if self._shares(cell, export=export):
+            results = self._build_shared(runner, offline, begun)
+        else:
+            plan = self._plan(
+                runner.request, cell, export=export, log=runner.log, cancel=runner.cancel,
+                begun=begun,
+            )  # fmt: skip
+            runner.begin(plan)
+            until, done = EXPORT if export else "", begun.results if begun else None
+            engine, tools = self._made_by(done)
+            results = walk(engine, tools, plan, runner.resolve, until=until, begun=done)
         if results is None:
             raise AssertionError("a runner resolves every stage or raises")
         content = self._content(cell, results, export, begun)
@@ -245,7 +258,7 @@ class Builder:
             store=self.store,
             inputs=() if export else begun.inputs if begun else results.files_of(INPUTS),
             export=() if export else begun.export if begun else results.files_of(EXPORT),
-            portable=results.files_of(portable_stage(plan).name) if cell.profile else (),
+            portable=results.files_of(portable_stage(results.plan).name) if cell.profile else (),
             claim=None if export else begun.claim if begun else Claim.of(cell),
         )
 
@@ -274,21 +287,66 @@ class Builder:
         self_contained = begun.self_contained if begun else self.options.self_contained
         return cell_content(cell, results, self_contained=self_contained)
 
+    def _build_shared(
+        self, runner: StageRunner, offline: bool, begun: Begun | None
+    ) -> StageResults | None:
+        """The stages of all members of a shared context, each by a runner of its own."""
+        runs: list[StageRun] = []
+
+        def portable(name: str, member: Cell) -> StageResults | None:
+            if begun is not None:
+                runner.begin(begun.results.plan)
+                return begun.results
+            one = replace(runner, cell=member, request=self._request(member, offline))
+            one.begin(self._plan(one.request, member, log=runner.log, cancel=runner.cancel))
+            results = walk(self.host.spec.name, self.tools(), one.plan, one.resolve)
+            runs.extend(
+                replace(run, component=within_group(name, run.component)) for run in one.runs
+            )
+            runner.begin(one.plan)
+            return results
+
+        results = share(runner.cell, portable, self._shared_spec(runner.cell), runner.resolve)
+        runner.runs = [*runs, *runner.runs]
+        return results
+
     def _walk(
         self,
-        plan: BuildPlan,
+        cell: Cell,
         resolve: Callable[[StageTask], Action | None],
         *,
         export: bool = False,
+        cancel: threading.Event | None = None,
         begun: Begun | None = None,
     ) -> StageResults | None:
-        until, done = EXPORT if export else "", begun.results if begun else None
-        engine, tools = self._made_by(done)
-        return walk(engine, tools, plan, resolve, until=until, begun=done)
+        def walked(one: Cell, resolve: Callable[[StageTask], Action | None]) -> StageResults | None:
+            plan = self._plan(self._request(one), one, export=export, cancel=cancel, begun=begun)
+            until, done = EXPORT if export else "", begun.results if begun else None
+            engine, tools = self._made_by(done)
+            return walk(engine, tools, plan, resolve, until=until, begun=done)
+
+        if not self._shares(cell, export=export):
+            return walked(cell, resolve)
+        return share(
+            cell,
+            lambda name, one: (
+                begun.results if begun else walked(one, lambda task: resolve(placed(task, name)))
+            ),
+            self._shared_spec(cell),
+            resolve,
+        )
 
     def _made_by(self, done: StageResults | None) -> tuple[str, Mapping[str, str]]:
         """The engine and its tools; those of the package for what is compiled from one."""
         return (done.engine, done.tools) if done else (self.host.spec.name, self.tools())
+
+    def _shares(self, cell: Cell, *, export: bool) -> bool:
+        return cell.shares_context and not export and self._compiler is not None
+
+    def _shared_spec(self, cell: Cell) -> Callable[[Sequence[str]], StageSpec]:
+        if self._compiler is None:
+            raise AssertionError("without a compiler nothing shares a context")
+        return partial(self._compiler.shared, cell)
 
     def _request(self, cell: Cell, offline: bool = False) -> Request:
         code, pickle = self.options.remote_code, self.options.pickle

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from matrix.digest import FileEntry, files_digest
+from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.keys import StageKey, stage_key
 from workers.engine import SOURCE, BuildPlan, StageSpec
@@ -68,6 +69,10 @@ class StageResults:
     components: tuple[str, ...]
     origin: Mapping[str, Any] | None = None
     """The manifest of the package that these stages began with; None: with the source."""
+    members: Mapping[str, tuple[Cell, StageResults]] = field(default_factory=dict)
+    """Of a context group: by name, the portable cells that it holds, and what they are made of."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Of a context group: the cells that it lacks, and why."""
 
     @property
     def package(self) -> tuple[FileEntry, ...]:
@@ -79,6 +84,11 @@ class StageResults:
                 if file.path.partition("/")[0] not in self.components:
                     files.setdefault(file.path, file)
         return tuple(files[path] for path in sorted(files))
+
+    @property
+    def package_digest(self) -> str:
+        """Of the files of the package."""
+        return files_digest(self.package)
 
     @property
     def keys(self) -> Mapping[str, StageKey]:

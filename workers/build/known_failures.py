@@ -28,7 +28,7 @@ class KnownFailures:
         cell_id, error = self._seen[key][-1]
         if error.failure in FLAKY and len(self._seen[key]) < 2:
             return
-        raise BuildFailed(
+        again = BuildFailed(
             error.failure,
             error.stage,
             f"{error.reason} (the same run failed for {cell_id})",
@@ -36,6 +36,8 @@ class KnownFailures:
             exit_code=error.process_exit,
             log_tail=error.log_tail,
         )
+        again.member = error.member
+        raise again
 
     def note(self, key: str, cell_id: str, error: BuildFailed) -> None:
         """Remember a failure unless it can be retried."""

@@ -53,22 +53,30 @@ def cell_content(cell: Cell, results: StageResults, *, self_contained: bool) -> 
     if not files:
         text = f"engine {results.engine} made no files"
         raise BuildFailed(FailureClass.UNKNOWN, "package", text)
-    has_export = EXPORT in results.outputs and results.origin is None
     if self_contained and EXPORT in results.outputs:
         exported = results.outputs[EXPORT].files
         files += tuple(replace(file, path=f"{EXPORT}/{file.path}") for file in exported)
     policy = asdict(cell.policy)
     del policy["default"], policy["notices"]
-    subject = {
+    subject: Json = {
         "kind": "cell",
         "cell": cell.id,
         "model": _model(cell.model),
         "target": target_json(cell.target),
         "policy": policy,
         "notices": [*cell.policy.notices, *results.plan.notices],
-        "export": {"tree": export_content(cell.model, results).tree if has_export else None},
+        "export": {"tree": _export_tree(cell.model, results)},
     }
-    if cell.profile is not None:
+    if results.members:
+        subject |= {
+            "profile": asdict(cell.profile) if cell.profile else None,
+            "members": [
+                _member(name, one, of, self_contained=self_contained)
+                for name, (one, of) in results.members.items()
+            ],
+            "left_out": sorted(results.left_out),
+        }
+    elif cell.profile is not None:
         portable = (
             cell.origin.tree
             if cell.origin
@@ -78,6 +86,22 @@ def cell_content(cell: Cell, results: StageResults, *, self_contained: bool) -> 
     if results.origin is not None:
         subject["export"] = results.origin["export"]
     return _seal(subject, results, files)
+
+
+def _member(name: str, cell: Cell, results: StageResults, *, self_contained: bool) -> Json:
+    """A portable package whose graph is in the context of a group."""
+    return {
+        "name": name,
+        "cell": cell.id,
+        "portable": {"tree": cell_content(cell, results, self_contained=self_contained).tree},
+        "export": {"tree": _export_tree(cell.model, results)},
+    }
+
+
+def _export_tree(model: Model, results: StageResults) -> str | None:
+    if EXPORT not in results.outputs or results.members or results.origin is not None:
+        return None
+    return export_content(model, results).tree
 
 
 def _portable(
@@ -154,6 +178,7 @@ def build_record(
 ) -> Json:
     """How a package was built, before verification adds its evidence."""
     infos = {task.key.key: action.info for task, action in results.tasks}
+    sharing = next((info["sharing"] for info in infos.values() if "sharing" in info), None)
     return {
         "stamp": stamp,
         "version": version,
@@ -167,6 +192,8 @@ def build_record(
         "seconds": round(seconds, 3),
         "attempt": attempt,
         "tools": dict(results.tools),
+        **({"left_out": dict(results.left_out)} if results.left_out else {}),
+        **({"sharing": sharing} if sharing else {}),
         "stages": [
             {
                 "stage": run.stage,

@@ -62,8 +62,7 @@ def _problem(folder: Path, beside: Path, binary: str) -> str:
     """Why a binary cannot be used; empty: it can."""
     if not binary:
         return "it names no binary, or not in UTF-8"
-    posix, windows = PurePosixPath(binary), PureWindowsPath(binary)
-    if posix.is_absolute() or windows.is_absolute() or windows.drive or ".." in windows.parts:
+    if leads_out(binary):
         return f"its binary {binary} is outside the package"
     path = beside / binary
     if not path.resolve().is_relative_to(folder.resolve()):
@@ -71,3 +70,11 @@ def _problem(folder: Path, beside: Path, binary: str) -> str:
     if not path.is_file():
         return f"its binary {binary} is missing"
     return ""
+
+
+def leads_out(path: str) -> bool:
+    """Whether a relative path leaves its folder, on any system."""
+    posix, windows = PurePosixPath(path), PureWindowsPath(path)
+    return bool(
+        posix.is_absolute() or windows.is_absolute() or windows.drive or ".." in windows.parts
+    )

@@ -66,21 +66,30 @@ class GroupResult:
 def compile_group(runtimes: Runtimes, members: Sequence[Member], job: Job) -> GroupResult:
     """Compile all members into one context, without those that fail. Raises only `Cancelled`
     and what has nothing to do with a member."""
-    result = GroupResult(job.folder / "out")
+    failures: dict[str, BuildFailed] = {}
     left = list(members)
-    for attempt in range(len(members) + 1):
-        if not left:
-            break
-        folder = job.folder / f"try-{attempt}"
-        (folder / "out").mkdir(parents=True)
-        failed = _compile(runtimes, left, replace(job, folder=folder), result)
-        if failed is None:
-            result.folder = folder / "out"
-            _read(runtimes, left, result, job)
-            break
+    while left:
+        folder = job.folder / f"try-{len(failures)}"
+        result = compile_once(runtimes, left, replace(job, folder=folder))
+        failures |= result.failures
+        if result.seconds:
+            result.failures = failures
+            return result
+        left = [member for member in left if member.name not in failures]
+    return GroupResult(job.folder / "out", failures=failures)
+
+
+def compile_once(runtimes: Runtimes, members: Sequence[Member], job: Job) -> GroupResult:
+    """Compile all members into one context, or name one that failed: then there is no `seconds`
+    and nothing in the folder may be used."""
+    result = GroupResult(job.folder / "out")
+    result.folder.mkdir(parents=True)
+    failed = _compile(runtimes, members, job, result)
+    if failed is None:
+        _read(runtimes, members, result, job)
+    else:
         member, error = failed
         result.failures[member.name] = error
-        left.remove(member)
     return result
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +11,9 @@ from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.compile.devices import parameters, runtime_for
 from workers.compile.group import STAGE, Job, Member, compile_group
-from workers.engine import BuildPlan, StageJob, StageReport, StageSpec
+from workers.compile.portable import copy_file, external_files, files_in, model_in, placer
+from workers.compile.sharing import compile_shared
+from workers.engine import BuildPlan, Json, StageJob, StageReport, StageSpec
 from workers.errors import BuildFailed
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing, Runtime
@@ -33,21 +34,26 @@ class CompileStage:
 
     def extend(self, plan: BuildPlan, cell: Cell) -> BuildPlan:
         """The plan of a compiled cell. Raises `BuildFailed` where this machine cannot compile."""
-        profile = cell.profile
-        if profile is None:
+        if cell.profile is None:
             return plan
-        runtime = self._runtime(cell)
         last = portable_stage(plan)
-        spec = StageSpec(
-            name=STAGE,
-            params=parameters(
-                runtime, profile, profile.backend, embed=profile.embed, base=self.base
-            ),
-            inputs=(last.name,),
-            tools=(),
-            per_component=last.per_component,
-        )
+        spec = self._spec(cell, {}, [last.name], per_component=last.per_component)
         return replace(plan, stages=(*plan.stages, spec))
+
+    def shared(self, cell: Cell, members: Sequence[str]) -> StageSpec:
+        """The stage that compiles these members of a cell into one context, in this order."""
+        return self._spec(cell, {"members": list(members)}, members)
+
+    def _spec(
+        self, cell: Cell, params: Json, inputs: Sequence[str], *, per_component: bool = False
+    ) -> StageSpec:
+        if cell.profile is None:
+            raise AssertionError("only compiled cells have this stage")
+        runtime, profile = self._runtime(cell), cell.profile
+        made_with = parameters(
+            runtime, profile, profile.backend, embed=profile.embed, base=self.base
+        )
+        return StageSpec(STAGE, {**made_with, **params}, inputs, (), per_component)
 
     def run(
         self,
@@ -59,21 +65,20 @@ class CompileStage:
         cancel: threading.Event | None,
         scratch: Path,
     ) -> StageReport:
-        """Compile one model into `job.out`, with the files that go along with it."""
+        """Compile into `job.out`, with the files that go along with the models."""
         if cell.profile is None:
             raise AssertionError("only compiled cells have this stage")
         runtime = self._runtime(cell)
-        (folder,) = job.inputs.values()
-        model = _model(folder)
-        member = Member(cell.id, _placer(folder), f"{model.stem}_{key[:_TOKEN]}.onnx")
-        result = compile_group(
-            self.runtimes,
-            [member],
-            Job(
-                runtime, cell.profile.backend, cell.profile.embed, scratch,
-                timeout=cell.timeout, cancel=cancel, log=log, progress=job.progress,
-            ),
+        how = Job(
+            runtime, cell.profile.backend, cell.profile.embed, scratch,
+            timeout=cell.timeout, cancel=cancel, log=log, progress=job.progress,
         )  # fmt: skip
+        if cell.shares_context:
+            return compile_shared(self.runtimes, job.inputs, job.out, key, how)
+        (folder,) = job.inputs.values()
+        model = model_in(folder)
+        member = Member(cell.id, placer(folder), f"{model.stem}_{key[:_TOKEN]}.onnx")
+        result = compile_group(self.runtimes, [member], how)
         if failure := result.failures.get(member.name):
             raise failure
         context = result.contexts[member.name]
@@ -84,14 +89,13 @@ class CompileStage:
                 f"{runtime.provider} takes no operator of this model: nothing to compile",
                 hint="leave the profile out for it, or choose another precision",
             )
-        external = _external(self.runtimes, folder, model)
-        for path in _files(folder):
-            name = path.relative_to(folder)
-            if path != model and name.as_posix() not in external:
-                _copy(path, job.out / name)
-        _copy(result.folder / member.output, job.out / model.relative_to(folder))
+        left = {model, *external_files(self.runtimes, model)}
+        for path in files_in(folder):
+            if path not in left:
+                copy_file(path, job.out / path.relative_to(folder))
+        copy_file(result.folder / member.output, job.out / model.relative_to(folder))
         for name in context["binaries"]:
-            _copy(result.folder / name, (job.out / model.relative_to(folder)).parent / name)
+            copy_file(result.folder / name, (job.out / model.relative_to(folder)).parent / name)
         return StageReport(
             facts={
                 "contexts": context["nodes"],
@@ -118,36 +122,3 @@ class CompileStage:
 def portable_stage(plan: BuildPlan) -> StageSpec:
     """The stage that makes the portable model."""
     return [one for one in plan.stages if one.name not in {_INPUTS, STAGE}][-1]
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
-def _model(folder: Path) -> Path:
-    found = [path for path in _files(folder) if path.suffix == ".onnx"]
-    if len(found) != 1:
-        text = f"there are {len(found)} models to compile instead of one"
-        raise BuildFailed(FailureClass.UNKNOWN, STAGE, text, hint="a fault of the engine")
-    return found[0]
-
-
-def _external(runtimes: Runtimes, folder: Path, model: Path) -> set[str]:
-    """The files that hold the weights of the portable model: the compiled one has its own."""
-    args = {"folder": str(folder.absolute()), "models": [model.relative_to(folder).as_posix()]}
-    reply = runtimes.checker.call("contexts", args, stage=STAGE)
-    return {name for told in reply.result.values() for name in told["external"]}
-
-
-def _placer(folder: Path) -> Callable[[Path], str]:
-    def place(dest: Path) -> str:
-        for path in _files(folder):
-            _copy(path, dest / path.relative_to(folder))
-        return _model(folder).relative_to(folder).as_posix()
-
-    return place
-
-
-def _copy(source: Path, dest: Path) -> None:
-    dest.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, dest)

@@ -10,6 +10,7 @@ from typing import Any
 from machine.files import hash_file
 from machine.folders import remove_tree
 from matrix.digest import value_digest
+from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for
 from workers.composition import split
 from workers.runtimes.pool import Runtimes, Watching
@@ -83,6 +84,11 @@ class Measuring:
         self, observed: Observed, subject: Subject, watching: Watching, notes: Notes, *, task: bool
     ) -> None:
         """Add what the runtimes answer to `observed`."""
+        own, profile = self._own(subject.claim), subject.claim.profile
+        if profile is not None and (why := _not_opened(own, subject)):
+            observed.stopped = f"only its own provider opens a compiled model: {why}"
+            observed.missing.append(Missing(own.provider, own.device, why))
+            return
         cpu = self.runtimes.cpu()
         job = _Job(self, subject, watching, cpu, task, notes)
         if subject.export is None:
@@ -95,14 +101,11 @@ class Measuring:
                 observed.no_reference = (
                     f"the export has no {missing[0]}" if missing else f"the export: {broken[0]}"
                 )
-        own = self._own(subject.claim)
-        alone, profile = bool(observed.no_reference), subject.claim.profile
+        alone = bool(observed.no_reference)
         if profile is None:
             observed.runs.append(job.ran(cpu, own=own == cpu, alone=alone))
         if isinstance(own, Missing):
             observed.missing.append(own)
-            if profile is not None:
-                observed.stopped = f"only its own provider opens a compiled model: {own.why}"
         elif own != cpu:
             observed.runs.append(job.ran(own, own=True, alone=alone))
             if profile is not None:
@@ -166,10 +169,11 @@ class _Job:
         with subject.scratch.borrow("export") as exported:
             if subject.export is not None:
                 subject.export.place(exported)
-            names = [name for name in subject.models if (exported / name).is_file()]
+            files = {name: exported / subject.origin(name) for name in subject.models}
             kept.answers = {
-                name: self._measure(self._cpu, exported / name, name, folder, None)
-                for name in names
+                name: self._measure(self._cpu, file, name, folder, None)
+                for name, file in files.items()
+                if file.is_file()
             }
         kept.key = self._reference_key
         return kept.answers
@@ -209,7 +213,7 @@ class _Job:
                 portable.place(folder)
                 return {
                     name: {
-                        "portable": self._opened(runtime, folder / name, name),
+                        "portable": self._opened(runtime, folder / subject.origin(name), name),
                         "compiled": self._opened(runtime, subject.folder / name, name),
                     }
                     for name in subject.models
@@ -307,6 +311,13 @@ class _Job:
         """Remove the input values."""
         if self._inputs is not None:
             remove_tree(self._inputs)
+
+
+def _not_opened(own: Runtime | Missing, subject: Subject) -> str:
+    """Why this machine cannot open what was compiled; empty: it can."""
+    if isinstance(own, Missing):
+        return own.why
+    return SHARED if subject.shares_context and not own.shared_contexts else ""
 
 
 def _well(answers: Json) -> bool:

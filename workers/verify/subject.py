@@ -14,6 +14,7 @@ from matrix.digest import BUILD_RECORD, MANIFEST, FileEntry, files_digest, tree_
 from matrix.status import FailureClass
 from workers import composition
 from workers.build.built import Built
+from workers.compile.contexts import leads_out
 from workers.composition import Composition, plain
 from workers.errors import BuildFailed
 from workers.store import Store
@@ -138,6 +139,26 @@ class Subject:
             if file.path.endswith(".onnx") and not file.path.startswith("export/")
         )
 
+    @property
+    def shares_context(self) -> bool:
+        """Whether one compiled context holds several of its models."""
+        return len(self._origins()) > 1
+
+    def origin(self, model: str) -> str:
+        """Where a model is in the export and in the portable package."""
+        return self._origins().get(model, model)
+
+    def _origins(self) -> dict[str, str]:
+        """Of models that share a context: they lie elsewhere than their portable forms."""
+        graphs = [
+            one
+            for stage in self.manifest.get("stages", ())
+            if stage.get("stage") == "compile"
+            for one in stage.get("facts", {}).get("graphs", ())
+        ]
+        found = {str(one["model"]): str(one["origin"]) for one in graphs}
+        return {name: path for name, path in found.items() if not leads_out(path)}
+
     def blocked_passes(self) -> tuple[str, ...] | None:
         """The passes that the manifest lists as blocked; None: it has no such stage."""
         params = [
@@ -151,11 +172,10 @@ class Subject:
 
     def shapes(self) -> dict[str, dict[str, list[int]]]:
         """The shapes of the input values by component, from the manifest."""
+        found = {}
         for one in self.manifest.get("stages", ()):
             if one.get("stage") == "inputs":
-                inputs = one.get("facts", {}).get("inputs", {})
-                return {
-                    "" if name == "." else name: {key: one["shape"] for key, one in ports.items()}
-                    for name, ports in inputs.items()
-                }
-        return {}
+                for name, ports in one.get("facts", {}).get("inputs", {}).items():
+                    component = one.get("component", "") if name == "." else name
+                    found[component] = {key: port["shape"] for key, port in ports.items()}
+        return found

@@ -138,12 +138,15 @@ def _ls(arguments: argparse.Namespace) -> Exit:
 
 def _show(arguments: argparse.Namespace) -> Exit:
     from feed.listing import show
+    from flows.observe.opening import opening_of, sharing_of
 
     _settings, feed = _open(arguments)
     found = show(feed, arguments.name, arguments.version)
-    opening = _opening(feed, found)
+    record = _build_record(feed, found)
+    opening, sharing = opening_of(record), sharing_of(record)
     if arguments.json:
         more = {"opening": asdict(opening)} if opening else {}
+        more |= {"sharing": asdict(sharing)} if sharing else {}
         _print_json({**asdict(found), "size": found.size, **more})
         return Exit.OK
     one = found.published
@@ -155,14 +158,18 @@ def _show(arguments: argparse.Namespace) -> Exit:
     print(render(("file", "size", "sha256"), rows))
     if opening:
         print("\n".join(_opening_lines(opening)))
+    if sharing:
+        apart = (
+            "" if sharing.apart is None else f"; a context each takes {show_size(sharing.apart)}"
+        )
+        print(f"{sharing.graphs} graphs share one context of {show_size(sharing.together)}{apart}")
     return Exit.OK
 
 
-def _opening(feed: Feed, found: VersionDetails) -> Opening | None:
-    """What opening a compiled model took, from its build record; None for other versions."""
+def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
+    """The build record of a compiled cell; None for other versions."""
     from feed.errors import FeedError
     from feed.reader import pull
-    from flows.observe.opening import opening_of
     from matrix.digest import BUILD_RECORD
 
     one = found.published
@@ -172,8 +179,11 @@ def _opening(feed: Feed, found: VersionDetails) -> Opening | None:
     with tempfile.TemporaryDirectory(prefix="modelmill-show-") as folder:
         try:
             dest = pull(feed, one.package, one.version, Path(folder, "it"), (BUILD_RECORD,)).dest
-            return opening_of(json.loads((dest / BUILD_RECORD).read_bytes()))
-        except (FeedError, ValueError, AttributeError) as error:
+            record = json.loads((dest / BUILD_RECORD).read_bytes())
+            if not isinstance(record, dict):
+                raise TypeError(f"it holds {type(record).__name__}")
+            return record
+        except (FeedError, ValueError, TypeError) as error:
             print(f"modelmill: {BUILD_RECORD} cannot be read: {error}", file=sys.stderr)
             return None
 

@@ -17,7 +17,7 @@ from flows.observe.evidence import level_of, rungs_of
 from flows.observe.failures import FailureGroup
 from flows.observe.latency import by_tree, view_of
 from flows.observe.masking import masked, masked_json
-from flows.observe.opening import opening_of
+from flows.observe.opening import opening_of, sharing_of
 from flows.observe.report.document import CellView, Distinct, Document, Heading, Stage
 from flows.observe.report.grid import Grid, with_content
 from flows.observe.report.statistics import largest, pass_rates, slowest, totals
@@ -162,6 +162,7 @@ class CellCollector:
             opening=opening_of(one.evidence),
             benchmarks=self._benchmarks(one),
             unmeasured=self._unmeasured(one),
+            sharing=sharing_of(one.evidence),
             detail=masked_json(dict(one.detail)) if one.detail else None,
             stages=[self._stage(run) for run in self.runs.get(one.cell, ())],
             steps=self.history.steps.get(one.cell, ()),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
-from flows.observe.opening import Opening
+from flows.observe.opening import Opening, Sharing
 
 SCHEMA = 1
 Json = Mapping[str, Any]
@@ -138,6 +138,8 @@ class CellView:
     """Of its content, whichever sweep made them."""
     unmeasured: str | None = None
     """Why a benchmark that was asked for is not there."""
+    sharing: Sharing | None = None
+    """Of compiled cells whose graphs share a context."""
     detail: Json | None = None
     stages: Sequence[Stage] = ()
     steps: Sequence[Step] = ()

@@ -227,3 +227,26 @@ def test_the_version_compiled_from_a_portable_one(sweep: SweepPublisher) -> None
     assert version_for(sweep.feed, cell.package, cell.version, HTP73) == cell.version
     with pytest.raises(UsageError, match="another target"):
         version_for(sweep.feed, cell.package, sweep.cell("a/b", "ov_cpu").version, HTP73)
+
+
+def test_a_context_group_stands_for_the_cells_that_it_holds(sweep: SweepPublisher) -> None:
+    prefill, decode = sweep.cell("prefill", "qnn_npu"), sweep.cell("decode", "qnn_npu")
+    other = sweep.cell("draft", "qnn_npu")
+    group = sweep.cell("llm", "qnn_npu+htp73")
+    sweep.cells[-1] = group = replace(group, members=(prefill.id, decode.id))
+    package = sweep.index()
+    read = {one.id: one for one in resolve_index(sweep.feed, package, STAMP).index.cells}
+    assert read[group.id].members == group.members
+
+    def pulled(profile: Profile | None, *models: str) -> set[str]:
+        dest = sweep.folder / f"pulled-{profile and profile.label}-{len(models)}"
+        found = pull_selection(
+            sweep.feed, package, STAMP, dest, models=models or ("*",), profile=profile
+        )
+        return {one.cell.id for one in found.pulled}
+
+    htp73 = Profile("htp73", "qnn_npu", "qnn")
+    assert pulled(htp73) == {group.id, other.id}
+    assert pulled(htp73, "prefill") == {group.id}
+    assert pulled(None, "prefill") == {prefill.id}
+    assert pulled(replace(htp73, label="htp81")) == {prefill.id, decode.id, other.id}

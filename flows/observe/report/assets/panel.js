@@ -45,6 +45,8 @@ function panelParts(cell, index) {
     section("Package", facts([
       ["name", mono(cell.package)], ["version", mono(cell.version)],
       ["size", size(cell.bytes)], ["same as", cell.detail && cell.detail.same_as && mono(cell.detail.same_as)],
+      ["context", cell.sharing && sharingText(cell.sharing)],
+      ["lacks", cell.detail && cell.detail.left_out && lacksList(cell.detail.left_out)],
       ["built in", duration(cell.seconds)], ["attempts", cell.attempts || undefined],
       ["source", source(rows[cell.row].source)], ["model type", rows[cell.row].type],
     ])),
@@ -58,6 +60,15 @@ function panelParts(cell, index) {
     cell.log !== undefined && section("End of the log", el("pre", { tabindex: "0" }, doc.logs[cell.log])),
     section("On the command line", el("pre", {}, commands(cell).join("\n"))),
   ].filter(Boolean);
+}
+
+function sharingText(sharing) {
+  const apart = sharing.apart === undefined ? "" : `; in a context each: ${size(sharing.apart)}`;
+  return `${sharing.graphs} graphs share one: ${size(sharing.together)}${apart}`;
+}
+
+function lacksList(lacks) {
+  return el("ul", {}, ...Object.entries(lacks).map(([cell, why]) => el("li", {}, mono(cell), `: ${why}`)));
 }
 
 function section(title, content) {

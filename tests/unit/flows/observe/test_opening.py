@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from flows.observe.opening import ModelOpening, Opening, Side, opening_of
+from flows.observe.opening import (
+    ModelOpening,
+    Opening,
+    Sharing,
+    Side,
+    opening_of,
+    sharing_of,
+)
 
 OWN = {"own": True, "ran": True, "name": "QNNExecutionProvider npu (emulated)", "emulated": True}
 TOLD = {
@@ -44,3 +51,12 @@ def test_a_damaged_record_is_no_error(record: Any) -> None:
     found = opening_of(record)
     assert found is not None
     assert all(one.portable == one.compiled == Side() for one in found.models)
+
+
+def test_a_record_tells_the_size_of_a_shared_context_and_of_contexts_apart() -> None:
+    told = {"graphs": 2, "together": 7, "apart": 12}
+    assert sharing_of({"sharing": told}) == Sharing(2, 7, 12)
+    assert sharing_of({"sharing": {**told, "apart": None}}) == Sharing(2, 7)
+    for nothing in (None, {}, {"sharing": 7}, {"sharing": {**told, "graphs": 1}},
+                    {"sharing": {"graphs": "2", "together": 7}}):  # fmt: skip
+        assert sharing_of(nothing) is None

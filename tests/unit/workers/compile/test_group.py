@@ -2,71 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from matrix.status import FailureClass
+from tests.engines.compilers import RUNTIME, FakeRuntimes
 from workers.compile.group import GroupResult, Job, Member, compile_group
 from workers.errors import BuildFailed, Cancelled
-from workers.host.client import Reply
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import Runtime
-
-RUNTIME = Runtime("qnn", "QNNExecutionProvider", "npu", "1")
-
-
-@dataclass
-class FakeRuntimes:
-    """Compiles by writing files; `bad` names sources and how they fail."""
-
-    bad: dict[str, Exception | str] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
-    calls: list[list[str]] = field(default_factory=list)
-
-    def compile(
-        self,
-        _runtime: Runtime,
-        args: dict[str, Any],
-        *,
-        progress: Callable[[str], None],
-        **_more: Any,
-    ) -> dict[str, Any]:
-        folder = Path(args["folder"])
-        names = [Path(source).name for source in args["sources"]]
-        self.calls.append(names)
-        seconds: list[float] = []
-        for place, (name, output) in enumerate(zip(names, args["outputs"], strict=True)):
-            progress(f"compiling {place + 1}/{len(names)}")
-            assert (folder / args["sources"][place]).is_file()
-            error = self.bad.get(name)
-            if isinstance(error, Exception):
-                raise error
-            (folder / output).write_text(f"half {name}")
-            if error:
-                return {"seconds": seconds, "failed": place, "error": error}
-            (folder / output).write_text(f"context of {name}")
-            seconds.append(0.5)
-        (folder / "out" / "shared.bin").write_text("".join(names))
-        return {"seconds": seconds, "peak_memory": 7}
-
-    @property
-    def checker(self) -> FakeRuntimes:
-        return self
-
-    def call(self, op: str, args: dict[str, Any], **_more: Any) -> Reply:
-        assert op == "contexts"
-        found = {
-            name: {
-                "nodes": [{"main": True}], "binaries": ["shared.bin"],
-                "problems": [self.problems[name]] if name in self.problems else [],
-            }
-            for name in args["models"]
-        }  # fmt: skip
-        return Reply(found, 0, 0.0)
 
 
 def member(name: str) -> Member:

@@ -1,0 +1,192 @@
+"""The stage `compile` of a cell whose graphs share one context.
+
+Its inputs are portable packages: one composite, whose components are the graphs, or one package
+for each member of a context group. A context model names its binary by a path that stays in its
+folder, so all of them lie beside the one binary: `encoder.onnx`, `decoder.onnx`. The composition
+names these files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from matrix.status import FailureClass
+from workers import composition
+from workers.compile.files import output_stems
+from workers.compile.group import STAGE, GroupResult, Job, Member, compile_once
+from workers.compile.portable import copy_file, external_files, files_in, model_in, placer
+from workers.composition import Component, Composition
+from workers.engine import StageReport
+from workers.errors import BuildFailed
+from workers.runtimes.pool import Runtimes
+
+ALONE = "portable.model"
+"""The input of a cell that shares the context with no other; names of members have no dot."""
+_MODEL = "model"
+"""What a graph without a name is called."""
+_TOKEN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One graph of the context."""
+
+    name: str
+    """Of the component or the member; empty for a model that is one graph."""
+    member: str
+    """The input that it comes from."""
+    folder: Path
+    """Has its portable model, and no other."""
+    origin: str
+    """Where its portable model is, in the portable package or below the folder of the member."""
+
+    @property
+    def label(self) -> str:
+        """Its name for files and messages."""
+        return self.name or _MODEL
+
+    @property
+    def file(self) -> str:
+        """Its context model."""
+        return f"{self.label}.onnx"
+
+
+def member_names(models: Sequence[str]) -> list[str]:
+    """A name for each member of a group, from the ids of their models; unique on every disk."""
+    ends = [re.sub(r"[^A-Za-z0-9_-]+", "-", one.rpartition("/")[2]).strip("-_") for one in models]
+    return output_stems([end or _MODEL for end in ends])
+
+
+def graphs_of(inputs: Mapping[str, Path]) -> list[Graph]:
+    """The graphs of the portable packages, in order."""
+    if list(inputs) == [ALONE]:
+        folder = inputs[ALONE]
+        record = composition.read(folder)
+        if record is None:
+            return [Graph("", ALONE, folder, model_in(folder).relative_to(folder).as_posix())]
+        return [
+            Graph(one.name, ALONE, (folder / one.model).parent, one.model)
+            for one in record.components
+        ]
+    return [_member_graph(name, folder) for name, folder in inputs.items()]
+
+
+def _member_graph(name: str, folder: Path) -> Graph:
+    if composition.read(folder) is not None:
+        failure = BuildFailed(
+            FailureClass.UNSUPPORTED,
+            STAGE,
+            f"{name} has components, and the members of a context group are single graphs",
+            hint="give it a context_group of its own: then its components share a context",
+        )
+        failure.member = name
+        raise failure
+    return Graph(name, name, folder, f"{name}/{model_in(folder).relative_to(folder).as_posix()}")
+
+
+def compile_shared(
+    runtimes: Runtimes, inputs: Mapping[str, Path], out: Path, key: str, job: Job
+) -> StageReport:
+    """Compile all graphs into one context in `out`. Raises `BuildFailed` with the member at fault:
+    what is left of a group with a failing member has another key, and is another run."""
+    graphs = graphs_of(inputs)
+    members = [
+        Member(one.label, placer(one.folder), f"{one.label}_{key[:_TOKEN]}.onnx") for one in graphs
+    ]
+    result = compile_once(runtimes, members, replace(job, folder=job.folder / "together"))
+    _check(result, graphs, job)
+    for graph, member in zip(graphs, members, strict=True):
+        copy_file(result.folder / member.output, out / graph.file)
+    for binary in _binaries(result):
+        copy_file(result.folder / binary, out / binary)
+    _copy_rest(runtimes, inputs, graphs, out)
+    if record := _composition(inputs, graphs):
+        composition.write(record, out)
+    return StageReport(
+        facts={
+            "graphs": [
+                {
+                    "name": one.name,
+                    "model": one.file,
+                    "origin": one.origin,
+                    "contexts": result.contexts[one.label]["nodes"],
+                    "binaries": result.contexts[one.label]["binaries"],
+                }
+                for one in graphs
+            ],
+            "binaries": _binaries(result),
+            "compatibility": result.contexts[graphs[0].label]["compatibility"],
+        },
+        info={
+            "seconds": round(sum(result.seconds.values()), 3),
+            "peak_memory": result.peak_memory,
+            "runtime": job.runtime.to_json(),
+            "sharing": _sharing(runtimes, members, result, job),
+        },
+    )
+
+
+def _check(result: GroupResult, graphs: Sequence[Graph], job: Job) -> None:
+    """Raise for the first graph that has no context."""
+    for graph in graphs:
+        failure = result.failures.get(graph.label)
+        if failure is None and result.seconds and not result.contexts[graph.label]["nodes"]:
+            failure = BuildFailed(
+                FailureClass.UNSUPPORTED,
+                STAGE,
+                f"{job.runtime.provider} takes no operator of {graph.label}: nothing to compile",
+                hint="leave it out of the context group, or choose another precision",
+            )
+        if failure is not None:
+            failure.member = graph.member
+            raise failure
+
+
+def _binaries(result: GroupResult) -> list[str]:
+    return list(dict.fromkeys(name for one in result.contexts.values() for name in one["binaries"]))
+
+
+def _sharing(
+    runtimes: Runtimes, members: Sequence[Member], result: GroupResult, job: Job
+) -> dict[str, Any]:
+    """Bytes of the context models with their binaries: in one context, and each in its own."""
+    apart: int | None = 0
+    for place, member in enumerate(members if len(members) > 1 else ()):
+        alone = compile_once(runtimes, [member], replace(job, folder=job.folder / f"apart-{place}"))
+        apart = None if alone.failures or apart is None else apart + _size(alone, [member])
+    together = _size(result, members)
+    return {
+        "graphs": len(members),
+        "together": together,
+        "apart": apart if len(members) > 1 else together,
+    }
+
+
+def _size(result: GroupResult, members: Sequence[Member]) -> int:
+    names = [*_binaries(result), *(one.output for one in members)]
+    return sum((result.folder / name).stat().st_size for name in names)
+
+
+def _copy_rest(
+    runtimes: Runtimes, inputs: Mapping[str, Path], graphs: Sequence[Graph], out: Path
+) -> None:
+    """The files that go along with the models: those of a member below its name."""
+    models = {model_in(graph.folder) for graph in graphs}
+    weights = {path for model in models for path in external_files(runtimes, model)}
+    for name, folder in inputs.items():
+        below = out if name == ALONE else out / name
+        for path in files_in(folder):
+            if path not in models | weights and path != folder / composition.FILE:
+                copy_file(path, below / path.relative_to(folder))
+
+
+def _composition(inputs: Mapping[str, Path], graphs: Sequence[Graph]) -> Composition | None:
+    components = tuple(Component(one.name, one.file) for one in graphs)
+    if ALONE not in inputs:
+        return Composition(components)
+    record = composition.read(inputs[ALONE])
+    return record and replace(record, components=components)
