@@ -69,6 +69,7 @@ KEYS = {
     "pickle": "has no safetensors weights; also `--allow-pickle`",
     "dataset": "calibration data instead of the model's dummy inputs; for a metric its samples",
     "recipes": "folder with authored build recipes, for engines that take them",
+    "context_group": "name of a group of entries that are compiled into one context",
     "needs": "words that a machine must offer to be given the cells, e.g. `os:windows`",
     "tags": "free words, carried along",
     "verify": "thresholds, waivers and metrics of verification",

@@ -16,6 +16,7 @@ from typing import Any
 
 from matrix.digest import BUILD_RECORD
 from matrix.status import FailureClass
+from matrix.verification import RUNGS
 from workers.build.built import Built
 from workers.build.package import compact_bytes, write_record
 from workers.build.stages import Rung
@@ -45,11 +46,15 @@ class VerifyFailed(BuildFailed):
         # A rung that could not be run follows from a failed one, which explains more.
         first = next((rung for rung in failed if rung.passed is False), failed[0])
         said = "failed" if first.passed is False else "could not be judged"
+        hint = "the evidence is in the package's build.json"
+        below = RUNGS[: RUNGS.index(failed[0].name)]
+        if first.passed is None and below:
+            hint = f"a machine that can run it judges it, --verify {below[-1]} does without; {hint}"
         super().__init__(
             FailureClass.VERIFY,
             STAGE,
             f"{first.name} {said}: {first.detail}",
-            hint="the evidence is in the package's build.json",
+            hint=hint,
         )
 
 
