@@ -47,7 +47,8 @@ def _rows(graph: GraphResult, *, emulated: bool) -> Iterator[tuple[str, str]]:
         yield from _latency(graph.latency, emulated=emulated)
     yield "opening", _opening(graph.sessions)
     grown = [median([getattr(one, name) for one in graph.sessions]) for name in _MEMORY]
-    yield "memory", f"{show_size(grown[0])} to open, {show_size(grown[1])} more to run"
+    told = f"{show_size(grown[0])} to open, {show_size(grown[1])} more to run"
+    yield "memory", told if grown[0] else "this system does not tell it"
     yield "nodes", _nodes(graph.nodes)
     for number, (name, kind) in enumerate(graph.inputs.items()):
         yield "" if number else "inputs", f"{name}: {kind}"

@@ -1,7 +1,8 @@
 """Stands for the package `openvino` in an environment of its own: ONNX Runtime under its names.
 
 Copied there as `openvino.py`. It misbehaves once, as the file `told` in that environment says:
-`crash` or `hang` when a model is compiled, `crash early` or `hang early` at first sight.
+`crash` or `hang` when a model is compiled, `crash early` or `hang early` at first sight, `crash
+running` or `hang running` when it is run.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class Compiled:
     def create_infer_request(self) -> Compiled:
         return self
 
-    def infer(self, feeds: Mapping[str, Any]) -> dict[Port, Any]:
+    def infer(self, feeds: Mapping[str, Any], **_shared: bool) -> dict[Port, Any]:
+        misbehave("running")
         return dict(zip(self.outputs, self._session.run(None, dict(feeds)), strict=True))
 
     def get_runtime_model(self) -> Compiled:

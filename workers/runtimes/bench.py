@@ -11,6 +11,7 @@ import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from workers.runtimes import values
@@ -135,11 +136,13 @@ def times_of(run: Run, iterations: int, progress: Callable[[str], None]) -> list
 
 def first_feeds(session: Session, args: Mapping[str, Any]) -> values.Feeds:
     """The first sample of the given files, else seeded values."""
-    from pathlib import Path
-
     component = str(args.get("component", ""))
-    for path in args.get("inputs", ()):
-        return values.feeds(values.read(Path(path), component, 1)[0], session.inputs)
+    for path in map(Path, args.get("inputs", ())):
+        try:
+            sample = values.read(path, component, 1)[0]
+        except (OSError, ValueError, EOFError, KeyError) as error:
+            raise values.Misfit(f"the input values {path.name} cannot be read: {error}") from error
+        return values.feeds(sample, session.inputs)
     made = values.made(session.inputs, 0, args.get("shapes", {}))
     return values.feeds(made, session.inputs)
 
