@@ -29,8 +29,24 @@ def test_a_fleet_is_set_up_again_and_again(project: Project, server: PrefectServ
     }
     catalog = project.catalog(model())
     nightly = ("deploy", "--nightly", "0 2 * * *", "--timezone", "Europe/Berlin")
-    for options in (("--if-changed", "--target", "mlas_cpu,qnn_npu"), ("--target", "mlas_cpu")):
-        project.ok(*nightly, "--catalog", catalog, *options, "--notify", "webhook")
+    wrong = (
+        (("deploy", "--nightly", "at two"), 2, "'at two' (UTC)"),
+        (("deploy", "--notify", "slack-webhook/nobody"), 2, "no block slack-webhook/nobody"),
+        (("sweep", catalog, "--fleet", "--pool", "other"), 2, "knows no fleet 'other'"),
+    )
+    *done, at_two, nobody, other = project.session(
+        [
+            *(
+                (*nightly, "--catalog", catalog, *options, "--notify", "webhook")
+                for options in (
+                    ("--if-changed", "--target", "mlas_cpu,qnn_npu"),
+                    ("--target", "mlas_cpu"),
+                )
+            ),
+            *(arguments for arguments, _code, _said in wrong),
+        ]
+    )
+    assert [(ran.code, ran.err) for ran in done] == [(0, "")] * 2, done
     with httpx.Client(base_url=server.url) as api:
         made = api.get("/deployments/name/modelmill-fleet/modelmill-nightly").json()
         names = [one["name"] for one in api.post("/automations/filter", json={}).json()]
@@ -45,12 +61,7 @@ def test_a_fleet_is_set_up_again_and_again(project: Project, server: PrefectServ
     assert schedule["schedule"]["timezone"] == "Europe/Berlin"
     assert made["concurrency_options"]["collision_strategy"] == "CANCEL_NEW"
 
-    for arguments, code, said in (
-        (("deploy", "--nightly", "at two"), 2, "'at two' (UTC)"),
-        (("deploy", "--notify", "slack-webhook/nobody"), 2, "no block slack-webhook/nobody"),
-        (("sweep", catalog, "--fleet", "--pool", "other"), 2, "knows no fleet 'other'"),
-    ):
-        ran = project.run(*arguments)
+    for ran, (_arguments, code, said) in zip((at_two, nobody, other), wrong, strict=True):
         assert ran.code == code, ran
         assert said in ran.err
         assert "Traceback" not in ran.err

@@ -26,7 +26,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Pending, Scheduled
 from prefect.utilities.callables import parameter_schema
 
-from tests.fleets.machines import PrefectServer, gone, prefect_server
+from tests.fleets.machines import PrefectServer, copied, gone, prefect_server
 from tests.fleets.plain_flows import wait_for_release
 from tests.machine.timing import eventually, patient
 from tests.sweeps.command import ROOT
@@ -236,6 +236,7 @@ def test_prefects_temporary_server_outlives_a_killed_owner(
     prefect_template: Path, server: PrefectServer, tmp_path: Path
 ) -> None:
     env = environment(server, tmp_path)
+    copied(prefect_template, Path(env["PREFECT_HOME"]))
     del env["PREFECT_API_URL"]
     env["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = str(int(patient(LIMIT)))
     with child("-m", "tests.fleets.plain_flows", "temporary_server", env=env) as owner:

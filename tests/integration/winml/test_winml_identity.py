@@ -26,7 +26,16 @@ from workers.engine import SOURCE
 pytestmark = [pytest.mark.winml, pytest.mark.timeout(1800)]
 
 
-@pytest.mark.parametrize("name", ["minilm", "bert", "vit", "resnet", "bart"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "minilm",
+        pytest.param("bert", marks=pytest.mark.slow),  # as MiniLM, and in most other tests
+        pytest.param("vit", marks=pytest.mark.slow),
+        "resnet",
+        "bart",
+    ],
+)
 def test_every_target_has_the_bytes_of_the_command_line(
     name: str, models: Path, winml: CommandLine, engine: Builder, tmp_path: Path
 ) -> None:
