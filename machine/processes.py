@@ -52,7 +52,7 @@ def started(pid: int) -> str | None:
 
     None: there is no such process, or only its zombie. Empty: there is one, but we may not look.
     """
-    return _started_linux(pid) if _LINUX else _started_elsewhere(pid)
+    return _started_linux(pid) if _LINUX else started_elsewhere(pid)
 
 
 def _started_linux(pid: int) -> str | None:
@@ -67,7 +67,7 @@ def _started_linux(pid: int) -> str | None:
     return None if state in "ZX" else fields[18]
 
 
-def _started_elsewhere(pid: int) -> str | None:
+def started_elsewhere(pid: int) -> str | None:
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:

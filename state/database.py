@@ -203,9 +203,9 @@ class Database:
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) in _BACK_OFF:
                 raise Raced(f"two writers of {self.label} met", hint="try again") from error
-            raise self._in_our_words(error) from error
+            raise self.in_our_words(error) from error
 
-    def _in_our_words(self, error: DBAPIError) -> StateError:
+    def in_our_words(self, error: DBAPIError) -> StateError:
         lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
         reason = lines[0]
         if self._secret:

@@ -16,6 +16,8 @@ from machine.entries import VARIABLE
 from tests.machine.timing import patient
 from tests.services.installing import NOT_SELECTED
 
+pytest.register_assert_rewrite("tests.states.suites")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

@@ -40,14 +40,14 @@ def resume_on_fleet(
     with open_state(state_url(settings)) as state:
         info = find_sweep(state, stamp)
         narrowing = () if retry is None else ("only",)
-        launch = _launch(state, info, settings, pool, narrowing, as_json=as_json)
+        launch = launch_of(state, info, settings, pool, narrowing, as_json=as_json)
         launch.check()  # before anything is planned again
         if retry is not None and not state.retry(info.id, retry, settings.only):
             raise nothing_to_retry(state, info)
     return replace(launch, again=retry is None).go()
 
 
-def _launch(
+def launch_of(
     state: State,
     info: SweepInfo,
     settings: Settings,

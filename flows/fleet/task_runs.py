@@ -38,7 +38,7 @@ def with_task_runs(stop: Stop, stamp: str) -> RunModel:
     def build_model(model: str, attempt: int) -> State[Any]:  # noqa: ARG001 - names the run
         planned, work, activity = at_hand[model]
         _tag_task_run(planned, stamp)
-        with _activity_shown(activity):
+        with activity_shown(activity):
             return _state_of(work(), stop)
 
     # Not parameters of the task: Prefect would hash them, and record the plan with every run.
@@ -59,7 +59,7 @@ def with_task_runs(stop: Stop, stamp: str) -> RunModel:
 
 
 @contextmanager
-def _activity_shown(activity: Callable[[], str]) -> Iterator[None]:
+def activity_shown(activity: Callable[[], str]) -> Iterator[None]:
     """Show at the task run around us what the engine is doing, every few seconds."""
     over = threading.Event()
 

@@ -98,7 +98,7 @@ class Worker:
     def serve(self, words: Words, queue: str, environ: Mapping[str, str], stop: Stop) -> None:
         """Take flow runs until the stop, then drain."""
         folders = Workspace(self.settings).home.absolute() / "fleet"
-        _remove_abandoned(folders)
+        remove_abandoned(folders)
         shared = WorkerFolder.make(folders / uuid.uuid4().hex)
         folder = shared.path
         try:
@@ -175,7 +175,7 @@ class Worker:
             kill(family(pid))
 
 
-def _remove_abandoned(folders: Path) -> None:
+def remove_abandoned(folders: Path) -> None:
     """Remove the folders of killed workers of this home, unless their slots still finish."""
     for path in folders.glob("*"):
         folder = WorkerFolder(path)

@@ -109,7 +109,7 @@ class StatusWatch:
                 pause = _WATCH_INTERVAL
                 try:
                     if not started:
-                        self._begin()
+                        self.begin()
                         started = True
                     if self.step():
                         return
@@ -128,7 +128,7 @@ class StatusWatch:
         self._view.tick(self.progress)
         return self._over()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         # In this order, an event in between is counted twice at worst, never missed.
         self._after = self._state.last_event(self._info.id)
         self._count()

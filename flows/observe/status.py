@@ -43,7 +43,7 @@ def print_status(
 ) -> None:
     """For people: the cells (or with `failed_only` the causes of failures), then who is at work."""
     if failed_only:
-        _print_causes(summary, outcomes)
+        print_causes(summary, outcomes)
     elif outcomes:
         rows = [(one.cell, one.status, _facts(one)) for one in outcomes]
         print(f"{render(('cell', 'status', ''), rows)}\n")
@@ -76,7 +76,7 @@ def idle_lines(state: StateReader, info: SweepInfo, summary: Summary) -> list[st
     return lines
 
 
-def _print_causes(summary: Summary, outcomes: list[Outcome]) -> None:
+def print_causes(summary: Summary, outcomes: list[Outcome]) -> None:
     """Each cause with its cells and the end of one log, since the others say the same."""
     known = {one.cell: one for one in outcomes}
     for group in summary.groups:

@@ -43,7 +43,7 @@ _BATCHES = {
     for service, flush in _FLUSHES.items()
     for key, value in (("BATCH_SIZE", "200"), ("READ_BATCH_SIZE", "200"), ("FLUSH_INTERVAL", flush))
 }
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "PREFECT_UI_ENABLED": "0",
     "PREFECT__SERVER_EPHEMERAL": "1",
     "PREFECT__SERVER_FINAL": "1",
@@ -82,7 +82,7 @@ class Server:
         """Wait until it answers or `cancel` is set; a server that ends or stays silent fails."""
         deadline = time.monotonic() + START_LIMIT
         try:
-            while not cancel.is_set() and not _healthy(self.url):
+            while not cancel.is_set() and not healthy(self.url):
                 if not self.lives or time.monotonic() > deadline:
                     why = self.trouble() or f"the embedded Prefect server did not start: {self.log}"
                     self.stop(0.0)
@@ -149,8 +149,8 @@ def _wait_for_turn(prefect_home: Path, cancel: threading.Event) -> FileLock:
 
 
 def _spawn(prefect_home: Path, environ: Mapping[str, str], lock: FileLock) -> Server:
-    port = _free_port()
-    env = {**_server_environment(environ), **_ENVIRONMENT, "PREFECT_HOME": str(prefect_home)}
+    port = free_port()
+    env = {**_server_environment(environ), **ENVIRONMENT, "PREFECT_HOME": str(prefect_home)}
     with (prefect_home / "server.log").open("wb") as output:
         process = start(
             module_command("flows.prefect.server_process", str(port)),
@@ -183,14 +183,14 @@ def _server_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in passed.items() if not name.startswith("MODELMILL_")}
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _healthy(url: str) -> bool:
+def healthy(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=2) as reply:  # noqa: S310 - loopback
             return bool(reply.status == 200)

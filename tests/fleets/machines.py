@@ -20,7 +20,7 @@ import httpx
 import psutil
 
 from flows.fleet.parent import LEADS
-from flows.prefect.server import _ENVIRONMENT, _free_port, _healthy
+from flows.prefect.server import ENVIRONMENT, free_port, healthy
 from state.records import Event, Holder, Kind
 from state.state import State, open_state
 from tests.machine.timing import eventually
@@ -35,7 +35,7 @@ class PrefectServer:
     """A server that can be stopped and started again where it was."""
 
     home: Path
-    port: int = field(default_factory=_free_port)
+    port: int = field(default_factory=free_port)
     env: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
@@ -51,9 +51,9 @@ class PrefectServer:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env={**kept, **_ENVIRONMENT, "PREFECT_HOME": str(self.home), **self.env},
+                env={**kept, **ENVIRONMENT, "PREFECT_HOME": str(self.home), **self.env},
             )
-        assert eventually(lambda: _healthy(self.url), 60.0)
+        assert eventually(lambda: healthy(self.url), 60.0)
 
     def stop(self) -> None:
         assert self.process

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.prefect.server import _healthy
+from flows.prefect.server import healthy
 from tests.machine.timing import eventually
 from tests.services.webhook import Told, webhook
 from tests.sweeps.command import ROOT, Project, model
@@ -46,7 +46,7 @@ def prefect(tmp_path: Path) -> Iterator[str]:
         )
     url = f"http://127.0.0.1:{port}/api"
     try:
-        assert eventually(lambda: _healthy(url), LIMIT), (home / "log").read_text()
+        assert eventually(lambda: healthy(url), LIMIT), (home / "log").read_text()
         yield url
     finally:
         process.terminate()

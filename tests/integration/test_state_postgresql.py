@@ -17,16 +17,16 @@ from tests.machine.timing import patient
 from tests.services.postgres import PASSWORD, Server, free_port, postgres
 from tests.states.child import DRAIN, Child
 from tests.states.samples import ALIVE, TREE, begin, cell, model, rows, sql, stage, status, take
-from tests.unit.state import (
-    test_leases,
-    test_measurements,
-    test_migrations,
-    test_needs,
-    test_queries,
-    test_recording,
-    test_schema,
-    test_seeding,
-    test_sweeps,
+from tests.states.suites import (
+    leases,
+    measurements,
+    migrations,
+    needs,
+    queries,
+    recording,
+    schema,
+    seeding,
+    sweeps,
 )
 
 
@@ -54,11 +54,11 @@ def state(url: str) -> Iterator[State]:
         yield opened
 
 
-class TestLeases(test_leases.TestLeases):
+class TestLeases(leases.TestLeases):
     """On PostgreSQL."""
 
 
-class TestMigrations(test_migrations.TestMigrations):
+class TestMigrations(migrations.TestMigrations):
     """On PostgreSQL."""
 
     @pytest.fixture
@@ -66,35 +66,35 @@ class TestMigrations(test_migrations.TestMigrations):
         return url
 
 
-class TestNeeds(test_needs.TestNeeds):
+class TestNeeds(needs.TestNeeds):
     """On PostgreSQL."""
 
 
-class TestRecording(test_recording.TestRecording):
+class TestRecording(recording.TestRecording):
     """On PostgreSQL."""
 
 
-class TestSweeps(test_sweeps.TestSweeps):
+class TestSweeps(sweeps.TestSweeps):
     """On PostgreSQL."""
 
 
-class TestSeeding(test_seeding.TestSeeding):
+class TestSeeding(seeding.TestSeeding):
     """On PostgreSQL."""
 
 
-class TestQueries(test_queries.TestQueries):
+class TestQueries(queries.TestQueries):
     """On PostgreSQL."""
 
 
-class TestMeasurements(test_measurements.TestMeasurements):
+class TestMeasurements(measurements.TestMeasurements):
     """On PostgreSQL."""
 
 
-class TestBenchWork(test_measurements.TestBenchWork):
+class TestBenchWork(measurements.TestBenchWork):
     """On PostgreSQL."""
 
 
-class TestSchema(test_schema.TestSchema):
+class TestSchema(schema.TestSchema):
     """On PostgreSQL."""
 
 

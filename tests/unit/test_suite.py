@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-MODULES = sorted(TESTS.rglob("test_*.py"))
+MODULES = sorted([*TESTS.rglob("test_*.py"), *TESTS.glob("states/suites/*.py")])
 
 
 def functions(module: Path) -> Iterator[ast.FunctionDef]:
@@ -22,6 +22,7 @@ def imported(module: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(module.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
+            yield from (f"{node.module}.{one.name}" for one in node.names)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)

@@ -50,13 +50,13 @@ def ranges(
     found: dict[str, tuple[float, float]] = {}
     for number, sample in enumerate(sets, 1):
         progress(f"calibrating {number}/{len(sets)}")
-        _widen(
+        widen(
             found, {name: sample[name] for name in inputs & tensors.keys() if name in sample}, depth
         )
         for names in _chunks(tensors, inputs):
             outputs = ready.run(names, {key: sample[key] for key in inputs if key in sample})
-            _widen(found, dict(zip(names, outputs, strict=True)), depth)
-    return {name: _rounded(*bounds) for name, bounds in sorted(found.items())}
+            widen(found, dict(zip(names, outputs, strict=True)), depth)
+    return {name: rounded(*bounds) for name, bounds in sorted(found.items())}
 
 
 def _float_tensors(model: Any) -> dict[str, Any]:
@@ -85,11 +85,11 @@ def _chunks(tensors: Mapping[str, Any], inputs: Iterable[str]) -> list[list[str]
     return [chunk for chunk in chunks if chunk]
 
 
-def _widen(found: dict[str, tuple[float, float]], arrays: Mapping[str, Any], depth: float) -> None:
+def widen(found: dict[str, tuple[float, float]], arrays: Mapping[str, Any], depth: float) -> None:
     for name, array in arrays.items():
         if not array.size:
             continue
-        low, high = _bounds(array, depth)
+        low, high = finite_bounds(array, depth)
         if math.isnan(low) or math.isnan(high):
             raise quantize_error(
                 f"the model computes NaN at '{name}'", "check the model or its dataset"
@@ -98,7 +98,7 @@ def _widen(found: dict[str, tuple[float, float]], arrays: Mapping[str, Any], dep
         found[name] = min(low, before[0]), max(high, before[1])
 
 
-def _bounds(array: Any, depth: float) -> tuple[float, float]:
+def finite_bounds(array: Any, depth: float) -> tuple[float, float]:
     import numpy as np
 
     low, high = float(array.min()), float(array.max())
@@ -112,11 +112,11 @@ def _bounds(array: Any, depth: float) -> tuple[float, float]:
     )
 
 
-def _rounded(low: float, high: float) -> tuple[float, float]:
-    return _outwards(low, -1), _outwards(high, 1)
+def rounded(low: float, high: float) -> tuple[float, float]:
+    return outwards(low, -1), outwards(high, 1)
 
 
-def _outwards(value: float, direction: int) -> float:
+def outwards(value: float, direction: int) -> float:
     if value == 0 or math.isinf(value):
         return value
     mantissa, exponent = math.frexp(value)

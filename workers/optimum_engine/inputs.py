@@ -86,7 +86,7 @@ def _samples(
         limit = int(dataset.get("samples", _DATASET_SAMPLES))
         given = samples.read_dataset(Path(dataset["path"]), component, limit)
         count = len(given)
-        sizes = {**sizes, **_sizes_of(given[0], wanted)}
+        sizes = {**sizes, **sizes_of(given[0], wanted)}
     made = []
     what = f"making inputs for {component}" if component else "making inputs"
     for index in range(count):
@@ -94,9 +94,9 @@ def _samples(
         load.seed_everything(int(job.params["seed"]) + index)
         sample = make(wanted, sizes)
         if given:
-            sample |= _fitting(given[index], wanted)
+            sample |= fitted(given[index], wanted)
         made.append(sample)
-    _check_even(made)
+    check_even(made)
     return made
 
 
@@ -124,12 +124,12 @@ def _generate(config: Any, wanted: runtime.Signature, sizes: Sizes) -> Sample:
             f"Optimum generates no input '{min(missing)}'", "give the catalog entry a dataset"
         )
     return {
-        name: _plausible(name, np.asarray(flat[name], dtype=spec.dtype))
+        name: plausible(name, np.asarray(flat[name], dtype=spec.dtype))
         for name, spec in wanted.items()
     }
 
 
-def _plausible(name: str, array: Any) -> Any:
+def plausible(name: str, array: Any) -> Any:
     """Masks that hide nothing and positions that count up: random ones are not typical."""
     import numpy as np
 
@@ -140,7 +140,7 @@ def _plausible(name: str, array: Any) -> Any:
     return array
 
 
-def _fitting(given: Mapping[str, Any], wanted: runtime.Signature) -> Sample:
+def fitted(given: Mapping[str, Any], wanted: runtime.Signature) -> Sample:
     import numpy as np
 
     if unknown := set(given) - set(wanted):
@@ -164,7 +164,7 @@ def _fitting(given: Mapping[str, Any], wanted: runtime.Signature) -> Sample:
     return fitting
 
 
-def _sizes_of(given: Mapping[str, Any], wanted: runtime.Signature) -> dict[str, int]:
+def sizes_of(given: Mapping[str, Any], wanted: runtime.Signature) -> dict[str, int]:
     """The sizes that a dataset's arrays fix for all inputs, by the names of their axes."""
     import numpy as np
 
@@ -177,7 +177,7 @@ def _sizes_of(given: Mapping[str, Any], wanted: runtime.Signature) -> dict[str, 
     }
 
 
-def _check_even(made: list[Sample]) -> None:
+def check_even(made: list[Sample]) -> None:
     for sample in made[1:]:
         for name, array in sample.items():
             if array.shape != made[0][name].shape:

@@ -38,10 +38,10 @@ def test_in_doubt_a_process_lives(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_portable_way_agrees() -> None:
-    assert processes._started_elsewhere(NO_SUCH_PID) is None
-    first = processes._started_elsewhere(os.getpid())
+    assert processes.started_elsewhere(NO_SUCH_PID) is None
+    first = processes.started_elsewhere(os.getpid())
     assert first
-    assert first == processes._started_elsewhere(os.getpid())
+    assert first == processes.started_elsewhere(os.getpid())
 
 
 def test_a_process_that_may_not_be_looked_at_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_a_process_that_may_not_be_looked_at_is_not_gone(monkeypatch: pytest.Mon
         raise psutil.AccessDenied
 
     monkeypatch.setattr(psutil, "Process", refuse)
-    assert processes._started_elsewhere(1) == ""
+    assert processes.started_elsewhere(1) == ""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

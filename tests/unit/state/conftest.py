@@ -23,3 +23,9 @@ def state(empty: Path, tmp_path: Path) -> Iterator[State]:
     shutil.copyfile(empty, path)
     with open_state(path) as opened:
         yield opened
+
+
+@pytest.fixture
+def where(state: State, tmp_path: Path) -> str:
+    """The database of `state`, to be opened again."""
+    return str(tmp_path / "state.db")

@@ -127,7 +127,7 @@ def test_errors_of_the_server_hide_the_password() -> None:
     url = opened._url("postgres://me:s3cr3t@db.example/mill?password=s3cr3t")
     database = Database(url)
     error = OperationalError("x", {}, Exception("cannot log in as me with s3cr3t\nand more"))
-    said = str(database._in_our_words(error))
+    said = str(database.in_our_words(error))
     assert "s3cr3t" not in said
     assert "s3cr3t" not in database.label
     assert "db.example/mill" in database.label

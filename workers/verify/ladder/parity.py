@@ -40,7 +40,7 @@ def judge(claim: Claim, observed: Observed) -> Judgement:
     evidence["limits"] = _limits(limit)
     passed, notes, evidence = observed.judged(problems, evidence, unseen)
     if passed:
-        notes = [*_summary(evidence, limit), *notes, *_elsewhere(claim, observed)]
+        notes = [*summary(evidence, limit), *notes, *_elsewhere(claim, observed)]
     return passed, notes, evidence
 
 
@@ -93,7 +93,7 @@ def _limits(limit: Threshold) -> dict[str, Any]:
     return limits | ({"reason": limit.reason} if limit.reason else {})
 
 
-def _summary(evidence: Json, limit: Threshold) -> Iterator[str]:
+def summary(evidence: Json, limit: Threshold) -> Iterator[str]:
     cosines = [one["cosine"] for rows in evidence.values() for one in _vectors(rows)]
     if cosines:
         least = math.floor(min(cosines) * 1e5) / 1e5  # rounding up would claim too much

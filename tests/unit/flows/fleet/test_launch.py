@@ -9,7 +9,7 @@ import pytest
 from flows.cli.resolution import resolve
 from flows.fleet.launch import Launch, count_slots
 from flows.fleet.parent_display import tags_of
-from flows.fleet.resume import _launch, resume_on_fleet
+from flows.fleet.resume import launch_of, resume_on_fleet
 from flows.fleet.run import record_run
 from flows.observe.progress import SweepProgress
 from matrix.errors import UsageError
@@ -47,7 +47,7 @@ def launch_again(tmp_path: Path, **flags: object) -> Launch:
         record_run(state, run)
         info = state.find_sweep("s")
         assert info is not None
-        return _launch(state, info, settings, "pool", (), as_json=False)
+        return launch_of(state, info, settings, "pool", (), as_json=False)
 
 
 def test_flags_of_a_resume_change_what_is_no_part_of_the_plan(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_sweep_begun_on_one_machine_goes_on_with_a_fleet(state: State, tmp_pat
     settings = resolve({"model": ("demo/bert-tiny",)}, {}, tmp_path)
     with state:
         info = state.begin("s", "dir:x", [], [], recorded, {})
-        launch = _launch(state, info, settings, "pool", (), as_json=False)
+        launch = launch_of(state, info, settings, "pool", (), as_json=False)
     assert launch.plan.stamp == "s"
     (model,) = launch.plan.models
     assert [cell.target.label for cell in model.cells] == ["mlas_cpu"]

@@ -31,7 +31,7 @@ def test_a_task_run_shows_what_the_engine_is_doing_as_one_artifact(
     monkeypatch.setattr(task_runs, "_INTERVAL", 0.001)
     monkeypatch.setattr(task_runs, "create_progress_artifact", create)
     monkeypatch.setattr(task_runs, "update_progress_artifact", update)
-    with task_runs._activity_shown(activity):
+    with task_runs.activity_shown(activity):
         assert enough.wait(30)
     assert told[:3] == [
         ("made", 0.0, "exporting"),

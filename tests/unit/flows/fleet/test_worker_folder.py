@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.fleet.worker import _remove_abandoned
+from flows.fleet.worker import remove_abandoned
 from flows.fleet.worker_folder import WorkerFolder
 
 
@@ -54,7 +54,7 @@ def test_folders_of_killed_workers_go_when_nobody_finishes_there(tmp_path: Path)
             (folder.path / "owner").write_text("1 another-start")
     (folders / "half.new").mkdir()
     with WorkerFolder(folders / "busy").busy():
-        _remove_abandoned(folders)
+        remove_abandoned(folders)
     assert sorted(one.name for one in folders.iterdir()) == ["alive", "busy", "half.new"]
-    _remove_abandoned(folders)
+    remove_abandoned(folders)
     assert sorted(one.name for one in folders.iterdir()) == ["alive", "half.new"]

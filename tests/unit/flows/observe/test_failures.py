@@ -197,7 +197,7 @@ def test_status_failed_tells_each_cause_once_with_one_log(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rows = [failed(f"org/m-{n}:t", message=f"boom at /tmp/{n}") for n in range(400)]
-    status._print_causes(summarize("s", "f", rows, publish=True), rows)
+    status.print_causes(summarize("s", "f", rows, publish=True), rows)
     out = capsys.readouterr().out
     assert out.count("last words") == 1
     assert out.count("boom at") == 1

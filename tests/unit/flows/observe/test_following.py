@@ -50,7 +50,7 @@ def test_what_happens_is_shown_once_and_who_does_it_from_the_start(harness: Swee
     state.record(lease, info.id, cell(), Status.BUILDING)
     seen = Seen()
     watch = StatusWatch(state, info, seen)
-    watch._begin()
+    watch.begin()
     assert not watch.step()
     assert watch.progress.busy[FOREIGN.name][:2] == (cell(), Status.BUILDING)
     assert seen.events == []
@@ -70,7 +70,7 @@ def test_cells_that_a_second_run_brings_are_counted(harness: SweepHarness) -> No
     state = harness.state
     info = begin(state, rows(models=1))
     watch = StatusWatch(state, info, Seen())
-    watch._begin()
+    watch.begin()
     assert watch.progress.total == 2
     begin(state, rows(models=3))
     assert not watch.step()
@@ -81,7 +81,7 @@ def test_a_sweep_that_nobody_works_on_says_so_and_what_to_do(harness: SweepHarne
     info = begin(harness.state)
     out = io.StringIO()
     watch = StatusWatch(harness.state, info, PlainView(out))
-    watch._begin()
+    watch.begin()
     for _ in range(3):
         assert not watch.step()
     assert out.getvalue().splitlines() == [NOBODY]
@@ -98,7 +98,7 @@ def test_the_end_of_one_run_is_not_the_end_while_another_works(harness: SweepHar
     info = begin(harness.state)
     lease = take(harness.state, info, FOREIGN)
     watch = StatusWatch(harness.state, info, Seen())
-    watch._begin()
+    watch.begin()
     harness.state.end(info.id, 130)
     assert not watch.step()
     harness.state.release(lease, done=False)
@@ -143,7 +143,7 @@ def test_json_lines_hold_no_whole_plan(harness: SweepHarness) -> None:
     info = begin(harness.state, stamp=plan.stamp)
     out = io.StringIO()
     watch = StatusWatch(harness.state, info, JsonView(out))
-    watch._begin()
+    watch.begin()
     from flows.sweep.recorded_plan import note_plan
 
     note_plan(harness.state, info.id, plan)
@@ -160,7 +160,7 @@ def test_who_looks_on_later_sees_what_an_engine_says_it_is_doing(harness: SweepH
     state.set_activity(lease, cell(), "calibrating 40/128")
     out = io.StringIO()
     watch = StatusWatch(state, info, JsonView(out))
-    watch._begin()
+    watch.begin()
     assert watch.progress.doing(FOREIGN.name) == "calibrating 40/128"
     assert not watch.step()
     assert not watch.step()

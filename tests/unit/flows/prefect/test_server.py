@@ -43,7 +43,7 @@ def test_the_server_gets_prefects_settings_and_no_other_credential(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subprocess, "Popen", Popen)
-    monkeypatch.setattr(server, "_free_port", lambda: 4200)
+    monkeypatch.setattr(server, "free_port", lambda: 4200)
     start_server(tmp_path, {**SECRETS, **NEEDED, "MODELMILL_FEED": "azure:https://x"}).stop()
     given = Popen.environment
     assert NEEDED.items() <= given.items()

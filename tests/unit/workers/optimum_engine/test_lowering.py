@@ -32,7 +32,7 @@ def outputs(model: Any) -> Any:
 
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32))
 def test_rounded_ranges_hold_the_value_and_are_tight(value: float) -> None:
-    low, high = calibrate._rounded(value, value)
+    low, high = calibrate.rounded(value, value)
     slack = abs(value) * 1e-6
     assert low - slack <= value <= high + slack
     assert high - low <= abs(value) * 2**-10
@@ -40,22 +40,22 @@ def test_rounded_ranges_hold_the_value_and_are_tight(value: float) -> None:
 
 @given(st.floats(min_value=1e-3, max_value=1e6))
 def test_noise_in_the_last_bits_mostly_vanishes(value: float) -> None:
-    grid = calibrate._outwards(value, 1)
-    assert calibrate._outwards(grid * (1 + 1e-8), 1) == grid
-    assert calibrate._outwards(grid * (1 - 1e-8), 1) == grid
+    grid = calibrate.outwards(value, 1)
+    assert calibrate.outwards(grid * (1 + 1e-8), 1) == grid
+    assert calibrate.outwards(grid * (1 - 1e-8), 1) == grid
 
 
 def test_endless_values_count_as_the_depth_of_a_mask() -> None:
     lowest = float(np.finfo(np.float32).min)
-    assert calibrate._bounds(np.array([lowest, 1.0, 3.0]), 100) == (-100, 3)
-    assert calibrate._bounds(np.array([-math.inf, -200.0]), 100) == (-200, -200)
-    assert calibrate._bounds(np.array([math.inf]), 50) == (0, 50)
-    assert math.isnan(calibrate._bounds(np.array([1.0, math.nan]), 100)[0])
+    assert calibrate.finite_bounds(np.array([lowest, 1.0, 3.0]), 100) == (-100, 3)
+    assert calibrate.finite_bounds(np.array([-math.inf, -200.0]), 100) == (-200, -200)
+    assert calibrate.finite_bounds(np.array([math.inf]), 50) == (0, 50)
+    assert math.isnan(calibrate.finite_bounds(np.array([1.0, math.nan]), 100)[0])
 
 
 def test_nan_is_an_error_that_names_the_tensor() -> None:
     with pytest.raises(StageError, match="NaN at 'inner'") as raised:
-        calibrate._widen({}, {"inner": np.array([math.nan])}, 100)
+        calibrate.widen({}, {"inner": np.array([math.nan])}, 100)
     assert raised.value.failure == "QUANTIZE"
 
 

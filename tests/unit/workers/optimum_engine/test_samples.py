@@ -74,19 +74,19 @@ def test_pickled_and_uneven_arrays_are_refused(tmp_path: Path) -> None:
 
 def test_a_dataset_must_fit_the_graph() -> None:
     fixed = {"pixels": Port("float32", ("batch_size", 3))}
-    assert inputs._fitting({"pixels": [[1, 2, 3]]}, fixed)["pixels"].dtype == np.float32
+    assert inputs.fitted({"pixels": [[1, 2, 3]]}, fixed)["pixels"].dtype == np.float32
     with pytest.raises(StageError, match="not an input of the model"):
-        inputs._fitting({"words": [1]}, WANTED)
+        inputs.fitted({"words": [1]}, WANTED)
     with pytest.raises(StageError, match=r"\[1, 4\]"):
-        inputs._fitting({"pixels": [[1, 2, 3, 4]]}, fixed)
+        inputs.fitted({"pixels": [[1, 2, 3, 4]]}, fixed)
     with pytest.raises(StageError, match="takes"):
-        inputs._fitting({"ids": [1, 2]}, WANTED)
+        inputs.fitted({"ids": [1, 2]}, WANTED)
     with pytest.raises(StageError, match="samples differ"):
-        inputs._check_even([{"ids": np.ones((1, 4))}, {"ids": np.ones((1, 5))}])
+        inputs.check_even([{"ids": np.ones((1, 4))}, {"ids": np.ones((1, 5))}])
 
 
 def test_a_dataset_settles_the_sizes() -> None:
-    assert inputs._sizes_of({"ids": np.ones((2, 7)), "other": np.ones(3)}, WANTED) == {
+    assert inputs.sizes_of({"ids": np.ones((2, 7)), "other": np.ones(3)}, WANTED) == {
         "batch_size": 2,
         "sequence_length": 7,
     }
@@ -94,6 +94,6 @@ def test_a_dataset_settles_the_sizes() -> None:
 
 def test_inputs_are_plausible() -> None:
     noise = np.random.default_rng(1).integers(0, 2, (2, 5))
-    assert inputs._plausible("decoder_attention_mask", noise).all()
-    assert inputs._plausible("position_ids", noise).tolist() == [[0, 1, 2, 3, 4]] * 2
-    assert (inputs._plausible("input_ids", noise) == noise).all()
+    assert inputs.plausible("decoder_attention_mask", noise).all()
+    assert inputs.plausible("position_ids", noise).tolist() == [[0, 1, 2, 3, 4]] * 2
+    assert (inputs.plausible("input_ids", noise) == noise).all()

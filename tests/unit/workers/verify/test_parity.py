@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from matrix.verification import Threshold
-from workers.verify.ladder.parity import _summary, apart, too_far
+from workers.verify.ladder.parity import apart, summary, too_far
 
 NEAR = Threshold(0.999999, max_abs=0.5)
 
@@ -32,4 +32,4 @@ def test_a_value_that_misses_its_limit_never_reads_like_it() -> None:
 
 def test_what_passed_is_not_rounded_up() -> None:
     rows = {"cpu": {"logits": {"cosine": 0.999999}}}
-    assert list(_summary(rows, NEAR)) == ["cosine 0.99999 or better with the export"]
+    assert list(summary(rows, NEAR)) == ["cosine 0.99999 or better with the export"]

@@ -8,7 +8,7 @@ from matrix.status import FAILED, FailureClass, Status
 from state.errors import BadTransition, LeaseLost, StateError
 from state.records import Facts, Kind
 from state.state import State
-from state.transitions import FINAL, RUNNING, SOURCES
+from state.transitions import RUNNING, SOURCES
 from tests.states.samples import FOREIGN, TREE, add_stages, begin, cell, sql, stage, status, take
 
 _ROW = {
@@ -200,9 +200,3 @@ class TestRecording:
             Kind.STARTED,
             Kind.INTERRUPTED,
         ]
-
-
-def test_final_statuses_are_never_left() -> None:
-    for sources in SOURCES.values():
-        assert not sources & FINAL
-    assert set(SOURCES) == set(Status)

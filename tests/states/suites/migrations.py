@@ -28,12 +28,6 @@ def upgrade():
 """
 
 
-@pytest.fixture
-def where(state: State, tmp_path: Path) -> str:
-    """The database of `state`, to be opened again."""
-    return str(tmp_path / "state.db")
-
-
 def add_a_migration(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on this is a modelmill whose schema has one more migration."""
     shutil.copytree(version.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
