@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from matrix import build_options
 from matrix.abilities import Abilities, abilities_of
 from matrix.entry import SOURCE_KEYS, read_model
 from matrix.errors import PlanError, Problem, UsageError
@@ -20,6 +22,8 @@ DATA = Path(__file__).parent / "data"
 NOT_INHERITED = ("id", *SOURCE_KEYS)
 REGISTRY = ".json"
 NO_MODEL = "holds no model"
+Able = Callable[[Model], tuple[str, str] | None]
+"""Why a model cannot be built, and what to do about it; None if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,11 @@ def load_catalog(
     whole: list[Problem] = []
     bad: list[Problem] = []
     abilities = abilities_of(engine) if engine else None
+    able = partial(_fault, engine, abilities) if engine else _no_fault
     if path.suffix.lower() == REGISTRY:
-        models = [_if_able(model, abilities) for model in read_registry(text, path, bad)]
+        models = [_if_able(model, able) for model in read_registry(text, path, bad)]
     else:
-        models = _read_toml(text, path, targets or load_targets(), abilities, whole, bad)
+        models = _read_toml(text, path, targets or load_targets(), able, whole, bad)
     models = _distinct(models, bad)
     models = [model for model in models if not _is_bad(model, bad)]
     if not models and not whole and (skip_bad or not bad):
@@ -90,7 +95,7 @@ def _read_toml(
     text: str,
     path: Path,
     targets: Targets,
-    abilities: Abilities | None,
+    able: Able,
     whole: list[Problem],
     bad: list[Problem],
 ) -> list[Model]:
@@ -107,7 +112,7 @@ def _read_toml(
         if model is None:
             continue
         models.append(model)
-        fault = abilities.fault(model) if abilities and not model.overrides.skip else None
+        fault = None if model.overrides.skip else able(model)
         if fault:
             bad.append(Problem(where, *fault))
     return models
@@ -133,7 +138,7 @@ def _defaults(
 def _inherit(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
     """A model over the defaults. Targets and shapes are merged; the model's come first and win."""
     merged = {**defaults, **table}
-    for key in ("target", "shapes"):
+    for key in ("target", "shapes", "build"):
         own, inherited = table.get(key), defaults.get(key)
         if isinstance(own, dict) and isinstance(inherited, dict):
             merged[key] = {**own, **{k: v for k, v in inherited.items() if k not in own}}
@@ -150,9 +155,22 @@ def _is_bad(model: Model, bad: Iterable[Problem]) -> bool:
     )
 
 
-def _if_able(model: Model, abilities: Abilities | None) -> Model:
+def _no_fault(_model: Model) -> None:
+    """Nothing is known of an engine."""
+
+
+def _fault(engine: str, abilities: Abilities | None, model: Model) -> tuple[str, str] | None:
+    """Why the engine cannot build a model as the catalog asks, and what to do about it."""
+    if abilities and (found := abilities.fault(model)):
+        return found
+    tables = (model.overrides, *model.per_target.values())
+    faults = (build_options.fault(engine, one.build) for one in tables if one.build)
+    return next(filter(None, faults), None)
+
+
+def _if_able(model: Model, able: Able) -> Model:
     """Others maintain the registry, so a model that cannot be built is skipped with the reason."""
-    fault = abilities.fault(model) if abilities else None
+    fault = able(model)
     if fault is None or model.overrides.skip:
         return model
     return replace(model, overrides=replace(model.overrides, skip=unbuildable(fault[0])))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from matrix.build_options import read_build
 from matrix.cellid import model_fault, task_fault
 from matrix.errors import UsageError
 from matrix.model import PRIORITIES, Model, Overrides, Source, SourceKind
@@ -192,6 +193,7 @@ def _overrides(entry: Entry, folder: Path) -> Overrides:
         precision=read_precision(entry),
         opset=entry.integer("opset", *OPSETS),
         shapes=_shapes(entry),
+        build=read_build(entry),
         timeout=entry.seconds("timeout"),
         publish_timeout=entry.seconds("publish_timeout"),
         skip=skip or None,

@@ -47,6 +47,8 @@ class Overrides:
     """Why these cells are skipped on purpose."""
     verify: Mapping[str, Any] | None = None
     """What `matrix.verification` reads: thresholds, waivers, inputs, a task metric."""
+    build: Mapping[str, Any] | None = None
+    """What `matrix.build_options` reads: how the engine builds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,8 @@ class Policy:
     blocked_passes: tuple[str, ...]
     blocked_ops: tuple[str, ...]
     notices: tuple[str, ...] = ()
+    build: Mapping[str, Any] = field(default_factory=dict)
+    """The catalog's options for the engine (`matrix.build_options`)."""
 
     @property
     def quantized(self) -> bool:

@@ -36,6 +36,8 @@ def overrides_of(model: Model, target: Target) -> Overrides:
     given = {name: value for name, value in values.items() if value is not None}
     if own.shapes is not None:
         given["shapes"] = {**(base.shapes or {}), **own.shapes}
+    if own.build is not None:
+        given["build"] = {**(base.build or {}), **own.build}
     given["verify"] = _rules(base.verify, own.verify)
     return replace(base, **given)
 
@@ -57,9 +59,7 @@ def policies(overrides: Overrides, target: Target, flags: Flags) -> tuple[Policy
     """One policy for every distinct precision of a model on a target."""
     asked = overrides.precision or flags.precision or None
     opset = opset_of(overrides, target, flags)
-    return tuple(
-        _policy(choice, target, opset, overrides.shapes or {}) for choice in choices(asked, target)
-    )
+    return tuple(_policy(choice, target, opset, overrides) for choice in choices(asked, target))
 
 
 def opset_of(overrides: Overrides, target: Target, flags: Flags) -> int:
@@ -69,7 +69,7 @@ def opset_of(overrides: Overrides, target: Target, flags: Flags) -> int:
     return min(max(COMMON_OPSET, low), high) if explicit is None else explicit
 
 
-def _policy(choice: Choice, target: Target, opset: int, shapes: Mapping[str, int]) -> Policy:
+def _policy(choice: Choice, target: Target, opset: int, overrides: Overrides) -> Policy:
     return Policy(
         precision=choice.precision,
         default=choice.default,
@@ -77,9 +77,10 @@ def _policy(choice: Choice, target: Target, opset: int, shapes: Mapping[str, int
         opset=opset,
         optimization=target.optimization,
         static_shapes=target.static_shapes,
-        shapes=shapes,
+        shapes=overrides.shapes or {},
         quantizer=target.quantizer if quantized(choice.precision) else None,
         blocked_passes=target.blocked_passes,
         blocked_ops=target.blocked_ops,
         notices=(choice.notice,) if choice.notice else (),
+        build=overrides.build or {},
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from matrix.model import Cell
@@ -204,3 +205,55 @@ def saved_model(cells: dict[str, Cell], folder: Path) -> Path:
     model = load.load(bert(cells, "mlas_cpu"), None, "text-classification")
     model.save_pretrained(folder)
     return folder
+
+
+def built(request: Request, folder: Path, build: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The last graph of a request with these build options, and the facts of its stages."""
+    folder.mkdir()
+    told = run_stages(replace(request, policy={**request.policy, "build": build}), folder)
+    last = [name for name in told if name != "inputs"][-1]
+    return model_file.load(folder / last / model_file.MODEL), told
+
+
+def test_build_options_change_the_graph(cells: dict[str, Cell], tmp_path: Path) -> None:
+    request = bert(cells, "qnn_npu")
+    plain, _ = built(request, tmp_path / "plain", {})
+    options = {"per_channel": False, "samples": 3, "calibration": "percentile", "symmetric": True}
+    other, told = built(request, tmp_path / "other", options)
+    assert _scales(plain) > _scales(other) == 1
+    assert told["quantize"]["samples"] == 3
+    middle = 1 << 15
+    assert _offsets(plain).count(middle) < _offsets(other).count(middle)
+    inputs = {"optimize": tmp_path / "plain" / "optimize"}
+    params = {"precision": "fp16", "blocked_ops": ["Softmx"]}
+    (tmp_path / "out").mkdir()
+    with pytest.raises(StageError, match="there is no operator 'Softmx'") as raised:
+        OptimumEngine().run(StageJob("quantize", params, request, inputs, tmp_path / "out"))
+    assert "Softmax" in raised.value.hint
+
+
+def test_a_single_pass_of_the_next_level(cells: dict[str, Cell], tmp_path: Path) -> None:
+    request = bert(cells, "mlas_cpu")
+    found = {}
+    for name, build in (
+        ("basic", {"optimization": "basic"}),
+        ("one", {"passes": ["GeluFusionL2"]}),
+        ("extended", {"optimization": "extended"}),
+    ):
+        graph, _ = built(request, tmp_path / name, build)
+        found[name] = {node.op_type for node in graph.graph.node} & {"Erf", "Gelu", "BiasGelu"}
+    assert found == {"basic": {"Erf"}, "one": {"Gelu"}, "extended": {"BiasGelu"}}
+
+
+def _scales(model: Any) -> int:
+    """The most scales that one weight has."""
+    shapes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+    nodes = [node for node in model.graph.node if node.op_type == "DequantizeLinear"]
+    return max([1, *(int(dims[0]) for node in nodes if (dims := shapes.get(node.input[1])))])
+
+
+def _offsets(model: Any) -> list[int]:
+    """The zero points of activations."""
+    values = {tensor.name: tensor for tensor in model.graph.initializer}
+    nodes = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
+    return [int(onnx.numpy_helper.to_array(values[node.input[2]]).ravel()[0]) for node in nodes]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,27 @@ ENDLESS = 1e30
 """A larger value is a mask, not the result of a computation."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What of a tensor's values makes its range."""
+
+    depth: float
+    """Endless values (masks that the graph computes) count as this."""
+    outermost: float = 0.0
+    """The share of the values that is left out, half of it at each end, in every sample."""
+
+
 def ranges(
     source: Path,
     sets: Sequence[Mapping[str, Any]],
     temp: Path,
-    depth: float,
+    limits: Limits,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> dict[str, tuple[float, float]]:
-    """Minimum and maximum of every float tensor, slightly widened.
+    """The range of every float tensor over all samples, slightly widened.
 
     CPUs differ in the order of their sums, which would change the last bits of a range and so the
     bytes of the artifact; rounding outwards to few bits hides that, at no cost in accuracy.
-    Endless values (masks that the graph computes) count as `depth`.
     """
     model = model_file.load_graph(source)
     tensors = _float_tensors(model)
@@ -51,11 +61,13 @@ def ranges(
     for number, sample in enumerate(sets, 1):
         progress(f"calibrating {number}/{len(sets)}")
         widen(
-            found, {name: sample[name] for name in inputs & tensors.keys() if name in sample}, depth
+            found,
+            {name: sample[name] for name in inputs & tensors.keys() if name in sample},
+            limits,
         )
         for names in _chunks(tensors, inputs):
             outputs = ready.run(names, {key: sample[key] for key in inputs if key in sample})
-            widen(found, dict(zip(names, outputs, strict=True)), depth)
+            widen(found, dict(zip(names, outputs, strict=True)), limits)
     return {name: rounded(*bounds) for name, bounds in sorted(found.items())}
 
 
@@ -85,11 +97,11 @@ def _chunks(tensors: Mapping[str, Any], inputs: Iterable[str]) -> list[list[str]
     return [chunk for chunk in chunks if chunk]
 
 
-def widen(found: dict[str, tuple[float, float]], arrays: Mapping[str, Any], depth: float) -> None:
+def widen(found: dict[str, tuple[float, float]], arrays: Mapping[str, Any], limits: Limits) -> None:
     for name, array in arrays.items():
         if not array.size:
             continue
-        low, high = finite_bounds(array, depth)
+        low, high = finite_bounds(array, limits)
         if math.isnan(low) or math.isnan(high):
             raise quantize_error(
                 f"the model computes NaN at '{name}'", "check the model or its dataset"
@@ -98,18 +110,32 @@ def widen(found: dict[str, tuple[float, float]], arrays: Mapping[str, Any], dept
         found[name] = min(low, before[0]), max(high, before[1])
 
 
-def finite_bounds(array: Any, depth: float) -> tuple[float, float]:
+def finite_bounds(array: Any, limits: Limits) -> tuple[float, float]:
     import numpy as np
 
     low, high = float(array.min()), float(array.max())
-    if math.isnan(low) or (low >= -ENDLESS and high <= ENDLESS):
+    if math.isnan(low):
         return low, high
+    if low >= -ENDLESS and high <= ENDLESS:
+        return _inner(array, limits.outermost)
     finite = array[np.abs(array) <= ENDLESS]
-    inner = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    inner = _inner(finite, limits.outermost) if finite.size else (0.0, 0.0)
     return (
-        min(inner[0], -depth) if low < -ENDLESS else inner[0],
-        max(inner[1], depth) if high > ENDLESS else inner[1],
+        min(inner[0], -limits.depth) if low < -ENDLESS else inner[0],
+        max(inner[1], limits.depth) if high > ENDLESS else inner[1],
     )
+
+
+def _inner(array: Any, outermost: float) -> tuple[float, float]:
+    """The bounds of an array without the outermost share of its values."""
+    import numpy as np
+
+    if not outermost:
+        return float(array.min()), float(array.max())
+    # Values of the array, not between them, so that every CPU finds the same.
+    ends = (outermost / 2, 1 - outermost / 2)
+    low, high = np.quantile(array, ends, method="closest_observation")
+    return float(low), float(high)
 
 
 def rounded(low: float, high: float) -> tuple[float, float]:

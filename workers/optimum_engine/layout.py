@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matrix.build_options import EXTENDED_PASSES, LEVELS
 from matrix.model import SourceKind
 from workers.engine import SOURCE, Request, StageSpec
 from workers.sources.errors import listed, optimize_error, quantize_error
@@ -24,10 +25,11 @@ READY = "onnx-file"
 GRAPH_TOOLS = ("engine", "onnx", "onnxruntime", "numpy")
 
 SAMPLES = 8
-LEVELS = ("disabled", "basic", "extended")
 PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8")
 CALIBRATED = ("w8a16", "w8a8")
 QUANTIZERS = ("qnn",)
+CALIBRATION = ("calibration", "per_channel", "symmetric")
+"""Build options of calibrated precisions that go to the stage as they are."""
 SHAPES = (
     "batch_size", "sequence_length", "num_choices", "width", "height", "num_channels",
     "point_batch_size", "nb_points_per_image", "visual_seq_length", "feature_size",
@@ -67,7 +69,8 @@ def _export(request: Request, source: Resolved) -> StageSpec:
 
 
 def _inputs(request: Request) -> StageSpec:
-    params: dict[str, Any] = {"task": request.model["task"], "samples": SAMPLES, "seed": 0}
+    samples = _options(request.policy).get("samples", SAMPLES)
+    params: dict[str, Any] = {"task": request.model["task"], "samples": samples, "seed": 0}
     tools: tuple[str, ...] = INPUT_TOOLS
     if request.model["source"].get("file"):
         params["task"], tools = READY, GRAPH_TOOLS
@@ -76,16 +79,24 @@ def _inputs(request: Request) -> StageSpec:
     if dataset := request.model.get("dataset"):
         params["dataset"] = dict(dataset) | {"sha256": _file_digest(dataset)}
         del params["dataset"]["path"]
+        if samples != SAMPLES:
+            params["dataset"].setdefault("samples", samples)
     return StageSpec("inputs", params, ("export",), tools)
 
 
 def _optimize(policy: Mapping[str, Any]) -> StageSpec | None:
-    level, static = policy["optimization"], bool(policy["static_shapes"])
+    options = _options(policy)
+    level = options.get("optimization", policy["optimization"])
+    static, blocked = bool(policy["static_shapes"]), set(policy["blocked_passes"])
+    blocked |= set(options.get("without_passes", ()))
+    if passes := options.get("passes"):
+        level = "extended"
+        blocked |= set(EXTENDED_PASSES) - set(passes)
     if level == "disabled" and not static:
         return None
     params: dict[str, Any] = {"level": level, "static_shapes": static}
-    if level != "disabled" and policy["blocked_passes"]:
-        params["blocked_passes"] = sorted(policy["blocked_passes"])
+    if level != "disabled" and blocked:
+        params["blocked_passes"] = sorted(blocked)
     inputs = ("export", "inputs") if static else ("export",)
     return StageSpec("optimize", params, inputs, GRAPH_TOOLS, per_component=True)
 
@@ -95,13 +106,21 @@ def _quantize(policy: Mapping[str, Any], last: str) -> StageSpec | None:
     if precision == "fp32":
         return None
     params: dict[str, Any] = {"precision": precision}
-    if policy["blocked_ops"]:
-        params["blocked_ops"] = sorted(policy["blocked_ops"])
+    options = _options(policy)
+    if blocked := {*policy["blocked_ops"], *options.get("float_ops", ())}:
+        params["blocked_ops"] = sorted(blocked)
     inputs: Sequence[str] = (last,)
     if precision in CALIBRATED:
         params["quantizer"] = policy["quantizer"] or QUANTIZERS[0]
         inputs = (last, "inputs")
+        params |= {name: options[name] for name in CALIBRATION if name in options}
     return StageSpec("quantize", params, inputs, GRAPH_TOOLS, per_component=True)
+
+
+def _options(policy: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The build options of the catalog (`matrix.build_options`)."""
+    found: Mapping[str, Any] = policy.get("build") or {}
+    return found
 
 
 def _check(policy: Mapping[str, Any], *, ready: bool) -> None:

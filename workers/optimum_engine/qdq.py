@@ -20,6 +20,8 @@ from workers.sources import model_file, onnx_graph, samples
 from workers.sources.errors import one_line, quantize_error
 
 _PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")
+OUTERMOST = 1e-4
+"""The share of a tensor's values that `percentile` leaves out, half of it at each end."""
 _NOT_QUANTIZED = ("Cast", "QuantizeLinear", "DequantizeLinear")
 
 
@@ -30,11 +32,12 @@ def convert(
     sets = samples.load(job.inputs["inputs"], job.component)
     job.progress("preparing the graph")
     ready = _prepare(source, temp, precision)
-    depth = calibrate.DEPTH[precision]
-    found = calibrate.ranges(ready, sets, temp / "calibrate", depth, job.progress)
+    outermost = OUTERMOST if job.params.get("calibration") == "percentile" else 0.0
+    limits = calibrate.Limits(calibrate.DEPTH[precision], outermost)
+    found = calibrate.ranges(ready, sets, temp / "calibrate", limits, job.progress)
     job.progress(f"quantizing to {precision}")
     try:
-        model = _quantize(ready, found, precision, blocked)
+        model = _quantize(ready, found, precision, blocked, job.params)
     except (ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
         raise quantize_error(
             f"ONNX Runtime's quantizer failed: {type(error).__name__}: {one_line(error)}"
@@ -67,7 +70,11 @@ def _prepare(source: Path, temp: Path, precision: str) -> Path:
 
 
 def _quantize(
-    ready: Path, found: Mapping[str, tuple[float, float]], precision: str, blocked: Sequence[str]
+    ready: Path,
+    found: Mapping[str, tuple[float, float]],
+    precision: str,
+    blocked: Sequence[str],
+    params: Mapping[str, Any],
 ) -> Any:
     import numpy as np
     from onnxruntime.quantization import CalibrationMethod, QuantType
@@ -88,7 +95,8 @@ def _quantize(
         _NoReader(),
         activation_type=activation,
         weight_type=QuantType.QUInt8,
-        init_overrides=_channels(model, types),
+        init_overrides=_channels(model, types) if params.get("per_channel", True) else None,
+        activation_symmetric=params.get("symmetric", False),
         add_qtype_converts=False,  # for overridden activations; these are weights
         op_types_to_quantize=types,
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matrix.nearest import hint
 from workers.engine import StageJob
 from workers.optimum_engine import qdq, runtime, weight_only
 from workers.sources import model_file, onnx_graph
@@ -18,7 +19,10 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     name = next(name for name in job.inputs if name != "inputs")
     source = model_file.find(job.inputs[name], job.component)
     precision, blocked = job.params["precision"], tuple(job.params.get("blocked_ops", ()))
-    _check_floats(source, precision)
+    graph = model_file.load_graph(source)
+    _check_floats(graph, precision)
+    _check_operators(graph, blocked)
+    del graph
     if precision == "fp16":
         job.progress("converting to fp16")
         model, facts = to_fp16(source, temp, blocked)
@@ -33,13 +37,25 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     return {"precision": precision, **facts, **onnx_graph.facts(model)}
 
 
-def _check_floats(source: Path, precision: str) -> None:
+def _check_floats(graph: Any, precision: str) -> None:
     """Refuse a ready ONNX file that is quantized already: a second time would ruin it."""
-    if onnx_graph.quantized(model_file.load_graph(source)):
+    if onnx_graph.quantized(graph):
         raise quantize_error(
             f"the ONNX file is quantized already and cannot be made {precision}",
             'set precision = "fp32" for this model in the catalog to build it as it is',
         )
+
+
+def _check_operators(graph: Any, names: Sequence[str]) -> None:
+    """Refuse misspelt operators: ONNX Runtime's tools ignore them."""
+    import onnx
+
+    known = {schema.name for schema in onnx.defs.get_all_schemas()} | {
+        node.op_type for inner in onnx_graph.graphs(graph) for node in inner.node
+    }
+    for name in names:
+        if name not in known:
+            raise quantize_error(f"there is no operator '{name}'", hint(name, known))
 
 
 def to_fp16(source: Path, temp: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import workers.optimum_engine
+from matrix.build_options import EXTENDED_PASSES
 from matrix.digest import value_digest
 from tests.engines.sources import make_request
 from workers.engine import Request, StageError, StageSpec
@@ -63,6 +64,14 @@ def test_samples_key_only_what_reads_them() -> None:
         ({"static_shapes": False}, "optimize"),
         ({"blocked_passes": ["GeluFusion"]}, "optimize"),
         ({"precision": "w8a8"}, "quantize"),
+        ({"build": {"samples": 4}}, "inputs"),
+        ({"build": {"optimization": "extended"}}, "optimize"),
+        ({"build": {"passes": ["BiasGeluFusion"]}}, "optimize"),
+        ({"build": {"without_passes": ["ConstantFolding"]}}, "optimize"),
+        ({"build": {"calibration": "percentile"}}, "quantize"),
+        ({"build": {"per_channel": False}}, "quantize"),
+        ({"build": {"symmetric": True}}, "quantize"),
+        ({"build": {"float_ops": ["Softmax"]}}, "quantize"),
         ({"blocked_ops": ["Erf"]}, "quantize"),
     ],
 )
@@ -71,7 +80,17 @@ def test_a_change_shows_in_its_stage_alone(changes: dict[str, Any], stage: str) 
     assert [name for name in base if base[name] != found[name]] == [stage]
 
 
+def test_a_pass_of_the_next_level_runs_alone_beside_the_basic_ones() -> None:
+    build = {"passes": ["BiasGeluFusion", "GeluFusionL2"], "without_passes": ["ConstantFolding"]}
+    params = stages(make_request(build=build))["optimize"].params
+    assert params["level"] == "extended"
+    assert set(params["blocked_passes"]) == {"ConstantFolding", *EXTENDED_PASSES} - {
+        "BiasGeluFusion", "GeluFusionL2"}  # fmt: skip
+
+
 def test_unused_options_key_nothing() -> None:
+    calibrated = {"calibration": "percentile", "per_channel": False, "symmetric": True}
+    assert stages(make_request(build=calibrated)) == stages(make_request())
     off: dict[str, Any] = {"optimization": "disabled", "static_shapes": True}
     assert stages(make_request(**off)) == stages(make_request(**off, blocked_passes=["X"]))
     passes = stages(make_request(blocked_passes=["B", "A"]))

@@ -47,15 +47,31 @@ def test_noise_in_the_last_bits_mostly_vanishes(value: float) -> None:
 
 def test_endless_values_count_as_the_depth_of_a_mask() -> None:
     lowest = float(np.finfo(np.float32).min)
-    assert calibrate.finite_bounds(np.array([lowest, 1.0, 3.0]), 100) == (-100, 3)
-    assert calibrate.finite_bounds(np.array([-math.inf, -200.0]), 100) == (-200, -200)
-    assert calibrate.finite_bounds(np.array([math.inf]), 50) == (0, 50)
-    assert math.isnan(calibrate.finite_bounds(np.array([1.0, math.nan]), 100)[0])
+    assert calibrate.finite_bounds(np.array([lowest, 1.0, 3.0]), calibrate.Limits(100)) == (-100, 3)
+    assert calibrate.finite_bounds(np.array([-math.inf, -200.0]), calibrate.Limits(100)) == (
+        -200,
+        -200,
+    )
+    assert calibrate.finite_bounds(np.array([math.inf]), calibrate.Limits(50)) == (0, 50)
+    assert math.isnan(calibrate.finite_bounds(np.array([1.0, math.nan]), calibrate.Limits(100))[0])
+
+
+def test_a_percentile_leaves_the_outermost_values_out() -> None:
+    array = np.arange(100_000, dtype=np.float32)
+    array[7], array[8] = -1e6, 1e6
+    assert calibrate.finite_bounds(array, calibrate.Limits(100)) == (-1e6, 1e6)
+    low, high = calibrate.finite_bounds(array, calibrate.Limits(100, 1e-4))
+    assert (0 <= low <= 10, 99_980 <= high <= 99_999) == (True, True)
+    assert {low, high} <= set(array.tolist())
+    few = np.array([1.0, 2.0, 3.0])
+    assert calibrate.finite_bounds(few, calibrate.Limits(100, 1e-4)) == (1.0, 3.0)
+    masked = np.append(array, -np.inf)
+    assert calibrate.finite_bounds(masked, calibrate.Limits(1e7, 1e-4))[0] == -1e7
 
 
 def test_nan_is_an_error_that_names_the_tensor() -> None:
     with pytest.raises(StageError, match="NaN at 'inner'") as raised:
-        calibrate.widen({}, {"inner": np.array([math.nan])}, 100)
+        calibrate.widen({}, {"inner": np.array([math.nan])}, calibrate.Limits(100))
     assert raised.value.failure == "QUANTIZE"
 
 
