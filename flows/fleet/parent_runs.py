@@ -135,10 +135,20 @@ def nightly_tags(run: FlowRun | None) -> list[str]:
 
 
 def earlier_night(client: SyncPrefectClient, run: FlowRun) -> str | None:
-    """The name of a parent that still leads the sweep of an earlier night."""
+    """The name of a parent that still leads the sweep of an earlier night.
+
+    The scheduler makes the runs of the nights to come long before they are due.
+    """
     others = {**UNFINISHED, "id": {"not_any_": [str(run.id)]}}
-    found = runs_of(client, PARENT_FLOW, nightly_tags(run), others, limit=1)
-    return found[0].name if found else None
+    found = runs_of(client, PARENT_FLOW, nightly_tags(run), others)
+    return next((one.name for one in found if not _of_a_later_night(one, run)), None)
+
+
+def _of_a_later_night(other: FlowRun, run: FlowRun) -> bool:
+    if other.deployment_id != run.deployment_id:
+        return False  # asked for by a parent that had to leave its worker
+    due, ours = other.expected_start_time, run.expected_start_time
+    return due is not None and ours is not None and due > ours
 
 
 def _last(client: SyncPrefectClient, sweep: int) -> FlowRun | None:

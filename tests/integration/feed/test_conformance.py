@@ -189,7 +189,11 @@ def test_a_file_that_changed_since_it_was_hashed_is_refused(
     if change == "gone":
         source.unlink()
     else:
-        changed = {"flipped": b"x" + data[1:], "cut": data[:-1], "longer": data + b"x"}
+        changed = {
+            "flipped": bytes([data[0] ^ 1]) + data[1:],
+            "cut": data[:-1],
+            "longer": data + b"x",
+        }
         source.write_bytes(changed[change])
     with pytest.raises(Corrupt, match=r"model\.onnx"):
         publish(subject, package, A, files)

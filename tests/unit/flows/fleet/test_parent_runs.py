@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, cast
 from uuid import uuid4
 
 import httpx
@@ -13,7 +13,7 @@ from prefect.states import Completed, Crashed, Pending, Running, Scheduled
 
 from flows.fleet import parent_runs as module
 from flows.fleet.failed_starts import PENDING_LIMIT
-from flows.fleet.parent_runs import ParentRuns
+from flows.fleet.parent_runs import ParentRuns, earlier_night
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
@@ -91,3 +91,25 @@ def test_a_server_that_is_away_says_nothing_of_the_parent(monkeypatch: pytest.Mo
     server = Server(Completed())
     server.away = True
     assert not submitted(monkeypatch, server).ended()
+
+
+@pytest.mark.parametrize(
+    ("later", "same", "left_out"),
+    [
+        (timedelta(days=-1), True, True),
+        (timedelta(days=1), True, False),  # the scheduler has made it already
+        (timedelta(minutes=1), False, True),  # it moved to another worker while we began
+    ],
+)
+def test_a_night_is_left_out_for_an_earlier_one_alone(
+    later: timedelta, same: bool, left_out: bool
+) -> None:
+    server, ours = Server(Scheduled()), uuid4()
+    run = SimpleNamespace(
+        id=uuid4(), tags=["nightly:mill"], deployment_id=ours, expected_start_time=NOON
+    )
+    (other,) = server.runs
+    other.name, other.expected_start_time = "other", NOON + later
+    other.deployment_id = ours if same else uuid4()
+    found = earlier_night(cast("Any", server), cast("Any", run))
+    assert found == ("other" if left_out else None)
