@@ -19,7 +19,7 @@ from importlib.metadata import (
 )
 from pathlib import Path
 
-from flows.cli.engine_environments import Installer, installer_of
+from flows.cli.engine_environments import engine_environment
 from flows.cli.installation import not_installed, overwritten, sharers
 from flows.cli.quantity import show_size
 from flows.cli.settings import Settings
@@ -31,6 +31,7 @@ from workers.compile.devices import available
 from workers.engines import installed_engines
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
+from workers.host.venv import Environment
 from workers.host.watch import HostLimits
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing
@@ -119,16 +120,16 @@ def _packages() -> Iterator[Finding]:
 
 def _engines(settings: Settings, logs: Path) -> Iterator[Finding]:
     for name in installed_engines():
-        installer = installer_of(name)
-        if installer is None and not _version("onnx"):
+        environment = engine_environment(name)
+        if environment is None and not _version("onnx"):
             yield Finding(f"engine {name}", Health.NOTE, "needs the build extra")
-        elif installer is None:
+        elif environment is None:
             yield _asked(f"engine {name}", partial(_engine, settings, name, logs))
         else:
-            yield _environment(settings, name, installer)
+            yield _environment(settings, name, environment)
 
 
-def _environment(settings: Settings, name: str, installer: Installer) -> Finding:
+def _environment(settings: Settings, name: str, environment: Environment) -> Finding:
     """An engine in its own environment; it is bad only if it is missing and chosen."""
     what, needed = f"engine {name}", settings.engine == name
     python = settings.engine_pythons.get(name)
@@ -139,7 +140,7 @@ def _environment(settings: Settings, name: str, installer: Installer) -> Finding
             "has no environment",
             f"modelmill engine install {name}",
         )
-    found = installer.check(settings.cwd / python)
+    found = environment.check(settings.cwd / python)
     return Finding(what, Health.GOOD if found.ok else Health.BAD, found.detail, found.hint)
 
 

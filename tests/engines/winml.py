@@ -27,7 +27,7 @@ from workers.engines import find_engine
 from workers.host.client import EngineHost
 from workers.host.spec import EngineSpec
 from workers.store import Store
-from workers.winml_engine.install import install
+from workers.winml_engine.install import ENVIRONMENT
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv-winml"
@@ -93,7 +93,7 @@ def winml_python() -> Path:
     if given:
         return Path(given)
     with FileLock(f"{VENV}.lock"):
-        return install(VENV)
+        return ENVIRONMENT.install(VENV)
 
 
 @cache

@@ -1,4 +1,7 @@
-"""Environments of other interpreters: where they are, how commands run in them. Runs in ours."""
+"""Environments of other interpreters, for engines and runtimes that cannot run in ours.
+
+`Environment` makes one and finds out whether it works; it runs in our interpreter.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +36,6 @@ class Diagnosis:
     ok: bool
     detail: str
     hint: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
 
 
 def interpreter_of(venv: Path) -> Path:
@@ -79,3 +81,54 @@ def probe(python: Path, code: str) -> Any:
         return json.loads("".join(lines[-1:]))
     except ValueError as error:
         raise InstallFailed(f"{fault}: it prints no answer") from error
+
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The environment that an engine or runtime needs."""
+
+    name: str
+    """As `modelmill engine install` takes it."""
+    probe: str
+    """Code that prints as JSON what the environment has."""
+    fault: Callable[[Path, Any], str]
+    """What is wrong with an interpreter whose probe printed that; empty: nothing."""
+    describe: Callable[[Path, Any], str]
+    """The same interpreter in a line, if nothing is wrong with it."""
+    fill: Callable[[Path, Sequence[str], Say], None]
+    """Installs into a new venv whose interpreter and `pip install` command are given."""
+    base: Callable[[], Path]
+    """The Python that the venv is made from."""
+
+    def check(self, python: Path) -> Diagnosis:
+        """Examine an interpreter by running it, which takes seconds."""
+        again = f"modelmill engine install {self.name}"
+        if not python.exists():
+            return Diagnosis(False, f"there is no interpreter {python}", again)
+        try:
+            found = probe(python, self.probe)
+        except InstallFailed as error:
+            return Diagnosis(False, error.message, again)
+        if fault := self.fault(python, found):
+            return Diagnosis(False, fault, again)
+        return Diagnosis(True, self.describe(python, found))
+
+    def install(
+        self, venv: Path, python: Path | None = None, *, say: Say = lambda _text: None
+    ) -> Path:
+        """Make the environment, unless it works already, and return its interpreter."""
+        target = interpreter_of(venv)
+        if target.exists() and self.check(target).ok:
+            say(f"{venv} is complete")
+            return target
+        base = python or self.base()
+        say(f"making {venv}")
+        run([str(base), "-m", "venv", "--clear", str(venv)], "the venv cannot be made")
+        self.fill(target, [str(target), "-m", "pip", "install", "--no-input", "-q"], say)
+        found = self.check(target)
+        if not found.ok:
+            raise InstallFailed(found.detail, hint=found.hint)
+        return target

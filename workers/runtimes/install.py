@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from workers.host.venv import Diagnosis, InstallFailed, interpreter_of, probe, run
+from workers.host.venv import Environment, Say, run
 from workers.runtimes.kinds import Kind
 
 PINS = {"openvino_ep": ("onnxruntime-openvino==1.24.1", "numpy==2.4.6")}
@@ -15,46 +16,22 @@ PINS = {"openvino_ep": ("onnxruntime-openvino==1.24.1", "numpy==2.4.6")}
 _PROBE = "import json, numpy, onnxruntime; print(json.dumps(onnxruntime.get_available_providers()))"
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeInstaller:
-    """Makes and checks the environment of one kind of runtime."""
+def environment_of(kind: Kind) -> Environment:
+    return Environment(
+        kind.name,
+        _PROBE,
+        partial(_fault, kind),
+        lambda python, _found: f"{', '.join(kind.providers)} in {python}",
+        partial(_fill, kind.name),
+        lambda: Path(sys.executable),
+    )
 
-    kind: Kind
 
-    def install(
-        self,
-        venv: Path,
-        python: Path | None = None,
-        *,
-        say: Callable[[str], None] = lambda _text: None,
-    ) -> Path:
-        """Make the environment and return its interpreter; one that works is left as it is."""
-        target = interpreter_of(venv)
-        if target.exists() and self.check(target).ok:
-            say(f"{venv} is complete")
-            return target
-        say(f"making {venv}")
-        base = str(python or sys.executable)
-        run([base, "-m", "venv", "--clear", str(venv)], "the venv cannot be made")
-        wanted = PINS[self.kind.name]
-        say(f"installing {', '.join(wanted)}")
-        pip = [str(target), "-m", "pip", "install", "--no-input", "-q"]
-        run([*pip, *wanted], f"{self.kind.name} cannot be installed")
-        found = self.check(target)
-        if not found.ok:
-            raise InstallFailed(found.detail, hint=found.hint)
-        return target
+def _fault(kind: Kind, python: Path, found: Any) -> str:
+    missing = [name for name in kind.providers if name not in found]
+    return f"{python} does not offer {missing[0]}" if missing else ""
 
-    def check(self, python: Path) -> Diagnosis:
-        """Whether the runtime is there and offers its provider."""
-        again = f"modelmill engine install {self.kind.name}"
-        if not python.exists():
-            return Diagnosis(False, f"there is no interpreter {python}", again)
-        try:
-            providers = probe(python, _PROBE)
-        except InstallFailed as error:
-            return Diagnosis(False, error.message, again)
-        missing = [name for name in self.kind.providers if name not in providers]
-        if missing:
-            return Diagnosis(False, f"{python} does not offer {missing[0]}", again)
-        return Diagnosis(True, f"{', '.join(self.kind.providers)} in {python}")
+
+def _fill(name: str, _target: Path, pip: Sequence[str], say: Say) -> None:
+    say(f"installing {', '.join(PINS[name])}")
+    run([*pip, *PINS[name]], f"{name} cannot be installed")

@@ -1,4 +1,4 @@
-"""Makes winml-cli's own environment. Runs in our interpreter.
+"""winml-cli's own environment: what it holds, and what can be wrong with it.
 
 winml-cli pins its own numpy, onnx and transformers and needs Python 3.11, so it gets a venv. A
 plain `pip install winml-cli` has two problems: it requires torchvision, whose wheels on the package
@@ -13,20 +13,22 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from workers.host.venv import (
     PROBE_LIMIT,
+    Environment,
     InstallFailed,
+    Say,
     foreign_environment,
-    interpreter_of,
     run,
 )
-from workers.winml_engine.diagnosis import WANTED, check
 from workers.winml_engine.installed import PYTHON
 from workers.winml_engine.patches import VERSION
 
+WANTED = ".".join(map(str, PYTHON))
 TORCH, TORCHVISION = "2.13.0", "0.28.0"
 PINS = (
     f"torch=={TORCH}", "transformers==4.57.6", "optimum==2.1.0", "optimum-onnx==0.1.0",
@@ -37,46 +39,69 @@ PINS = (
 RUNTIME = 'onnxruntime==1.27.0; sys_platform != "win32"'
 """On Windows winml-cli requires `onnxruntime-windowsml` itself."""
 
-__all__ = ["check", "find_python", "install"]
+_PROBE = """
+import json, sys
+found = {"python": list(sys.version_info[:3]), "problem": ""}
+try:
+    from importlib.metadata import version
+    found["winml"] = version("winml-cli")
+    import winml.modelkit.build, winml.modelkit.config, winml.modelkit.datasets
+    import onnxruntime, optimum.exporters.onnx, torch
+    found["onnxruntime"] = onnxruntime.__version__
+    found["torch"] = torch.__version__
+except BaseException as error:
+    found["problem"] = f"{type(error).__name__}: {error}"
+print("\\n" + json.dumps(found))
+"""
 
 
-def install(
-    venv: Path, python: Path | None = None, *, say: Callable[[str], None] = lambda _text: None
-) -> Path:
-    """Make the environment, unless it works already, and return its interpreter."""
-    target = interpreter_of(venv)
-    if target.exists() and check(target).ok:
-        say(f"{venv} is complete")
-        return target
-    base = python or find_python()
-    if base is None:
-        hint = "install it, or give --python"
-        raise InstallFailed(f"there is no Python {WANTED} here", hint=hint)
-    say(f"making {venv}")
-    run([str(base), "-m", "venv", "--clear", str(venv)], "the venv cannot be made")
-    pip = [str(target), "-m", "pip", "install", "--no-input", "-q"]
+def _fault(python: Path, found: Any) -> str:
+    if not isinstance(found, dict) or "python" not in found:
+        return f"{python} does not run: it prints no answer"
+    if tuple(found["python"][:2]) != PYTHON:
+        return f"{python} is Python {_version(found)}, winml-cli needs {WANTED}"
+    if "winml" not in found:
+        return f"winml-cli is not installed for {python}"
+    if found["winml"] != VERSION:
+        return f"{python} has winml-cli {found['winml']}, this engine drives {VERSION}"
+    return f"winml-cli for {python} is broken: {found['problem']}" if found["problem"] else ""
+
+
+def _describe(_python: Path, found: Any) -> str:
+    parts = (f"{name} {found[name]}" for name in ("winml", "torch", "onnxruntime"))
+    return ", ".join([*parts, f"python {_version(found)}"])
+
+
+def _version(found: dict[str, Any]) -> str:
+    return ".".join(map(str, found["python"]))
+
+
+def _fill(target: Path, pip: Sequence[str], say: Say) -> None:
     run([*pip, "--upgrade", "pip"], "pip cannot be updated")
     say(f"installing torch {TORCH}")
     run([*pip, f"torch=={TORCH}"], "torch cannot be installed")
     if not _torchvision(target, pip):
         say("torchvision does not work with this torch and is left out")
     say(f"installing winml-cli {VERSION}")
-    pins = venv / "pins.txt"
+    pins = target.parents[1] / "pins.txt"
     pins.write_text("\n".join(PINS) + "\n", encoding="utf-8")
-    wanted_here = [f"winml-cli=={VERSION}", RUNTIME]
-    run([*pip, "-c", str(pins), *wanted_here], "winml-cli cannot be installed")
-    found = check(target)
-    if not found.ok:
-        raise InstallFailed(found.detail, hint=found.hint)
-    return target
+    wanted = [f"winml-cli=={VERSION}", RUNTIME]
+    run([*pip, "-c", str(pins), *wanted], "winml-cli cannot be installed")
 
 
-def find_python() -> Path | None:
+def _base() -> Path:
     """A Python that winml-cli supports: ours, or one on the path."""
     if sys.version_info[:2] == PYTHON:
         return Path(sys.executable)
     found = shutil.which(f"python{WANTED}")
-    return Path(found) if found else None
+    if found is None:
+        raise InstallFailed(
+            f"there is no Python {WANTED} here", hint="install it, or give --python"
+        )
+    return Path(found)
+
+
+ENVIRONMENT = Environment("winml", _PROBE, _fault, _describe, _fill, _base)
 
 
 def _torchvision(target: Path, pip: Sequence[str]) -> bool:

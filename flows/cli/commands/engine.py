@@ -26,13 +26,14 @@ def add(parser: Parser) -> None:
 
 
 def _ls(arguments: argparse.Namespace) -> Exit:
-    from flows.cli.engine_environments import installer_of
+    from flows.cli.engine_environments import engine_environment
     from workers.engines import installed_engines
 
     settings = settings_of(arguments)
     rows = []
     for name, point in installed_engines().items():
-        default = f"none: modelmill engine install {name}" if installer_of(name) else "this one"
+        apart = engine_environment(name) is not None
+        default = f"none: modelmill engine install {name}" if apart else "this one"
         rows.append((name, point.value, settings.engine_pythons.get(name, default)))
     if arguments.json:
         names = ("engine", "object", "python")
@@ -43,13 +44,13 @@ def _ls(arguments: argparse.Namespace) -> Exit:
 
 
 def _install(arguments: argparse.Namespace) -> Exit:
-    from flows.cli.engine_environments import remember, venv_of, wanted_installer
+    from flows.cli.engine_environments import remember, venv_of, wanted_environment
     from workers.runtimes.kinds import kind_named
 
     settings = settings_of(arguments)
-    installer = wanted_installer(arguments.name)
+    environment = wanted_environment(arguments.name)
     venv = arguments.venv or venv_of(arguments.name)
-    python = installer.install(venv, arguments.python, say=lambda text: print(text, flush=True))
+    python = environment.install(venv, arguments.python, say=lambda text: print(text, flush=True))
     table = "runtime" if kind_named(arguments.name) else "engine"
     print(f"{table} {arguments.name} is ready")
     if arguments.venv:  # elsewhere it is found by itself

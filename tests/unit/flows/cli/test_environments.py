@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.engine_environments import installer_of, remember, venv_of, wanted_installer
+from flows.cli.engine_environments import engine_environment, remember, venv_of, wanted_environment
 from flows.cli.main import main
 from flows.cli.resolution import resolve
 from flows.sweep.engines import check_engine
@@ -73,14 +73,14 @@ def test_without_the_build_extra_a_sweep_is_refused(
 
 
 def test_an_engine_that_lives_with_us_has_no_installer() -> None:
-    assert installer_of("optimum") is None
+    assert engine_environment("optimum") is None
     with pytest.raises(UsageError, match="needs no environment of its own"):
-        wanted_installer("optimum")
+        wanted_environment("optimum")
 
 
 def test_an_unknown_engine_is_told_with_the_nearest_name() -> None:
     with pytest.raises(MillError, match="there is no engine 'winlm'") as caught:
-        wanted_installer("winlm")
+        wanted_environment("winlm")
     assert "winml" in caught.value.hint
 
 

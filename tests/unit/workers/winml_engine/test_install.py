@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,7 @@ import pytest
 
 from workers.host import venv as venvs
 from workers.host.venv import Diagnosis, InstallFailed
-from workers.winml_engine import install
-from workers.winml_engine.diagnosis import check
+from workers.winml_engine.install import ENVIRONMENT, TORCH
 
 GOOD = {
     "python": [3, 11, 7],
@@ -61,7 +62,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], list[list[st
 def probed(children: Any, interpreter: Path, **change: Any) -> Diagnosis:
     found = {name: value for name, value in {**GOOD, **change}.items() if value is not None}
     children(lambda _command: done(out=f"a banner\n{json.dumps(found)}"))
-    return check(interpreter)
+    return ENVIRONMENT.check(interpreter)
 
 
 def test_an_environment_that_works(children: Any, python: Path) -> None:
@@ -89,12 +90,11 @@ def test_one_that_does_not(children: Any, python: Path, change: dict[str, Any], 
 @pytest.mark.parametrize("out", ["", "not json", "[]", "{}"])
 def test_what_is_no_python_does_not_run(children: Any, python: Path, out: str) -> None:
     children(lambda _command: done(out=out))
-    assert "does not run" in check(python).detail
+    assert "does not run" in ENVIRONMENT.check(python).detail
 
 
-def test_no_interpreter_at_all(tmp_path: Path) -> None:
-    assert "no interpreter is set" in check(None).detail
-    assert "there is no interpreter" in check(tmp_path / "python").detail
+def test_there_may_be_no_interpreter(tmp_path: Path) -> None:
+    assert "there is no interpreter" in ENVIRONMENT.check(tmp_path / "python").detail
 
 
 def test_our_own_paths_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_torchvision_is_kept_only_where_it_works(
     machine = Machine(venv, downloads=downloads, imports=imports)
     commands = children(machine)
     said: list[str] = []
-    assert install.install(venv, Path("python3.11"), say=said.append) == machine.target
+    assert ENVIRONMENT.install(venv, Path("python3.11"), say=said.append) == machine.target
     notes = list(machine.site.glob("torchvision-*.dist-info"))
     assert bool(notes) is left_out
     assert any("left out" in text for text in said) is left_out
@@ -164,12 +164,12 @@ def test_torchvision_is_kept_only_where_it_works(
 def test_torch_comes_first_and_stays(children: Any, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     commands = children(Machine(venv))
-    install.install(venv, Path("python3.11"))
+    ENVIRONMENT.install(venv, Path("python3.11"))
     lines = [" ".join(command) for command in commands]
-    torch = next(i for i, line in enumerate(lines) if line.endswith(f"torch=={install.TORCH}"))
+    torch = next(i for i, line in enumerate(lines) if line.endswith(f"torch=={TORCH}"))
     winml = next(i for i, line in enumerate(lines) if "winml-cli==0.4.0" in line)
     assert torch < winml
-    assert f"torch=={install.TORCH}" in (venv / "pins.txt").read_text()
+    assert f"torch=={TORCH}" in (venv / "pins.txt").read_text()
     assert "-c" in commands[winml]
 
 
@@ -177,9 +177,9 @@ def test_one_that_is_complete_is_left_alone(children: Any, tmp_path: Path) -> No
     venv = tmp_path / "venv"
     machine = Machine(venv)
     commands = children(machine)
-    install.install(venv, Path("python3.11"))
+    ENVIRONMENT.install(venv, Path("python3.11"))
     del commands[:]
-    install.install(venv, Path("python3.11"))
+    ENVIRONMENT.install(venv, Path("python3.11"))
     assert len(commands) == 1, "it is looked into and nothing else"
 
 
@@ -194,14 +194,15 @@ def test_a_failure_of_pip_is_one_line(children: Any, tmp_path: Path) -> None:
 
     children(offline)
     with pytest.raises(InstallFailed) as caught:
-        install.install(venv, Path("python3.11"))
+        ENVIRONMENT.install(venv, Path("python3.11"))
     assert caught.value.message == "pip cannot be updated: ERROR: no matching distribution"
 
 
 def test_without_a_python_that_fits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(install, "find_python", lambda: None)
+    monkeypatch.setattr(sys, "version_info", (3, 12, 0))
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
     with pytest.raises(InstallFailed, match=r"no Python 3\.11 here"):
-        install.install(tmp_path / "venv")
+        ENVIRONMENT.install(tmp_path / "venv")
 
 
 def test_an_environment_that_turns_out_broken_is_told(children: Any, tmp_path: Path) -> None:
@@ -215,4 +216,4 @@ def test_an_environment_that_turns_out_broken_is_told(children: Any, tmp_path: P
 
     children(answer)
     with pytest.raises(InstallFailed, match="is broken: ImportError: x"):
-        install.install(venv, Path("python3.11"))
+        ENVIRONMENT.install(venv, Path("python3.11"))
