@@ -24,7 +24,7 @@ from machine.claims import claim, owner_alive
 from machine.flush import Syncer
 from machine.links import create_exclusive
 from machine.locks import take
-from machine.waits import WaitedTooLong
+from machine.waits import WaitedTooLong, WaitRules
 from matrix.digest import FileEntry
 
 LOCK_WAIT = 120.0
@@ -56,7 +56,7 @@ class Committer:
         root = self._layout.root
         limit = LOCK_WAIT if wait is None else max(0.0, min(wait, LOCK_WAIT))
         try:
-            lock = take(self._layout.tmp / "commit.lock", limit=limit, longest_sleep=0.005)
+            lock = take(self._layout.tmp / "commit.lock", WaitRules(limit), longest_sleep=0.005)
         except WaitedTooLong as error:
             raise Unavailable(f"the feed {root} is locked by another publish") from error
         except NotImplementedError as error:

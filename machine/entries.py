@@ -21,6 +21,7 @@ import msgspec
 from machine.claims import claim, owner_of
 from machine.files import replace_file
 from machine.locks import locked
+from machine.waits import WaitRules
 
 VARIABLE = "MODELMILL_MACHINE"
 """Names another folder: for tests, and where /tmp cannot be used."""
@@ -82,7 +83,7 @@ class Entries:
         """Hold the lock under which participants reserve."""
         if not self.folder.is_dir():
             _make_private(self.folder)
-        with locked(self.folder / "lock", limit=LOCK_LIMIT):
+        with locked(self.folder / "lock", WaitRules(LOCK_LIMIT)):
             yield
 
     def write(self) -> None:

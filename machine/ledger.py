@@ -23,7 +23,7 @@ from typing import Self
 from machine.disk import reason
 from machine.entries import Entries, Entry, Holding, Ticket
 from machine.reservations import Want, ahead_of, lacking_of, signs_of, words_of
-from machine.waits import Told, Wait, WaitCancelled, WaitedTooLong, untold
+from machine.waits import WITHOUT_LIMIT, Wait, WaitCancelled, WaitedTooLong, WaitRules
 
 POLL = 0.2
 """Seconds between two looks of a wait."""
@@ -50,25 +50,19 @@ class Ledger:
             return self.grant(wants, what)
 
     def reserve(
-        self,
-        wants: Sequence[Want],
-        what: str = "",
-        *,
-        cancel: threading.Event | None = None,
-        limit: float = float("inf"),
-        told: Told = untold,
+        self, wants: Sequence[Want], what: str = "", rules: WaitRules = WITHOUT_LIMIT
     ) -> Reservation:
         """Reserve all of it, and wait until it is there.
 
         Raises `WaitCancelled`, or `WaitedTooLong` when none of those who hold it or wait ahead has
-        changed anything for `limit` seconds.
+        changed anything for too long.
         """
         reservation = self.claim(wants, what)
         if reservation is None:
             with self.queue(wants, what) as place:
-                wait = Wait(limit, told)
+                wait = Wait(rules)
                 while (reservation := place.claim(wants)) is None:
-                    place.pause(wait, cancel)
+                    place.pause(wait)
         return reservation
 
     @contextmanager
@@ -175,18 +169,16 @@ class Place:
             self._words = words_of(lacking or wants, ahead, entries, self._ledger.trouble)
         return None
 
-    def pause(
-        self, wait: Wait, cancel: threading.Event | None = None, signs: object = None
-    ) -> None:
+    def pause(self, wait: Wait, signs: object = None) -> None:
         """Until something may have changed; `signs`: of life that the ledger does not know.
 
         Raises `WaitCancelled` or `WaitedTooLong`.
         """
-        if cancel is not None and cancel.is_set():
+        if wait.rules.cancel is not None and wait.rules.cancel.is_set():
             raise WaitCancelled(f"cancelled while waiting for {self._words}")
         if wait.is_over((self._signs, signs), self._words):
             raise WaitedTooLong(
-                f"waited {wait.limit:.0f} s for {self._words}, and nothing has changed",
+                f"waited {wait.rules.limit:.0f} s for {self._words}, and nothing has changed",
                 hint="end the process that is stopped or hangs",
             )
         self._ledger.pause(self._changes)

@@ -6,7 +6,6 @@ cancelled, and every wait is told of.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,24 +13,18 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from machine.waits import Told, Wait, WaitCancelled, WaitedTooLong, untold
+from machine.waits import Wait, WaitCancelled, WaitedTooLong, WaitRules
 
-LIMIT = 300.0
-"""Seconds; whoever holds a lock for moments and has it for so long will not let go."""
+FOR_MOMENTS = WaitRules(limit=300.0)
+"""Whoever holds a lock for moments and has it for so long will not let go."""
 
 
 @contextmanager
 def locked(
-    path: Path,
-    *,
-    limit: float = LIMIT,
-    cancel: threading.Event | None = None,
-    told: Told = untold,
-    what: str = "",
-    longest_sleep: float = 0.02,
+    path: Path, rules: WaitRules = FOR_MOMENTS, *, longest_sleep: float = 0.02
 ) -> Iterator[None]:
     """Hold the lock; see `take`."""
-    lock = take(path, limit=limit, cancel=cancel, told=told, what=what, longest_sleep=longest_sleep)
+    lock = take(path, rules, longest_sleep=longest_sleep)
     try:
         yield
     finally:
@@ -40,27 +33,25 @@ def locked(
 
 def take(
     path: Path,
+    rules: WaitRules = FOR_MOMENTS,
     *,
-    limit: float = LIMIT,
-    cancel: threading.Event | None = None,
-    told: Told = untold,
     what: str = "",
     longest_sleep: float = 0.02,
 ) -> FileLock:
-    """The lock, to be released. Raises `WaitedTooLong` after `limit` seconds, or `WaitCancelled`.
+    """The lock, to be released. Raises `WaitedTooLong` or `WaitCancelled`.
 
     `what` is waited for, in the words of the caller; `longest_sleep`: seconds between two tries.
     """
-    wait, sleep = Wait(limit, told), 0.002
+    wait, sleep = Wait(rules), 0.002
     while (lock := take_now(path)) is None:
         if wait.is_over(path, what or f"the process that holds {path}"):
             raise WaitedTooLong(
-                f"another process has held {path} for {limit:.0f} s",
+                f"another process has held {path} for {rules.limit:.0f} s",
                 hint="end the modelmill that is stopped or hung",
             )
-        if cancel is None:
+        if rules.cancel is None:
             time.sleep(sleep)
-        elif cancel.wait(sleep):
+        elif rules.cancel.wait(sleep):
             raise WaitCancelled(f"cancelled while waiting for {what or path}")
         sleep = min(sleep * 2, longest_sleep)
     return lock

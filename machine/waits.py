@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from matrix.errors import Exit, MillError
 
@@ -30,17 +32,27 @@ class WaitCancelled(MillError):
     exit_code = Exit.INTERRUPTED
 
 
+@dataclass(frozen=True, slots=True)
+class WaitRules:
+    """How long a wait may last, who can end it, and whom it tells of itself."""
+
+    limit: float = float("inf")
+    """Seconds without a sign of life of those who are waited for."""
+    cancel: threading.Event | None = None
+    told: Told = untold
+
+
+WITHOUT_LIMIT = WaitRules()
+
+
 class Wait:
     """One wait, which ends when what it waits for is there or nothing moves for too long."""
 
     def __init__(
-        self,
-        limit: float = float("inf"),
-        told: Told = untold,
-        clock: Callable[[], float] = time.monotonic,
+        self, rules: WaitRules = WITHOUT_LIMIT, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.limit = limit
-        self._told: Told | None = told
+        self.rules = rules
+        self._told: Told | None = rules.told
         self._clock = clock
         self._began = self._moved = clock()
         self._signs: object = None
@@ -53,4 +65,4 @@ class Wait:
         if self._told is not None and now - self._began > TELL_AFTER:
             self._told(f"waits for {what}")
             self._told = None
-        return now - self._moved > self.limit
+        return now - self._moved > self.rules.limit

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import URL
 
 from machine.locks import locked
-from machine.waits import WaitedTooLong
+from machine.waits import WaitedTooLong, WaitRules
 from state import version
 from state.database import Database
 from state.errors import StateError, StateUnavailable
@@ -75,7 +75,7 @@ def _use_wal(database: Database) -> None:
 def _alone(path: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with locked(path.with_name(f"{path.name}.lock"), limit=BUSY_SECONDS):
+        with locked(path.with_name(f"{path.name}.lock"), WaitRules(BUSY_SECONDS)):
             yield
     except WaitedTooLong as error:
         raise StateUnavailable(

@@ -28,7 +28,7 @@ from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
 from machine.claims import abandoned, claim
 from machine.folders import remove
 from machine.locks import locked
-from machine.waits import WaitedTooLong
+from machine.waits import WaitedTooLong, WaitRules
 
 RECORD = ".modelmill.json"
 LOCK_WAIT = 900.0
@@ -74,7 +74,7 @@ class ToolCache:
         self._root.mkdir(parents=True, exist_ok=True)
         pinned = self._options.tool_version
         try:
-            with locked(self._root / "lock", limit=LOCK_WAIT, longest_sleep=0.5):
+            with locked(self._root / "lock", WaitRules(LOCK_WAIT), longest_sleep=0.5):
                 if pinned and self._complete(pinned):
                     return self._folder(pinned) / EXECUTABLE
                 return self._fetch(pinned)

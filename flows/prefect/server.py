@@ -23,7 +23,7 @@ from filelock import FileLock
 from machine.children import module_command, start
 from machine.disk import free, is_full, reason, says_full
 from machine.locks import take
-from machine.waits import WaitCancelled, WaitedTooLong
+from machine.waits import WaitCancelled, WaitedTooLong, WaitRules
 from matrix.credentials import without_credentials
 from matrix.errors import MillError
 
@@ -141,7 +141,7 @@ def _wait_for_turn(prefect_home: Path, cancel: threading.Event) -> FileLock:
     Works around Prefect (test_servers_that_migrate_one_new_database_at_once_fail).
     """
     try:
-        return take(prefect_home / "start.lock", limit=START_LIMIT, cancel=cancel)
+        return take(prefect_home / "start.lock", WaitRules(START_LIMIT, cancel))
     except WaitCancelled as error:
         raise ServerFailed(TOO_LATE) from error
     except WaitedTooLong as error:

@@ -17,6 +17,7 @@ from flows.slot.cell_work import CellWork
 from flows.slot.hub_outage import concerns
 from flows.slot.publishing import group_detail
 from machine.reservations import DISTURBS
+from machine.waits import WaitRules
 from matrix.model import SourceKind
 from matrix.status import Status
 from state.errors import StateError
@@ -106,13 +107,8 @@ def _with_evidence(work: CellWork, built: Built) -> Built:
     """The package with its evidence; `--publish-unverified` accepts any result."""
     timeout, cancel = work.planned.cell.timeout, work.lease.gone
     with wait_failures("verify"):
-        reservation = work.sweep.ledger.reserve(
-            [DISTURBS],
-            f"{work.id} verify",
-            cancel=cancel,
-            limit=WAITS * timeout,
-            told=wait_report(work.report, work.log),
-        )
+        rules = WaitRules(WAITS * timeout, cancel, wait_report(work.report, work.log))
+        reservation = work.sweep.ledger.reserve([DISTURBS], f"{work.id} verify", rules)
     try:
         with reservation:
             return work.slot.verifier.verify(built, timeout=timeout, cancel=cancel, log=work.log)

@@ -17,6 +17,7 @@ import pytest
 from machine.entries import SILENT_AFTER
 from machine.ledger import Ledger
 from machine.reservations import UNDISTURBED, Want, reserved
+from machine.waits import WaitRules
 from tests.machine.timing import patient
 from workers.build.disk_budget import DiskBudget
 from workers.build.memory_budget import MemoryBudget
@@ -108,7 +109,7 @@ def test_a_wait_names_the_process_that_has_what_it_waits_for(tmp_path: Path) -> 
     with child(HOLD, tmp_path, LIMIT, 60) as holder:
         assert hear(holder) == "held"
         text = rf"held by process {holder.pid} \(somebody's model\), and nothing has changed"
-        with pytest.raises(BuildFailed, match=text), budget.reserve(60, limit=0.5):
+        with pytest.raises(BuildFailed, match=text), budget.reserve(60, WaitRules(0.5)):
             raise AssertionError("both have it")
 
 
@@ -119,7 +120,7 @@ def test_a_measurement_waits_for_builds_of_other_processes(tmp_path: Path) -> No
         assert ledger.claim([UNDISTURBED]) is None
         print(file=builder.stdin, flush=True)
         assert hear(builder) == "released"
-        with ledger.reserve([UNDISTURBED], limit=patient(30.0)):
+        with ledger.reserve([UNDISTURBED], rules=WaitRules(patient(30.0))):
             assert ledger.claim([UNDISTURBED]) is None
 
 
@@ -137,7 +138,7 @@ def test_who_waits_and_is_stopped_keeps_nobody_behind_it(tmp_path: Path) -> None
         assert ledger.claim([Want("memory", 1, LIMIT, "memory")]) is None
         psutil.Process(other.pid).suspend()
         began = time.monotonic()
-        with ledger.reserve([Want("memory", 1, LIMIT, "memory")], limit=patient(60.0)):
+        with ledger.reserve([Want("memory", 1, LIMIT, "memory")], rules=WaitRules(patient(60.0))):
             # Not at once; how long ago its last sign of life was, depends on the machine.
             assert time.monotonic() - began > SILENT_AFTER / 5
         held.release()

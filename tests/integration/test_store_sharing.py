@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from machine.waits import WaitRules
 from tests.machine.timing import patient
 from workers.errors import Cancelled
 from workers.store import Store
@@ -94,9 +95,9 @@ def test_the_lock_of_a_dead_process_is_free(tmp_path: Path, holder: subprocess.P
     store = Store(tmp_path / "store")
     cancelled = threading.Event()
     cancelled.set()
-    with pytest.raises(Cancelled), store.lock(KEY, cancelled):
+    with pytest.raises(Cancelled), store.lock(KEY, WaitRules(cancel=cancelled)):
         pass
-    with store.lock("b" * 64, cancelled):
+    with store.lock("b" * 64, WaitRules(cancel=cancelled)):
         pass
     holder.kill()
     holder.communicate()
@@ -110,9 +111,9 @@ def test_keys_that_share_a_lock_file_wait_for_each_other(
     store = Store(tmp_path / "store")
     cancelled = threading.Event()
     cancelled.set()
-    with pytest.raises(Cancelled), store.lock(KEY[:3] + "b" * 61, cancelled):
+    with pytest.raises(Cancelled), store.lock(KEY[:3] + "b" * 61, WaitRules(cancel=cancelled)):
         pass
-    with store.lock("b" + KEY[1:], cancelled):
+    with store.lock("b" + KEY[1:], WaitRules(cancel=cancelled)):
         pass
 
 

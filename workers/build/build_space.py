@@ -7,11 +7,10 @@ for space for all of it, and begins again; the store has the outputs of its fini
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from machine.waits import Told, untold
+from machine.waits import WaitRules
 from workers.build.disk_budget import DiskBudget
 
 
@@ -27,17 +26,9 @@ class NoSpaceNow(Exception):
 class BuildSpace:
     """The space that a build may fill; all of the disk without a budget."""
 
-    def __init__(
-        self,
-        budget: DiskBudget | None,
-        cancel: threading.Event | None,
-        limit: float = float("inf"),
-        told: Told = untold,
-    ) -> None:
+    def __init__(self, budget: DiskBudget | None, rules: WaitRules) -> None:
         self._budget = budget
-        self._cancel = cancel
-        self._limit = limit
-        self._told = told
+        self._rules = rules
         self._waited = ExitStack()
         self._given = 0
 
@@ -62,9 +53,7 @@ class BuildSpace:
             raise AssertionError("without a budget there is nothing to wait for")
         self._waited.close()
         self._given = 0
-        waited = self._budget.reserve(
-            lacking.size, self._cancel, whole=lacking.whole, limit=self._limit, told=self._told
-        )
+        waited = self._budget.reserve(lacking.size, self._rules, whole=lacking.whole)
         self._given = self._waited.enter_context(waited)
 
     def close(self) -> None:

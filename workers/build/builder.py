@@ -13,7 +13,7 @@ from pathlib import Path
 
 from machine.folders import remove_tree
 from machine.scratch import Scratch, sweep_dead
-from machine.waits import untold
+from machine.waits import WaitRules, untold
 from matrix.digest import value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
@@ -192,20 +192,19 @@ class Builder:
         cancel: threading.Event | None,
         log: Path | None,
     ) -> StageRunner:
-        limit = WAITS * cell.timeout
+        rules = WaitRules(WAITS * cell.timeout, cancel, wait_report(report, log))
         return StageRunner(
             store=self.store,
             host=self.host,
             cell=cell,
             request=self._request(cell, offline),
-            space=BuildSpace(self._budget, cancel, limit, wait_report(report, log)),
+            space=BuildSpace(self._budget, rules),
             memory=self._memory,
             expected=self.options.expected,
             known=self._known,
             report=report,
-            cancel=cancel,
             log=log,
-            limit=limit,
+            rules=rules,
             compiler=self._compiler,
         )
 
@@ -215,13 +214,14 @@ class Builder:
         """Run the stages and put the package together; a failure leaves no folder behind."""
         cell, export = runner.cell, export_version is not None
         started, began = datetime.now(UTC), time.monotonic()
+        log, cancel = runner.log, runner.rules.cancel
         begun = None if export else self._begun(runner)
         results: StageResults | None
         if self._shares(cell, export=export):
             results = self._build_shared(runner, offline, begun)
         else:
             plan = self._plan(
-                runner.request, cell, export=export, log=runner.log, cancel=runner.cancel,
+                runner.request, cell, export=export, log=log, cancel=cancel,
                 begun=begun,
             )  # fmt: skip
             runner.begin(plan)
@@ -273,7 +273,7 @@ class Builder:
             runner.cell,
             self._fetch,
             told=wait_report(runner.report, runner.log),
-            cancel=runner.cancel,
+            cancel=runner.rules.cancel,
             limit=runner.limit,
         )
 
@@ -298,7 +298,7 @@ class Builder:
                 runner.begin(begun.results.plan)
                 return begun.results
             one = replace(runner, cell=member, request=self._request(member, offline))
-            one.begin(self._plan(one.request, member, log=runner.log, cancel=runner.cancel))
+            one.begin(self._plan(one.request, member, log=runner.log, cancel=runner.rules.cancel))
             results = walk(self.host.spec.name, self.tools(), one.plan, one.resolve)
             runs.extend(
                 replace(run, component=within_group(name, run.component)) for run in one.runs

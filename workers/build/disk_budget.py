@@ -11,7 +11,6 @@ itself.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from machine import disk
 from machine.disk import size_text
 from machine.ledger import Ledger, Place, Reservation
 from machine.reservations import Want, reserved
-from machine.waits import Told, Wait, WaitCancelled, WaitedTooLong, untold
+from machine.waits import WITHOUT_LIMIT, Wait, WaitCancelled, WaitedTooLong, WaitRules
 from matrix.status import FailureClass
 from workers.errors import BuildFailed, Cancelled
 from workers.store import GcReport, Store
@@ -81,36 +80,23 @@ class DiskBudget:
 
     @contextmanager
     def reserve(
-        self,
-        size: int,
-        cancel: threading.Event | None = None,
-        *,
-        whole: int = 0,
-        limit: float = float("inf"),
-        told: Told = untold,
+        self, size: int, rules: WaitRules = WITHOUT_LIMIT, *, whole: int = 0
     ) -> Iterator[int]:
         """Set `size` bytes aside, or up to `whole` where there can be as many.
 
         Waits for its turn and for room, and tells of it; call it with nothing of the store in use.
         Raises `BuildFailed` (DISK) when there is nobody left to wait for, or when nobody has begun
-        or ended anything for `limit` seconds.
+        or ended anything for too long.
         """
         most = max(size, min(whole, self.limit) if self.limit else whole)
         with self._ledger.queue(self._wants(size)) as place:
-            amount, reservation = self._wait(place, size, most, cancel, Wait(limit, told))
+            amount, reservation = self._wait(place, size, most, Wait(rules))
         try:
             yield amount
         finally:
             reservation.release()
 
-    def _wait(
-        self,
-        place: Place,
-        size: int,
-        most: int,
-        cancel: threading.Event | None,
-        wait: Wait,
-    ) -> tuple[int, Reservation]:
+    def _wait(self, place: Place, size: int, most: int, wait: Wait) -> tuple[int, Reservation]:
         while True:
             # Whoever is still at work is seen before what is free: it may end in between.
             others = self._others()
@@ -124,7 +110,7 @@ class DiskBudget:
                 if not self._others() and (reason := self._lacks(size)) is not None:
                     raise self._full(size, reason)
             try:
-                place.pause(wait, cancel, self._store.oldest_use())
+                place.pause(wait, self._store.oldest_use())
             except WaitCancelled as error:
                 raise Cancelled("cancelled while waiting for disk space") from error
             except WaitedTooLong as error:

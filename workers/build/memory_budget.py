@@ -6,7 +6,6 @@ runs alone. A stage that runs disturbs measurements, so it also waits until none
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,7 +13,7 @@ from machine import memory
 from machine.disk import size_text
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS, Want, reserved
-from machine.waits import Told, untold
+from machine.waits import WITHOUT_LIMIT, WaitRules
 from workers.errors import wait_failures
 
 SHARE = 0.9
@@ -39,20 +38,18 @@ class MemoryBudget:
     def reserve(
         self,
         size: int,
-        cancel: threading.Event | None = None,
+        rules: WaitRules = WITHOUT_LIMIT,
         *,
         what: str = "",
-        limit: float = float("inf"),
-        told: Told = untold,
     ) -> Iterator[None]:
         """Wait for `size` bytes, and hold them for as long as a stage runs.
 
         Raises `Cancelled`, or `BuildFailed` when none of those who hold memory has begun or ended
-        anything for `limit` seconds.
+        anything for too long.
         """
         words = f"{size_text(size)} of memory"
         wants = [Want(RESOURCE, size, self.limit, words, alone=True), DISTURBS]
         with wait_failures("reserve"):
-            reservation = self._ledger.reserve(wants, what, cancel=cancel, limit=limit, told=told)
+            reservation = self._ledger.reserve(wants, what, rules)
         with reservation:
             yield

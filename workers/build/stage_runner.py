@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from machine.disk import free, is_full, reason, says_full
+from machine.waits import WaitRules
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.build_space import BuildSpace
@@ -82,10 +82,9 @@ class StageRunner:
     expected: Expectation | None
     known: KnownFailures
     report: Report
-    cancel: threading.Event | None
     log: Path | None
-    limit: float
-    """Seconds to wait for other builds if none of them makes progress."""
+    rules: WaitRules
+    """Of waiting for other builds; what cancels a wait cancels a stage too."""
     compiler: CompileStage | None = None
     """Runs the stage that compiles; None: this build compiles nothing."""
     plan: BuildPlan = field(init=False)
@@ -104,9 +103,7 @@ class StageRunner:
         action, ran = self.store.lookup(key), False
         if action is None:
             self.known.check(key)
-            told = wait_report(self.report, self.log)
-            lock = self.store.lock(key, self.cancel, limit=self.limit, told=told)
-            with self._disk(task), lock:
+            with self._disk(task), self.store.lock(key, self.rules):
                 action = self.store.lookup(key)
                 if action is None:
                     action, ran = self._run(task), True
@@ -129,13 +126,8 @@ class StageRunner:
             if self.expected
             else 0
         )
-        return self.memory.reserve(
-            peak or self.plan.memory,
-            self.cancel,
-            what=f"{self.cell.id} {task.spec.name}",
-            limit=self.limit,
-            told=wait_report(self.report, self.log),
-        )
+        what = f"{self.cell.id} {task.spec.name}"
+        return self.memory.reserve(peak or self.plan.memory, self.rules, what=what)
 
     def _note(self, task: StageTask, action: Action, ran: bool, seconds: float) -> None:
         run = StageRun(
@@ -191,12 +183,11 @@ class StageRunner:
     def _perform(self, job: StageJob, key: str) -> StageReport:
         """Run a stage where it belongs: compiling in the process of a runtime, all else in the
         engine's."""
+        log, cancel = self.log, self.rules.cancel
         if job.stage != COMPILE or self.compiler is None:
-            return self.host.run(job, timeout=self.cell.timeout, log=self.log, cancel=self.cancel)
+            return self.host.run(job, timeout=self.cell.timeout, log=log, cancel=cancel)
         with self.store.scratch.borrow("compiling") as scratch:
-            return self.compiler.run(
-                job, self.cell, key, log=self.log, cancel=self.cancel, scratch=scratch
-            )
+            return self.compiler.run(job, self.cell, key, log=log, cancel=cancel, scratch=scratch)
 
     @contextmanager
     def _failures_of(self, task: StageTask) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from pathlib import Path
 from machine.folders import remove_tree
 from machine.locks import locked, take
 from machine.scratch import Scratch, sweep_dead
-from machine.waits import Told, untold
+from machine.waits import WITHOUT_LIMIT, WaitRules
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob, wait_failures
 from workers.store.actions import Action, Actions
@@ -134,14 +133,7 @@ class Store:
                     self._actions.remove(key)
 
     @contextmanager
-    def lock(
-        self,
-        key: str,
-        cancel: threading.Event | None = None,
-        *,
-        limit: float = math.inf,
-        told: Told = untold,
-    ) -> Iterator[None]:
+    def lock(self, key: str, rules: WaitRules = WITHOUT_LIMIT) -> Iterator[None]:
         """Only one holder of a key in all processes that share the store.
 
         Keys that begin alike share a file and only wait for each other, so hold one at a time. The
@@ -152,9 +144,7 @@ class Store:
         make_way(path, self.root)
         what = f"another build that runs the same stage and holds {path}"
         with wait_failures("store"):
-            lock = take(
-                path, limit=limit, cancel=cancel, told=told, what=what, longest_sleep=LONGEST_SLEEP
-            )
+            lock = take(path, rules, what=what, longest_sleep=LONGEST_SLEEP)
         try:
             yield
         finally:

@@ -13,7 +13,7 @@ from machine import ledger as module
 from machine.entries import SILENT_AFTER
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS, UNDISTURBED, Want, reserved
-from machine.waits import Wait, WaitCancelled, WaitedTooLong
+from machine.waits import Wait, WaitCancelled, WaitedTooLong, WaitRules
 from tests.machine.dead import NO_SUCH_PID
 
 
@@ -108,7 +108,7 @@ def test_a_wait_says_what_it_waits_for_and_who_has_it(
 
     assert one.claim(memory(60), "bert-tiny") is not None
     with pytest.raises(WaitCancelled, match="cancelled while waiting for 50 bytes"):
-        two.reserve(memory(50), cancel=cancel, told=tell)
+        two.reserve(memory(50), rules=WaitRules(cancel=cancel, told=tell))
     assert told == [f"waits for 50 bytes, held by process {os.getpid()} (bert-tiny)"]
     assert one.claim(memory(1)) is not None, "nobody is left in the queue"
 
@@ -116,13 +116,13 @@ def test_a_wait_says_what_it_waits_for_and_who_has_it(
 def test_who_does_not_go_on_is_not_waited_for_without_end(one: Ledger, two: Ledger) -> None:
     assert one.claim(memory(60)) is not None
     with pytest.raises(WaitedTooLong, match=r"held by process \d+, and nothing has changed"):
-        two.reserve(memory(50), limit=0.0)
+        two.reserve(memory(50), rules=WaitRules(0.0))
 
 
 def test_a_wait_goes_on_while_others_begin_and_end(one: Ledger, two: Ledger) -> None:
     assert one.claim(memory(60)) is not None
     with two.queue(memory(50)) as place:
-        wait = Wait(0.0, clock=iter(range(100)).__next__)
+        wait = Wait(WaitRules(0.0), clock=iter(range(100)).__next__)
         for _ in range(3):
             assert place.claim(memory(50)) is None
             place.pause(wait)
@@ -251,7 +251,7 @@ def test_where_a_file_is_in_the_way_each_process_counts_for_itself(tmp_path: Pat
     assert ledger.claim(memory(60)) is None
     assert ledger.trouble
     with pytest.raises(WaitedTooLong, match="other processes are not seen"):
-        ledger.reserve(memory(60), limit=0.0)
+        ledger.reserve(memory(60), rules=WaitRules(0.0))
 
 
 def test_a_reservation_takes_little_time(one: Ledger, two: Ledger) -> None:

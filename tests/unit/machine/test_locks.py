@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from machine.locks import locked, take, take_now
-from machine.waits import WaitCancelled, WaitedTooLong
+from machine.waits import WaitCancelled, WaitedTooLong, WaitRules
 
 
 def test_only_one_holds_a_lock(tmp_path: Path) -> None:
@@ -21,8 +21,8 @@ def test_only_one_holds_a_lock(tmp_path: Path) -> None:
 def test_who_hangs_with_a_lock_is_not_waited_for_without_end(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     with locked(path), pytest.raises(WaitedTooLong, match=r"a\.lock for 0 s .*stopped or hung"):
-        take(path, limit=0.0)
-    take(path, limit=0.0).release()
+        take(path, WaitRules(0.0))
+    take(path, WaitRules(0.0)).release()
 
 
 def test_a_wait_is_told_of_and_can_be_cancelled(
@@ -36,7 +36,7 @@ def test_a_wait_is_told_of_and_can_be_cancelled(
         cancel.set()
 
     with locked(path), pytest.raises(WaitCancelled, match="the other build"):
-        take(path, cancel=cancel, told=tell, what="the other build")
+        take(path, WaitRules(cancel=cancel, told=tell), what="the other build")
     assert told == ["waits for the other build"]
 
 
@@ -44,5 +44,5 @@ def test_a_lock_that_is_freed_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     held = take(path)
     threading.Timer(0.1, held.release).start()
-    with locked(path, limit=60.0):
+    with locked(path, WaitRules(60.0)):
         assert take_now(path) is None

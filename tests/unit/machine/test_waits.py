@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from machine.waits import TELL_AFTER, Wait
+from machine.waits import TELL_AFTER, Wait, WaitRules
 
 
 class Clock:
@@ -19,7 +19,7 @@ class Clock:
 
 def test_a_wait_is_told_of_once_and_ends_when_nothing_moves() -> None:
     told: list[str] = []
-    wait = Wait(10 * TELL_AFTER, told.append, Clock(TELL_AFTER))
+    wait = Wait(WaitRules(10 * TELL_AFTER, told=told.append), Clock(TELL_AFTER))
     looks = 0
     while not wait.is_over("same", "a lock"):
         looks += 1
@@ -28,5 +28,5 @@ def test_a_wait_is_told_of_once_and_ends_when_nothing_moves() -> None:
 
 
 def test_signs_of_life_let_a_wait_go_on() -> None:
-    wait = Wait(3.0, clock=Clock(2.0))
+    wait = Wait(WaitRules(3.0), clock=Clock(2.0))
     assert not any(wait.is_over(number, "room") for number in range(20))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from machine.waits import WaitRules
 from matrix.status import FailureClass
 from workers.build.disk_budget import DiskBudget
 from workers.errors import BuildFailed, Cancelled
@@ -115,7 +116,7 @@ def test_nobody_is_passed_by_those_who_come_later(store: Store) -> None:
     pause = threading.Event()
 
     def waiting() -> None:
-        with pytest.raises(Cancelled), disk.reserve(900, cancel):
+        with pytest.raises(Cancelled), disk.reserve(900, WaitRules(cancel=cancel)):
             pass
 
     thread = threading.Thread(target=waiting)
@@ -170,7 +171,7 @@ def test_a_cell_waits_for_others_to_finish(store: Store) -> None:
 def test_waiting_can_be_cancelled(store: Store) -> None:
     disk, cancel = budget(store, 1000), threading.Event()
     cancel.set()
-    with disk.reserve(600), pytest.raises(Cancelled), disk.reserve(600, cancel):
+    with disk.reserve(600), pytest.raises(Cancelled), disk.reserve(600, WaitRules(cancel=cancel)):
         pass
 
 

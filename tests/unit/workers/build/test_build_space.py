@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from machine.ledger import Reservation
+from machine.waits import WITHOUT_LIMIT, WaitRules
 from matrix.model import Cell
 from tests.engines.builder import BuilderHarness
 from tests.plans.cells import make_cell
@@ -61,16 +61,15 @@ def test_a_build_that_finds_no_room_waits_with_nothing_in_use_and_counts_nothing
         def reserve(
             self,
             size: int,
-            cancel: threading.Event | None = None,
+            rules: WaitRules = WITHOUT_LIMIT,
             *,
             whole: int = 0,
-            **how: Any,
         ) -> Iterator[int]:
             assert not harness.store.used()
             assert self.reserved == 0
             waited.append((size, whole))
             harness.store.gc(0)  # others took the room that the export had
-            with super().reserve(size, cancel, whole=whole, **how) as amount:
+            with super().reserve(size, rules, whole=whole) as amount:
                 yield amount
 
     budget = Crowding(harness.store, 10**9, free=lambda _path: 1 << 50)
@@ -108,10 +107,10 @@ def test_every_stage_that_runs_waits_for_its_memory(tmp_path: Path) -> None:
     class Noted(MemoryBudget):
         @contextmanager
         def reserve(
-            self, size: int, cancel: threading.Event | None = None, **how: Any
+            self, size: int, rules: WaitRules = WITHOUT_LIMIT, **how: Any
         ) -> Iterator[None]:
             asked.append(("begin", size))
-            with super().reserve(size, cancel, **how):
+            with super().reserve(size, rules, **how):
                 yield
             asked.append(("end", self.reserved))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from machine.ledger import Ledger
+from machine.waits import WaitRules
 from workers.build.memory_budget import MemoryBudget
 from workers.errors import BuildFailed, Cancelled
 
@@ -100,7 +101,7 @@ def test_waiting_ends_with_a_cancel_and_leaves_the_queue_in_order(
     cancel = threading.Event()
     cancel.set()
     with budget.reserve(80):
-        with pytest.raises(Cancelled), budget.reserve(80, cancel):
+        with pytest.raises(Cancelled), budget.reserve(80, WaitRules(cancel=cancel)):
             raise AssertionError("started without memory")
         waits(ledger, 0)
         with budget.reserve(20):
@@ -126,7 +127,7 @@ def test_the_budget_holds_for_all_participants_of_the_ledger(tmp_path: Path) -> 
     assert two.reserved == 60
     with (
         pytest.raises(BuildFailed, match=r"waited 0 s for 0\.00 MB of memory, held by process"),
-        two.reserve(60, limit=0.0),
+        two.reserve(60, WaitRules(0.0)),
     ):
         raise AssertionError("started without memory")
     other.end()

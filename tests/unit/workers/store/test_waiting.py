@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from machine.waits import WaitRules
 from matrix.status import FailureClass
 from workers.build.disk_budget import DiskBudget
 from workers.errors import BuildFailed
@@ -19,11 +20,11 @@ def test_the_lock_of_a_build_that_hangs_is_not_waited_for_without_end(tmp_path: 
     with (
         one.lock(KEY),
         pytest.raises(BuildFailed, match=r"another process has held .*aaa\.lock") as failed,
-        two.lock(KEY, limit=0.0),
+        two.lock(KEY, WaitRules(0.0)),
     ):
         pass
     assert failed.value.failure is FailureClass.TIMEOUT
-    with two.lock(KEY, limit=0.0):
+    with two.lock(KEY, WaitRules(0.0)):
         pass
 
 
@@ -33,7 +34,7 @@ def test_room_that_a_hanging_build_keeps_is_not_waited_for_without_end(tmp_path:
     with (
         one.in_use(),
         pytest.raises(BuildFailed, match="do not go on") as failed,
-        budget.reserve(500, limit=0.0),
+        budget.reserve(500, WaitRules(0.0)),
     ):
         pass
     assert failed.value.failure is FailureClass.DISK
