@@ -1,4 +1,9 @@
-"""The effective policy of a cell, resolved from catalog, target and flags."""
+"""The effective policy of a cell, resolved from catalog, target and flags.
+
+An explicit precision wins (of the catalog's entry for the target, of the model, of the flag), else
+the target decides. A quantized one is never given to an EP that cannot take a QDQ graph: it is
+dropped with a notice.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from typing import Any
 
 from matrix.globs import compiled
 from matrix.model import COMMON_OPSET, Model, Overrides, Policy, Target
-from matrix.precision import Choice, choices, quantized
+from matrix.precision import AUTO, default_of, quantized, takes_qdq
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +61,18 @@ def _rules(
 
 
 def policies(overrides: Overrides, target: Target, flags: Flags) -> tuple[Policy, ...]:
-    """One policy for every distinct precision of a model on a target."""
-    asked = overrides.precision or flags.precision or None
+    """One policy for every distinct precision of a model on a target, in the order asked.
+
+    If a dropped precision results in the same as another one, the one with the notice is kept.
+    """
     opset = opset_of(overrides, target, flags)
-    return tuple(_policy(choice, target, opset, overrides) for choice in choices(asked, target))
+    found: dict[str, Policy] = {}
+    for asked in overrides.precision or flags.precision or (None,):
+        policy = _policy(asked, target, opset, overrides)
+        kept = found.get(policy.precision)
+        if kept is None or (policy.notices and not kept.notices):
+            found[policy.precision] = policy
+    return tuple(found.values())
 
 
 def opset_of(overrides: Overrides, target: Target, flags: Flags) -> int:
@@ -69,18 +82,33 @@ def opset_of(overrides: Overrides, target: Target, flags: Flags) -> int:
     return min(max(COMMON_OPSET, low), high) if explicit is None else explicit
 
 
-def _policy(choice: Choice, target: Target, opset: int, overrides: Overrides) -> Policy:
+def _policy(asked: str | None, target: Target, opset: int, overrides: Overrides) -> Policy:
+    default = default_of(target)
+    notice = ""
+    precision = default if asked in {None, AUTO} else str(asked)
+    if quantized(precision) and not takes_qdq(target):
+        # Handing it over would kill the process or fail the session.
+        notice, precision = _dropped(precision, target, default), default
     return Policy(
-        precision=choice.precision,
-        default=choice.default,
-        asked=choice.asked,
+        precision=precision,
+        default=precision == default,
+        asked=asked,
         opset=opset,
         optimization=target.optimization,
         static_shapes=target.static_shapes,
         shapes=overrides.shapes or {},
-        quantizer=target.quantizer if quantized(choice.precision) else None,
+        quantizer=target.quantizer if quantized(precision) else None,
         blocked_passes=target.blocked_passes,
         blocked_ops=target.blocked_ops,
-        notices=(choice.notice,) if choice.notice else (),
+        notices=(notice,) if notice else (),
         build=overrides.build or {},
     )
+
+
+def _dropped(asked: str, target: Target, default: str) -> str:
+    reason = (
+        "quantizes by itself"
+        if target.internal_quantization
+        else f"cannot run a quantized graph on the {target.device}"
+    )
+    return f"{asked} is dropped on {target.label}: {target.provider} {reason}; {default} is built"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from matrix.status import Status
 from state.damage import mapping, number, parsed
-from state.records import Json, StageRun, UnitCost
+from state.records import Json, StageRun
 from state.rows import Part, Row, records
 
+_LATEST = 3
+"""Sweeps that overheads are taken from."""
 _MAPPINGS = frozenset({"tools", "inputs", "params"})
 
 _UNIT_COSTS = """
@@ -16,8 +18,8 @@ _UNIT_COSTS = """
     ), last AS (
         SELECT key, max(id) AS id FROM stage_run WHERE NOT reused GROUP BY key
     )
-    SELECT used.model, used.cell, used.stage, used.component, used.key,
-           ran.seconds, ran.bytes, ran.peak_memory
+    SELECT ran.id, ran.at, ran.sweep_id, used.model, used.cell, used.target, used.component,
+           used.stage, used.key, ran.reused, ran.seconds, ran.bytes, ran.peak_memory
     FROM used JOIN last ON last.key = used.key JOIN stage_run AS ran ON ran.id = last.id
     WHERE used.age = 1
     ORDER BY used.id
@@ -37,19 +39,19 @@ _USED = "SELECT key FROM stage_run WHERE sweep_id = :sweep_id"
 class History(Part):
     """The part of a state that looks back over all sweeps."""
 
-    def unit_costs(self) -> list[UnitCost]:
-        """For each stage of each cell its last key, and what that key cost when it really ran.
+    def unit_costs(self) -> list[StageRun]:
+        """For each stage of each cell its last key, with the run in which that key last really ran.
 
         Cells that share a key share the work, so sums must count each key once.
         """
-        return list(records(UnitCost, "stage_run", "cell", self._rows.fetch(_UNIT_COSTS)))
+        return list(records(StageRun, "stage_run", "cell", self._rows.fetch(_UNIT_COSTS)))
 
-    def overheads(self, *, sweeps: int = 3) -> dict[str, float]:
+    def overheads(self) -> dict[str, float]:
         """Seconds that each cell kept its slot busy outside its stages, mostly in verification.
 
         From the latest sweeps in which it was verified.
         """
-        recent = self._rows.fetch("SELECT id FROM sweep ORDER BY id DESC LIMIT :n", n=sweeps)
+        recent = self._rows.fetch("SELECT id FROM sweep ORDER BY id DESC LIMIT :n", n=_LATEST)
         steps = [Status.BUILDING.value, Status.VERIFIED.value]
         numbers = [row["id"] for row in recent]
         at = {

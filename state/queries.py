@@ -88,21 +88,14 @@ class Queries(Part):
         )
         return {row["cell"]: Status(row["status"]) for row in rows}
 
-    def counts(self, sweep_id: int) -> dict[Status, int]:
-        """How many cells have each status."""
-        rows = self._find(
-            "outcome", "status, count(*) AS cells", "GROUP BY status", sweep_id=sweep_id
-        )
-        return {Status(row["status"]): row["cells"] for row in rows}
-
     def events(
-        self, sweep_id: int, after: int = 0, *, cell: str | None = None, kind: Kind | None = None
+        self, sweep_id: int, after: int = 0, *, kind: Kind | None = None
     ) -> Iterator[Event]:
         """The events after an id, in their order; going on from the last one misses none.
 
         Read page by page: no transaction stays open.
         """
-        wanted = {"sweep_id": sweep_id, "cell": cell, "kind": kind}
+        wanted = {"sweep_id": sweep_id, "kind": kind}
         query = selected("event", wanted) + self._settled
         return records(Event, "event", "id", self._paged(query, wanted, "id", after))
 
@@ -118,13 +111,9 @@ class Queries(Part):
         rows = self._find("event", "max(id) AS id", self._settled, sweep_id=sweep_id)
         return int(rows[0]["id"] or 0)
 
-    def stage_runs(
-        self, sweep_id: int, *, model: str | None = None, cell: str | None = None
-    ) -> list[StageRun]:
-        """Stages that ran or were reused, in the order in which they were recorded."""
-        rows = self._find(
-            "stage_run", "*", "ORDER BY id", sweep_id=sweep_id, model=model, cell=cell
-        )
+    def stage_runs(self, sweep_id: int) -> list[StageRun]:
+        """The stages that ran or were reused, in the order in which they were recorded."""
+        rows = self._find("stage_run", "*", "ORDER BY id", sweep_id=sweep_id)
         return list(records(StageRun, "stage_run", "id", rows))
 
     def stage_counts(self, sweep_id: int, since: float) -> tuple[int, int]:

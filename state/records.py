@@ -288,20 +288,6 @@ class StageRun:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitCost:
-    """A stage of a cell with its last key, and what that key took when it really ran last."""
-
-    model: str
-    cell: str
-    stage: str
-    component: str
-    key: str
-    seconds: float
-    bytes: int
-    peak_memory: int
-
-
-@dataclass(frozen=True, slots=True)
 class Bench:
     """A cell that a sweep measures."""
 

@@ -38,25 +38,19 @@ class State(Sweeps, Seeding, Leases, Recording, Measuring, StateReader):
 def open_state(
     where: str | Path,
     *,
-    create: bool = True,
     patience: Patience = IMPATIENT,
 ) -> State:
     """Open, and where needed create or migrate, a SQLite file or a PostgreSQL database by URL.
 
     Raises `StateError` for anything that is not a state of this or an older modelmill, and
-    leaves it as it is. `create=False`: a missing file is an error too. `patience` holds for opening
-    and for every call of the state.
+    leaves it as it is. `patience` holds for opening and for every call of the state.
     """
     url = _url(where)
-    state = patience.through(lambda: _open(url, create=create))
+    state = patience.through(lambda: _open(url))
     return state.patient(patience)
 
 
-def _open(url: URL, *, create: bool) -> State:
-    sqlite = url.get_backend_name() == "sqlite"
-    path = Path(url.database or "")
-    if not create and sqlite and not path.exists():
-        raise StateError(f"there is no state at {path}", hint="run a sweep first, or check --state")
+def _open(url: URL) -> State:
     try:
         database = Database(url)
     except ModuleNotFoundError as error:

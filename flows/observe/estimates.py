@@ -19,7 +19,7 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
 from matrix.model import Cell, Model, Plan, PlannedModel, SourceKind
-from state.records import UnitCost
+from state.records import StageRun
 
 if TYPE_CHECKING:
     from state.reading import StateReader
@@ -165,10 +165,10 @@ def _kind(model: Model) -> tuple[str, str]:
 class _History:
     """What each model cost last."""
 
-    def __init__(self, units: Sequence[UnitCost], overheads: Mapping[str, float]) -> None:
+    def __init__(self, units: Sequence[StageRun], overheads: Mapping[str, float]) -> None:
         self._overheads = overheads
         self._usual = median(overheads.values()) if overheads else 0.0
-        self._units: dict[str, list[UnitCost]] = defaultdict(list)
+        self._units: dict[str, list[StageRun]] = defaultdict(list)
         for unit in units:
             self._units[unit.model].append(unit)
         self._whole = {name: _whole(listed) for name, listed in self._units.items()}
@@ -179,13 +179,13 @@ class _History:
         if not units:
             return None
         wanted = [cell.id for cell in planned.cells if not cell.skip]
-        by_cell: dict[str, list[UnitCost]] = defaultdict(list)
+        by_cell: dict[str, list[StageRun]] = defaultdict(list)
         for unit in units:
             by_cell[unit.cell].append(unit)
         if wanted and not any(cell in by_cell for cell in wanted):
             return self._elsewhere(planned.name, wanted, by_cell)
         shares: dict[str, float] = {}
-        counted: dict[str, UnitCost] = {}
+        counted: dict[str, StageRun] = {}
         seconds: list[Range] = []
         for cell in wanted:
             fresh = {u.key: u for u in by_cell.get(cell, ()) if u.key not in counted}
@@ -208,7 +208,7 @@ class _History:
         return cost, shares
 
     def _elsewhere(
-        self, name: str, wanted: Sequence[str], by_cell: Mapping[str, list[UnitCost]]
+        self, name: str, wanted: Sequence[str], by_cell: Mapping[str, list[StageRun]]
     ) -> tuple[Cost, dict[str, float]]:
         """From the model's past with other targets: the export once, and for each cell what a cell
         took beside it."""
@@ -280,7 +280,7 @@ class _Whole:
     """Bytes of its export: the size of the model."""
 
 
-def _whole(units: Sequence[UnitCost]) -> _Whole:
+def _whole(units: Sequence[StageRun]) -> _Whole:
     distinct = {unit.key: unit for unit in units}.values()
     return _Whole(
         seconds=sum(unit.seconds for unit in distinct),

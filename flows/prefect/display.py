@@ -168,12 +168,10 @@ class Display:
             if not run.begin(client):
                 self._told = self.where.after
             self._follow(client, run)
-            self.progress = SweepProgress(
-                self.where.state.statuses(self.where.sweep), publish=self.progress.publish
-            )
+            statuses = self.where.state.statuses(self.where.sweep)
+            self.progress = SweepProgress(statuses, publish=self.progress.publish)
             run.progress(client, self.progress, now=True)
-            counts = self.where.state.counts(self.where.sweep)
-            how = shown_run.ended(counts, stopped=bool(self.stop), error=self._error)
+            how = shown_run.ended(statuses.values(), stopped=bool(self.stop), error=self._error)
             run.end(client, self.where.state.outcomes(self.where.sweep, brief=True), how)
         self._works()
 

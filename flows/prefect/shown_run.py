@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -213,15 +213,15 @@ def _state_of(attempt: _Attempt, event: Event) -> State[Any]:
 
 
 def ended(
-    counts: Mapping[Status, int], *, stopped: bool, error: BaseException | None
+    statuses: Collection[Status], *, stopped: bool, error: BaseException | None
 ) -> State[Any]:
     """The final state of the flow run; notifications repeat its message."""
     if error is not None:
         return Failed(message=f"{type(error).__name__}: {error}"[:500])
     if stopped:
         return Cancelled(message="stopped; resume it to go on")
-    failed = sum(count for status, count in counts.items() if status.failed)
-    return Completed(message=f"{failed} failed of {sum(counts.values())} cells and exports")
+    failed = sum(status.failed for status in statuses)
+    return Completed(message=f"{failed} failed of {len(statuses)} cells and exports")
 
 
 def crash_dead_runs(client: SyncPrefectClient) -> int:

@@ -59,7 +59,7 @@ class Run:
     _unshown: str = field(default="", init=False)
     """Why Prefect does not show all of the run; empty if it does."""
 
-    def go(self, state: State | None = None) -> Exit:
+    def go(self) -> Exit:
         """Begin, build what is open, finish."""
         work = Workspace(self.settings)
         feed = work.open_feed()
@@ -72,7 +72,7 @@ class Run:
             clear_summaries(self.settings.path(self.settings.summary))
         # Up to the last line: a second Ctrl-C must not cut off the summary of the first.
         with stopped_by_signals(self._stop):
-            with state or work.open_state() as opened:
+            with work.open_state() as opened:
                 summary, index, took = self._run(opened, feed)
             self._say_ended(summary, index, took)
         return summary.exit_code(self._stop)

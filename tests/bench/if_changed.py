@@ -14,6 +14,7 @@ from pathlib import Path
 
 from state.state import open_state
 from tests.bench.command import modelmill, table, write_catalog
+from tests.states.samples import counts
 
 
 def main(catalog: str) -> None:
@@ -28,7 +29,7 @@ def main(catalog: str) -> None:
             info = state.find_sweep("2")
             assert info is not None
             ran = sum(not run.reused for run in state.stage_runs(info.id))
-            counts = {str(status): count for status, count in state.counts(info.id).items()}
+            found = {str(status): count for status, count in counts(state, info.id).items()}
     table(
         [
             ("", "seconds", "without start"),
@@ -38,7 +39,7 @@ def main(catalog: str) -> None:
             ("ratio", f"{second / first:.3f}", f"{max(second - start, 0) / (first - start):.3f}"),
         ]
     )
-    print(f"stages run by the second: {ran}; {counts}")
+    print(f"stages run by the second: {ran}; {found}")
 
 
 if __name__ == "__main__":

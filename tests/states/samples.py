@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from sqlalchemy import text
@@ -78,6 +79,11 @@ def status(state: State, sweep: SweepInfo, name: str | None = None) -> Status:
     found = state.outcome(sweep.id, name or cell())
     assert found is not None
     return found.status
+
+
+def counts(state: State, sweep_id: int) -> dict[Status, int]:
+    """The cells of a sweep by status."""
+    return dict(Counter(state.statuses(sweep_id).values()))
 
 
 def stage(name: str, key: str, **facts: float | str | bool) -> StageRow:

@@ -118,7 +118,7 @@ class Project:
         return DirectoryFeed(self.feed_folder)
 
     def state(self) -> State:
-        return open_state(self.home / "state.db", create=False)
+        return open_state(self.home / "state.db")
 
     def catalog(self, *models: str, name: str = "catalog.toml") -> str:
         """Write a catalog of models made by `model`."""

@@ -13,6 +13,7 @@ from tests.states.samples import (
     TREE,
     begin,
     cell,
+    counts,
     rows,
     status,
     take,
@@ -29,7 +30,7 @@ class TestSeeding:
     def test_versions_in_the_feed_are_published(self, state: State) -> None:
         sweep = begin(state, rows(2))
         assert state.seed(sweep.id, seen()).new == 2
-        assert state.counts(sweep.id) == {Status.PUBLISHED: 2, Status.PLANNED: 2}
+        assert counts(state, sweep.id) == {Status.PUBLISHED: 2, Status.PLANNED: 2}
         assert state.remaining(sweep.id) == Remaining(todo=1, done=1)
         found = state.outcome(sweep.id, cell())
         assert found is not None
@@ -49,7 +50,7 @@ class TestSeeding:
         strangers = [Seen("nobody@nowhere", TREE, "1.0.0"), Seen(cell(), TREE, "0.0.0-older")]
         assert state.seed(sweep.id, strangers).new == 0
         assert state.seed(sweep.id, []).new == 0
-        assert state.counts(sweep.id) == {Status.PLANNED: 4}
+        assert counts(state, sweep.id) == {Status.PLANNED: 4}
 
     def test_a_listing_may_read_the_state_while_it_goes_on(self, state: State) -> None:
         sweep = begin(state)
@@ -79,7 +80,7 @@ class TestSeeding:
         found = state.outcome(sweep.id, cell())
         assert found is not None
         assert (found.tree, found.seconds) == (TREE, 3.0)
-        last = [one for one in state.events(sweep.id, cell=cell()) if one.kind is Kind.SEEDED]
+        last = [one for one in state.events(sweep.id, kind=Kind.SEEDED) if one.cell == cell()]
         assert [one.data for one in last] == [{"recorded": "b" * 64}]
         assert state.seed(sweep.id, seen()) == Seeded(0)
 

@@ -17,6 +17,7 @@ from tests.states.samples import (
     TREE,
     begin,
     cell,
+    counts,
     model,
     rows,
     status,
@@ -29,7 +30,7 @@ class TestSweeps:
         sweep = begin(state, rows(3, skip={cell(1): "too large"}))
         assert sweep.created
         assert sweep.settings == {"jobs": 2}
-        assert state.counts(sweep.id) == {Status.PLANNED: 5, Status.SKIPPED: 1}
+        assert counts(state, sweep.id) == {Status.PLANNED: 5, Status.SKIPPED: 1}
         found = state.outcome(sweep.id, cell(1))
         assert found is not None
         assert found.message == "too large"
@@ -53,7 +54,7 @@ class TestSweeps:
         assert again.id == first.id
         assert not again.created
         assert again.ended_at is None
-        assert state.counts(again.id) == {
+        assert counts(state, again.id) == {
             Status.PUBLISHED: 1,
             Status.VERIFY_FAILED: 1,
             Status.PLANNED: 2,
@@ -79,13 +80,13 @@ class TestSweeps:
     def test_a_later_plan_may_add_cells_and_models(self, state: State) -> None:
         begin(state, rows(1, targets=["qnn_npu"]))
         sweep = begin(state, rows(2))
-        assert state.counts(sweep.id) == {Status.PLANNED: 4}
+        assert counts(state, sweep.id) == {Status.PLANNED: 4}
         assert state.remaining(sweep.id).todo == 2
 
     def test_a_smaller_plan_takes_nothing_away(self, state: State) -> None:
         begin(state, rows(2))
         sweep = begin(state, rows(1))
-        assert state.counts(sweep.id) == {Status.PLANNED: 4}
+        assert counts(state, sweep.id) == {Status.PLANNED: 4}
 
     def test_what_a_dead_run_left_is_planned_again(self, state: State) -> None:
         sweep = begin(state, rows(1))
@@ -163,7 +164,7 @@ class TestSweeps:
         with ThreadPoolExecutor(4) as pool:
             ids = [pool.submit(run) for _ in range(4)]
         assert len({one.result() for one in ids}) == 1
-        assert state.counts(ids[0].result()) == {Status.PLANNED: 40}
+        assert counts(state, ids[0].result()) == {Status.PLANNED: 40}
         assert state.remaining(ids[0].result()).todo == 20
 
     def test_the_end_is_recorded(self, state: State) -> None:
@@ -207,7 +208,7 @@ class TestSweeps:
         begin(state)
         planned = state.retry(sweep.id, classes, patterns)
         assert len(planned) == expected
-        assert state.counts(sweep.id).get(Status.PLANNED, 0) == expected
+        assert counts(state, sweep.id).get(Status.PLANNED, 0) == expected
         for name in planned:
             found = state.outcome(sweep.id, name)
             assert found is not None
@@ -239,13 +240,13 @@ class TestSweeps:
         with pytest.raises(StateError, match="no sweep 7"):
             state.cancel_open(7)
         assert state.lease(7, ALIVE, 60) is None
-        assert state.counts(7) == {}
+        assert counts(state, 7) == {}
 
     def test_a_cell_named_twice_changes_nothing(self, state: State) -> None:
         sweep = begin(state, rows(1))
         with pytest.raises(Exception, match=r"(?i)unique"):
             begin(state, [*rows(3), *rows(3)])
-        assert state.counts(sweep.id) == {Status.PLANNED: 2}
+        assert counts(state, sweep.id) == {Status.PLANNED: 2}
         begin(state, rows(3))
         assert state.remaining(sweep.id).todo == 3
         assert take(state, sweep).model == model(0)

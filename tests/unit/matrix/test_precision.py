@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from matrix.model import COMMON_OPSET, Overrides
+from matrix.model import COMMON_OPSET, Overrides, Policy, Target
 from matrix.policy import Flags, opset_of, overrides_of, policies
-from matrix.precision import PRECISIONS, canonical, choices, choose, quantized
+from matrix.precision import PRECISIONS, canonical, quantized
 from tests.plans.models import TARGETS, a_model
 
 QUANTIZED = [name for name in PRECISIONS if quantized(name)]
+
+
+def choices(asked: tuple[str, ...] | None, target: Target) -> tuple[Policy, ...]:
+    return policies(Overrides(precision=asked), target, Flags())
+
+
+def choose(asked: str | None, target: Target) -> Policy:
+    return choices((asked,) if asked else None, target)[0]
 
 
 @pytest.mark.parametrize(
@@ -28,7 +36,7 @@ QUANTIZED = [name for name in PRECISIONS if quantized(name)]
 def test_defaults(label: str, precision: str) -> None:
     for asked in (None, "auto"):
         choice = choose(asked, TARGETS.get(label))
-        assert (choice.precision, choice.default, choice.notice) == (precision, True, "")
+        assert (choice.precision, choice.default, choice.notices) == (precision, True, ())
 
 
 @pytest.mark.parametrize("label", ["qnn_gpu", "vitisai_npu"])
@@ -37,14 +45,14 @@ def test_a_quantized_precision_is_dropped_visibly(label: str, asked: str) -> Non
     target = TARGETS.get(label)
     choice = choose(asked, target)
     assert (choice.precision, choice.default, choice.asked) == ("fp32", True, asked)
-    assert asked in choice.notice
-    assert target.provider in choice.notice
+    assert asked in choice.notices[0]
+    assert target.provider in choice.notices[0]
 
 
 @pytest.mark.parametrize("label", ["qnn_gpu", "vitisai_npu"])
 def test_float_precisions_are_never_dropped(label: str) -> None:
     choice = choose("fp16", TARGETS.get(label))
-    assert (choice.precision, choice.default, choice.notice) == ("fp16", False, "")
+    assert (choice.precision, choice.default, choice.notices) == ("fp16", False, ())
 
 
 def test_an_explicit_default_is_the_default() -> None:
@@ -57,7 +65,7 @@ def test_precisions_that_fall_together_are_one_cell_with_the_notice() -> None:
     for asked in (("fp32", "w8a16"), ("w8a16", "fp32"), ("w8a16", "w8a8", "auto")):
         found = choices(asked, TARGETS.get("vitisai_npu"))
         assert [choice.precision for choice in found] == ["fp32"]
-        assert found[0].notice
+        assert found[0].notices
 
 
 def test_several_precisions_are_several_cells_in_order() -> None:

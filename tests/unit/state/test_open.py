@@ -36,7 +36,7 @@ def test_a_new_file_is_made_with_its_folder(tmp_path: Path) -> None:
     with open_state(path) as state:
         begin(state)
         assert state.label == str(path)
-    with open_state(str(path), create=False) as state:
+    with open_state(str(path)) as state:
         assert state.find_sweep() is not None
         with state._db.raw() as raw:
             assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -53,7 +53,7 @@ def test_an_empty_file_becomes_a_state(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_created_only_on_request(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="no state at"):
-        open_state(tmp_path / "none.db", create=False)
+        open_state(tmp_path / "none.db", reading=True)
     assert list(tmp_path.iterdir()) == []
 
 

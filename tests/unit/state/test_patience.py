@@ -117,7 +117,6 @@ def test_what_will_not_pass_is_said_at_once(clock: Clock) -> None:
         State.remaining,
         State.demand,
         State.statuses,
-        State.counts,
         State.leases,
         State.sweep,
         lambda state, _sweep: state.find_sweep(),
@@ -197,7 +196,7 @@ def test_a_record_that_had_arrived_is_not_refused(
     patient.record(lease, sweep.id, cell(), Status.BUILDING)
     flaky(monkeypatch, "write", 1, late=True)
     patient.record(lease, sweep.id, cell(), Status.BUILD_FAILED, Facts(message="no"))
-    events = patient.events(sweep.id, cell=cell(), kind=Kind.STATUS)
+    events = patient.events(sweep.id, kind=Kind.STATUS)
     assert [one.status for one in events] == ["building", "build_failed"]
 
 
