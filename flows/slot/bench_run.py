@@ -18,7 +18,7 @@ from flows.slot.context import Slot, SweepContext
 from flows.slot.leases import Activity, RenewedLease
 from flows.slot.model_run import ModelResult
 from machine.reservations import UNDISTURBED
-from machine.waits import WaitCancelled
+from machine.waits import WaitCancelled, WaitRules
 from matrix.errors import MillError
 from state.errors import LeaseLost, StateError
 from state.measurements import same_protocol
@@ -118,13 +118,8 @@ class BenchRun:
         def say(text: str) -> None:
             self._say(one.cell, text)
 
-        with self.sweep.ledger.reserve(
-            [UNDISTURBED],
-            f"{one.cell} bench",
-            cancel=gone,
-            limit=WAITS * settings.timeout,
-            told=wait_report(say, log),
-        ):
+        rules = WaitRules(WAITS * settings.timeout, gone, wait_report(say, log))
+        with self.sweep.ledger.reserve([UNDISTURBED], f"{one.cell} bench", rules):
             driver = Driver(finder.runtimes, timeout=settings.timeout, cancel=gone, progress=say)
             found = benchmark(driver, subject, settings.protocol)
         if gone.is_set():

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from machine.ledger import Ledger, Reservation
 from machine.reservations import UNDISTURBED, words_of
-from machine.waits import Told, untold
+from machine.waits import Told, WaitRules, untold
 from matrix.errors import Exit, MillError
 
 
@@ -28,7 +28,7 @@ def quiet(
     account = ledger or Ledger()
     reservation: Reservation | None
     if wait:
-        reservation = account.reserve([UNDISTURBED], what, told=told)
+        reservation = account.reserve([UNDISTURBED], what, WaitRules(told=told))
     else:
         reservation = account.claim([UNDISTURBED], what)
     if reservation is None:
