@@ -88,9 +88,7 @@ class Queries(Part):
         )
         return {row["cell"]: Status(row["status"]) for row in rows}
 
-    def events(
-        self, sweep_id: int, after: int = 0, *, kind: Kind | None = None
-    ) -> Iterator[Event]:
+    def events(self, sweep_id: int, after: int = 0, *, kind: Kind | None = None) -> Iterator[Event]:
         """The events after an id, in their order; going on from the last one misses none.
 
         Read page by page: no transaction stays open.

@@ -268,14 +268,7 @@ class Builder:
             return None
         if self._fetch is None:
             raise AssertionError("nobody can fetch the package that the cell is compiled from")
-        return begin(
-            self.store,
-            runner.cell,
-            self._fetch,
-            told=wait_report(runner.report, runner.log),
-            cancel=runner.rules.cancel,
-            limit=runner.limit,
-        )
+        return begin(self.store, runner.cell, self._fetch, runner.rules)
 
     def _content(
         self, cell: Cell, results: StageResults, export: bool, begun: Begun | None = None

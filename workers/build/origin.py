@@ -7,13 +7,13 @@ manifest says the rest, so what is made of it is what a build from the source wo
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from machine.folders import remove
+from machine.waits import WaitRules
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest, value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
@@ -44,22 +44,14 @@ class Begun:
     export: tuple[FileEntry, ...]
 
 
-def begin(
-    store: Store,
-    cell: Cell,
-    fetch: Fetch,
-    *,
-    told: Callable[[str], None],
-    cancel: threading.Event | None,
-    limit: float,
-) -> Begun:
+def begin(store: Store, cell: Cell, fetch: Fetch, rules: WaitRules) -> Begun:
     """The package of `cell.origin` as the stages that made it, fetched unless the store has it."""
     action = stored(store, cell)
     if action is None:
-        with store.lock(_key(cell), cancel, limit=limit, told=told):
+        with store.lock(_key(cell), rules):
             action = stored(store, cell)
             if action is None:
-                told("fetching the portable package")
+                rules.told("fetching the portable package")
                 action = _take_in(store, cell, fetch)
     return begun_with(store, cell, action)
 

@@ -51,12 +51,6 @@ def test_an_empty_file_becomes_a_state(tmp_path: Path) -> None:
         assert state.sweeps() == []
 
 
-def test_a_missing_file_is_created_only_on_request(tmp_path: Path) -> None:
-    with pytest.raises(StateError, match="no state at"):
-        open_state(tmp_path / "none.db", reading=True)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with open_state(path) as state:
