@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """Another interpreter, with the stand-in of `tests.fakes.vendor` in it."""
+    """Another interpreter, with a stand-in of `tests.fakes` in it."""
 
     folder: Path
 
@@ -37,8 +37,22 @@ class Vendor:
         site = Path(subprocess.check_output([found.python, "-c", ask], text=True).strip())
         if not empty:
             (site / "ours.pth").write_text(sysconfig.get_path("purelib"), "utf-8")
-            origin = find_spec("tests.fakes.vendor")
-            assert origin is not None
-            assert origin.origin is not None
-            (site / "openvino.py").write_bytes(Path(origin.origin).read_bytes())
+            (site / "openvino.py").write_bytes(_source("tests.fakes.vendor"))
         return found
+
+    @classmethod
+    def compiling(cls, folder: Path) -> Vendor:
+        """One whose ONNX Runtime compiles: the stand-in of `tests.fakes.compiler`."""
+        found = cls.make(folder)
+        ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        site = Path(subprocess.check_output([found.python, "-c", ask], text=True).strip())
+        (site / "onnxruntime").mkdir()
+        (site / "onnxruntime" / "__init__.py").write_bytes(_source("tests.fakes.compiler"))
+        return found
+
+
+def _source(module: str) -> bytes:
+    origin = find_spec(module)
+    assert origin is not None
+    assert origin.origin is not None
+    return Path(origin.origin).read_bytes()
