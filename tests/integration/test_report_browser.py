@@ -303,3 +303,47 @@ def test_durations_read_as_they_do_on_a_terminal(page: Page) -> None:
     times = [0, 0.04, 1.26, 9.94, 12.4, 89.6, 157.6, 3600, 5400, 86399, 50 * 3600, 30 * 86400]
     shown = page.evaluate(f"(times) => {{ {function[0]}; return times.map(duration); }}", times)
     assert shown == [show_duration(one) for one in times]
+
+
+def compiled_sweep(folder: Path) -> Path:
+    """A portable cell, one that is compiled from it on an emulator, and one that is not checked."""
+    names = {"qnn_npu": TREE, "qnn_npu+htp73": TREE[::-1], "ov_cpu+ov_cpu": TREE}
+    rows = [
+        CellRow(f"a/m:t@{target}", "a/m:t", target, "w8a16", "pkg", f"v-{target}")
+        for target in names
+    ]
+    sides = {"portable": {"seconds": 2.0, "memory": 3_000_000},
+             "compiled": {"seconds": 0.1, "memory": 1_000_000}}  # fmt: skip
+    runtime = {"name": "QNNExecutionProvider npu (emulated)", "own": True, "ran": True,
+               "emulated": True}  # fmt: skip
+    measured = {"rungs": RUNGS, "opening": {"model.onnx": sides}, "runtimes": [runtime]}
+    with open_state(folder / "state.db") as state:
+        info = state.begin("20260609", "dir:feed", rows, [ModelRow("a/m:t", 0)], {}, {})
+        lease = state.lease(info.id, ALIVE, 600.0)
+        assert lease is not None
+        for target, tree in names.items():
+            evidence = measured if target.endswith("htp73") else {"rungs": RUNGS}
+            facts = Facts(tree=tree, bytes=1000, seconds=1.0, evidence=evidence)
+            for status in (Status.BUILDING, Status.BUILT, Status.PUBLISHED):
+                state.record(
+                    lease, info.id, f"a/m:t@{target}", status,
+                    facts if status is Status.BUILT else Facts(),
+                )  # fmt: skip
+        state.release(lease, done=True)
+        write(collect(state, info), folder / "report.html")
+    return folder / "report.html"
+
+
+def test_compiled_cells_stand_beside_their_portable_ones_and_an_emulator_is_named(
+    browser: Browser, tmp_path: Path
+) -> None:
+    for page in opened(browser, compiled_sweep(tmp_path).as_uri()):
+        head, *lines = page.locator("#compiled tr").all_inner_texts()
+        assert "opens in" in head
+        assert {line.split()[0] for line in lines} == {
+            "a/m:t@qnn_npu+htp73", "a/m:t@ov_cpu+ov_cpu",
+        }  # fmt: skip
+        told = {line.split()[0].rpartition("+")[2]: line for line in lines}
+        assert "20 times faster (emulated)" in told["htp73"]
+        assert "not measured" in told["ov_cpu"]
+        assert "they say nothing about the device" in page.inner_text("#compiled")

@@ -55,6 +55,7 @@ buildFilters();
 buildGrid();
 buildLists();
 buildFailures();
+buildCompiled();
 buildComparison();
 buildTimeline();
 buildTheme();

@@ -120,6 +120,40 @@ function rateParts(rate) {
   return [el("span", { class: bad ? "short" : "" }, rateText(rate)), rate.level && el("small", {}, ` ${rate.level}`)].filter(Boolean);
 }
 
+// Each compiled cell beside the portable one that it was made from.
+function buildCompiled() {
+  const found = cells.filter((cell) => columns[cell.column].label.includes("+") && !cell.id.split("@").pop().startsWith("export"));
+  if (!found.length) return;
+  const emulated = found.some((cell) => cell.opening && cell.opening.emulated);
+  $("compiled").hidden = false;
+  $("compiled").append(
+    el("div", { class: "cardhead" }, el("h2", { id: "h-compiled" }, "Compiled for devices"),
+      el("span", { class: "dim" }, counted(found.length, "cell"))),
+    ...(emulated ? [el("p", { class: "next" }, "Times and memory marked emulated were measured on an emulator: they say nothing about the device.")] : []),
+    table(["cell", "profile", "opens in", "portable", "", "memory", "portable", "package", "portable"],
+      found.map(compiledRow), [2, 3, 4, 5, 6, 7, 8]));
+}
+
+function compiledRow(cell) {
+  const opening = cell.opening || {}, models = opening.models || [];
+  const sum = (side, name) => {
+    const values = models.map((one) => (one[side] || {})[name]);
+    return values.length && values.every((value) => value !== undefined) ? values.reduce((a, b) => a + b, 0) : undefined;
+  };
+  const after = sum("compiled", "seconds"), before = sum("portable", "seconds");
+  const index = places.get(cell.id.slice(0, cell.id.lastIndexOf("+")));
+  const portable = index === undefined ? {} : cells[index];
+  const shown = (value, write) => el("td", { class: "num" }, value === undefined ? "–" : write(value));
+  const ratio = after && before ? `${(before / after).toPrecision(2)} times faster${opening.emulated ? " (emulated)" : ""}` : models.length ? "" : "not measured";
+  return el("tr", {},
+    el("td", {}, cellLink(cell.id), el("div", { class: "dim" }, words(cell.status))),
+    el("td", { class: "mono" }, cell.id.slice(cell.id.lastIndexOf("+") + 1),
+      opening.emulated ? el("div", { class: "short" }, "emulated") : ""),
+    shown(after, duration), shown(before, duration), el("td", {}, after > before ? "not faster" : ratio),
+    shown(sum("compiled", "memory"), size), shown(sum("portable", "memory"), size),
+    shown(cell.tree && cell.bytes, size), shown(portable.tree && portable.bytes, size));
+}
+
 const VERDICT_TONES = { "now fails": "bad", "still fails": "warn", "verified less": "warn", "now works": "good", changed: "busy", new: "same", removed: "idle", unfinished: "idle", unchanged: "same" };
 const MOST_CHANGES = 100;
 
