@@ -23,7 +23,21 @@ Choice = Literal["auto", "always", "never"]
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 _ERRORS = "modelmill-plainer"
-_HINT = re.compile(r"\bmodelmill (?:cancel|diff|explain|report|resume|retry|status|sweep|verify)\b")
+_OF_SWEEPS = ("config", "home", "state")
+PLACES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("diff", "doctor", "explain", "report", "resume", "retry", "status", "sweep", "verify"),
+        _OF_SWEEPS,
+    ),
+    **dict.fromkeys(("cancel", "worker"), _OF_SWEEPS),
+    **dict.fromkeys(
+        ("feed ls", "feed show", "feed pull", "feed verify", "feed promote"),
+        ("config", "home", "feed"),
+    ),
+    **dict.fromkeys(("store du", "store gc", "store clear"), ("config", "home", "store")),
+}
+"""Commands that hints name, with the flags that they need if the command at hand was given them."""
+_HINT = re.compile(rf"\bmodelmill ({'|'.join(PLACES)})\b")
 _PLAINER = {"…": "...", "━": "#", "–": "-", "—": "-", "→": "->", "’": "'", "·": "."}
 
 
@@ -66,21 +80,24 @@ class Output:
         self.lost: OutputLost | None = None
         self.activity: Activity | None = None
         """The line that moves while nothing is printed; none except on a terminal."""
-        self.places = ""
-        """Flags that every command in a hint needs, because this command was given them."""
+        self.places: Mapping[str, str] = {}
+        """Flags of this command by their names, for the commands in hints."""
 
     def write(self, text: str) -> int:
         """Write, unless the stream has failed before."""
         if self.activity is not None:
             self.activity.hide()
         if self.places:
-            text = _HINT.sub(lambda hint: f"{hint[0]}{self.places}", text)
+            text = _HINT.sub(self._complete, text)
         if self.lost is None:
             try:
                 return self.stream.write(text)
             except OSError as error:
                 self._lose(error)
         return len(text)
+
+    def _complete(self, hint: re.Match[str]) -> str:
+        return "".join([hint[0], *(self.places.get(name, "") for name in PLACES[hint[1]])])
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write all of them."""

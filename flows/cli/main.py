@@ -16,7 +16,7 @@ from typing import NoReturn
 from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser
 from flows.cli.commands import COMMANDS
-from flows.cli.console import Detail, Output, OutputLost, choose_colour, paint, safe_output
+from flows.cli.console import PLACES, Detail, Output, OutputLost, choose_colour, paint, safe_output
 from flows.cli.installation import not_installed
 from matrix.errors import Exit, MillError
 
@@ -133,8 +133,9 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
 
 def _complete_hints(arguments: argparse.Namespace, out: Output) -> None:
     """Let the commands in hints name the places that this one was given as flags."""
-    given = ((name, getattr(arguments, name, None)) for name in ("config", "home", "state"))
-    places = "".join(f" --{name} {_quoted(str(value))}" for name, value in given if value)
+    names = {name for names in PLACES.values() for name in names}
+    given = ((name, getattr(arguments, name, None)) for name in names)
+    places = {name: f" --{name} {_quoted(str(value))}" for name, value in given if value}
     for stream in (out, sys.stderr):
         # A JSON document is for programs, which know where they look.
         if isinstance(stream, Output) and not (stream is out and getattr(arguments, "json", False)):

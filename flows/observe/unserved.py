@@ -26,7 +26,7 @@ UNSERVED = "unserved"
 """Key of the notice: an entry for each group of cells that no machine at hand can do, and for each
 kind of machine whose slots fail at once."""
 
-NOT_TAKEN_UP = "no worker has started this sweep yet: is a modelmill worker running in its pool?"
+NOT_TAKEN_UP = "no worker has started this sweep yet: does one run in its pool (modelmill worker)?"
 _SHOWN = 3
 _KEPT = 5
 _FOUND = ("engine:", "os:", "arch:", "ep:", "memory:", "bench:", "bench-emulated:")

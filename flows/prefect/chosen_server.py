@@ -30,6 +30,11 @@ class ChosenServer:
         """Whether asking it again makes sense without starting another one."""
         return bool(self.given) or (self._own is not None and self._own.lives)
 
+    @property
+    def starts(self) -> bool:
+        """Whether it is our own, and nothing is known to keep it from answering later."""
+        return not self.given and (self._own is None or not self._own.trouble())
+
     def url(self, cancel: threading.Event) -> str:
         """Its address once it can be asked."""
         if self.given:
@@ -68,7 +73,7 @@ class ChosenServer:
 
 def _symptom(error: Exception | None) -> str:
     if error is None:
-        return "had not answered when the sweep ended"
+        return "had not taken everything when the sweep ended"
     import httpx
 
     if isinstance(error, httpx.TimeoutException):

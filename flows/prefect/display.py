@@ -38,7 +38,7 @@ _TRIES = 5
 _EXPORTING = 3.0
 """Seconds after which an export is really made, not found in the store."""
 LAST_WORDS = 20.0
-"""Seconds that a server gets after the work, to take what it was not told yet."""
+"""Seconds that a server gets after the work, to take more of what it was not told yet."""
 LAST_WORDS_AFTER_STOP = 1.5
 """The same, when somebody waits for the prompt."""
 
@@ -93,16 +93,24 @@ class Display:
     ) -> None:
         self._error = error
         self._ended.set()
-        limit = LAST_WORDS
-        if self.stop:
-            limit = LAST_WORDS_AFTER_STOP if self._run is not None else 0.0
-        self._thread.join(limit)
-        if self._thread.is_alive() and not self.problem:
+        self._wait_for_last_words()
+        # Our own server, slower to start than the work was, has shown nothing that could be wrong.
+        late = self._run is None and self._server.starts
+        if self._thread.is_alive() and not self.problem and not late:
             self.problem = self._server.problem()
         self._gone.set()
         if not self.stop:
             self._note_problem()
         self._server.stop(LAST_WORDS_AFTER_STOP if self.stop else 5.0)
+
+    def _wait_for_last_words(self) -> None:
+        """Give the server time as long as it takes more."""
+        told = -1
+        while self._thread.is_alive() and not self.stop and told != self._told:
+            told = self._told
+            self._thread.join(LAST_WORDS)
+        if self.stop and self._run is not None:
+            self._thread.join(LAST_WORDS_AFTER_STOP)
 
     def _keep_showing(self) -> None:
         try:

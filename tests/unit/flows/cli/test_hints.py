@@ -8,13 +8,16 @@ from __future__ import annotations
 import argparse
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from feed.directory import DirectoryFeed
 from flows.cli.commands import COMMANDS
-from flows.cli.main import build_parser
+from flows.cli.console import PLACES, safe_output
+from flows.cli.main import build_parser, main
 from matrix.errors import UsageError
 from matrix.status import FailureClass
 
@@ -130,3 +133,61 @@ def test_a_flag_in_a_message_exists() -> None:
         if flag not in known
     }
     assert strange == set()
+
+
+@pytest.mark.parametrize("command", PLACES)
+def test_a_hint_is_given_flags_that_its_command_takes(command: str) -> None:
+    PARSER.parse_args([*command.split(), *NEEDED.get(command, ()), *flags(command)])
+
+
+NEEDED = {
+    "cancel": ["s1"],
+    "diff": ["A", "B"],
+    "explain": ["a:t@mlas_cpu"],
+    "feed promote": ["p", "1.0.0", "--view", "release"],
+    "feed show": ["p", "1.0.0"],
+    "store gc": ["--budget", "1GB"],
+    "sweep": ["demo"],
+    "verify": ["a:t@mlas_cpu"],
+    "worker": ["--pool", "p"],
+}
+
+
+def flags(command: str) -> list[str]:
+    return [word for name in PLACES[command] for word in (f"--{name}", "x")]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["feed", "show", "p", "1.0.0", "--feed", "some feed"],
+            "modelmill feed ls --feed 'some feed' p",
+        ),
+        (["feed", "show", "p", "1.0.0", "--home", "h"], "modelmill feed ls --home h p"),
+        (["feed", "show", "p", "1.0.0"], "modelmill feed ls p"),
+    ],
+)
+def test_hints_about_a_feed_name_the_feed_that_was_asked(
+    words: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place in ("some feed", "h/feed", ".modelmill/feed"):
+        DirectoryFeed(tmp_path / place).preflight([])
+    assert main(words) != 0
+    said = capsys.readouterr().err
+    assert told.replace("'", '"' if sys.platform == "win32" else "'") in said
+
+
+def test_hints_about_workers_name_the_state(capsys: pytest.CaptureFixture[str]) -> None:
+    with safe_output() as out:
+        out.places = {"state": " --state postgresql://db/mill", "feed": " --feed f"}
+        print("start modelmill worker --allow-pickle on a machine with os:windows")
+    assert capsys.readouterr().out == (
+        "start modelmill worker --state postgresql://db/mill --allow-pickle"
+        " on a machine with os:windows\n"
+    )

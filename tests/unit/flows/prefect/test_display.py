@@ -7,7 +7,10 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from flows.observe.progress import SweepProgress
+from flows.prefect import chosen_server, display
 from flows.prefect.display import Display, Where
 from flows.sweep.stop import Stop
 from matrix.status import Status
@@ -17,6 +20,59 @@ from state.state import State
 from tests.sweeps.in_memory import make_plan, small_model
 
 
+class Building:
+    """A state in which a cell is built."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, str]] = []
+
+    def events(self, sweep: int, after: int) -> list[Event]:
+        return [building(sweep)] if after < 1 else []
+
+    def note(self, _sweep: int, _kind: Kind, data: dict[str, str]) -> int:
+        self.told.append(data)
+        return 2
+
+
+def building(sweep: int) -> Event:
+    cell = "a:fill-mask@mlas_cpu"
+    return Event(1, time.time(), sweep, cell, "a", Kind.STATUS, Status.BUILDING, 1, "me", None)
+
+
+class SlowServer:
+    """A server of ours that never comes to answer."""
+
+    def __init__(self, trouble: str = "") -> None:
+        self._trouble = trouble
+        self.asked = threading.Event()
+        self.lives = True
+
+    def wait(self, cancel: threading.Event) -> None:
+        self.asked.set()
+        cancel.wait()
+
+    def trouble(self) -> str:
+        return self._trouble
+
+    def stop(self, _limit: float = 5.0) -> None:
+        self.lives = False
+
+
+@pytest.mark.parametrize("trouble", ["", "the disk of HOME is full"])
+def test_a_server_that_starts_more_slowly_than_the_work_ends_is_no_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    server, state = SlowServer(trouble), Building()
+    monkeypatch.setattr(chosen_server, "start_server", lambda *_all: server)
+    monkeypatch.setattr(display, "LAST_WORDS", 0.1)
+    where = Where(cast("State", state), 1, 0, "me")
+    with Display(where, make_plan(small_model()), SweepProgress({}), Stop(), tmp_path, {}) as shown:
+        assert server.asked.wait(60)
+    assert shown.problem == trouble
+    assert state.told == ([{"unshown": trouble}] if trouble else [])
+    assert not server.lives
+
+
 class FullState:
     """A state on a full disk: it can be read, and nothing can be noted."""
 
@@ -24,10 +80,7 @@ class FullState:
         self.noted = threading.Event()
 
     def events(self, sweep: int, after: int) -> list[Event]:
-        cell = "a:fill-mask@mlas_cpu"
-        building = Status.BUILDING
-        made = Event(1, time.time(), sweep, cell, "a", Kind.STATUS, building, 1, "me", None)
-        return [made] if after < 1 else []
+        return [building(sweep)] if after < 1 else []
 
     def note(self, *_what: Any) -> int:
         self.noted.set()
@@ -41,6 +94,6 @@ def test_a_state_that_takes_no_notice_does_not_end_the_display(tmp_path: Path) -
     environ = {"PREFECT_HOME": str(tmp_path / "taken")}
     with Display(
         where, make_plan(small_model()), SweepProgress({}), Stop(), tmp_path, environ
-    ) as display:
+    ) as shown:
         assert state.noted.wait(30)
-    assert "taken cannot be written" in display.problem
+    assert "taken cannot be written" in shown.problem
