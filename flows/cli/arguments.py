@@ -104,7 +104,7 @@ def add_sweeping(parser: argparse.ArgumentParser, *names: str) -> None:
     parser.add_argument("--json", action="store_true", help="events and summary as JSON lines")
     add_settings(parser, (*names, *(one for one in OF_A_SWEEP if one != "stamp"), *PLACES))
     add_detail(parser)
-    parser.set_defaults(goes_on=True)
+    parser.set_defaults(goes_on=True, begins="planning the sweep")
 
 
 def _add(group: argparse._ArgumentGroup, option: Option) -> None:

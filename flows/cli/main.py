@@ -107,6 +107,7 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
         if out.detail is Detail.QUIET and out.activity is not None:
             out.activity.hide()
             out.activity = None
+        _say_begins(arguments, out)
         code: Exit = arguments.run(arguments)
     except MillError as error:
         _say(str(error))
@@ -129,6 +130,15 @@ def _run(argv: Sequence[str] | None, out: Output) -> int:
         _say(f"{where} {error.strerror} ({_NEXT_STEPS[error.errno]})".lstrip())
         return Exit.UNUSABLE
     return code
+
+
+def _say_begins(arguments: argparse.Namespace, out: Output) -> None:
+    """Begin a log with a line at once, where nothing moves meanwhile: imports alone take seconds on
+    a busy machine."""
+    begins = getattr(arguments, "begins", "")
+    talks = out.detail > Detail.QUIET and not getattr(arguments, "json", False)
+    if begins and talks and out.activity is None:
+        print(begins, flush=True)
 
 
 def _complete_hints(arguments: argparse.Namespace, out: Output) -> None:

@@ -51,10 +51,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 2) -> str:
-    """The command's complaint; before it nothing was printed, and nothing is a traceback."""
+    """The command's complaint; before it nothing was planned, and nothing is a traceback."""
     assert main(list(argv)) == code
     said = capsys.readouterr()
-    assert said.out == ""
+    assert said.out in {"", "planning the sweep\n"}
     assert said.err.startswith("modelmill: ")
     assert "Traceback" not in said.err
     return said.err
@@ -77,7 +77,7 @@ def test_all_faults_are_told_together_each_in_its_line(project: Project) -> None
     text = "".join(text for text, _words in (FAULTS[name] for name in list(FAULTS)[2:]))
     (project.folder / "catalog.toml").write_text(text, "utf-8")
     ran = project.run("sweep", "catalog.toml", plain=False)
-    assert (ran.code, ran.out) == (2, "")
+    assert (ran.code, ran.out) == (2, "planning the sweep\n")
     first, *lines = ran.err.splitlines()
     assert first == f"modelmill: {len(lines)} problems in the plan:"
     assert len(lines) >= len(FAULTS) - 3

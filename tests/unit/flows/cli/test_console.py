@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli import main as cli
+from flows.cli.commands import sweep
 from flows.cli.console import Output, OutputLost, choose_colour, coloured, paint, safe_output
 from matrix.errors import Exit
 
@@ -134,3 +135,24 @@ def test_the_nearest_word_is_suggested(
     told = capsys.readouterr().err
     assert said in told
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [((), "planning the sweep\n"), (("--json",), ""), (("-q",), "")],
+)
+def test_a_log_begins_before_anything_takes_time(
+    flags: tuple[str, ...],
+    said: str,
+    streams: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told: list[str] = []
+
+    def run(_arguments: object) -> Exit:
+        told.append(capsys.readouterr().out)
+        return Exit.OK
+
+    streams.setattr(sweep, "run", run)
+    assert cli.main(["sweep", "demo", *flags]) == Exit.OK
+    assert told == [said]
