@@ -48,6 +48,15 @@ def show_milliseconds(milliseconds: float) -> str:
     return f"{milliseconds:.{places if milliseconds < 100 else 0}f} ms"
 
 
+def show_microseconds(microseconds: float) -> str:
+    """The time of an operator for people."""
+    if microseconds >= 10_000_000:
+        return f"{microseconds / 1e6:.1f} s"
+    if microseconds >= 10_000:
+        return f"{microseconds / 1000:.1f} ms"
+    return f"{microseconds:.1f} us"
+
+
 def show_duration(seconds: float) -> str:
     """Seconds for people."""
     if seconds < 0.0995:

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "engine": "list engines; make an engine's own environment",
     "compile": "compile ahead of time for a device, so that models open at once",
     "bench": "how fast models run here, and whether one is faster than another",
+    "trace": "where the time of a model goes, operator by operator",
     "verify": "verify a package folder, a published version or a cell",
     "tune": "grade measurements of other sweeps, and what they claim",
     "knowledge": "what tuning and onboarding have found out, with the evidence",

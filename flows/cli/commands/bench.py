@@ -37,10 +37,14 @@ def add(parser: Parser) -> None:
     parser.set_defaults(run=run)
 
 
-def add_subject(parser: Parser) -> None:
+def add_subject(parser: Parser, *, required: bool = True) -> None:
     """The arguments that say what is measured, where, and on which input values."""
     add = parser.add_argument
-    add("what", nargs="+", help="PACKAGE VERSION, folders, MODEL:TASK@TARGET or .onnx files")
+    add(
+        "what",
+        nargs="+" if required else "*",
+        help="PACKAGE VERSION, folders, MODEL:TASK@TARGET or .onnx files",
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--target", dest="on_target", help="default: the target of the package")
     where.add_argument("--profile", dest="on_profile", help="a device profile, with its options")

@@ -33,6 +33,8 @@ class Interpreted:
     fallback_reason: FallbackReason | None = None
     inference: tuple[float, ...] = ()
     """Of every measured iteration, where the readings themselves describe only one."""
+    threads: int | None = None
+    """Of the vector unit, as QNN tells them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 from typing import Any
@@ -86,14 +86,20 @@ def by_cost(operators: Sequence[Operator]) -> tuple[Operator, ...]:
     return tuple(sorted(operators, key=lambda one: (-one.avg_us, one.order)))
 
 
+def per_inference(operators: Iterable[Operator], samples: int) -> float:
+    """Microseconds of operators in one inference, also of those that do not run in every one."""
+    return sum(one.total_us for one in operators) / samples if samples else 0.0
+
+
 def statistics(
     operators: Sequence[Operator],
+    samples: int,
     inference: Sequence[float] = (),
     wall: Sequence[float] = (),
 ) -> Statistics:
     """What the operators add up to. `inference` and `wall`: one value for each iteration."""
     held: set[OnnxNode] = {node for one in operators for node in one.onnx_nodes or ()}
-    rest = fmean(inference) - sum(one.avg_us for one in operators) if inference else None
+    rest = fmean(inference) - per_inference(operators, samples) if inference else None
     return Statistics(
         operators=len(operators),
         mapped_operators=sum(bool(one.onnx_nodes) for one in operators),
@@ -101,11 +107,11 @@ def statistics(
         other_us=rest,
         inference=distribution(inference),
         wall=distribution(wall),
-        types=_types(operators),
+        types=_types(operators, samples),
     )
 
 
-def _types(operators: Sequence[Operator]) -> tuple[TypeTotal, ...]:
+def _types(operators: Sequence[Operator], samples: int) -> tuple[TypeTotal, ...]:
     groups: dict[str, list[Operator]] = {}
     for one in operators:
         groups.setdefault(one.type or OTHER, []).append(one)
@@ -113,7 +119,7 @@ def _types(operators: Sequence[Operator]) -> tuple[TypeTotal, ...]:
         TypeTotal(
             type=name,
             count=len(group),
-            avg_us=sum(one.avg_us for one in group),
+            avg_us=per_inference(group, samples),
             percent_of_total=sum(one.percent_of_total for one in group),
         )
         for name, group in groups.items()

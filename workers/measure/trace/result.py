@@ -61,7 +61,7 @@ class Metadata:
     """The source: qnn, onnxruntime or openvino."""
     timestamp: str = ""
     num_samples: int = 0
-    """Measured iterations, without the warm-up."""
+    """Measured iterations without the warm-up; at level detail the one that is described."""
     schema: int = SCHEMA
     emulated: bool = False
     """Software computed in place of the device: its times are no times of the device."""

@@ -16,7 +16,7 @@ from workers.measure.machine import this_machine
 from workers.measure.subject import Graph, Subject
 from workers.measure.trace import graph as onnx
 from workers.measure.trace.interpret import FindViewer, Interpreted, Seen, interpret
-from workers.measure.trace.operators import Series, by_cost, statistics
+from workers.measure.trace.operators import Series, by_cost, per_inference, statistics
 from workers.measure.trace.readings import Window
 from workers.measure.trace.result import Metadata, Trace, TraceStatus
 from workers.runtimes.kinds import CPU, QNN
@@ -120,7 +120,7 @@ class Tracer:
         """Puts what the ONNX graph knows into series; gives the number of its nodes."""
 
         def put(series: Sequence[Series]) -> int | None:
-            told = self._graph(graph.file)
+            told = graph_of(self.runtimes, graph.file)
             if told is None:
                 return None
             if runtime.provider == CPU:
@@ -132,20 +132,13 @@ class Tracer:
 
         return put
 
-    def _graph(self, file: Path) -> onnx.Graph | None:
-        try:
-            reply = self.runtimes.checker.call("graph", {"file": str(file.absolute())})
-        except BuildFailed:
-            return None  # the source's own names are left
-        return onnx.Graph.from_json(reply.result)
-
     def _optimized(self, runtime: Runtime, file: Path, folder: Path) -> onnx.Graph | None:
         """The graph as ONNX Runtime executes it: it opens the model again and writes it down."""
         path = folder / "optimized.onnx"
         args = {"file": str(file.absolute()), "to": str(path.absolute())}
         try:
             self.runtimes.call(runtime, "optimized", args, stage=STAGE)
-            return self._graph(path)
+            return graph_of(self.runtimes, path)
         except BuildFailed:
             return None
         finally:
@@ -159,6 +152,15 @@ _WHERE = {
     "feed": "the input values do not fit",
     "run": "the model fails to run",
 }
+
+
+def graph_of(runtimes: Runtimes, file: Path) -> onnx.Graph | None:
+    """The nodes of an ONNX file; None if it cannot be read, and the source's names are left."""
+    try:
+        reply = runtimes.checker.call("graph", {"file": str(file.absolute())}, stage=STAGE)
+    except BuildFailed:
+        return None
+    return onnx.Graph.from_json(reply.result)
 
 
 def not_run(about: Metadata, error: str) -> Trace:
@@ -180,15 +182,22 @@ def assembled(
     nodes = names(readings.series)
     operators = by_cost([one.operator() for one in readings.series])
     return Trace(
-        metadata=replace(about, partitions=readings.partitions, onnx_nodes=nodes),
+        metadata=replace(
+            about,
+            num_samples=readings.samples,
+            partitions=readings.partitions,
+            onnx_nodes=nodes,
+        ),
         status=found.status,
         summary=replace(
             readings.summary,
             wall_us=fmean(wall) if wall else None,
-            operators_us=sum(one.avg_us for one in operators),
+            operators_us=per_inference(operators, readings.samples),
         ),
         operators=operators,
-        statistics=statistics(operators, found.inference or readings.inference, wall),
+        statistics=statistics(
+            operators, readings.samples, found.inference or readings.inference, wall
+        ),
         artifacts=found.artifacts,
         error=found.error,
         fallback_reason=found.fallback_reason,

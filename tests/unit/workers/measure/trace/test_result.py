@@ -115,7 +115,7 @@ def test_statistics_are_filled() -> None:
     ]
     operators = by_cost([one.operator() for one in made])
     assert [one.op_path for one in operators] == ["y", "x", "z"]
-    found = statistics(operators, inference=[9.0, 11.0], wall=[10.0, 14.0])
+    found = statistics(operators, 2, inference=[9.0, 11.0], wall=[10.0, 14.0])
     assert (found.operators, found.mapped_operators, found.onnx_nodes_covered) == (3, 1, 2)
     assert found.other_us == pytest.approx(2)
     assert [(one.type, one.avg_us) for one in found.types] == [
@@ -129,7 +129,7 @@ def test_statistics_are_filled() -> None:
 
 
 def test_statistics_of_nothing() -> None:
-    found = statistics([])
+    found = statistics([], 0)
     assert found.types == ()
     assert found.inference is None
     assert found.other_us is None

@@ -1,0 +1,162 @@
+"""`modelmill trace`: where the time of a model goes, operator by operator."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.commands.bench import add_subject, choice_of
+from flows.cli.settings import PLACES
+from matrix.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from flows.cli.settings import Settings
+    from workers.measure.subject import Graph, Subject
+    from workers.measure.trace.result import Trace
+    from workers.measure.trace.tracer import Plan, Tracer
+
+LEVELS = ("basic", "detail")
+MOST_ITERATIONS = 100_000
+
+
+def add(parser: Parser) -> None:
+    add_subject(parser, required=False)
+    add = parser.add_argument
+    add("--level", choices=LEVELS, default="basic", help="detail: memory traffic, where known")
+    add("--warmup", type=int, default=10, metavar="N", help="runs before those that count; 10")
+    add("--iterations", type=int, default=100, metavar="N", help="runs that count; 100")
+    add("--threads", type=int, default=0, metavar="N", help="default: as the runtime likes")
+    add("--top-k", type=int, default=5, metavar="K", help="how many operators are shown; 5")
+    add("-o", "--output", metavar="DIR", help="where trace.json and the profiles go")
+    add("--parse", metavar="CSV", help="read a profile of QNN that was made elsewhere")
+    add("--qhas", metavar="JSON", help="with --parse: the summary of QNN's profile viewer")
+    add("--model", metavar="MODEL.onnx", help="with --parse: the model, for the names of its nodes")
+    add("--wait", action="store_true", help="wait until no build of this machine disturbs")
+    add("--json", action="store_true", help="for machines")
+    add_settings(parser, ("engine", "runtimes", "timeout", "memory", *PLACES))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    from flows.packages.kept_traces import prepare
+
+    _check(arguments)
+    settings = settings_of(arguments)
+    if arguments.output:
+        prepare(settings.cwd / arguments.output)
+    found = _parsed(settings, arguments) if arguments.parse else _traced(settings, arguments)
+    failed = False
+    told = []
+    for trace in found:
+        failed = failed or not trace.usable
+        told.append(trace.to_json())
+        if not arguments.json:
+            _print(trace, arguments.top_k)
+    if arguments.json:
+        print(json.dumps(told, indent=1))
+    return Exit.CELLS_FAILED if failed else Exit.OK
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise `UsageError` for arguments that do not go together."""
+    for name, least, most in (
+        ("warmup", 0, MOST_ITERATIONS),
+        ("iterations", 1, MOST_ITERATIONS),
+        ("threads", 0, 4096),
+        ("top_k", 1, 10_000),
+    ):
+        if not least <= getattr(arguments, name) <= most:
+            flag = f"--{name.replace('_', '-')}"
+            text = f"{flag}: {getattr(arguments, name)} is out of range"
+            raise UsageError(text, hint=f"{least} to {most}")
+    if arguments.parse and arguments.what:
+        raise UsageError("--parse reads a profile, and runs no model", hint="leave one of both out")
+    if not arguments.parse and not arguments.what:
+        hint = "for example modelmill trace model.onnx --target mlas_cpu"
+        raise UsageError("nothing to trace is given", hint=hint)
+    for name in ("qhas", "model"):
+        if getattr(arguments, name) and not arguments.parse:
+            raise UsageError(f"--{name} goes with --parse", hint="--parse profile.csv")
+
+
+def _print(trace: Trace, top: int) -> None:
+    from flows.observe.trace.table import lines
+
+    width = shutil.get_terminal_size((100, 24)).columns
+    print("\n".join([*lines(trace, top, width), ""]), flush=True)
+
+
+def _traced(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]:
+    from flows.cli.activity import waiting_for
+    from flows.packages.measured import finding
+    from machine.waits import untold
+    from workers.measure.quiet import quiet
+    from workers.measure.trace.readings import Window
+    from workers.measure.trace.tracer import Plan, Tracer
+    from workers.measure.trace.viewer import find_viewer
+
+    plan = Plan(arguments.level, Window(arguments.warmup, arguments.iterations), arguments.threads)
+    with finding(settings, plan.threads) as finder:
+        subjects = finder.find(arguments.what, choice_of(arguments))
+        tracer = Tracer(
+            finder.runtimes,
+            lambda: find_viewer(os.environ.get("QNN_SDK_ROOT")),
+            settings.timeout,
+            progress=untold if arguments.json else waiting_for,
+        )
+        several = len(subjects) > 1 or len(subjects[0].graphs) > 1
+        with quiet("a trace", wait=arguments.wait, told=_tell):
+            for subject in subjects:
+                for graph in subject.graphs:
+                    number = f"{subjects.index(subject) + 1}" if len(subjects) > 1 else ""
+                    name = "-".join(filter(None, (number, graph.component)))
+                    output = _output(settings, arguments, name if several else "")
+                    with finder.store.scratch.borrow("trace") as folder:
+                        yield _one(tracer, subject, graph, plan, folder, output)
+
+
+def _one(
+    tracer: Tracer, subject: Subject, graph: Graph, plan: Plan, folder: Path, output: Path | None
+) -> Trace:
+    from flows.packages.kept_traces import keep
+
+    trace = tracer.trace(subject, graph, plan, folder)
+    return keep(trace, {kind: folder / name for kind, name in trace.artifacts.items()}, output)
+
+
+def _parsed(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]:
+    from flows.packages.kept_traces import keep
+    from flows.packages.measured import finding
+    from workers.measure.trace.elsewhere import Profile, read
+
+    def path(name: str) -> Path | None:
+        given = getattr(arguments, name)
+        return settings.cwd / given if given else None
+
+    csv, model = settings.cwd / arguments.parse, path("model")
+    for file in filter(None, (csv, path("qhas"), model)):
+        if not file.is_file():
+            raise UsageError(f"there is no file {file}")
+    profile = Profile(arguments.parse, csv, path("qhas"), model)
+    if model is None:
+        trace = read(profile, None)
+    else:
+        with finding(settings) as finder:
+            trace = read(profile, finder.runtimes)
+    files = {"profile": profile.csv, **({"qhas": profile.qhas} if profile.qhas else {})}
+    yield keep(trace, files, _output(settings, arguments, ""))
+
+
+def _output(settings: Settings, arguments: argparse.Namespace, name: str) -> Path | None:
+    return settings.cwd / arguments.output / name if arguments.output else None
+
+
+def _tell(text: str) -> None:
+    print(f"modelmill: {text}", file=sys.stderr, flush=True)

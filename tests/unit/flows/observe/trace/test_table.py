@@ -1,0 +1,120 @@
+"""One trace as text: columns, widths, and what is said of an emulator or a failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flows.observe.trace.table import lines
+from workers.measure.trace.operators import by_cost, statistics
+from workers.measure.trace.result import (
+    FallbackReason,
+    Metadata,
+    OnnxNode,
+    Operator,
+    Summary,
+    Trace,
+    TraceStatus,
+)
+
+
+def operator(name: str, time: float, share: float, **more: Any) -> Operator:
+    return Operator(name, name, 1, time, 4 * time, 4, share, p90_us=1.5 * time, **more)
+
+
+OPERATORS = by_cost(
+    [
+        operator("/encoder/layer.3/intermediate/dense/MatMul", 1000, 50, onnx_op_type="MatMul",
+                 dram_read_bytes=1_000_000, vtcm_hit_ratio=0.998595),
+        operator("/encoder/layer.3/attention/self/query/MatMul", 500, 25, op_type="FullyConnected",
+                 onnx_nodes=(OnnxNode("a", "MatMul"), OnnxNode("b", "Add")), dram_read_bytes=42),
+        operator("softmax", 300.25, 15, dram_read_bytes=0),
+        operator("rest", 100, 5),
+    ]
+)  # fmt: skip
+
+
+def trace(level: str = "basic", status: TraceStatus = TraceStatus.OK, **more: Any) -> Trace:
+    about = Metadata("model.onnx", "npu", "QNNExecutionProvider", level, "qnn", "", 4, warmup=2,
+                     onnx_nodes=7, emulated=more.pop("emulated", False))  # fmt: skip
+    summary = Summary(inference_us=2000, operators_us=1900.25, dram_read_bytes=26_000_000,
+                      vtcm_peak_bytes=6_619_136, utilization_pct=99.5915)  # fmt: skip
+    found = statistics(OPERATORS, 4, [2000.0] * 4)
+    return Trace(about, status, summary, OPERATORS, found, **more)
+
+
+def text(of: Trace, top: int = 3, width: int = 120) -> str:
+    return "\n".join(lines(of, top, width))
+
+
+def test_the_basic_columns() -> None:
+    told = text(trace())
+    assert "model.onnx on QNNExecutionProvider npu\n" in told
+    assert "level basic, 4 iterations after 2 to warm up" in told
+    heads = next(line for line in told.splitlines() if line.startswith("Node"))
+    assert heads.split() == ["Node", "Type", "Avg", "p90", "%", "Tot"]
+    row = next(line for line in told.splitlines() if "query" in line)
+    assert row.split() == [
+        "/encoder/layer.3/attention/self/query/MatMul", "FullyConnected", "+1", "500.0", "us",
+        "750.0", "us", "25.0",
+    ]  # fmt: skip
+    assert "... and 1 more operator, 5.0 %" in told
+    assert "inference  2000.0 us\n" in told
+    assert "operators  1900.2 us, 99.8 us outside of them" in told
+    assert "types      MatMul 50.0 %, FullyConnected 25.0 %, (no type) 20.0 %" in told
+    assert "emulat" not in told
+
+
+def test_the_columns_of_detail() -> None:
+    told = text(trace("detail"))
+    heads = next(line for line in told.splitlines() if "Node" in line)
+    for head in ("#", "Type", "Avg", "Total", "% Tot", "Cum %", "p90", "DRAM(R)", "VTCM Hit"):
+        assert head in heads
+    first, second, third = (line for line in told.splitlines() if line.lstrip()[:1] in "123" and
+                            line.lstrip()[1:3] == "  ")  # fmt: skip
+    assert "1.0 MB" in first
+    assert "99.9%" in first
+    assert ("75.0" in second, "42 B" in second) == (True, True)
+    assert ("0 B" in third, "-" in third) == (True, True)
+    assert "DRAM read 26.0 MB, VTCM peak 6.6 MB, utilization 99.6 %" in told
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 120])
+@pytest.mark.parametrize("level", ["basic", "detail"])
+def test_lines_fit_the_terminal(level: str, width: int) -> None:
+    told = list(lines(trace(level, emulated=True), 4, width))
+    assert max(map(len, told)) <= width
+    assert any("/MatMul" in line for line in told)
+
+
+def test_names_keep_their_ends() -> None:
+    told = text(trace(), width=60)
+    assert "\n...mediate/dense/MatMul" in told
+    assert "p90" not in told
+
+
+def test_everything_says_emulated() -> None:
+    told = text(trace(emulated=True))
+    assert "QNNExecutionProvider npu (emulated)" in told
+    assert "they say nothing about the device" in told
+    for line in told.splitlines():
+        if line.startswith(("inference", "operators")):
+            assert "(emulated)" in line
+
+
+def test_a_fallback_says_why_and_shows_the_basic_columns() -> None:
+    told = text(
+        trace("detail", TraceStatus.BASIC_FALLBACK, error="detail needs the SDK",
+              fallback_reason=FallbackReason.SDK_MISSING)
+    )  # fmt: skip
+    assert "basic_fallback: detail needs the SDK" in told
+    assert "level basic" in told
+    assert "VTCM Hit" not in told
+
+
+def test_a_failure_says_why_and_shows_no_table() -> None:
+    failed = Trace(Metadata("m", "cpu", "CPUExecutionProvider"), TraceStatus.NOT_RUN, error="boom")
+    told = text(failed)
+    assert "not_run: boom" in told
+    assert "Node" not in told
