@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -23,17 +24,22 @@ if TYPE_CHECKING:
     from workers.measure.trace.tracer import Plan, Tracer
 
 LEVELS = ("basic", "detail")
-MOST_ITERATIONS = 100_000
+_NUMBERS = {
+    "warmup": (10, 0, 100_000, "runs before those that count; 10"),
+    "iterations": (100, 1, 100_000, "runs that count; 100"),
+    "threads": (0, 0, 4096, "default: as the runtime likes"),
+    "top-k": (5, 1, 10_000, "how many operators are shown; 5"),
+}
+"""Flags with default, least, most and help."""
 
 
 def add(parser: Parser) -> None:
     add_subject(parser, required=False)
     add = parser.add_argument
     add("--level", choices=LEVELS, default="basic", help="detail: memory traffic, where known")
-    add("--warmup", type=int, default=10, metavar="N", help="runs before those that count; 10")
-    add("--iterations", type=int, default=100, metavar="N", help="runs that count; 100")
-    add("--threads", type=int, default=0, metavar="N", help="default: as the runtime likes")
-    add("--top-k", type=int, default=5, metavar="K", help="how many operators are shown; 5")
+    for name, (value, _least, _most, text) in _NUMBERS.items():
+        # The settings of benchmarks have some of these names, and other defaults.
+        add(f"--{name}", dest=_dest(name), type=int, default=value, metavar="N", help=text)
     add("-o", "--output", metavar="DIR", help="where trace.json and the profiles go")
     add("--parse", metavar="CSV", help="read a profile of QNN that was made elsewhere")
     add("--qhas", metavar="JSON", help="with --parse: the summary of QNN's profile viewer")
@@ -58,24 +64,22 @@ def run(arguments: argparse.Namespace) -> Exit:
         failed = failed or not trace.usable
         told.append(trace.to_json())
         if not arguments.json:
-            _print(trace, arguments.top_k)
+            _print(trace, arguments.trace_top_k)
     if arguments.json:
         print(json.dumps(told, indent=1))
     return Exit.CELLS_FAILED if failed else Exit.OK
 
 
+def _dest(name: str) -> str:
+    return f"trace_{name.replace('-', '_')}"
+
+
 def _check(arguments: argparse.Namespace) -> None:
     """Raise `UsageError` for arguments that do not go together."""
-    for name, least, most in (
-        ("warmup", 0, MOST_ITERATIONS),
-        ("iterations", 1, MOST_ITERATIONS),
-        ("threads", 0, 4096),
-        ("top_k", 1, 10_000),
-    ):
-        if not least <= getattr(arguments, name) <= most:
-            flag = f"--{name.replace('_', '-')}"
-            text = f"{flag}: {getattr(arguments, name)} is out of range"
-            raise UsageError(text, hint=f"{least} to {most}")
+    for name, (_value, least, most, _text) in _NUMBERS.items():
+        given = getattr(arguments, _dest(name))
+        if not least <= given <= most:
+            raise UsageError(f"--{name}: {given} is out of range", hint=f"{least} to {most}")
     if arguments.parse and arguments.what:
         raise UsageError("--parse reads a profile, and runs no model", hint="leave one of both out")
     if not arguments.parse and not arguments.what:
@@ -102,7 +106,8 @@ def _traced(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace
     from workers.measure.trace.tracer import Plan, Tracer
     from workers.measure.trace.viewer import find_viewer
 
-    plan = Plan(arguments.level, Window(arguments.warmup, arguments.iterations), arguments.threads)
+    window = Window(arguments.trace_warmup, arguments.trace_iterations)
+    plan = Plan(arguments.level, window, arguments.trace_threads)
     with finding(settings, plan.threads) as finder:
         subjects = finder.find(arguments.what, choice_of(arguments))
         tracer = Tracer(
@@ -155,7 +160,10 @@ def _parsed(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace
 
 
 def _output(settings: Settings, arguments: argparse.Namespace, name: str) -> Path | None:
-    return settings.cwd / arguments.output / name if arguments.output else None
+    """`name`: of a component, as the package calls it."""
+    if not arguments.output:
+        return None
+    return Path(settings.cwd / arguments.output / re.sub(r"[^\w-]", "_", name))
 
 
 def _tell(text: str) -> None:

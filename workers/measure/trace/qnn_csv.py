@@ -163,7 +163,8 @@ def _new_name(profile: _Profile, identifier: str) -> int:
     match = _OPERATOR.fullmatch(_plain(identifier))
     if not match:
         return -1
-    profile.names.append((int(match[2]), without_token(match[1])))
+    # A node without a name in the graph has none here either.
+    profile.names.append((int(match[2]), without_token(match[1]) or f"OpId_{match[2]}"))
     return len(profile.names) - 1
 
 
