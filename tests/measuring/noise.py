@@ -6,7 +6,9 @@ A kind of noise gives for each session the times of all turns as an array
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,10 @@ from workers.measure.verdict import Round
 Noise = Callable[[Any, int, int], Any]
 """From a random generator, rounds and runs to times."""
 SESSIONS, ROUNDS, RUNS = 3, 20, 25
+RECORDED = Path(__file__).with_name("recorded.json")
+"""By target and threads, sessions of a model against itself on two cores with a load of 20 to 25:
+of each round the medians of the three turns in nanoseconds. Made by
+`python -m tests.bench.measure --record`."""
 
 
 def gaussian(spread: float, between: float = 0.0) -> Noise:
@@ -118,5 +124,25 @@ def experiment(
     found = []
     for _ in range(sessions):
         medians = np.median(noise(random, ROUNDS, RUNS), axis=2)
+        found.append([Round(this * (1 + slower), other, null) for this, other, null in medians])
+    return found
+
+
+def recorded(path: Path = RECORDED) -> dict[str, list[Any]]:
+    """The recorded sessions of each target, as arrays (rounds, models)."""
+    found = json.loads(path.read_bytes())
+    return {name: [np.array(one, float) for one in sessions] for name, sessions in found.items()}
+
+
+def drawn(
+    recordings: Sequence[Any], random: Any, slower: float = 0.0, sessions: int = SESSIONS
+) -> list[list[Round]]:
+    """A comparison of recorded sessions, in which the subject would have been slower by a share.
+
+    All three turns are of the same model, so any of them can be the subject's.
+    """
+    found = []
+    for pick in random.choice(len(recordings), sessions, replace=False):
+        medians = recordings[pick][:, random.permutation(3)]
         found.append([Round(this * (1 + slower), other, null) for this, other, null in medians])
     return found

@@ -6,6 +6,7 @@ import argparse
 import json
 import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +68,14 @@ def choice_of(arguments: argparse.Namespace) -> Choice:
         target=arguments.on_target,
         profile=arguments.on_profile,
         batch=arguments.batch,
-        shapes=dict(map(_shape, arguments.shape)),
+        shapes=shapes_of(arguments.shape),
         inputs=Path(arguments.inputs) if arguments.inputs else None,
     )
+
+
+def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """`INPUT=1x128` -> the shape of each input. Raises `UsageError`."""
+    return dict(map(_shape, texts))
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tests.measuring.noise import KINDS, experiment, gaussian
+from tests.measuring.noise import KINDS, drawn, experiment, gaussian, recorded
 from workers.measure.verdict import Round, Verdict, judge
 
 CLAIMS = {Verdict.FASTER, Verdict.SLOWER}
@@ -87,3 +87,15 @@ def test_more_sessions_see_smaller_differences() -> None:
 def test_the_same_rounds_give_the_same_numbers() -> None:
     data = experiment(KINDS["wandering"], np.random.default_rng(3))
     assert judge(data, 5) == judge(data, 5)
+
+
+def test_recorded_sessions_of_a_busy_machine_claim_nothing_and_hide_nothing() -> None:
+    random = np.random.default_rng(11)
+    for name, sessions in recorded().items():
+        said = Counter(judge(drawn(sessions, random), n).verdict for n in range(100))
+        assert sum(said[one] for one in CLAIMS) <= 5, (name, said)
+    sessions = recorded()["mlas_cpu, 1 thread"]
+    slower = [judge(drawn(sessions, random, slower=0.1), n) for n in range(100)]
+    clear = [one for one in slower if one.floor < 0.05]
+    assert len(clear) > 20
+    assert sum(one.verdict is Verdict.SLOWER for one in clear) >= 0.9 * len(clear)
