@@ -169,12 +169,12 @@ def test_the_feed_and_the_report_tell_what_opening_took_on_an_emulator(swept: Pr
 @pytest.fixture(scope="module")
 def portable(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The same sweep without a profile."""
-    mill = Project(
+    project = Project(
         tmp_path_factory.mktemp("portable"),
         {"MODELMILL_ENGINE": "optimum", "MODELMILL_RUNTIMES": "qnn"},
     )
-    mill.ok(*SWEEP, "--stamp", "one")
-    return mill
+    project.ok(*SWEEP, "--stamp", "one")
+    return project
 
 
 AIM = ("--profile", "htp73", "--emulated")
@@ -205,8 +205,8 @@ def test_what_a_stamp_has_is_compiled_as_the_sweep_would_have_done_it(
     assert (other.code, "a version never changes" in other.err) == (2, True)
 
 
-def swept_versions(mill: Project) -> set[tuple[str, str]]:
-    return {name for name in mill.published() if "-one" in name[1]}
+def swept_versions(project: Project) -> set[tuple[str, str]]:
+    return {name for name in project.published() if "-one" in name[1]}
 
 
 def test_a_package_that_was_pulled_is_compiled_without_feed_and_state(

@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_built_says_why(tmp_path: Path) -> None:
         model = onnx.load(str(file), load_external_data=False)
         model.graph.initializer[0].external_data[0].value = "../secret"
         file.write_bytes(model.SerializeToString())
-        assert "the weights of 'w' are outside its folder" in _failure(tmp_path, made)
+        assert "the weights of 'w' are outside the model's folder" in _failure(tmp_path, made)
         convolution(file)
         model = onnx.load(str(file))
         model.graph.node[1].op_type = "DynamicQuantizeLinear"

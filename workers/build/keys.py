@@ -43,12 +43,15 @@ def stage_key(
 
 def diff_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What differs between the parts of two keys, one line for each value."""
+    return [f"{name}: {was} -> {now}" for name, was, now in differences(old, new)]
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Every value that differs, by its path, as it was and as it is."""
     before, after = dict(_leaves(old)), dict(_leaves(new))
-    return [
-        f"{name}: {_show(before.get(name, ABSENT))} -> {_show(after.get(name, ABSENT))}"
-        for name in sorted(before.keys() | after.keys())
-        if before.get(name, ABSENT) != after.get(name, ABSENT)
-    ]
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            yield name, shown(before.get(name)), shown(after.get(name))
 
 
 def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -59,10 +62,15 @@ def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield f"{prefix}{name}", item
 
 
-def _show(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value in a line; of a digest its beginning."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or ABSENT
     text = str(value)
     is_digest = len(text) == 64 and set(text) <= set("0123456789abcdef")
-    return f"{text[:12]}..." if is_digest else text
+    return text[:12] if is_digest else text
 
 
 def note_keys(notes: Notes, cell_id: str, keys: Mapping[str, StageKey]) -> None:

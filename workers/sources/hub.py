@@ -82,7 +82,7 @@ def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool
     if not (target / file).is_file():
         raise export_error(f"{ref} has no file {file}", "correct the path in the catalog")
     place = PurePosixPath(file).parent
-    outside = [(place / name).as_posix() for name in ready.external_of(target / file, file)]
+    outside = [(place / name).as_posix() for name in ready.external_of(target / file)]
     if outside:
         _fetch(ref, commit, target, [_literal(name) for name in outside])
     return target

@@ -9,7 +9,15 @@ from typing import Any
 
 from machine import links
 from workers.sources.errors import export_error
-from workers.sources.onnx_graph import graphs, tensor_bytes, tensor_names, tensors, weight_bytes
+from workers.sources.onnx_graph import (
+    External,
+    beside,
+    graphs,
+    tensor_bytes,
+    tensor_names,
+    tensors,
+    weight_bytes,
+)
 from workers.sources.weights import SIDE_FILES, matching
 
 MODEL = "model.onnx"
@@ -46,24 +54,20 @@ def load(file: Path) -> Any:
 
     model = onnx.load(str(file), load_external_data=False)
     for tensor in tensors(model):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            tensor.raw_data = _external(file.parent, tensor)
+        if where := beside(tensor):
+            tensor.raw_data = _read(file.parent, where, tensor)
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
     return model
 
 
-def _external(folder: Path, tensor: Any) -> bytes:
-    info = {item.key: item.value for item in tensor.external_data}
-    location = info.get("location", "")
-    if Path(location).name != location or location in {"", ".."}:
-        raise export_error(f"the weights of '{tensor.name}' are outside the model's folder")
-    size = int(info.get("length") or tensor_bytes(tensor))
-    with (folder / location).open("rb") as stream:
-        stream.seek(int(info.get("offset") or 0))
+def _read(folder: Path, where: External, tensor: Any) -> bytes:
+    size = tensor_bytes(tensor)
+    with (folder / where.location).open("rb") as stream:
+        stream.seek(where.offset)
         data: bytes = stream.read(size)
-    if len(data) != size or size != tensor_bytes(tensor):
-        raise export_error(f"the weights of '{tensor.name}' in {location} are incomplete")
+    if len(data) != size or where.length not in {0, size}:
+        raise export_error(f"the weights of '{tensor.name}' in {where.location} are incomplete")
     return data
 
 

@@ -6,10 +6,11 @@ import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from workers.composition import Ports
-from workers.sources.errors import quantize_error
+from workers.sources.errors import export_error, quantize_error
 
 STANDARD = {"", "ai.onnx"}
 """The names of the standard operator set."""
@@ -50,6 +51,34 @@ def ports(model: Any) -> Ports:
         tuple(value.name for value in model.graph.input if value.name not in weights),
         tuple(value.name for value in model.graph.output),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """Where the bytes of a tensor are that its model file does not hold."""
+
+    location: str
+    """A path that begins at the folder of the model, as the file says it: not checked."""
+    offset: int
+    length: int
+    """0: the file says none."""
+
+
+def external(tensor: Any) -> External | None:
+    """Where the bytes of a tensor are; None: in the model file."""
+    if tensor.data_location != 1:
+        return None
+    told = {item.key: item.value for item in tensor.external_data}
+    numbers = (int(told.get(name) or 0) for name in ("offset", "length"))
+    return External(str(told.get("location", "")), *numbers)
+
+
+def beside(tensor: Any) -> External | None:
+    """The same; raises for bytes that are not in a file of the model's own folder."""
+    where = external(tensor)
+    if where and (set(where.location) & set("/\\:") or where.location in {"", ".", ".."}):
+        raise export_error(f"the weights of '{tensor.name}' are outside the model's folder")
+    return where
 
 
 def tensor_names(model: Any) -> set[str]:

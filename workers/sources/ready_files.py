@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +37,16 @@ def parts_of(folder: Path, name: str) -> list[str]:
     """The file, the files with its weights, and the small files of its folder."""
     model = _read(folder / name)
     place = Path(name).parent
-    outside = sorted({(place / part).as_posix() for part in _external(model, name)})
+    outside = sorted({(place / part).as_posix() for part in _external(model)})
     for part in outside:
         if not (folder / part).is_file():
             raise export_error(f"{name}: its weights in {part} are missing", "add that file")
     return [name, *outside, *side_files(folder)]
 
 
-def external_of(file: Path, name: str) -> list[str]:
+def external_of(file: Path) -> list[str]:
     """The files beside an ONNX file that hold its weights."""
-    return sorted(set(_external(_read(file), name)))
+    return sorted(_external(_read(file)))
 
 
 def side_files(folder: Path) -> list[str]:
@@ -73,18 +73,11 @@ def _read(file: Path) -> Any:
     return model
 
 
-def _external(model: Any, name: str) -> Iterator[str]:
+def _external(model: Any) -> set[str]:
     """The files that hold external weights; only files in the same folder are accepted."""
-    import onnx
-
-    for tensor in onnx_graph.tensors(model):
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            continue
-        places = {item.key: item.value for item in tensor.external_data}
-        location = places.get("location", "")
-        if not location or set(location) & set("/\\:") or location == "..":
-            raise export_error(f"{name}: the weights of '{tensor.name}' are outside its folder")
-        yield location
+    return {
+        where.location for one in onnx_graph.tensors(model) if (where := onnx_graph.beside(one))
+    }
 
 
 def _converted(model: Any, opset: int, name: str) -> Any:

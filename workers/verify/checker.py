@@ -16,7 +16,7 @@ from workers.compile.contexts import read_contexts
 from workers.engine import version
 from workers.runtimes.ort import OrtService
 from workers.runtimes.session import give_back
-from workers.sources.onnx_graph import STANDARD, graphs, tensors
+from workers.sources.onnx_graph import STANDARD, external, graphs, tensors
 from workers.verify.soundness import OWN_OPS, check
 
 TOOLS = ("onnx", "onnxruntime", "onnxruntime-windowsml", "numpy")
@@ -198,31 +198,29 @@ def _array(path: Path, tensor: Any) -> Any:
     import numpy as np
     import onnx
 
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+    where = external(tensor)
+    if where is None:
         return onnx.numpy_helper.to_array(tensor)
-    where = {item.key: item.value for item in tensor.external_data}
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     if not all(tensor.dims):
         return np.empty(tuple(tensor.dims), dtype)
-    offset = int(where.get("offset", 0))
-    file = path.parent / where["location"]
     if tensor.data_type in {21, 22, 23}:  # two values per byte, no NaN or infinity
         return np.empty(0, np.uint8)
-    return np.memmap(file, dtype, "r", offset, tuple(tensor.dims) or (1,))
+    file = path.parent / where.location
+    return np.memmap(file, dtype, "r", where.offset, tuple(tensor.dims) or (1,))
 
 
 def _external(folder: Path, model: Path, tensor: Any) -> str:
     """Check where a tensor's bytes are; the name of their file, empty if they are in the model."""
-    if tensor.data_location != 1:
+    where = external(tensor)
+    if where is None:
         return ""
-    where = {item.key: item.value for item in tensor.external_data}
-    name = str(where.get("location", ""))
+    name = where.location
     path: Path = (model.parent / name).resolve()
     if Path(name).is_absolute() or not path.is_relative_to(folder.resolve()):
         raise ValueError(f"external data of {tensor.name} are outside the package: {name}")
     if not path.is_file():
         raise ValueError(f"external data of {tensor.name} are missing: {name}")
-    end = int(where.get("offset", 0)) + int(where.get("length", 0))
-    if end > path.stat().st_size:
+    if where.offset + where.length > path.stat().st_size:
         raise ValueError(f"external data of {tensor.name} are cut off: {name}")
     return path.relative_to(folder.resolve()).as_posix()

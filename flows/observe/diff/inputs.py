@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from state.records import StageRun
+from workers.build.keys import differences, shown
 
 Json = Mapping[str, Any]
-NOTHING = "(nothing)"
 
 
 class Origin(StrEnum):
@@ -77,10 +77,10 @@ def input_changes(before: Made, after: Made) -> list[InputChange]:
 
 
 def _around(before: Made, after: Made) -> Iterator[tuple[Origin, str, str, str]]:
-    for name, old, new in _differing(before.source, after.source):
+    for name, old, new in differences(before.source, after.source):
         yield Origin.SOURCE, name, old, new
     if before.policy and after.policy:
-        for name, old, new in _differing(before.policy, after.policy):
+        for name, old, new in differences(before.policy, after.policy):
             if name not in {"notices", "asked", "default"}:
                 yield Origin.POLICY, name, old, new
     if before.built and after.built and list(before.stages) != list(after.stages):
@@ -91,39 +91,14 @@ def _around(before: Made, after: Made) -> Iterator[tuple[Origin, str, str, str]]
 
 def _within(old: Json, new: Json) -> Iterator[tuple[Origin, str, str, str]]:
     if old.get("engine") != new.get("engine"):
-        yield Origin.ENGINE, "engine", _show(old.get("engine")), _show(new.get("engine"))
-    for name, was, now in _differing(old.get("tools", {}), new.get("tools", {})):
+        yield Origin.ENGINE, "engine", shown(old.get("engine")), shown(new.get("engine"))
+    for name, was, now in differences(old.get("tools", {}), new.get("tools", {})):
         yield Origin.TOOL, name, was, now
-    for name, was, now in _differing(old.get("inputs", {}), new.get("inputs", {})):
+    for name, was, now in differences(old.get("inputs", {}), new.get("inputs", {})):
         if name == "source":
             yield Origin.SOURCE, "content", was, now
-    for name, was, now in _differing(old.get("params", {}), new.get("params", {})):
+    for name, was, now in differences(old.get("params", {}), new.get("params", {})):
         if name == "commit":  # the commit that the requested revision resolved to
             yield Origin.SOURCE, name, was, now
         elif name != "source":  # the same digest as among the inputs
             yield Origin.PARAMETER, name, was, now
-
-
-def _differing(old: Json, new: Json) -> Iterator[tuple[str, str, str]]:
-    before, after = dict(_leaves(old)), dict(_leaves(new))
-    for name in sorted(before.keys() | after.keys()):
-        if before.get(name) != after.get(name):
-            yield name, _show(before.get(name)), _show(after.get(name))
-
-
-def _leaves(value: Json, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, item in value.items():
-        if isinstance(item, Mapping) and item:
-            yield from _leaves(item, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", item
-
-
-def _show(value: Any) -> str:
-    if value is None:
-        return NOTHING
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or NOTHING
-    text = str(value)
-    is_digest = len(text) == 64 and set(text) <= set("0123456789abcdef")
-    return text[:12] if is_digest else text

@@ -36,7 +36,7 @@ FAST: dict[str, Any] = {"warmup": 0, "iterations": 3, "sessions": 1}
 
 
 @dataclass
-class Bench:
+class FakeBench:
     """Stands for runtimes: measures what it is asked to, or fails."""
 
     runtime: Runtime = field(default_factory=lambda: Runtime("onnxruntime", CPU, "cpu", "1.23.0"))
@@ -46,7 +46,7 @@ class Bench:
     seen_quiet: list[bool] = field(default_factory=list)
 
     @contextmanager
-    def finding(self, settings: Settings, threads: int = 0) -> Iterator[Bench]:
+    def finding(self, settings: Settings, threads: int = 0) -> Iterator[FakeBench]:
         assert threads == settings.threads
         yield self
 
@@ -79,9 +79,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeBench:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "machine"))
-    made = Bench()
+    made = FakeBench()
     monkeypatch.setattr(bench_run, "finding", made.finding)
     monkeypatch.setattr(bench_run, "benchmark", made.benchmark)
     return made
@@ -97,7 +97,7 @@ def states(harness: SweepHarness) -> list[BenchState]:
 
 
 def test_every_published_cell_is_measured_on_a_quiet_machine(
-    harness: SweepHarness, bench: Bench
+    harness: SweepHarness, bench: FakeBench
 ) -> None:
     bench.parts = ("encoder", "decoder")
     summary = harness.sweep(make_plan(small_model(cells=2)), bench=True, **FAST)
@@ -118,14 +118,14 @@ def test_every_published_cell_is_measured_on_a_quiet_machine(
     assert raw["sessions"][0]["samples"] == pack(TIMES)
 
 
-def test_without_the_setting_nothing_is_measured(harness: SweepHarness, bench: Bench) -> None:
+def test_without_the_setting_nothing_is_measured(harness: SweepHarness, bench: FakeBench) -> None:
     summary = harness.sweep(one_cell())
     assert not summary.measured
     assert bench.measured == []
 
 
 def test_content_is_measured_once_by_one_protocol_on_one_runtime(
-    harness: SweepHarness, bench: Bench
+    harness: SweepHarness, bench: FakeBench
 ) -> None:
     harness.sweep(one_cell(), bench=True, **FAST)
     summary = harness.sweep(one_cell("20260610"), bench=True, **FAST)
@@ -140,7 +140,7 @@ def test_content_is_measured_once_by_one_protocol_on_one_runtime(
 
 
 def test_a_failure_costs_its_benchmark_only_and_a_resume_tries_again(
-    harness: SweepHarness, bench: Bench
+    harness: SweepHarness, bench: FakeBench
 ) -> None:
     fault = Fault("crash", "CRASH", "the driver died")
     bench.error = lambda version: fault if "gpu" in version else None
@@ -161,7 +161,7 @@ def test_a_failure_costs_its_benchmark_only_and_a_resume_tries_again(
 
 @pytest.mark.parametrize("error", [OSError("disk"), UsageError("no such device"), ValueError()])
 def test_any_error_of_a_benchmark_is_told(
-    harness: SweepHarness, bench: Bench, error: Exception
+    harness: SweepHarness, bench: FakeBench, error: Exception
 ) -> None:
     bench.error = lambda _version: error
     summary = harness.sweep(one_cell(), bench=True, **FAST)
@@ -169,7 +169,7 @@ def test_any_error_of_a_benchmark_is_told(
     assert one.message
 
 
-def test_a_stop_leaves_the_benchmark_open(harness: SweepHarness, bench: Bench) -> None:
+def test_a_stop_leaves_the_benchmark_open(harness: SweepHarness, bench: FakeBench) -> None:
     def stop(_version: str) -> Exception:
         harness.stop.ask()
         return Cancelled("stopped")
@@ -182,7 +182,7 @@ def test_a_stop_leaves_the_benchmark_open(harness: SweepHarness, bench: Bench) -
 
 
 def test_an_emulator_measures_only_where_it_is_allowed_to(
-    harness: SweepHarness, bench: Bench
+    harness: SweepHarness, bench: FakeBench
 ) -> None:
     bench.runtime = replace(bench.runtime, emulated=True)
     summary = harness.sweep(one_cell(), bench=True, **FAST)
@@ -194,7 +194,7 @@ def test_an_emulator_measures_only_where_it_is_allowed_to(
 
 
 def test_a_machine_without_the_device_leaves_the_benchmark_to_others(
-    harness: SweepHarness, bench: Bench
+    harness: SweepHarness, bench: FakeBench
 ) -> None:
     summary = harness.sweep(one_cell(), bench=True, offers=frozenset({"engine:fake"}), **FAST)
     assert summary.unmeasured == 1
@@ -203,7 +203,7 @@ def test_a_machine_without_the_device_leaves_the_benchmark_to_others(
     assert bench.measured == []
 
 
-def test_building_goes_on_after_a_measurement(harness: SweepHarness, bench: Bench) -> None:
+def test_building_goes_on_after_a_measurement(harness: SweepHarness, bench: FakeBench) -> None:
     plan = make_plan(small_model("a", cells=1), small_model("b", cells=1))
     summary = harness.sweep(plan, slots=2, bench=True, **FAST)
     assert summary.measured == 2
