@@ -12,6 +12,10 @@ from matrix.codec import to_json
 from state.errors import StateError
 from state.records import Measurement, MeasurementKind
 from workers.measure.result import Benchmark, GraphResult
+from workers.measure.trace.result import Trace
+
+_DIGEST = 64
+"""Characters of a tree digest."""
 
 
 def rows_of(
@@ -53,6 +57,45 @@ def keep_benchmark(settings: Settings, found: Benchmark, tell: Callable[[str], N
                 state.keep(row)
     except StateError as error:
         tell(f"the benchmark is not kept: {error}")
+
+
+def keep_trace(settings: Settings, trace: Trace, tell: Callable[[str], None]) -> None:
+    """Keep a trace that shows operators, so that reports can link to it."""
+    about = trace.metadata
+    if not trace.usable or len(about.tree or "") != _DIGEST:
+        return
+    inference = trace.statistics.inference or trace.statistics.wall
+    told = asdict(inference) if inference else {}
+    numbers = {
+        name.removesuffix("_us"): value / 1000 for name, value in told.items() if "_us" in name
+    }
+    row = Measurement(
+        kind=MeasurementKind.TRACE,
+        tree=about.tree or "",
+        cell=about.model if "@" in about.model else "",
+        stamp="",
+        component=about.component or "",
+        runtime=about.tracing_backend,
+        provider=about.ep,
+        device=about.device,
+        version=about.runtime or "",
+        emulated=about.emulated,
+        machine=about.machine or "",
+        protocol={
+            "level": about.tracing_level,
+            "warmup": about.warmup or 0,
+            "iterations": about.num_samples,
+            "threads": about.threads or 0,
+        },
+        percentiles=numbers,
+        detail={"status": trace.status.value, "operators": len(trace.operators)},
+        raw=trace.to_json(),
+    )
+    try:
+        with Workspace(settings).open_state() as state:
+            state.keep(row)
+    except StateError as error:
+        tell(f"the trace is not kept: {error}")
 
 
 def _detail(found: Benchmark, graph: GraphResult) -> dict[str, Any]:

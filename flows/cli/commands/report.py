@@ -25,6 +25,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from flows.observe.diff.comparison import compare
     from flows.observe.report.collect import collect
     from flows.observe.report.page import write
+    from flows.observe.report.traces import write_traces
     from flows.observe.summaries import write_summaries
 
     settings = settings_of(arguments)
@@ -33,8 +34,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         other = find_sweep(state, arguments.against) if arguments.against else None
         comparison = compare(state, other, info) if other else None
         waiting_for(f"reading sweep {info.stamp}")
-        document = collect(state, info, comparison)
         dest = arguments.output or Path(f"report-{info.stamp}.html")
+        pages = write_traces(state, info, settings.cwd / dest)
+        document = collect(state, info, comparison, pages)
         write(document, settings.cwd / dest)
         if settings.summary:
             write_summaries(settings.path(settings.summary), state, info)

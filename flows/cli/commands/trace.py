@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,13 @@ def add(parser: Parser) -> None:
         # The settings of benchmarks have some of these names, and other defaults.
         add(f"--{name}", dest=_dest(name), type=int, default=value, metavar="N", help=text)
     add("-o", "--output", metavar="DIR", help="where trace.json and the profiles go")
+    add("--html", metavar="FILE", help="also write a page with all operators")
+    add(
+        "--against",
+        nargs="+",
+        metavar="OTHER",
+        help="say which operators make the difference to this one, or to a trace.json of it",
+    )
     add("--parse", metavar="CSV", help="read a profile of QNN that was made elsewhere")
     add("--qhas", metavar="JSON", help="with --parse: the summary of QNN's profile viewer")
     add("--model", metavar="MODEL.onnx", help="with --parse: the model, for the names of its nodes")
@@ -57,17 +64,86 @@ def run(arguments: argparse.Namespace) -> Exit:
     settings = settings_of(arguments)
     if arguments.output:
         prepare(settings.cwd / arguments.output)
-    found = _parsed(settings, arguments) if arguments.parse else _traced(settings, arguments)
-    failed = False
-    told = []
-    for trace in found:
-        failed = failed or not trace.usable
-        told.append(trace.to_json())
+    found = []
+    for trace in _found(settings, arguments):
+        found.append(trace)
         if not arguments.json:
             _print(trace, arguments.trace_top_k)
+    others = _others(settings, arguments)
+    told = []
+    for trace in found:
+        other = _same_graph(trace, others)
+        told.append(_compared(trace, other, arguments) if arguments.against else trace.to_json())
+        if arguments.html:
+            _write_page(settings.cwd / arguments.html, trace, other, several=len(found) > 1)
     if arguments.json:
         print(json.dumps(told, indent=1))
-    return Exit.CELLS_FAILED if failed else Exit.OK
+    usable = all(trace.usable for trace in (*found, *others))
+    return Exit.OK if usable else Exit.CELLS_FAILED
+
+
+def _found(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]:
+    from flows.packages.keeping import keep_trace
+    from flows.packages.read_traces import kept_trace
+
+    if arguments.parse:
+        yield from _parsed(settings, arguments)
+        return
+    kept = [kept_trace(settings.cwd / word) for word in arguments.what]
+    if all(trace is not None for trace in kept):
+        yield from filter(None, kept)
+        return
+    for trace in _traced(settings, arguments):
+        keep_trace(settings, trace, _tell)
+        yield trace
+
+
+def _others(settings: Settings, arguments: argparse.Namespace) -> list[Trace]:
+    """The traces to compare with, made in the same way; nothing of them goes to the output."""
+    if not arguments.against:
+        return []
+    given = {**vars(arguments), "what": arguments.against, "output": None, "parse": None}
+    return list(_found(settings, argparse.Namespace(**given)))
+
+
+def _same_graph(trace: Trace, others: Sequence[Trace]) -> Trace | None:
+    """Of the others, the trace of the same graph of a model."""
+    if len(others) == 1:
+        return others[0]
+    same = (one for one in others if one.metadata.component == trace.metadata.component)
+    return next(same, None)
+
+
+def _compared(
+    trace: Trace, other: Trace | None, arguments: argparse.Namespace
+) -> dict[str, object]:
+    from flows.observe.trace.difference import difference
+    from flows.observe.trace.text import lines
+
+    if other is None:
+        part = trace.metadata.component or "the model"
+        raise UsageError(f"there is no trace of {part} to compare with", hint="name the same model")
+    found = difference(trace, other)
+    if not arguments.json:
+        width = shutil.get_terminal_size((100, 24)).columns
+        print(f"against {other.metadata.model}")
+        print("\n".join([*lines(found, arguments.trace_top_k, width), ""]), flush=True)
+    return {
+        "trace": trace.to_json(),
+        "against": other.to_json(),
+        "difference": found.to_json(),
+    }
+
+
+def _write_page(dest: Path, trace: Trace, other: Trace | None, *, several: bool) -> None:
+    from flows.observe.trace.page import write
+    from matrix.slugs import slug
+
+    if several:
+        part = slug(trace.metadata.component or trace.metadata.model)
+        dest = dest.with_name(f"{dest.stem}-{part}{dest.suffix}")
+    write(trace, dest, other)
+    _tell(f"wrote {dest}")
 
 
 def _dest(name: str) -> str:

@@ -46,8 +46,16 @@ _COPIED = (
 """What a view of a cell takes from its outcome as it is."""
 
 
-def collect(state: StateReader, info: SweepInfo, comparison: Comparison | None = None) -> Document:
-    """Everything that a report shows. Only reads, so it may run beside the sweep."""
+def collect(
+    state: StateReader,
+    info: SweepInfo,
+    comparison: Comparison | None = None,
+    pages: Mapping[int, str] | None = None,
+) -> Document:
+    """Everything that a report shows. Only reads, so it may run beside the sweep.
+
+    `pages`: where the pages of traces are, by their measurements.
+    """
     outcomes = list(state.outcomes(info.id))
     planned = PlannedCells.of(state, info.id)
     grid = Grid.of(outcomes, planned)
@@ -65,6 +73,7 @@ def collect(state: StateReader, info: SweepInfo, comparison: Comparison | None =
         state.real_seconds(info.id),
         by_tree(state.measurements(trees)),
         {one.cell: one for one in state.benches(info.id)},
+        pages or {},
     )
     cells = [collector.view(one) for one in ordered]
     rows = with_content(grid.rows, runs, state.key_parts(info.id))
@@ -138,6 +147,7 @@ class CellCollector:
     real_seconds: Mapping[str, float]
     measurements: Mapping[str, list[Measurement]]
     benches: Mapping[str, Bench]
+    pages: Mapping[int, str]
     policies: Distinct[dict[str, Any]] = field(default_factory=Distinct)
     keys: Distinct[str] = field(default_factory=Distinct)
     logs: Distinct[str] = field(default_factory=Distinct)
@@ -162,6 +172,7 @@ class CellCollector:
             opening=opening_of(one.evidence),
             benchmarks=self._benchmarks(one),
             unmeasured=self._unmeasured(one),
+            traces=self._traces(one),
             sharing=sharing_of(one.evidence),
             detail=masked_json(dict(one.detail)) if one.detail else None,
             stages=[self._stage(run) for run in self.runs.get(one.cell, ())],
@@ -177,6 +188,17 @@ class CellCollector:
             masked_json(view_of(other))
             for other in self.measurements.get(one.tree or "", ())
             if other.kind is MeasurementKind.BENCHMARK
+        ]
+
+    def _traces(self, one: Outcome) -> list[dict[str, Any]]:
+        return [
+            {
+                **masked_json(view_of(other)),
+                "level": str(other.protocol.get("level", "")),
+                "page": self.pages[other.id],
+            }
+            for other in self.measurements.get(one.tree or "", ())
+            if other.id in self.pages
         ]
 
     def _unmeasured(self, one: Outcome) -> str | None:

@@ -140,6 +140,8 @@ class CellView:
     """Why a benchmark that was asked for is not there."""
     sharing: Sharing | None = None
     """Of compiled cells whose graphs share a context."""
+    traces: Sequence[Json] = ()
+    """With the page of each, relative to the report."""
     detail: Json | None = None
     stages: Sequence[Stage] = ()
     steps: Sequence[Step] = ()

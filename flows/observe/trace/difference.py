@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from workers.measure.trace.result import Metadata, Operator, Trace
@@ -56,7 +57,7 @@ class Difference:
     before: Metadata
     after: Metadata
     before_us: float
-    """All operators in one inference."""
+    """All operators in one inference, by their medians where every sample is known."""
     after_us: float
     groups: tuple[Group, ...]
     notes: tuple[str, ...]
@@ -94,30 +95,35 @@ class Difference:
 
 
 def difference(before: Trace, after: Trace) -> Difference:
-    """Compare two traces of the same model, or of two builds of it."""
+    """Compare two traces of the same model, or of two builds of it.
+
+    Medians are compared where both sources keep every sample: a mean may hold one that other work
+    on the machine has drawn out.
+    """
+    middle = all(one.samples_us for one in (*before.operators, *after.operators))
     groups = [
-        Group(was, now, _cost(was, before), _cost(now, after))
+        Group(was, now, _cost(was, before, middle), _cost(now, after, middle))
         for was, now in _together(before.operators, after.operators)
     ]
     groups.sort(key=lambda one: (-abs(one.delta_us), one.name))
     return Difference(
         before.metadata,
         after.metadata,
-        _cost(before.operators, before),
-        _cost(after.operators, after),
+        _cost(before.operators, before, middle),
+        _cost(after.operators, after, middle),
         tuple(groups),
         tuple(_notes(before, after)),
     )
 
 
-def per_inference(one: Operator, trace: Trace) -> float:
-    """Microseconds of an operator in one inference, also if it does not run in every one."""
+def _cost(operators: Iterable[Operator], trace: Trace, middle: bool) -> float:
+    """Microseconds in one inference, also of operators that do not run in every one."""
     samples = trace.metadata.num_samples
-    return one.total_us / samples if samples else one.avg_us
-
-
-def _cost(operators: Iterable[Operator], trace: Trace) -> float:
-    return sum(per_inference(one, trace) for one in operators)
+    return sum(
+        (median(one.samples_us) if middle else one.avg_us)
+        * (one.sample_count / samples if samples else 1)
+        for one in operators
+    )
 
 
 def _together(

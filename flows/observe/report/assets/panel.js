@@ -53,6 +53,7 @@ function panelParts(cell, index) {
     cell.stages && section("Stages", stageTable(cell)),
     cell.opening && section("Opening", openingTable(cell.opening)),
     section("Latency", latencyParts(cell)),
+    section("Traces", traceLinks(cell)),
     section("Digests", digestFacts(cell)),
     cell.rungs && section("Verification", rungList(cell)),
     cell.policy !== undefined && section("Effective policy", policyFacts(doc.policies[cell.policy])),
@@ -134,6 +135,13 @@ function latencyParts(cell) {
     cell.unmeasured && el("p", {}, `Not measured: ${cell.unmeasured}`),
     found.some((one) => one.emulated) && el("p", { class: "next" }, "Measured on an emulator: these times say nothing about the device."),
     found.length > 0 && table(["milliseconds on", "p50", "p90", "p99", "cold opening"], lines, [1, 2, 3, 4]));
+}
+
+function traceLinks(cell) {
+  if (!cell.traces) return null;
+  return el("ul", {}, ...cell.traces.map((one) => el("li", {},
+    el("a", { href: one.page }, [one.component, one.on].filter(Boolean).join(" "), `, ${one.level}`),
+    el("span", { class: "dim" }, ` ${[one.version, `on ${one.machine}`, moment(one.at)].join(", ")}`))));
 }
 
 function digestFacts(cell) {

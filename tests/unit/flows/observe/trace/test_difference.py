@@ -69,6 +69,14 @@ def test_an_operator_that_does_not_run_in_every_inference_counts_for_what_it_tak
     assert (found.before_us, found.after_us) == (2.0, 8.0)
 
 
+def test_one_long_sample_makes_no_difference() -> None:
+    steady = op("x", 1, "x", samples_us=(1.0, 1.0, 1.0, 1.0))
+    disturbed = op("x", 25.75, "x", samples_us=(1.0, 1.0, 100.0, 1.0))
+    assert told(difference(trace(steady), trace(disturbed))) == [("x", "", 1, 1)]
+    unknown = op("x", 25.75, "x")
+    assert difference(trace(steady), trace(unknown)).delta_us == 24.75, "only means are known"
+
+
 def test_chains_of_overlapping_operators_are_one_group() -> None:
     before = trace(op("ab", 1, "a", "b"), op("cd", 1, "c", "d"))
     after = trace(op("a", 1, "a"), op("bc", 3, "b", "c"), op("d", 1, "d"))
