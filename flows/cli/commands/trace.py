@@ -31,6 +31,7 @@ _NUMBERS = {
     "top-k": (5, 1, 10_000, "how many operators are shown; 5"),
 }
 """Flags with default, least, most and help."""
+_SETTINGS = ("engine", "runtimes", "timeout", "memory", "package", "tries", "publish_timeout")
 
 
 def add(parser: Parser) -> None:
@@ -48,12 +49,17 @@ def add(parser: Parser) -> None:
         metavar="OTHER",
         help="say which operators make the difference to this one, or to a trace.json of it",
     )
+    add(
+        "--publish",
+        action="store_true",
+        help="of PACKAGE VERSION: publish the trace as a record that names the package by digest",
+    )
     add("--parse", metavar="CSV", help="read a profile of QNN that was made elsewhere")
     add("--qhas", metavar="JSON", help="with --parse: the summary of QNN's profile viewer")
     add("--model", metavar="MODEL.onnx", help="with --parse: the model, for the names of its nodes")
     add("--wait", action="store_true", help="wait until no build of this machine disturbs")
     add("--json", action="store_true", help="for machines")
-    add_settings(parser, ("engine", "runtimes", "timeout", "memory", *PLACES))
+    add_settings(parser, (*_SETTINGS, *PLACES))
     parser.set_defaults(run=run)
 
 
@@ -76,6 +82,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         told.append(_compared(trace, other, arguments) if arguments.against else trace.to_json())
         if arguments.html:
             _write_page(settings.cwd / arguments.html, trace, other, several=len(found) > 1)
+    if arguments.publish:
+        _publish(settings, arguments, found)
     if arguments.json:
         print(json.dumps(told, indent=1))
     usable = all(trace.usable for trace in (*found, *others))
@@ -135,6 +143,15 @@ def _compared(
     }
 
 
+def _publish(settings: Settings, arguments: argparse.Namespace, found: Sequence[Trace]) -> None:
+    from flows.packages.trace_records import publish_trace
+
+    package, version = arguments.what
+    for trace in found:
+        if trace.usable:
+            _tell("published " + " ".join(publish_trace(settings, package, version, trace)))
+
+
 def _write_page(dest: Path, trace: Trace, other: Trace | None, *, several: bool) -> None:
     from flows.observe.trace.page import write
     from matrix.slugs import slug
@@ -161,6 +178,9 @@ def _check(arguments: argparse.Namespace) -> None:
     if not arguments.parse and not arguments.what:
         hint = "for example modelmill trace model.onnx --target mlas_cpu"
         raise UsageError("nothing to trace is given", hint=hint)
+    if arguments.publish and (len(arguments.what) != 2 or arguments.parse):
+        text = "--publish needs a published version"
+        raise UsageError(text, hint="modelmill trace PACKAGE VERSION --publish")
     for name in ("qhas", "model"):
         if getattr(arguments, name) and not arguments.parse:
             raise UsageError(f"--{name} goes with --parse", hint="--parse profile.csv")

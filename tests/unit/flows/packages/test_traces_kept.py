@@ -1,0 +1,125 @@
+"""Traces that are kept: read again, linked from reports, published beside their package."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli.main import main
+from flows.cli.resolution import resolve
+from flows.packages.keeping import keep_trace
+from flows.packages.kept_traces import keep
+from flows.packages.read_traces import kept_trace
+from flows.packages.trace_records import RECORD, publish_trace
+from flows.sweep.workspace import Workspace
+from matrix.errors import UsageError
+from state.records import MeasurementKind
+from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
+from workers.measure.trace.result import Trace, TraceStatus
+
+SAMPLE = Path(__file__).parents[4] / "docs" / "samples" / "trace.json"
+
+
+def sample(**metadata: Any) -> Trace:
+    one = Trace.from_json(json.loads(SAMPLE.read_text("utf-8")))
+    return replace(one, artifacts={}, metadata=replace(one.metadata, **metadata))
+
+
+def test_a_kept_trace_is_read_from_its_file_or_folder(tmp_path: Path) -> None:
+    one = keep(sample(), {}, tmp_path / "kept")
+    for place in (tmp_path / "kept", tmp_path / "kept" / "trace.json"):
+        assert kept_trace(place) == one
+    assert kept_trace(tmp_path) is None
+    assert kept_trace(tmp_path / "model.onnx") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"metadata": 1}', "9" * 5000, "[" * 9999])
+def test_rubbish_is_one_line(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.json").write_text(text, encoding="utf-8")
+    assert main(["trace", "bad.json"]) == 2
+    err = capsys.readouterr().err
+    assert "is not a trace" in err
+    assert err.count("\n") == 1
+
+
+def test_two_kept_traces_are_compared_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    keep(sample(), {}, tmp_path / "a")
+    slower = sample(model="slower.onnx")
+    first, *others = slower.operators
+    doubled = tuple(2 * one for one in first.samples_us)
+    longer = replace(first, samples_us=doubled, avg_us=2 * first.avg_us)
+    keep(replace(slower, operators=(longer, *others)), {}, tmp_path / "b")
+    words = ["trace", "a", "--against", "b", "--top-k", "1"]
+    assert main([*words, "--html", "page.html"]) == 0
+    told = capsys.readouterr()
+    assert "against slower.onnx" in told.out
+    assert "before (emulated)  after (emulated)  operator" in told.out
+    assert "wrote" in told.err
+    assert "slower.onnx" in (tmp_path / "page.html").read_text("utf-8")
+    assert main([*words, "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["difference"]["groups"][0]["name"] == first.name
+    assert found["difference"]["delta_us"] > 0
+
+
+def test_reports_link_to_the_pages_of_traces(
+    harness: SweepHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    harness.sweep(make_plan(small_model(cells=1)))
+    (cell,) = (one for one in harness.outcomes().values() if one.target != "export")
+    settings, said = harness.settings(), list[str]()
+    keep_trace(settings, sample(tree=cell.tree, model=cell.cell), said.append)
+    keep_trace(settings, sample(tree="short"), said.append)
+    failed = replace(sample(tree=cell.tree), status=TraceStatus.NO_DATA)
+    keep_trace(settings, failed, said.append)
+    assert said == []
+    (row,) = harness.state.measurements(kind=MeasurementKind.TRACE)
+    assert (row.cell, row.emulated, row.protocol["iterations"]) == (cell.cell, True, 3)
+    monkeypatch.chdir(harness.root)
+    assert main(["report", "--home", str(harness.root), "-o", "r.html"]) == 0
+    capsys.readouterr()
+    page = (harness.root / "r.html").read_text("utf-8")
+    assert f'"page":"r-traces/{row.id}.html"' in page
+    assert '"on":"QNNExecutionProvider npu (emulated)"' in page
+    trace = (harness.root / "r-traces" / f"{row.id}.html").read_text("utf-8")
+    assert cell.cell in trace
+
+
+def test_a_trace_is_published_once_beside_its_package(harness: SweepHarness) -> None:
+    settings = resolve({"home": str(harness.root)}, {}, harness.root)
+    feed = Workspace(settings).open_feed()
+    feed.preflight([])
+    harness.feed = feed
+    harness.sweep(make_plan(small_model(cells=1)))
+    (cell,) = (one for one in harness.outcomes().values() if one.target != "export")
+    before = harness.versions()
+    one = sample(tree=cell.tree)
+    package, version = publish_trace(settings, cell.package, cell.version, one)
+    assert package == "modelmill-traces"
+    assert publish_trace(settings, cell.package, cell.version, one) == (package, version)
+    after = harness.versions()
+    assert {key: after[key] for key in before} == before, "the package has not changed"
+    assert set(after) - set(before) == {(package, version)}
+    dest = harness.root / "got"
+    feed.fetch(package, version, dest)
+    record = json.loads((dest / RECORD).read_text("utf-8"))
+    assert record["of"] == {
+        "package": cell.package, "version": cell.version, "tree": cell.tree
+    }  # fmt: skip
+    assert record["on"]["emulated"] is True
+    assert kept_trace(dest) == one
+    with pytest.raises(UsageError, match="is not what was traced"):
+        publish_trace(settings, cell.package, cell.version, sample(tree="0" * 64))
+    with pytest.raises(UsageError, match="is not what was traced"):
+        publish_trace(settings, cell.package, "0.0.0-none", one)
