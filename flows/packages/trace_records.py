@@ -49,7 +49,7 @@ def publish_trace(settings: Settings, package: str, version: str, trace: Trace) 
     with tempfile.TemporaryDirectory(prefix="modelmill-trace-") as folder:
         local = [_written(Path(folder), name, text) for name, text in files.items()]
         tree = tree_digest(file.entry for file in local)
-        own = f"0.0.0-trace-{(found.tree or "")[:_SHOWN]}-{tree[:_SHOWN]}"
+        own = f"0.0.0-trace-{(found.tree or '')[:_SHOWN]}-{tree[:_SHOWN]}"
         mark = " (emulated)" if trace.metadata.emulated else ""
         Publisher(feed, tries=settings.tries).publish(
             named,
