@@ -26,6 +26,7 @@ from flows.cli.settings import Settings
 from flows.sweep.engines import engine_spec, runtimes_of
 from flows.sweep.workspace import Unwritable, Workspace
 from machine.disk import existing, free
+from machine.ledger import Ledger
 from matrix.errors import MillError
 from workers.compile.devices import available
 from workers.engines import installed_engines
@@ -33,6 +34,7 @@ from workers.errors import BuildFailed
 from workers.host.client import EngineHost
 from workers.host.venv import Environment
 from workers.host.watch import HostLimits
+from workers.measure.quiet import lacking
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing
 
@@ -75,6 +77,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _disk(work)
     yield _asked("state", lambda: _state(work))
     yield _asked("feed", lambda: _feed(work))
+    yield quiet_finding(Ledger())
     yield _prefect()
 
 
@@ -224,6 +227,13 @@ def _feed(work: Workspace) -> str:
     feed = work.open_feed()
     feed.check()
     return f"{feed.name} can be published to"
+
+
+def quiet_finding(ledger: Ledger) -> Finding:
+    """Whether something could be measured on this machine now."""
+    if found := lacking(ledger):
+        return Finding("measuring", Health.NOTE, f"needs {found}", "wait for it with --wait")
+    return Finding("measuring", Health.GOOD, "no build and no measurement runs on this machine")
 
 
 def _prefect() -> Finding:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from machine.ledger import Ledger, Reservation
-from machine.reservations import UNDISTURBED, words_of
+from machine.reservations import UNDISTURBED, ahead_of, lacking_of, words_of
 from machine.waits import Told, WaitRules, untold
 from matrix.errors import Exit, MillError
 
@@ -32,8 +32,18 @@ def quiet(
     else:
         reservation = account.claim([UNDISTURBED], what)
     if reservation is None:
-        with account.everybody() as entries:
-            words = words_of([UNDISTURBED], 0, entries, "")
-        raise Busy(f"measuring needs {words}", hint="--wait waits until it is there")
+        raise Busy(
+            f"measuring needs {lacking(account) or UNDISTURBED.words}",
+            hint="wait for it with --wait",
+        )
     with reservation:
         yield
+
+
+def lacking(ledger: Ledger) -> str:
+    """What a measurement would wait for now, and who holds it; empty: nothing."""
+    with ledger.everybody() as entries:
+        wants = [UNDISTURBED]
+        ahead = ahead_of(wants, entries)
+        free = not ahead and not lacking_of(wants, entries)
+        return "" if free else words_of(wants, ahead, entries, "")
