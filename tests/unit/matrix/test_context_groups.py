@@ -119,3 +119,12 @@ def test_the_catalog_names_the_group_of_an_entry(tmp_path: Path) -> None:
     assert catalog.models[0].context_group == "x/llm"
     with pytest.raises(PlanError, match="context_group 'a@b': it contains '@'"):
         load_catalog(write(tmp_path, text.format("a@b")), base=tmp_path)
+
+
+def test_the_packaged_example_has_a_group_and_a_composite(tmp_path: Path) -> None:
+    models = load_catalog("contexts", base=tmp_path).models
+    compiled = [cell for cell in planned(*models).cells() if cell.shares_context]
+    assert {cell.id: len(cell.members) for cell in compiled} == {
+        "contexts/t5:text2text-generation@qnn_npu+htp73": 0,
+        "contexts/lengths@qnn_npu+htp73": 2,
+    }
