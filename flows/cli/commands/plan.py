@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog (demo, winml)")
+    parser.add_argument(
+        "catalog", help="a TOML or JSON file, or a packaged catalog (demo, contexts, winml)"
+    )
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES))
     parser.set_defaults(run=run)

@@ -11,7 +11,9 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog (demo, winml)")
+    parser.add_argument(
+        "catalog", help="a TOML or JSON file, or a packaged catalog (demo, contexts, winml)"
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be built, and touch nothing"
     )
