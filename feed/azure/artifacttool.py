@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from feed.azure.child import End, Outcome, RunLimits
 from feed.azure.child import run as run_child
 from feed.azure.credentials import Credentials, with_token
 from feed.azure.events import BYTES, read_event
-from feed.azure.failures import CRASH_HINT, Run, judge_run
+from feed.azure.failures import CRASH_HINT, TOOL_HINT, Run, judge_run
 from feed.azure.secret import Secret, redact
 from feed.errors import FeedError, OutcomeUnknown, Unauthorized, Unavailable
 from feed.interface import Progress
@@ -130,7 +131,12 @@ def _start(
     try:
         return run_child(command, env, cwd, on_line, limits)
     except OSError as error:
-        raise Unauthorized(f"ArtifactTool does not start: {error}", hint=CRASH_HINT) from error
+        # An executable that is there and does not start lacks what it was built for.
+        there = os.access(command[0], os.X_OK)
+        raise Unauthorized(
+            f"ArtifactTool does not start: {command[0]}: {error.strerror}",
+            hint=CRASH_HINT if there else TOOL_HINT,
+        ) from error
 
 
 class _Reporter:

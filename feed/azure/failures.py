@@ -29,6 +29,7 @@ CRASH_HINT = (
     "ArtifactTool cannot start on this machine: install the libraries of .NET it names "
     "(libicu, libssl), or set DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1 where only ICU is missing"
 )
+TOOL_HINT = "set MODELMILL_AZURE_TOOL to the folder that has it; unset, it is downloaded"
 _ADDRESS_HINT = "check organization, project and feed in the address given with --feed"
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from feed.azure import sdk
 from feed.azure.archive import EXECUTABLE, download, unpack
+from feed.azure.failures import TOOL_HINT
 from feed.azure.options import CACHE_VARIABLE, Options
 from feed.azure.service import Service
 from feed.azure.staging import own_folder, survey
@@ -177,7 +178,7 @@ def _given(folder: Path) -> Path:
     if not executable.is_file():
         raise Rejected(
             f"there is no {EXECUTABLE} in {folder}",
-            hint="set MODELMILL_AZURE_TOOL to the folder that has it; unset, it is downloaded",
+            hint=TOOL_HINT,
         )
     return executable
 

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from feed.errors import Rejected
+from feed.errors import NotFound, Rejected
 from feed.index import INDEX_FILE
 from feed.interface import Feed
 from flows.cli.settings import Settings
 from flows.packages.reverify import evidence_file
 from matrix.digest import BUILD_RECORD, MANIFEST
+from matrix.errors import UsageError
 from matrix.model import EXPORT
 from workers.verify.ladder.levels import Demand
 
@@ -30,9 +31,28 @@ def demand_of(settings: Settings, view: str) -> Demand | None:
 def promote(settings: Settings, feed: Feed, package: str, version: str, view: str) -> str:
     """Promote a version into a view if it may enter; returns the view as the feed spells it."""
     name = feed.view(view)
+    _check_demands(settings, feed, name)
     _check(settings, feed, package, version, name)
     feed.promote(package, version, name)
     return name
+
+
+def _check_demands(settings: Settings, feed: Feed, view: str) -> None:
+    """Refuse a demand that can never hold: in place of the one that was meant, nothing is asked."""
+    origin = settings.origin("demand")
+    for text in settings.demand if origin != "default" else ():
+        named = text.partition("=")[0].strip()
+        if named.casefold() == view.casefold():
+            continue
+        if origin.startswith("flag"):
+            raise UsageError(
+                f"--demand {text} is not about {view}, the view at hand",
+                hint=f"--demand {view}={text.partition('=')[2]}",
+            )
+        try:
+            feed.view(named)
+        except (NotFound, Rejected) as error:
+            raise UsageError(f"demand {text}: {error.message}", hint=error.hint) from error
 
 
 def _check(settings: Settings, feed: Feed, package: str, version: str, view: str) -> None:

@@ -196,4 +196,8 @@ def _cause(error: BaseException) -> str:
         below = below.__cause__ or (reason if isinstance(reason, BaseException) else None)
         below = below or chain[-1].__context__
     said = [one.strerror for one in chain if isinstance(one, OSError) and one.strerror]
-    return str(said[-1]) if said else one_line(error, 120)
+    if said:
+        return str(said[-1])
+    if any("timeout" in type(one).__name__.lower() for one in chain):
+        return "it does not answer in time"
+    return one_line(error, 120)

@@ -148,8 +148,13 @@ def test_a_tool_that_cannot_start_is_found_before_anything_is_built(harness: Azu
         ).preflight()
     assert caught.value.exit_code == 3
     (harness.root / "tool" / "artifacttool").write_bytes(b"\x7fELF not for this machine")
-    with pytest.raises(Unauthorized, match="does not start"):
+    with pytest.raises(Unauthorized, match="does not start") as caught:
         harness.feed().preflight()
+    assert "libicu" in caught.value.hint
+    (harness.root / "tool" / "artifacttool").chmod(0o644)
+    with pytest.raises(Unauthorized, match="artifacttool: Permission denied") as caught:
+        harness.feed().preflight()
+    assert "MODELMILL_AZURE_TOOL" in caught.value.hint
 
 
 def test_a_file_that_comes_down_damaged_is_not_taken(harness: AzureHarness, tmp_path: Path) -> None:

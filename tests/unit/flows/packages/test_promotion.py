@@ -14,6 +14,7 @@ from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.packages.promotion import demand_of, promote
 from flows.packages.reverify import evidence_file
+from matrix.errors import UsageError
 from matrix.verification import RUNGS
 from tests.fakes.feed import MemoryFeed, tree_of, write_files
 
@@ -117,7 +118,7 @@ def test_a_waiver_takes_the_place_of_the_run_and_of_nothing_else(
         ({"demand": ("release=parity",)}, record(MISSING), ""),
         ({"demand": ("release=policy",)}, record(failed="parity"), ""),
         ({"demand": ("release=policy",)}, record(RAN, failed="policy"), "the rung policy"),
-        ({"demand": ("other=parity",)}, record(failed="integrity"), ""),
+        ({"config": 'demand = ["other=parity"]\n'}, record(failed="integrity"), ""),
         ({"config": 'demand = ["release=loads@ep"]\n'}, record(RAN, failed="parity"), ""),
         ({"config": 'demand = ["release=loads@ep"]\n'}, record(MISSING), "is not installed"),
         ({"demand": ("release=task",)}, record(RAN), "the rung task was not judged"),
@@ -175,6 +176,26 @@ def test_no_spelling_of_a_view_leads_past_its_demand(
 ) -> None:
     harness.publish(record())
     assert "was not run" in harness.refusal(spelled)
+    published = harness.feed.find(NAME, VERSION)
+    assert published is not None
+    assert published.views == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"demand": ("relase=parity",)}, "--demand relase=parity is not about Release"),
+        ({"config": 'demand = ["@relase=parity"]\n'}, "demand @relase=parity: "),
+    ],
+)
+def test_a_misspelled_demand_does_not_open_the_gate(
+    given: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    harness = PromotionHarness(tmp_path, **given)
+    harness.publish(record(failed="integrity"))
+    with pytest.raises(UsageError) as caught:
+        promote(harness.settings, harness.feed, NAME, VERSION, "release")
+    assert said in str(caught.value)
     published = harness.feed.find(NAME, VERSION)
     assert published is not None
     assert published.views == ()

@@ -171,6 +171,18 @@ def test_a_hub_known_to_be_out_of_reach_is_left_alone(hub_says: Any, tmp_path: P
     assert asked.asked == 0
 
 
+def test_a_hub_that_is_silent_is_told_in_plain_words(hub_says: Any) -> None:
+    class ReadTimeout(OSError):
+        """As the hub's client raises it."""
+
+    hub_says(ReadTimeout("HTTPConnectionPool(host=...): Read timed out. (read timeout=10.0)"))
+    with pytest.raises(StageError) as raised:
+        source.resolve(make_request(hub_source()))
+    assert str(raised.value) == (
+        "the Hugging Face hub cannot be reached: it does not answer in time"
+    )
+
+
 def test_what_the_system_said_is_told_and_not_what_clients_made_of_it(hub_says: Any) -> None:
     below = ConnectionRefusedError(111, "Connection refused")
     above = ConnectionError("HTTPConnectionPool(host=...): Max retries exceeded with url: /owner/x")
