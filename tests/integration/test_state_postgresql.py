@@ -36,6 +36,12 @@ def server() -> Iterator[Server]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may keep a test from its transaction for seconds, which is no stop."""
+    monkeypatch.setattr("state.database.SILENT_SECONDS", 120)
+
+
 @pytest.fixture(scope="session")
 def template(server: Server) -> str:
     server.execute("CREATE DATABASE template")
