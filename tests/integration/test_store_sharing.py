@@ -146,6 +146,6 @@ def test_threads_of_one_process_exclude_each_other_too(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(patient(60))
     assert max(most) == 1
     assert len(most) == 40

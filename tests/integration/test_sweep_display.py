@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.fleets.machines import PrefectServer, named
+from tests.fleets.machines import PrefectServer, copied, named
 from tests.machine.timing import eventually, patient
 from tests.sweeps.command import NOBODY, Project, Ran, Running, model
 
@@ -78,11 +78,11 @@ def test_a_server_that_says_nothing_holds_nothing_up(project: Project) -> None:
     assert NOTE in ran.out
 
 
-def test_a_late_server_is_told_everything_and_cancels(tmp_path: Path, project: Project) -> None:
+def test_a_late_server_is_told_everything_and_cancels(
+    tmp_path: Path, project: Project, prefect_template: Path
+) -> None:
     """Absent at first, then there, gone, and there again; at last somebody cancels in Prefect."""
-    home = tmp_path / "server"
-    home.mkdir()
-    server = PrefectServer(home)
+    server = PrefectServer(copied(prefect_template, tmp_path / "server"))
     why = "not shown in Prefect, the sweep goes on: the Prefect server 127.0.0.1 does"
     with waiting(project, why, PREFECT_API_URL=server.url) as running:
         server.start()
@@ -188,6 +188,7 @@ def test_a_full_disk_is_told_as_that(project: Project, full_disk: Path) -> None:
     assert ran.lines()[-1]["unshown"] == f"the disk of {full_disk} is full"
 
 
+@pytest.mark.slow
 def test_a_run_is_shown_when_the_disk_has_space_again(project: Project, full_disk: Path) -> None:
     why = f"not shown in Prefect, the sweep goes on: the disk of {full_disk} is full"
     with waiting(project, why, PREFECT_HOME=str(full_disk)) as running:

@@ -123,6 +123,7 @@ def test_a_sweep_that_is_killed_again_and_again(tmp_path: Path, least: int) -> N
     print(f"{kills} kills in {rounds} rounds")
 
 
+@pytest.mark.slow
 def test_the_whole_command_is_killed_with_its_server(
     tmp_path: Path, prefect_template: Path
 ) -> None:

@@ -14,12 +14,18 @@ from tests.sweeps.command import NOBODY, Project, model
 ALL = ("--target", "mlas_cpu", "--target", "qnn_npu")
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project(tmp_path_factory.mktemp("swept"))
     made.catalog(model("tiny/a"), model("tiny/b"))
     made.ok("sweep", "catalog.toml", "--stamp", "one", *ALL)
     return made
+
+
+@pytest.fixture
+def project(swept: Project, tmp_path: Path) -> Project:
+    """A copy to change."""
+    return Project(Path(shutil.copytree(swept.folder, tmp_path / "project")))
 
 
 def started(project: Project, stamp: str) -> set[str | None]:

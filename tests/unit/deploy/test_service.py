@@ -61,7 +61,7 @@ def test_a_file_stops_like_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         done = service.stop_when_asked(path)
         assert not path.exists()  # of a stop that has been
         path.touch()
-        assert asked.wait(30)
+        assert asked.wait(60)
         done.set()
     finally:
         signal.signal(signal.SIGINT, before)

@@ -156,7 +156,7 @@ def test_a_release_wakes_who_waits_in_the_same_process(
         with one.everybody() as entries:
             waits = any(entry.waiting for entry in entries)
     held.release()
-    thread.join(30)
+    thread.join(60)
     assert got.is_set()
 
 

@@ -178,7 +178,7 @@ def test_a_run_that_outlived_its_sweep_is_ended_before_its_files_go(
     sweep = subprocess.Popen(
         [sys.executable, "-c", ORPHAN, harness.standin.url, str(tmp_path)], env=environ
     )
-    assert reached.wait(60)
+    assert reached.wait(patient(60))
     (tool,) = psutil.Process(sweep.pid).children()
     sweep.kill()
     sweep.wait()

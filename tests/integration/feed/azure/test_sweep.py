@@ -16,6 +16,7 @@ from tests.fakes.azure.faults import Effect, Fault, When
 from tests.fakes.azure.server import AzureStandIn
 from tests.fakes.azure.toolkit import install
 from tests.machine.disks import BIG, can_mount, remount, small_disk
+from tests.machine.timing import patient
 from tests.sweeps.command import Project, files_below, model
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the tool's stand-in is a script")
@@ -167,6 +168,7 @@ def test_a_login_that_expired_before_the_start_names_a_step_that_works(
     assert once(azure, VERSIONS)
 
 
+@pytest.mark.slow  # `test_publishers.py` has two publishers at once in every run
 def test_two_machines_with_one_stamp_publish_each_version_once(
     azure: AzureStandIn, tmp_path: Path
 ) -> None:
@@ -206,7 +208,7 @@ def test_a_sweep_that_is_killed_while_publishing_is_resumed(
     azure.on_request = watch
     catalog = project.catalog(model("tiny/a"))
     with project.start("sweep", catalog, "--stamp", "s1", plain=True) as running:
-        assert reached.wait(100)
+        assert reached.wait(patient(100))
         running.signal(signal.SIGKILL)
         running.popen.wait()
     project.ok("resume", "s1")
@@ -266,7 +268,7 @@ def begin_service(azure: AzureStandIn) -> None:
 ROUTES = ("connection", "feed", "metadata", "names", "version", "versions", "packages", "register")
 
 
-@pytest.mark.parametrize("status", [503, 404])
+@pytest.mark.parametrize("status", [503, pytest.param(404, marks=pytest.mark.slow)])
 def test_an_outage_stops_the_sweep_and_the_same_command_completes_it(
     azure: AzureStandIn, project: Project, status: int
 ) -> None:

@@ -32,7 +32,7 @@ def test_a_task_run_shows_what_the_engine_is_doing_as_one_artifact(
     monkeypatch.setattr(task_runs, "create_progress_artifact", create)
     monkeypatch.setattr(task_runs, "update_progress_artifact", update)
     with task_runs.activity_shown(activity):
-        assert enough.wait(30)
+        assert enough.wait(60)
     assert told[:3] == [
         ("made", 0.0, "exporting"),
         ("moved", 25.0, "calibrating 32/128"),

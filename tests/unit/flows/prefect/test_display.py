@@ -95,5 +95,5 @@ def test_a_state_that_takes_no_notice_does_not_end_the_display(tmp_path: Path) -
     with Display(
         where, make_plan(small_model()), SweepProgress({}), Stop(), tmp_path, environ
     ) as shown:
-        assert state.noted.wait(30)
+        assert state.noted.wait(60)
     assert "taken cannot be written" in shown.problem

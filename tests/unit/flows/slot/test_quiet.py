@@ -36,7 +36,7 @@ def test_verification_waits_until_no_measurement_is_made(
             with ledger.everybody() as entries:
                 waits = [ticket.what for entry in entries for ticket in entry.waiting]
         assert disturbed == []
-    thread.join(30)
+    thread.join(60)
     assert waits[0].endswith("verify")
     assert disturbed == [True], "and no measurement begins meanwhile"
     assert set(harness.statuses().values()) == {Status.PUBLISHED}
@@ -57,6 +57,6 @@ def test_a_sweep_that_is_cancelled_waits_for_no_measurement(
             with ledger.everybody() as entries:
                 waiting = any(entry.waiting for entry in entries)
         harness.stop.ask()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
     assert Status.BUILD_FAILED not in harness.statuses().values()

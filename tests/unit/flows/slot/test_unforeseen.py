@@ -19,6 +19,7 @@ from matrix.model import PlannedModel
 from matrix.status import FailureClass, Status
 from state.errors import StateUnavailable
 from tests.fakes.feed import MemoryFeed
+from tests.machine.timing import eventually
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.build.builder import Builder
 from workers.errors import Cancelled
@@ -158,10 +159,11 @@ def test_an_error_of_the_state_stops_the_sweep(
         raise StateUnavailable("the database is away")
 
     monkeypatch.setattr(either.state, "statuses", away)
+    before = set(threading.enumerate())
     with pytest.raises(StateUnavailable):
         either.sweep(make_plan(small_model("a/one"), small_model("b/two")), slots=2)
     assert either.stop
-    assert threading.active_count() < 10
+    assert eventually(lambda: set(threading.enumerate()) <= before)
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("no server")])

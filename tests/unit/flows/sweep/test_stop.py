@@ -31,5 +31,5 @@ def test_signals_ask_and_old_handlers_come_back(number: signal.Signals) -> None:
     stop, before = Stop(), signal.getsignal(number)
     with stopped_by_signals(stop):
         os.kill(os.getpid(), number)
-        assert stop.wait(5)
+        assert stop.wait(60)
     assert signal.getsignal(number) == before

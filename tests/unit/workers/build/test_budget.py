@@ -105,9 +105,9 @@ def test_nobody_fails_while_others_use_what_could_be_evicted(tmp_path: Path) -> 
         fill(store, "1")
         fill(store, "2")
         thread.start()
-        assert waits.wait(10)
+        assert waits.wait(60)
         assert not got.is_set()
-    thread.join(10)
+    thread.join(60)
     assert got.is_set()
 
 
@@ -126,7 +126,7 @@ def test_nobody_is_passed_by_those_who_come_later(store: Store) -> None:
             pause.wait(0.01)
         assert not disk.claim(1), "there is room, but somebody is first"
         cancel.set()
-        thread.join(10)
+        thread.join(60)
         assert disk.claim(1)
 
 
@@ -149,7 +149,7 @@ def test_a_cell_waits_for_others_to_finish(store: Store) -> None:
     def other() -> None:
         with disk.reserve(600):
             got.set()
-            assert release.wait(10)
+            assert release.wait(60)
 
     def waiting() -> None:
         with disk.reserve(600):
@@ -158,13 +158,13 @@ def test_a_cell_waits_for_others_to_finish(store: Store) -> None:
     order: list[str] = []
     first, second = threading.Thread(target=other), threading.Thread(target=waiting)
     first.start()
-    assert got.wait(10)
+    assert got.wait(60)
     second.start()
     second.join(0.05)
     assert order == []
     release.set()
-    second.join(10)
-    first.join(10)
+    second.join(60)
+    first.join(60)
     assert order == ["waited"]
 
 
