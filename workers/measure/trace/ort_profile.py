@@ -22,9 +22,10 @@ MOST_EVENTS = 1_000_000
 """ONNX Runtime drops what comes after these."""
 LONGEST_LINE = 1024 * 1024
 _EVENT = re.compile(
-    r'\{"cat"\s*:\s*"(\w+)",.*?"dur"\s*:\s*(\d+),"ts"\s*:\s*(\d+),.*?"name"\s*:\s*"(.*?)","args"'
+    r'\{"cat"\s*:\s*"(\w+)"(?:,"[pt]id"\s*:\s*\d+)*,"dur"\s*:\s*(\d+),"ts"\s*:\s*(\d+)'
+    r'(?:,"ph"\s*:\s*"\w")?,"name"\s*:\s*"(.*?)","args"'
 )
-_INDEX = re.compile(r'"node_index"\s*:\s*"(\d{1,9})"')
+_INDEX = '"node_index"'
 _PROVIDER = re.compile(r'"provider"\s*:\s*"(\w+)"')
 _TYPE = re.compile(r'"op_name"\s*:\s*"(.*?)"')
 _OUTPUT = re.compile(r'"output_type_shape"\s*:\s*\[\{"(\w+)"\s*:\s*\[([\d,\s]*)\]')
@@ -34,68 +35,74 @@ _CONTAINERS = {"If", "Loop", "Scan", "BeamSearch", "GreedySearch", "Sampling", "
 
 def read_profile(path: Path, window: Window) -> Readings:
     """The measured runs. Raises `Unreadable` or `NoData`."""
-    profile = _Profile()
+    profile = _Profile(window.warmup)
     events = _read(path, profile)
-    if not profile.names:
+    if not profile.series:
         raise NoData(f"{path.name} holds no operators")
-    if len(profile.runs) != window.runs:
+    if profile.runs != window.runs:
         why = f"; ONNX Runtime keeps no more than {MOST_EVENTS:,} events" * (events >= MOST_EVENTS)
         raise Unreadable(
-            f"{path.name} holds {len(profile.runs)} runs, and {window.warmup} to warm up and "
+            f"{path.name} holds {profile.runs} runs, and {window.warmup} to warm up and "
             f"{window.iterations} measured ones make {window.runs}{why}"
         )
-    runs = profile.runs[window.warmup :]
-    inference = tuple(float(run.time) for run in runs)
     return Readings(
-        series=tuple(_series(profile, runs)),
-        summary=Summary(inference_us=fmean(inference)),
-        samples=len(runs),
-        inference=inference,
+        series=tuple(one for one in profile.series if one.values),
+        summary=Summary(inference_us=fmean(profile.inference)),
+        samples=len(profile.inference),
+        inference=tuple(profile.inference),
     )
 
 
 @dataclass(slots=True)
-class _Run:
-    """One run: its operators, and when each began."""
-
-    keys: list[int] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    time: int = 0
-
-    def add(self, key: int, start: int, time: int, *, contains: bool) -> None:
-        """An operator; what it contains has been added before it."""
-        while contains and self.starts and self.starts[-1] >= start:
-            for values in (self.keys, self.times, self.starts):
-                values.pop()
-        self.keys.append(key)
-        self.times.append(time)
-        self.starts.append(start)
-
-
-@dataclass(slots=True)
 class _Profile:
-    runs: list[_Run] = field(default_factory=list)
-    names: list[tuple[int, str]] = field(default_factory=list)
-    """Index and name of every operator."""
-    facts: list[dict[str, Any]] = field(default_factory=list)
+    warmup: int
+    runs: int = 0
+    inference: list[float] = field(default_factory=list)
+    series: list[Series] = field(default_factory=list)
     places: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The place of an operator in the series, by its index and name."""
+    containers: set[int] = field(default_factory=set)
+    """Places of operators with a graph inside."""
+    run: list[tuple[int, int, int]] = field(default_factory=list)
+    """Of the present run: place, start and time of each operator."""
 
     def place(self, line: str, name: str) -> int:
         """Where the operator of an event stands; below 0: it is none."""
-        index = _INDEX.search(line)
-        if index is None:
-            return -1
-        key = (index[1], name)
-        if key not in self.places:
-            self.places[key] = len(self.names)
-            self.names.append((int(index[1]), name.removesuffix(_KERNEL)))
-            self.facts.append(_facts(line))
-        return self.places[key]
+        # Not a regular expression: this is most of the time of reading a large profile.
+        begin = line.find('"', line.find(_INDEX) + len(_INDEX)) + 1
+        index = line[begin : line.find('"', begin)]
+        place = self.places.get((index, name), -1)
+        if place < 0 and _INDEX in line and index.isdigit() and len(index) < 10:
+            place = self.places[index, name] = len(self.series)
+            facts = _facts(line)
+            self.series.append(Series(name.removesuffix(_KERNEL), int(index), place, facts=facts))
+            if facts["op_type"] in _CONTAINERS:
+                self.containers.add(place)
+        return place
+
+    def add(self, place: int, start: int, time: int) -> None:
+        """An operator; what it contains has been added before it."""
+        while place in self.containers and self.run and self.run[-1][1] >= start:
+            self.run.pop()
+        self.run.append((place, start, time))
+
+    def end_run(self, whole: int) -> None:
+        """Keep the times of a run that counts."""
+        self.runs += 1
+        if self.runs > self.warmup:
+            self.inference.append(float(whole))
+            times: dict[int, int] = {}
+            for place, _start, time in self.run:
+                times[place] = times.get(place, 0) + time
+            for place, time in times.items():
+                one = self.series[place]
+                one.values.append(float(time))
+                one.shares += time / whole if whole else 0.0
+        self.run = []
 
 
 def _read(path: Path, profile: _Profile) -> int:
-    run, events, closed = _Run(), 0, False
+    events, closed = 0, False
     for number, line in _lines(path):
         match = _EVENT.match(line)
         if match is None:
@@ -108,12 +115,9 @@ def _read(path: Path, profile: _Profile) -> int:
         if category == "Node" and name.endswith(_KERNEL):
             place = profile.place(line, name)
             if place >= 0:
-                contains = profile.facts[place]["op_type"] in _CONTAINERS
-                run.add(place, int(start), int(time), contains=contains)
+                profile.add(place, int(start), int(time))
         elif name == "model_run":
-            run.time = int(time)
-            profile.runs.append(run)
-            run = _Run()
+            profile.end_run(int(time))
     if not closed:
         raise Unreadable(f"{path.name} is cut off")
     return events
@@ -141,18 +145,3 @@ def _facts(line: str) -> dict[str, Any]:
         found["data_type"] = output[1]
         found["dims"] = tuple(int(one) for one in output[2].split(",") if one.strip())
     return found
-
-
-def _series(profile: _Profile, runs: list[_Run]) -> Iterator[Series]:
-    found: dict[int, Series] = {}
-    for run in runs:
-        times: dict[int, int] = {}
-        for key, time in zip(run.keys, run.times, strict=True):
-            times[key] = times.get(key, 0) + time
-        for key, time in times.items():
-            if key not in found:
-                index, name = profile.names[key]
-                found[key] = Series(name, index, len(found), facts=profile.facts[key])
-            found[key].values.append(float(time))
-            found[key].shares += time / run.time if run.time else 0.0
-    yield from found.values()
