@@ -35,11 +35,7 @@ class State(Sweeps, Seeding, Leases, Recording, Measuring, StateReader):
         return self.patient(IMPATIENT)
 
 
-def open_state(
-    where: str | Path,
-    *,
-    patience: Patience = IMPATIENT,
-) -> State:
+def open_state(where: str | Path, *, patience: Patience = IMPATIENT) -> State:
     """Open, and where needed create or migrate, a SQLite file or a PostgreSQL database by URL.
 
     Raises `StateError` for anything that is not a state of this or an older modelmill, and

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 from datetime import date
 
 from flows.cli.arguments import Parser, add_sweeping, settings_of
-from flows.cli.settings import SELECTION
+from flows.cli.quantity import counted
+from flows.cli.settings import SELECTION, Settings
+from flows.cli.table import render
 from matrix.errors import Exit
+from matrix.model import Plan
 
 
 def add(parser: Parser) -> None:
@@ -28,9 +32,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
     if arguments.dry_run:
-        from flows.sweep.dry_run import dry_run
-
-        return dry_run(plan, settings, as_json=arguments.json)
+        return _dry_run(plan, settings, as_json=arguments.json)
     if arguments.fleet:
         from flows.fleet.launch import Launch
         from flows.fleet.run import values_of
@@ -42,3 +44,34 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     recorded = remember(settings, catalog_reference(settings, arguments.catalog))
     return Run(plan, settings, recorded, as_json=arguments.json).go()
+
+
+def _dry_run(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
+    """Print what a sweep would do with every cell. Nothing is built or written."""
+    from flows.sweep.planning import print_notices
+    from flows.sweep.published import Listing, list_feed
+    from flows.sweep.workspace import Workspace
+
+    feed = Workspace(settings).open_feed()
+    found = Listing() if feed.is_new else list_feed(feed, plan, every_stamp=False)
+    there = {one.cell for one in found.seen}
+    taken = {item.id for item in found.deleted}
+    rows = []
+    for cell in plan.cells():
+        what = "build"
+        if cell.skip:
+            what = f"skip: {cell.skip}"
+        elif cell.id in there:
+            what = "nothing: the feed has it"
+        elif cell.id in taken:
+            what = "conflict: this version was deleted from the feed"
+        rows.append((cell.id, what, cell.version))
+    names = ("cell", "would", "version")
+    if as_json:
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
+    else:
+        print(render(names, rows))
+        print_notices(plan.notices)
+        wanted = sum(row[1] == "build" for row in rows)
+        print(f"\n{wanted} of {counted(len(rows), 'cell')} to build")
+    return Exit.OK
