@@ -16,6 +16,7 @@ from flows.sweep.workspace import Workspace
 from machine.memory import total
 from matrix.digest import tree_digest
 from matrix.errors import UsageError
+from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for
 from workers.errors import BuildFailed
 from workers.host.watch import HostLimits
@@ -103,7 +104,11 @@ class Finder:
             target=choice.target or "",
             profile=choice.profile or own,
         )
-        return Subject(artifact, tuple(self._graphs(package)), self._runtime(choice, claim))
+        runtime = self._runtime(choice, claim)
+        if package.shares_context and not runtime.shared_contexts:
+            text = f"{artifact.name} cannot be measured here: {SHARED}"
+            raise UsageError(text, hint="measure it on the device itself")
+        return Subject(artifact, tuple(self._graphs(package)), runtime)
 
     def _graphs(self, package: Package) -> Iterator[Graph]:
         """The models of a package with the input values that it was built with."""
