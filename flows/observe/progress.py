@@ -14,6 +14,7 @@ from flows.observe.unserved import UNSERVED, one_line
 from flows.observe.work_left import ESTIMATE, WorkLeft, from_record
 from flows.slot.hub_outage import OUTAGE
 from flows.sweep.planned_packages import is_export
+from matrix.needs import is_measuring
 from matrix.status import Status
 from state.damage import Tolerated
 from state.records import Event, Holder, Kind
@@ -66,6 +67,7 @@ class SweepProgress:
         self._statuses: dict[str, Status] = {}
         self._counts: Counter[Status] = Counter()
         self._started: dict[str, float] = {}
+        self._measuring: set[str] = set()
         self._left = WorkLeft(known)
         for cell, status in statuses.items():
             self._move(cell, status)
@@ -105,12 +107,18 @@ class SweepProgress:
             self._left.took(cell, max(0.0, event.at - self._started.pop(cell)))
 
     def look_at(self, holders: Iterable[Holder]) -> None:
-        """Take in what those who hold models say they are doing."""
-        self.activities = {
-            one.owner: (one.cell, one.activity)
-            for one in holders
-            if one.cell and one.activity and not one.expired
+        """Take in what those who hold models say they are doing; of measuring no event tells."""
+        told = [one for one in holders if one.cell and one.activity and not one.expired]
+        self.activities = {one.owner: (str(one.cell), str(one.activity)) for one in told}
+        measuring = {
+            one.owner: (str(one.cell), Status.VERIFIED, one.taken_at)
+            for one in told
+            if is_measuring(one.needs)
         }
+        for owner in self._measuring - measuring.keys():
+            self.busy.pop(owner, None)
+        self.busy |= measuring
+        self._measuring = set(measuring)
 
     def doing(self, owner: str) -> str:
         """What an owner does with its cell: in the engine's words, else its status."""

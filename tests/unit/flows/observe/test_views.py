@@ -19,7 +19,7 @@ from flows.observe.work_left import ESTIMATE
 from flows.sweep.recorded_plan import PLAN
 from matrix.status import FailureClass, Status
 from state.measurements import MEASURED
-from state.records import Event, Kind
+from state.records import Event, Holder, Kind
 
 CELLS = [f"org/model-{number}:t@qnn_npu" for number in range(60)]
 
@@ -157,6 +157,31 @@ def test_detail_decides_which_lines_are_printed() -> None:
     assert shown[Detail.QUIET] == ["build_failed"]
     assert shown[Detail.USUAL] == ["published", "build_failed"]
     assert shown[Detail.VERBOSE] == ["building", "published", "build_failed"]
+
+
+def test_who_measures_is_shown_although_no_event_tells_of_it() -> None:
+    progress = SweepProgress(dict.fromkeys(CELLS[:1], Status.PUBLISHED))
+    holder = Holder(
+        model="m:t",
+        needs=("bench:cpu/cpu",),
+        sweep_id=1,
+        token=1,
+        owner="box/1/slot-1",
+        host="box",
+        pid=1,
+        taken_at=5.0,
+        renewed_at=5.0,
+        expires_at=9.0,
+        cell=CELLS[0],
+        activity="session 1 of 3: run 20 of 500",
+        expired=False,
+    )
+    progress.look_at([holder])
+    assert progress.doing(holder.owner) == "session 1 of 3: run 20 of 500"
+    progress.look_at([])
+    assert progress.busy == {}
+    progress.look_at([replace(holder, needs=("engine:fake",))])
+    assert progress.busy == {}, "of building the events tell"
 
 
 @pytest.mark.parametrize(
