@@ -42,6 +42,18 @@ def serves(offers: Collection[str], needs: Collection[str]) -> bool:
     )
 
 
+def emulates(offers: Collection[str], missing: Collection[str]) -> bool:
+    """Whether an emulator of a machine would compile what it lacks the devices for."""
+    profiles = [word.partition(":")[2] for word in missing if word.startswith("compile:")]
+    return (
+        bool(profiles)
+        and all(
+            word.startswith("compile:") or word in ("remote-code", "pickle") for word in missing
+        )
+        and all(compiling(profile, emulated=True) in offers for profile in profiles)
+    )
+
+
 def lacking(machines: Iterable[Words], needs: Collection[str]) -> list[str]:
     """What the machine that comes nearest does not offer; without a machine, every need."""
     lacks = [sorted(need for need in needs if not serves(offers, {need})) for offers in machines]

@@ -44,7 +44,20 @@ class Profiles:
                 f"{provider} cannot compile ahead of time: {NEVER[provider]}",
                 hint=f"profiles that can: {labels}",
             )
+        if provider:
+            raise self._without_profile(provider, name)
         raise UsageError(f"unknown profile {quote(name)}", hint=hint(name, self._rows))
+
+    def _without_profile(self, provider: str, name: str) -> UsageError:
+        """For a name that is a provider or a target, and no profile."""
+        providers = {row.label: row.provider for row in self._targets}
+        fitting = [row.label for row in self if providers[row.target] == provider]
+        return UsageError(
+            f"{quote(name)} is no profile: {provider} is compiled for a device",
+            hint=f"name one of its profiles: {', '.join(fitting)}"
+            if fitting
+            else "it has no profile here; write one into a targets file: docs/compile.md",
+        )
 
     def for_target(self, label: str) -> tuple[Profile, ...]:
         """The profiles that compile cells of a target."""

@@ -45,12 +45,14 @@ def _written_lines(one: Written) -> Iterator[str]:
     yield f"compiled {one.cell} -> {one.output} {took}"
     for path in one.binaries:
         yield f"{_INDENT}binary {path.name}, {show_size(path.stat().st_size)}"
+    names = [rung.name for rung in one.rungs]
     unsure = next((rung for rung in one.rungs if rung.passed is None), None)
     if unsure:
         yield f"{_INDENT}not checked: {unsure.name}: {unsure.detail}"
+    elif "loads" in names:
+        yield f"{_INDENT}checked: {', '.join(names)}"
     else:
-        names = ", ".join(rung.name for rung in one.rungs)
-        yield f"{_INDENT}checked: {names}"
+        yield f"{_INDENT}not checked: it was not opened"
     opening = opening_of(one.build_record)
     for model in opening.models if opening else ():
         if model.compiled.seconds is not None and model.portable.seconds is not None:

@@ -14,7 +14,7 @@ from flows.cli.quantity import counted
 from flows.fleet.run import FLEET
 from flows.sweep.planned_packages import is_export
 from flows.sweep.recorded_plan import PLAN
-from matrix.needs import Words, is_measuring, lacking, serves
+from matrix.needs import Words, emulates, is_measuring, lacking, serves
 from state.damage import Tolerated
 from state.records import BenchState, Kind
 from state.transitions import FINAL as MEASURABLE
@@ -29,7 +29,10 @@ kind of machine whose slots fail at once."""
 NOT_TAKEN_UP = "no worker has started this sweep yet: does one run in its pool (modelmill worker)?"
 _SHOWN = 3
 _KEPT = 5
-_FOUND = ("engine:", "os:", "arch:", "ep:", "memory:", "bench:", "bench-emulated:")
+_FOUND = (
+    "engine:", "os:", "arch:", "ep:", "memory:", "bench:", "bench-emulated:", "compile:",
+    "compile-emulated:",
+)  # fmt: skip
 """How words begin that a machine finds out by itself."""
 _FLAGS = {"remote-code": "--allow-remote-code", "pickle": "--allow-pickle"}
 Json = Mapping[str, Any]
@@ -60,6 +63,8 @@ class Unserved:
             return f"  next: repair the machine that offers {' '.join(words)}; it is tried again"
         lacks = [str(word) for word in group.get("missing", words)]
         flags = [flag for word, flag in _FLAGS.items() if word in lacks]
+        if not self.fleet and group.get("emulator"):
+            return f"  next: {' '.join(['modelmill resume', self.stamp, '--emulated', *flags])}"
         if not self.fleet:
             found = [word for word in lacks if word.startswith(_FOUND)]
             own = [f"--has {word}" for word in lacks if word not in (*found, *_FLAGS)]
@@ -94,12 +99,13 @@ def unserved_groups(
     for needs in wanted:
         if any(serves(offers, needs) for offers in machines):
             continue
-        cells = _cells(state, sweep, needs)
+        cells, missing = _cells(state, sweep, needs), lacking(machines, needs)
         groups.append(
             {
+                "emulator": any(emulates(offers, missing) for offers in machines),
                 "what": "benchmark" if is_measuring(needs) else "cell",
                 "needs": sorted(needs),
-                "missing": lacking(machines, needs),
+                "missing": missing,
                 "machines": len(machines),
                 "cells": cells[:_KEPT],
                 "count": len(cells),

@@ -6,13 +6,15 @@ No catalog says it, so a resume finds here the cells that are still to be made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from matrix.globs import matches
 from matrix.model import Cell, Plan, PlannedModel
+from matrix.needs import compiling
 from matrix.plan_record import BadRecord, plan_from_record, plan_to_record
 from matrix.status import Status
+from state.reading import StateReader
 from state.records import Kind
 from state.state import State
 
@@ -25,10 +27,27 @@ class Compiling:
     """All that was asked for, the last word on each cell."""
 
     plan: Plan | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    emulated: bool = False
+    """Whether an emulator was allowed."""
+
+    def cell(self, name: str) -> Cell | None:
+        """The cell of that id."""
+        return (
+            next((one for one in self.plan.cells() if one.id == name), None) if self.plan else None
+        )
+
+    def allowing(self, emulated: bool) -> Compiling:
+        """The same where an emulator is allowed now."""
+        if self.plan is None or not (emulated or self.emulated):
+            return self
+        models = tuple(
+            replace(model, cells=tuple(_emulated(cell) for cell in model.cells))
+            for model in self.plan.models
+        )
+        return Compiling(replace(self.plan, models=models), emulated=True)
 
     def unfinished(
-        self, state: State, sweep_id: int, only: Sequence[str]
+        self, state: StateReader, sweep_id: int, only: Sequence[str]
     ) -> tuple[PlannedModel, ...]:
         """The models with the cells that are not published; `only`: globs, none for all."""
         if self.plan is None:
@@ -54,11 +73,11 @@ def note_compiling(state: State, sweep_id: int, plan: Plan, *, emulated: bool) -
     )
     if models:
         record = plan_to_record(replace(plan, models=models, notices=()))
-        told = {"plan": record, "settings": {"emulated": emulated}}
+        told = {"plan": record, "emulated": emulated}
         state.note(sweep_id, Kind.NOTICE, {COMPILING: told})
 
 
-def recorded_compiling(state: State, sweep_id: int) -> Compiling:
+def recorded_compiling(state: StateReader, sweep_id: int) -> Compiling:
     """What is recorded. A record that cannot be read is left out: the command makes it again."""
     found = Compiling()
     for told in _records(state, sweep_id):
@@ -68,8 +87,7 @@ def recorded_compiling(state: State, sweep_id: int) -> Compiling:
             continue
         if found.plan is not None:
             plan = replace(plan, models=_joined(found.plan.models, plan.models))
-        emulated = bool(found.settings.get("emulated") or told["settings"]["emulated"])
-        found = Compiling(plan, {"emulated": emulated})
+        found = Compiling(plan, emulated=found.emulated or bool(told.get("emulated")))
     return found
 
 
@@ -83,7 +101,14 @@ def merged(plan: Plan, models: tuple[PlannedModel, ...]) -> Plan:
     return replace(plan, models=_joined(plan.models, tuple(one for one in more if one.cells)))
 
 
-def _records(state: State, sweep_id: int) -> Iterator[Mapping[str, Any]]:
+def _emulated(cell: Cell) -> Cell:
+    if cell.profile is None:
+        return cell
+    real, emulated = (compiling(cell.profile.label, emulated=one) for one in (False, True))
+    return replace(cell, needs=tuple(emulated if word == real else word for word in cell.needs))
+
+
+def _records(state: StateReader, sweep_id: int) -> Iterator[Mapping[str, Any]]:
     for event in state.events(sweep_id, kind=Kind.NOTICE):
         if event.data and COMPILING in event.data:
             yield event.data[COMPILING]

@@ -85,19 +85,19 @@ def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | 
         return _compiling(settings, state, info)
     recalled, recorded_catalog = recall(settings, info.stamp, info.settings)
     plan = plan_of(recalled, catalog or recorded_catalog, date.today())  # noqa: DTZ011 - the user's
-    asked = recorded_compiling(state, info.id)
+    asked = recorded_compiling(state, info.id).allowing(recalled.emulated)
     if more := asked.unfinished(state, info.id, settings.only):
-        recalled = recalled.replaced(asked.settings, f"sweep {info.stamp}")
+        recalled = recalled.replaced({"emulated": asked.emulated}, f"sweep {info.stamp}")
         plan = merged(plan, more)
     return Run(plan, recalled, recorded)
 
 
 def _compiling(settings: Settings, state: State, info: SweepInfo) -> Run:
     """A sweep of which this state knows only what was compiled."""
-    known = recorded_compiling(state, info.id)
+    known = recorded_compiling(state, info.id).allowing(settings.emulated)
     if known.plan is None:
         raise StateError(f"nothing is recorded of what sweep {info.stamp} compiles")
-    values = {**typed(info.settings)[0], **known.settings, "stamp": info.stamp}
+    values = {**typed(info.settings)[0], "emulated": known.emulated, "stamp": info.stamp}
     recalled = settings.replaced(values, f"sweep {info.stamp}")
     return Run(known.plan, recalled, dict(info.settings))
 

@@ -34,11 +34,15 @@ def vendor(tmp_path_factory: pytest.TempPathFactory) -> Vendor:
 
 def project_of(folder: Path, vendor: Vendor, models: int) -> Project:
     folder.mkdir()
-    made = Project(folder, {"MODELMILL_RUNTIMES": "openvino_ep", "MODELMILL_JOBS": "1"})
-    made.catalog(*(model(f"tiny/{name}", salt=name) for name in "abcdefgh"[:models]))
-    (folder / "modelmill.toml").write_text(
-        f'[runtime.openvino_ep]\npython = "{vendor.python}"\n', "utf-8"
+    made = Project(
+        folder,
+        {
+            "MODELMILL_RUNTIMES": "openvino_ep",
+            "MODELMILL_OPENVINO_EP_PYTHON": str(vendor.python),
+            "MODELMILL_JOBS": "1",
+        },
     )
+    made.catalog(*(model(f"tiny/{name}", salt=name) for name in "abcdefgh"[:models]))
     vendor.told.unlink(missing_ok=True)
     return made
 

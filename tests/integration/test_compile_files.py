@@ -111,9 +111,10 @@ def test_a_member_that_cannot_be_compiled_leaves_the_others_their_context(tmp_pa
 
 def test_an_embedded_context_is_one_file(tmp_path: Path) -> None:
     quantized(4, tmp_path / "a.onnx")
-    (row,) = compiled(tmp_path, "a.onnx", "-o", "out", "--embed")
+    (row,) = compiled(tmp_path, "a.onnx", "-o", "out.v1", "--embed")  # a folder may have a dot
     assert (row["binaries"], row["checked"]["passed"]) == ([], True)
-    assert names(tmp_path / "out") == ["a_ctx.onnx"]
+    assert names(tmp_path / "out.v1") == ["a_ctx.onnx"]
+    assert [len(row["checked"][side]) for side in ("inputs", "outputs")] == [1, 1]
 
 
 def test_a_model_of_which_the_device_takes_nothing_is_a_warning(tmp_path: Path) -> None:

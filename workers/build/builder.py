@@ -146,12 +146,9 @@ class Builder:
 
         `export`: of the export that the cell is made from.
         """
-        begun = None
-        if cell.origin is not None:
-            action = stored(self.store, cell)
-            if action is None:
-                return None
-            begun = begun_with(self.store, cell, action)
+        begun = self._stored(cell)
+        if cell.origin is not None and begun is None:
+            return None
         results = self._walk(
             cell,
             lambda task: self.store.lookup(task.key.key),
@@ -176,7 +173,9 @@ class Builder:
             seen.append((task, action))
             return action
 
-        self._walk(cell, resolve)
+        begun = self._stored(cell)
+        if cell.origin is None or begun is not None:
+            self._walk(cell, resolve, begun=begun)
         return seen
 
     def close(self) -> None:
@@ -261,6 +260,11 @@ class Builder:
             portable=results.files_of(portable_stage(results.plan).name) if cell.profile else (),
             claim=None if export else begun.claim if begun else Claim.of(cell),
         )
+
+    def _stored(self, cell: Cell) -> Begun | None:
+        """The package that a cell is compiled from, if the store has it."""
+        action = stored(self.store, cell) if cell.origin is not None else None
+        return begun_with(self.store, cell, action) if action else None
 
     def _begun(self, runner: StageRunner) -> Begun | None:
         """The package that a cell is compiled from; None: it is built from the source."""

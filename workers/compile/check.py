@@ -18,6 +18,10 @@ SETS = 3
 SHARED = "this emulator cannot open a context that holds several graphs"
 
 
+Declared = tuple[str, str, tuple[int | str | None, ...]]
+"""Name, type and shape of an input or output."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     """What opening a model took."""
@@ -34,6 +38,9 @@ class Checked:
     detail: str
     portable: Opening | None = None
     compiled: Opening | None = None
+    inputs: tuple[Declared, ...] = ()
+    """As the compiled model declares them."""
+    outputs: tuple[Declared, ...] = ()
 
 
 def check_compiled(
@@ -60,6 +67,8 @@ def check_compiled(
         detail=str(problem or f"answers as the portable model does on {runtime.name}"),
         portable=_opening(told),
         compiled=_opening(found),
+        inputs=_ports(found, "inputs"),
+        outputs=_ports(found, "outputs"),
     )
 
 
@@ -72,6 +81,10 @@ def _opening(told: Mapping[str, Any]) -> Opening | None:
     if "open_seconds" not in told:
         return None
     return Opening(float(told["open_seconds"]), int(told["open_memory"]))
+
+
+def _ports(found: Mapping[str, Any], side: str) -> tuple[Declared, ...]:
+    return tuple((name, kind, tuple(shape)) for name, kind, shape in found.get(side, ()))
 
 
 def _other_ports(told: Mapping[str, Any], found: Mapping[str, Any]) -> str:

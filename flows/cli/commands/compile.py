@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flows.packages.written import Written
     from matrix.model import Plan, Profile
     from workers.build.origin import Fetch
+    from workers.compile.devices import Availability
     from workers.compile.files import Compiled
     from workers.runtimes.pool import Runtimes
     from workers.runtimes.runtime import Runtime
@@ -275,6 +276,11 @@ def _runtime(asked: _Asked, profile: Profile, runtimes: Runtimes) -> Runtime:
     return runtime
 
 
+def _where(one: Availability) -> str:
+    emulated = one.runtime is not None and one.runtime.emulated
+    return f"{one.where}, with --emulated" if emulated else one.where
+
+
 def _ep_options(texts: Sequence[str]) -> dict[str, str]:
     found = {}
     for text in texts:
@@ -324,7 +330,7 @@ def _list(settings: Settings, *, as_json: bool) -> Exit:
         return Exit.OK
     backends = ", ".join(BACKENDS)
     table = [
-        [one.profile.label, one.profile.target, backends if one.runtime else "-", one.where]
+        [one.profile.label, one.profile.target, backends if one.runtime else "-", _where(one)]
         for one in found
     ]
     print(render(["PROFILE", "TARGET", "BACKENDS", "HERE"], table))

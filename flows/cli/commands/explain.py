@@ -8,14 +8,14 @@ from dataclasses import asdict
 
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.settings import PLACES
-from flows.sweep.recorded_settings import recall
+from flows.sweep.recorded_settings import recall, typed
 from flows.sweep.workspace import Workspace, find_sweep
 from matrix.cellid import parse
 from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("cell", help="MODEL:TASK@TARGET[:PRECISION]")
+    parser.add_argument("cell", help="MODEL:TASK@TARGET[:PRECISION][+PROFILE]")
     parser.add_argument("--stamp", dest="batch", help="the batch; default: the one begun last")
     parser.add_argument("--json", action="store_true", help="for machines")
     names = ("engine", "opset", "allow_remote_code", "allow_pickle", *PLACES)
@@ -26,6 +26,7 @@ def add(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     from datetime import date
 
+    from flows.sweep.compiling import recorded_compiling
     from flows.sweep.local import open_builder
     from flows.sweep.planning import plan_of
     from workers.build.explain import explain
@@ -34,10 +35,17 @@ def run(arguments: argparse.Namespace) -> Exit:
     settings = settings_of(arguments)
     with Workspace(settings).read_state() as state:
         info = find_sweep(state, arguments.batch)
-        recalled, catalog = recall(settings, info.stamp, info.settings)
+        asked = recorded_compiling(state, info.id)
+        plan = asked.plan if asked.cell(cell_id) else None
+        if plan is not None:
+            values = {**typed(info.settings)[0], "emulated": asked.emulated}
+            recalled = settings.replaced(values, f"sweep {info.stamp}")
+        else:
+            recalled, catalog = recall(settings, info.stamp, info.settings)
         history = [one for one in state.stage_runs(info.id) if one.cell == cell_id]
-    plan = plan_of(recalled.narrowed(cell_id), catalog, date.today())  # noqa: DTZ011 - the user's date
-    cell = next(plan.cells())
+    if plan is None:
+        plan = plan_of(recalled.narrowed(cell_id), catalog, date.today())  # noqa: DTZ011 - the user's date
+    cell = asked.cell(cell_id) or next(plan.cells())
     with open_builder(plan, recalled) as builder:
         reasons = explain(builder, cell)
     if arguments.json:

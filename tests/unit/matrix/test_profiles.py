@@ -59,6 +59,18 @@ def test_a_provider_that_cannot_compile_ahead_is_refused_with_those_that_can(
     assert "profiles that can: htp68, htp73, htp81, ov_cpu, ov_gpu, ov_npu" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("qnn", r"QNNExecutionProvider .*one of its profiles: htp68, htp73, htp81"),
+     ("openvino", r"OpenVINOExecutionProvider .*ov_cpu, ov_gpu, ov_npu"),
+     ("vitisai", r"VitisAIExecutionProvider .*write one into a targets file"),
+     ("vitisai_npu", r"VitisAIExecutionProvider .*no profile here")],
+)  # fmt: skip
+def test_a_provider_named_for_a_profile_is_told_its_profiles(name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        SHIPPED.get(name)
+
+
 def test_a_profile_of_ones_own_is_data_beside_the_targets(tmp_path: Path) -> None:
     found = own(
         tmp_path,

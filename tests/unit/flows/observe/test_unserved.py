@@ -112,6 +112,27 @@ def test_a_local_run_leaves_what_this_machine_does_not_offer(tmp_path: Path) -> 
         ]
 
 
+def test_a_machine_with_an_emulator_alone_is_told_the_flag(tmp_path: Path) -> None:
+    state, run = begun(tmp_path)
+    needs = frozenset({"engine:fake", "compile:htp73"})
+    machine = frozenset({"engine:fake", "compile-emulated:htp73"})
+    with state:
+        for offers, step in (
+            (machine, "modelmill resume s --emulated"),
+            (
+                frozenset({"engine:fake"}),
+                "on a machine that offers compile:htp73: modelmill resume s",
+            ),
+            (
+                frozenset({"compile-emulated:htp73"}),
+                "on a machine that offers compile:htp73 and engine:fake: modelmill resume s",
+            ),
+        ):
+            groups = unserved_groups(state, run.sweep, [needs], [offers])
+            state.note(run.sweep, Kind.NOTICE, {UNSERVED: groups})
+            assert unserved_of(state, run.sweep).lines()[1] == f"  next: {step}"
+
+
 def test_benchmarks_that_wait_for_a_device_are_told_with_the_next_step(tmp_path: Path) -> None:
     npu = measuring("qnn", "npu", emulated=False)
     with open_state(tmp_path / "state.db") as state:

@@ -87,7 +87,7 @@ def test_a_resume_finds_what_is_still_to_be_compiled(tmp_path: Path) -> None:
         assert recorded_compiling(state, info.id).plan is None
         note_compiling(state, info.id, plan, emulated=True)
         found = recorded_compiling(state, info.id)
-        assert found.settings == {"emulated": True}
+        assert found.emulated
         (model,) = found.unfinished(state, info.id, ())
         assert model.cells == plan.models[0].cells
         assert found.unfinished(state, info.id, ("*nothing*",)) == ()
