@@ -81,8 +81,14 @@ def _nodes(nodes: Mapping[str, int]) -> str:
         return "the runtime does not report them"
     every = sum(nodes.values())
     return ", ".join(
-        f"{name} {count} of {every} ({count / every:.0%})" for name, count in nodes.items()
+        f"{name} {count} of {every} ({_share(count, every)})" for name, count in nodes.items()
     )
+
+
+def _share(count: int, every: int) -> str:
+    """Never 100% of what is not all of it, nor 0% of what is some."""
+    near = count != every and not 0.01 <= count / every <= 0.99
+    return f"{count / every:.1%}" if near else f"{count / every:.0%}"
 
 
 def comparison_lines(found: Comparison) -> Iterator[str]:

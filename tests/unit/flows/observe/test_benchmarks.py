@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from flows.observe.benchmarks import EMULATED, benchmark_lines, comparison_lines, show_ms
@@ -9,6 +11,7 @@ from tests.measuring.runtimes import CPU, NPU, FakeRuntimes, always, crash, subj
 from workers.measure.benchmark import benchmark
 from workers.measure.comparison import compare
 from workers.measure.protocol import Protocol
+from workers.measure.result import GraphResult
 from workers.measure.running import Driver
 from workers.runtimes.runtime import Runtime
 
@@ -70,3 +73,11 @@ def test_a_verdict_is_one_line(runtime: Runtime, mark: str) -> None:
 )
 def test_times_have_three_digits(milliseconds: float, text: str) -> None:
     assert show_ms(milliseconds) == text
+
+
+def test_nearly_all_nodes_are_not_all() -> None:
+    graph = GraphResult("", nodes={"QNNExecutionProvider": 766, "CPUExecutionProvider": 1})
+    result = benchmark(Driver(FakeRuntimes({"m": always(1000)})), subject("m"), PROTOCOL)
+    session = result.graphs[0].sessions
+    lines = "\n".join(benchmark_lines(replace(result, graphs=(replace(graph, sessions=session),))))
+    assert "QNNExecutionProvider 766 of 767 (99.9%), CPUExecutionProvider 1 of 767 (0.1%)" in lines
