@@ -51,6 +51,8 @@ _FILTER_LIMIT = 4000
 _WILD = frozenset("*?[]{}()!+@;\\")
 """Characters that a filter would not take literally."""
 
+AGAIN = "pull again; a version that stays damaged must be built under a new stamp"
+
 
 class Contents:
     """The file lists of a feed's versions. Safe to use from several threads."""
@@ -174,7 +176,7 @@ def _check_size(title: str, came: Entries, registered: int) -> None:
     if missing > 0:
         raise Corrupt(
             f"{title}: about {missing} bytes are missing from what ArtifactTool downloaded",
-            hint="pull again; a version that stays damaged must be built under a new stamp",
+            hint=AGAIN,
         )
 
 

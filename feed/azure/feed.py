@@ -10,7 +10,7 @@ from feed.azure import preflight, promotion
 from feed.azure.address import Address
 from feed.azure.artifacttool import ArtifactTool
 from feed.azure.child import RunLimits
-from feed.azure.contents import Contents, check_tree
+from feed.azure.contents import AGAIN, Contents, check_tree
 from feed.azure.credentials import Credentials
 from feed.azure.listing import Listing
 from feed.azure.options import Options
@@ -142,10 +142,10 @@ class AzureFeed:
             }
             destination = Destination(dest, chosen)
             for entry in chosen:
-                if came.get(entry.path) != entry:
-                    raise Corrupt(
-                        f"{package} {version}: {entry.path} was downloaded with other content"
-                    )
+                got = came.get(entry.path)
+                if got != entry:
+                    what = "was downloaded with other content" if got else "was not downloaded"
+                    raise Corrupt(f"{package} {version}: {entry.path} {what}", hint=AGAIN)
             for entry in chosen:
                 destination.adopt(entry, root / entry.path)
         return chosen

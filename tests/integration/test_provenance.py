@@ -48,7 +48,7 @@ def test_every_package_of_a_sweep_verifies_with_the_key(swept: Project) -> None:
 def test_a_key_that_is_none_is_told_before_anything_is_begun(project: Project) -> None:
     (project.folder / "key.pem").write_text("no key")
     ran = project.run("sweep", project.catalog(model()), "--sign-key", "key.pem")
-    assert (ran.code, ran.out) == (2, "")
+    assert (ran.code, ran.out) == (2, "planning the sweep\n")
     assert "key.pem is not a private key in PEM" in ran.err
     assert not project.home.exists()
 
@@ -138,7 +138,7 @@ def test_a_model_from_a_folder_is_built_again_from_wherever_the_folder_is(projec
     assert "source.digest: " in changed.out
     assert "files.model.onnx: " in changed.out
     assert "engine.tools" not in changed.out
-    assert (gone.code, gone.out) == (2, "")
+    assert (gone.code, gone.out) == (2, "fetching the package\n")
     assert "--source nowhere: there is no such folder" in gone.err
 
 

@@ -113,8 +113,9 @@ def test_a_file_that_does_not_come_down_fails_the_pull(
     records = {"sbom.cdx.json": b"s" * 3000, "provenance.json": provenance}
     publish(harness, harness.package("a", {"model.onnx": b"m" * 3000}, records=records))
     harness.standin.behaviour.extend([{"drop": dropped}] * 10)
-    with pytest.raises(Corrupt, match=r"missing|content|different"):
+    with pytest.raises(Corrupt, match=r"missing|not downloaded|different") as caught:
         pull(harness.feed(), NAME, VERSION, tmp_path / "out")
+    assert caught.value.hint.startswith("pull again")
     assert not (tmp_path / "out").exists()
 
 
