@@ -137,7 +137,8 @@ def test_a_flag_in_a_message_exists() -> None:
 
 @pytest.mark.parametrize("command", PLACES)
 def test_a_hint_is_given_flags_that_its_command_takes(command: str) -> None:
-    PARSER.parse_args([*command.split(), *NEEDED.get(command, ()), *flags(command)])
+    read = PARSER.parse_args([*command.split(), *NEEDED.get(command, ()), *flags(command)])
+    assert {str(getattr(read, name)) for name in PLACES[command]} == {"x"}
 
 
 NEEDED = {
