@@ -223,9 +223,10 @@ def _shapes(entry: Entry) -> dict[str, int] | None:
     if table is None:
         return None
     inner = Entry(table, f"{entry.where}: shapes", entry.problems)
-    values = {key: inner.integer(key, 1, MAX_SHAPE) for key in table}
+    names = [key for key in table if key.isidentifier()]
+    values = {key: inner.integer(key, 1, MAX_SHAPE) for key in names}
     for key in table:
-        if not key.isidentifier():
+        if key not in names:
             inner.bad(f"{quote(key)} cannot be the name of a dimension")
     return {key: value for key, value in values.items() if value is not None}
 
