@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from matrix.globs import matches
 from matrix.model import Cell, Plan, PlannedModel
@@ -16,7 +16,9 @@ from matrix.plan_record import BadRecord, plan_from_record, plan_to_record
 from matrix.status import Status
 from state.reading import StateReader
 from state.records import Kind
-from state.state import State
+
+if TYPE_CHECKING:
+    from state.state import State
 
 COMPILING = "compiling"
 _DONE = {Status.PUBLISHED, Status.UNCHANGED}
