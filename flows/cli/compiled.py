@@ -26,6 +26,14 @@ def result_lines(done: Sequence[Compiled | Written]) -> Iterator[str]:
         if users.count(path) > 1:
             size = show_size(path.stat().st_size)
             yield f"{path.name} ({size}) holds {users.count(path)} graphs"
+    sizes = next(
+        (one.sharing for one in done if not isinstance(one, Written) and one.sharing), None
+    )
+    if sizes and (together := sizes["together"]) and (apart := sizes["apart"]):
+        yield (
+            f"in one context {show_size(together)} with the models, "
+            f"in a context for each {show_size(apart)}"
+        )
     if failed := sum(bool(one.error) for one in done):
         yield f"{failed} of {len(done)} models failed"
 
@@ -116,4 +124,5 @@ def _to_json(one: Compiled) -> dict[str, object]:
         "error": one.error or None,
         "warning": one.warning or None,
         "checked": asdict(one.checked) if one.checked else None,
+        "sharing": dict(one.sharing) if one.sharing else None,
     }

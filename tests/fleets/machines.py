@@ -267,8 +267,8 @@ class Fleet:
         )
 
     def api(self) -> httpx.Client:
-        """Prefect's, as a script would call it."""
-        return httpx.Client(base_url=self.prefect.url)
+        """Prefect's, as a script would call it; a busy server takes its time."""
+        return httpx.Client(base_url=self.prefect.url, timeout=60)
 
     def flow_runs(self, flow: str, sweep: int) -> list[dict[str, Any]]:
         """Of a sweep, as Prefect sees them."""

@@ -85,6 +85,8 @@ def test_graphs_that_share_their_weights_share_one_binary(tmp_path: Path, backen
     size = (tmp_path / binaries.pop()).stat().st_size
     apart = sum((tmp_path / row["binaries"][0]).stat().st_size for row in alone)
     assert size < 0.6 * apart
+    for row in shared:
+        assert size < row["sharing"]["together"] < 0.7 * row["sharing"]["apart"]
     assert (
         names(tmp_path / "shared")[-2:] == ["a_ctx.onnx", "b_ctx.onnx"]
         or len(names(tmp_path / "shared")) == 3
@@ -106,6 +108,7 @@ def test_a_member_that_cannot_be_compiled_leaves_the_others_their_context(tmp_pa
     assert [bool(row["error"]) for row in rows] == [False, True, False]
     assert "MatMool" in rows[1]["error"]
     assert rows[0]["binaries"] == rows[2]["binaries"]
+    assert [row["sharing"] and row["sharing"]["graphs"] for row in rows] == [2, None, 2]
     assert len(names(tmp_path / "out")) == 3
 
 

@@ -15,7 +15,7 @@ from matrix.errors import UsageError
 from matrix.model import Profile
 from workers.compile.check import Checked, check_compiled
 from workers.compile.devices import parameters
-from workers.compile.group import GroupResult, Job, Member, compile_group
+from workers.compile.group import GroupResult, Job, Member, compare_sizes, compile_group
 from workers.errors import BuildFailed
 from workers.runtimes.pool import Runtimes, Watching
 from workers.runtimes.runtime import Runtime
@@ -52,6 +52,8 @@ class Compiled:
     error: str = ""
     warning: str = ""
     checked: Checked | None = None
+    sharing: Mapping[str, int | None] | None = None
+    """Of models in one context: bytes `together`, and `apart` with a context for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +127,21 @@ class FileCompiler:
         self._count += 1
         folder = self.scratch / f"group-{self._count}"
         folder.mkdir()
-        result = compile_group(
-            self.runtimes,
-            members,
-            Job(
-                options.runtime, options.backend, options.embed, folder,
-                timeout=options.timeout, progress=options.progress,
-            ),
+        job = Job(
+            options.runtime, options.backend, options.embed, folder,
+            timeout=options.timeout, progress=options.progress,
         )  # fmt: skip
-        shared = len(result.seconds) > 1
+        result = compile_group(self.runtimes, members, job)
+        shared = [one for one in members if result.contexts.get(one.name, {}).get("nodes")]
+        sharing = None
+        if len(shared) > 1:
+            options.progress("compiling each model alone, to compare the sizes")
+            sharing = compare_sizes(self.runtimes, shared, result, job)
         found = []
         for source, member in zip(sources, members, strict=True):
-            found.append(self._outcome(source, member, result, shared=shared))
+            outcome = self._outcome(source, member, result, shared=len(result.seconds) > 1)
+            outcome.sharing = sharing if member in shared else None
+            found.append(outcome)
         self._place(found, members, result)
         shutil.rmtree(folder, ignore_errors=True)
         return found

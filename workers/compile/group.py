@@ -93,6 +93,31 @@ def compile_once(runtimes: Runtimes, members: Sequence[Member], job: Job) -> Gro
     return result
 
 
+def binaries_of(result: GroupResult) -> list[str]:
+    return list(dict.fromkeys(name for one in result.contexts.values() for name in one["binaries"]))
+
+
+def compare_sizes(
+    runtimes: Runtimes, members: Sequence[Member], result: GroupResult, job: Job
+) -> dict[str, Any]:
+    """Bytes of the context models with their binaries: in one context, and each in its own."""
+    apart: int | None = 0
+    for place, member in enumerate(members if len(members) > 1 else ()):
+        alone = compile_once(runtimes, [member], replace(job, folder=job.folder / f"apart-{place}"))
+        apart = None if alone.failures or apart is None else apart + _size(alone, [member])
+    together = _size(result, members)
+    return {
+        "graphs": len(members),
+        "together": together,
+        "apart": apart if len(members) > 1 else together,
+    }
+
+
+def _size(result: GroupResult, members: Sequence[Member]) -> int:
+    names = [*binaries_of(result), *(one.output for one in members)]
+    return sum((result.folder / name).stat().st_size for name in names)
+
+
 def _compile(
     runtimes: Runtimes, members: Sequence[Member], job: Job, result: GroupResult
 ) -> tuple[Member, BuildFailed] | None:

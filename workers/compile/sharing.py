@@ -12,12 +12,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from matrix.status import FailureClass
 from workers import composition
 from workers.compile.files import output_stems
-from workers.compile.group import STAGE, GroupResult, Job, Member, compile_once
+from workers.compile.group import (
+    STAGE,
+    GroupResult,
+    Job,
+    Member,
+    binaries_of,
+    compare_sizes,
+    compile_once,
+)
 from workers.compile.portable import copy_file, external_files, files_in, model_in, placer
 from workers.composition import Component, Composition
 from workers.engine import StageReport
@@ -101,7 +108,7 @@ def compile_shared(
     _check(result, graphs, job)
     for graph, member in zip(graphs, members, strict=True):
         copy_file(result.folder / member.output, out / graph.file)
-    for binary in _binaries(result):
+    for binary in binaries_of(result):
         copy_file(result.folder / binary, out / binary)
     _copy_rest(runtimes, inputs, graphs, out)
     if record := _composition(inputs, graphs):
@@ -118,14 +125,14 @@ def compile_shared(
                 }
                 for one in graphs
             ],
-            "binaries": _binaries(result),
+            "binaries": binaries_of(result),
             "compatibility": result.contexts[graphs[0].label]["compatibility"],
         },
         info={
             "seconds": round(sum(result.seconds.values()), 3),
             "peak_memory": result.peak_memory,
             "runtime": job.runtime.to_json(),
-            "sharing": _sharing(runtimes, members, result, job),
+            "sharing": compare_sizes(runtimes, members, result, job),
         },
     )
 
@@ -144,31 +151,6 @@ def _check(result: GroupResult, graphs: Sequence[Graph], job: Job) -> None:
         if failure is not None:
             failure.member = graph.member
             raise failure
-
-
-def _binaries(result: GroupResult) -> list[str]:
-    return list(dict.fromkeys(name for one in result.contexts.values() for name in one["binaries"]))
-
-
-def _sharing(
-    runtimes: Runtimes, members: Sequence[Member], result: GroupResult, job: Job
-) -> dict[str, Any]:
-    """Bytes of the context models with their binaries: in one context, and each in its own."""
-    apart: int | None = 0
-    for place, member in enumerate(members if len(members) > 1 else ()):
-        alone = compile_once(runtimes, [member], replace(job, folder=job.folder / f"apart-{place}"))
-        apart = None if alone.failures or apart is None else apart + _size(alone, [member])
-    together = _size(result, members)
-    return {
-        "graphs": len(members),
-        "together": together,
-        "apart": apart if len(members) > 1 else together,
-    }
-
-
-def _size(result: GroupResult, members: Sequence[Member]) -> int:
-    names = [*_binaries(result), *(one.output for one in members)]
-    return sum((result.folder / name).stat().st_size for name in names)
 
 
 def _copy_rest(
