@@ -61,7 +61,7 @@ def load_catalog(
     problems are left out instead, each with a notice.
     """
     path = _find(str(name), base)
-    text = read_text(path)
+    text = read_text(path, "give a .toml or .json file or the name of a packaged catalog")
     whole: list[Problem] = []
     bad: list[Problem] = []
     abilities = abilities_of(engine) if engine else None

@@ -22,15 +22,15 @@ MAX_DEPTH = 32
 MAX_INT = 2**63
 
 
-def read_text(path: Path) -> str:
-    """The text of a file, UTF-8 with or without a byte order mark."""
+def read_text(path: Path, advice: str = "") -> str:
+    """The text of a file, UTF-8 with or without a byte order mark. `advice`: if there is none."""
     where = path.name
     try:
         if path.stat().st_size > MAX_BYTES:
             fail(where, f"is larger than {MAX_BYTES >> 20} MiB", "is this the right file?")
         raw = path.read_bytes()
     except FileNotFoundError:
-        fail(where, "no such file", "give a .toml or .json file or the name of a packaged catalog")
+        fail(where, "no such file", advice)
     except (OSError, ValueError) as err:
         fail(where, f"cannot be read: {getattr(err, 'strerror', None) or err}")
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw[:4096]:

@@ -1,18 +1,15 @@
-"""The knowledge base: findings as files, and the evidence that was appended to them.
+"""The knowledge base: findings as files, and the evidence that was added to them.
 
-The user's folder holds `*.toml` files with findings of their own and `evidence.jsonl`, one
-observation per line. Nothing rewrites either: an observation is appended, whatever it says.
+The user's folder holds `*.toml` files with findings of their own, and `evidence.jsonl` with one
+observation per line, also about findings that come with modelmill.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from machine.locks import locked
-from matrix.codec import to_json
 from matrix.errors import MillError, PlanError, Problem
 from matrix.findings import Evidence, Finding, merged, read_evidence, read_findings, shipped
 from matrix.nearest import hint, quote
@@ -44,7 +41,11 @@ class Reading:
     problems: list[Problem] = field(default_factory=list)
 
     def lines(self, path: Path) -> Iterator[tuple[str, Evidence]]:
-        for number, line in enumerate(read_text(path).splitlines(), 1):
+        try:
+            text = read_text(path)
+        except PlanError as error:
+            raise PlanError(error.problems, "the evidence") from None
+        for number, line in enumerate(text.splitlines(), 1):
             if not line.strip():
                 continue
             found: list[Problem] = []
@@ -80,15 +81,3 @@ def load_knowledge(folder: Path) -> Knowledge:
                 Problem(EVIDENCE, f"there is no finding {quote(name)}", hint(name, findings))
             )
     return Knowledge(merged(findings, seen), tuple(reading.problems))
-
-
-def append_evidence(folder: Path, name: str, evidence: Evidence) -> None:
-    """Add one observation to a finding, at the end of the folder's file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    said = {key: value for key, value in to_json(evidence).items() if value not in (None, "")}
-    line = json.dumps({"finding": name, **said}, ensure_ascii=False)
-    with (
-        locked(folder / f".{EVIDENCE}.lock"),
-        (folder / EVIDENCE).open("a", encoding="utf-8") as out,
-    ):
-        out.write(line + "\n")

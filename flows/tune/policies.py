@@ -49,7 +49,6 @@ def gain(baseline: float, candidate: float) -> float:
 # The loop for one model on a CPU.
 
 ACCURACY_FLOOR = 0.70
-SCREEN_GAIN = 1.0
 
 
 def loop_verdict(
@@ -64,26 +63,6 @@ def loop_verdict(
     if gained < threshold:
         return "DISCARD"
     return "MARGINAL_KEEP" if gained < 1.5 * threshold else "KEEP"
-
-
-@dataclass
-class Discards:
-    """When the loop for one model gives up, and when it asks for other ideas."""
-
-    in_a_row: int = 0
-    by_dimension: dict[str, int] | None = None
-
-    def add(self, verdict: str, dimension: str) -> str:
-        """`stop`, `research` or nothing."""
-        counts = self.by_dimension = self.by_dimension or {}
-        if "KEEP" in verdict:
-            self.in_a_row = counts[dimension] = 0
-            return ""
-        self.in_a_row += 1
-        counts[dimension] = counts.get(dimension, 0) + 1
-        if self.in_a_row >= 30:
-            return "stop"
-        return "research" if counts[dimension] == 5 else ""
 
 
 # The sweep over models on an NPU.
@@ -102,14 +81,9 @@ def npu_confirmation(baseline: Sequence[float], candidate: Sequence[float]) -> s
     return "CONFIRMED" if max(candidate) < min(baseline) else "MARGINAL_UNCONFIRMED"
 
 
-def npu_fusion_regression(baseline: float, fused: Sequence[float]) -> bool:
-    """Whether any build with fused convolutions is at least five times as slow."""
-    return any(value >= 5 * baseline for value in fused)
-
-
-def npu_fusion_risk(conv_share: float | None) -> bool:
-    """Whether that was to be expected; an unknown share of convolutions is a risk."""
-    return conv_share is None or conv_share > 20
+def npu_regression(baseline: float, candidate: float) -> bool:
+    """Whether a build is at least five times as slow, as fused convolutions can make it."""
+    return candidate >= 5 * baseline
 
 
 # The sweep over models on a GPU.
@@ -128,36 +102,6 @@ def gpu_confirmation(baseline: float, sessions: Sequence[float]) -> tuple[str, i
     """Every session must gain; also how many do."""
     above = sum(gain(baseline, one) >= MIN_GAIN for one in sessions)
     return "KEEP_CONFIRMED" if above == len(sessions) else "MARGINAL_UNCONFIRMED", above
-
-
-# The later rules for all.
-
-
-def effect_gate(baseline: Sequence[float], candidate: Sequence[float], cv: float) -> str:
-    """The noise floor is twice the variation of a session; the ranges must be apart."""
-    gained = gain(median(baseline), median(candidate))
-    if gained <= 0:
-        return "BASELINE_IS_BEST"
-    if gained <= 2 * cv:
-        return "NEUTRAL_WITHIN_NOISE"
-    return "RELIABLE" if max(candidate) < min(baseline) else "UNRELIABLE_RANGES_OVERLAP"
-
-
-def paired_verdict(low: float, high: float) -> str:
-    """From the interval of the gain over interleaved pairs."""
-    if low > MIN_GAIN:
-        return "KEEP_CONFIRMED"
-    return "DISCARD" if high < -2 else "MARGINAL"
-
-
-def heat(first: float | None, last: float | None) -> str:
-    """From the latency of the first and of the last session of one model."""
-    if not first or not last:
-        return "UNKNOWN"
-    ratio = last / first
-    if ratio <= 1.05:
-        return "COOL"
-    return "HOT_RUN" if ratio >= 1.30 else "WARM"
 
 
 # Ours.

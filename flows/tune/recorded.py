@@ -113,7 +113,7 @@ def _recordings(path: Path) -> list[Recording]:
 def _sweep(path: Path, data: object) -> Recording:
     if not isinstance(data, dict) or not isinstance(data.get("hypotheses"), dict):
         raise Refused("has no 'hypotheses'; is it the results.json of a sweep?")
-    model = _word(data.get("model_id") or path.parent.name)
+    model = _word(data.get("model_id") or path.absolute().parent.name)
     hypotheses: dict[str, Any] = data["hypotheses"]
     flat = any(isinstance(one, dict) and "full_p50s_ms" in one for one in hypotheses.values())
     trials = tuple(_trial(_word(name), one) for name, one in hypotheses.items())
@@ -178,7 +178,7 @@ def _loop(path: Path, text: str) -> Recording:
     if given:
         trials.insert(0, Trial("baseline", "baseline", "OK", (_time("baseline", given),)))
     baseline = "baseline" if given else ""
-    return Recording(path.name, "loop", path.parent.name, "cpu", baseline, tuple(trials))
+    return Recording(path.name, "loop", path.absolute().parent.name, "cpu", baseline, tuple(trials))
 
 
 def _experiment(row: Mapping[str, str | None]) -> Trial:

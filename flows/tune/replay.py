@@ -88,6 +88,8 @@ def _rule(recording: Recording, one: Trial, baseline: tuple[float, ...]) -> str:
             return policies.gpu_confirmation(median(baseline), one.sessions)[0]
         return policies.gpu_verdict(gained)
     if recording.kind == "npu":
+        if policies.npu_regression(median(baseline), median(one.sessions)):
+            return "regression"
         if one.confirmed:
             return policies.npu_confirmation(baseline, one.sessions)
         return policies.npu_opset_rule(baseline, one.sessions)

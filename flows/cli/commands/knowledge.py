@@ -62,7 +62,7 @@ def _ls(arguments: argparse.Namespace) -> Exit:
     if arguments.json:
         print(json.dumps([_json(one) for one in rows], indent=1))
     elif rows:
-        head = ("id", "level", "status", "does", "title")
+        head = ("id", "level", "status", "try", "title")
         print(render(head, [_row(one) for one in rows]))
     else:
         print("no finding like that; 'modelmill knowledge ls' lists all")
@@ -110,7 +110,7 @@ def _lines(one: Finding) -> Iterator[str]:
     yield ""
     yield f"status        {one.status}, level {one.level}, confidence {one.confidence}"
     if one.action != "note":
-        yield f"a tuning      {_effect(one)}"
+        yield f"advice        {_advice(one)}"
     confirmed = "confirmed" if one.mechanism_confirmed else "not confirmed"
     yield f"mechanism     {one.mechanism or 'unknown'} ({confirmed})"
     yield f"falsified by  {one.falsified_by}"
@@ -128,16 +128,16 @@ def _paragraph(text: str) -> list[str]:
     return textwrap.wrap(text, 90, initial_indent="  ", subsequent_indent="  ")
 
 
-def _effect(one: Finding) -> str:
+def _advice(one: Finding) -> str:
     about = ", ".join(one.settings)
     match one.action:
         case "first":
-            return f"tries {about} first"
+            return f"try {about} first"
         case "skip" if one.prunes:
-            return f"leaves {about} out"
+            return f"leave {about} out"
         case "skip":
-            return f"tries {about} last; it may leave it out from level 3 on, uncontradicted"
-    return f"tries {about} last"
+            return f"try {about} last; from level 3 on, uncontradicted, leave it out"
+    return f"try {about} last"
 
 
 def _count(one: Finding) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from flows.cli.main import main
-from flows.tune.knowledge import EVIDENCE, append_evidence, load_knowledge
+from flows.tune.knowledge import EVIDENCE, load_knowledge
+from matrix.codec import to_json
 from matrix.errors import MillError
 from matrix.findings import Evidence
 
@@ -40,22 +40,21 @@ falsified_by = "f"
 """
 
 
-def test_what_a_tuning_saw_is_kept_beside_the_shipped_findings(tmp_path: Path) -> None:
+def add(folder: Path, name: str, evidence: Evidence) -> None:
+    folder.mkdir(exist_ok=True)
+    said = {key: value for key, value in to_json(evidence).items() if value not in (None, "")}
+    with (folder / EVIDENCE).open("a") as file:
+        file.write(json.dumps({"finding": name, **said}) + "\n")
+
+
+def test_evidence_of_ones_own_is_kept_beside_the_shipped_findings(tmp_path: Path) -> None:
     before = load_knowledge(tmp_path / "none").get("npu-001")
-    append_evidence(tmp_path / "own", "npu-001", FOR)
-    append_evidence(tmp_path / "own", "npu-001", AGAINST)
+    add(tmp_path / "own", "npu-001", FOR)
+    add(tmp_path / "own", "npu-001", AGAINST)
     after = load_knowledge(tmp_path / "own").get("npu-001")
     assert after.evidence == (*before.evidence, FOR, AGAINST)
     assert (before.level, after.level) == (1, 2)
     assert AGAINST in after.contradicted
-
-
-def test_several_processes_append_at_once(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: append_evidence(tmp_path, "npu-002", FOR), range(40)))
-    known = load_knowledge(tmp_path)
-    assert not known.problems
-    assert known.get("npu-002").evidence.count(FOR) == 40
 
 
 @pytest.mark.parametrize(
@@ -69,10 +68,10 @@ def test_several_processes_append_at_once(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_damaged_line_costs_only_itself(tmp_path: Path, line: str, problem: str) -> None:
-    append_evidence(tmp_path, "npu-001", FOR)
+    add(tmp_path, "npu-001", FOR)
     with (tmp_path / EVIDENCE).open("a") as file:
         file.write(line + "\n\n")
-    append_evidence(tmp_path, "npu-001", AGAINST)
+    add(tmp_path, "npu-001", AGAINST)
     known = load_knowledge(tmp_path)
     assert problem in str(known.problems[0])
     assert known.get("npu-001").evidence[-2:] == (FOR, AGAINST)
@@ -98,7 +97,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "no finding like that" in capsys.readouterr().out
     assert main(["knowledge", "show", "npu-006", *place]) == 0
     shown = capsys.readouterr().out
-    assert "it may leave it out from level 3 on" in shown
+    assert "from level 3 on, uncontradicted, leave it out" in shown
     assert (
         "for     microsoft/resnet-18 -13700.0 % qnn_npu on Snapdragon X Elite, sequential" in shown
     )
@@ -112,6 +111,9 @@ def test_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no problem" in capsys.readouterr().out
     (tmp_path / EVIDENCE).write_text("x\n")
     assert main(["knowledge", "check", *place]) == 2
+    assert "1 problem in the evidence" in capsys.readouterr().err
+    (tmp_path / "other" / EVIDENCE).mkdir(parents=True)
+    assert main(["knowledge", "check", "--knowledge", str(tmp_path / "other")]) == 2
     assert "1 problem in the evidence" in capsys.readouterr().err
     bad = tmp_path / "bad.toml"
     bad.write_text(OWN.replace("draft", "sure"))

@@ -67,7 +67,7 @@ def test_a_win_by_its_own_rule_is_none_by_ours(tmp_path: Path) -> None:
 
 def test_a_build_that_is_far_slower_is_worse(tmp_path: Path) -> None:
     rows = graded(tmp_path, npu(h0=ran(1.311, 0.952, 0.964), h4=ran(132.3, 134.97, 130.669)))
-    assert rows["h4"].verdict is Verdict.WORSE
+    assert (rows["h4"].rule, rows["h4"].verdict) == ("regression", Verdict.WORSE)
     assert rows["h4"].agreement is Agreement.SUPPORTED
 
 
@@ -145,7 +145,9 @@ def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
         graded(tmp_path, "label\n" + "x" * 200_000, "results.tsv")
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "dinov2-small").mkdir()
     data = npu(
         h1=ran(7.176, 6.392, 9.436), h3=ran(4.977, 4.876, 6.884, confirm_verdict="CONFIRMED")
@@ -157,6 +159,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "1 trial; 1 claim that the data do not support" in shown
     assert main(["tune", "--replay", str(tmp_path), "--json", "--min-gain", "50%"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["verdict"] == "no difference"
+    del data["model_id"]
+    (tmp_path / "results.json").write_text(json.dumps(data))
+    monkeypatch.chdir(tmp_path)
+    assert main(["tune", "--replay", "results.json"]) == 0
+    assert capsys.readouterr().out.startswith(tmp_path.name)
+    (tmp_path / "results.json").unlink()
     assert main(["tune", "--replay", str(tmp_path), "--min-gain", "much"]) == 2
     (tmp_path / "empty").mkdir()
     assert main(["tune", "--replay", str(tmp_path / "empty"), str(tmp_path / "none.json")]) == 2
@@ -164,3 +172,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "2 problems in the recordings" in told
     assert "holds no results" in told
     assert "no such file" in told
+    assert "catalog" not in told
