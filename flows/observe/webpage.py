@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import json
+from importlib.resources import files
 from string import Template
 from typing import Any
 
@@ -29,8 +30,9 @@ def webpage(template: str, style: str, script: str, data: Any, **texts: str) -> 
 
 
 def script_of(*parts: str) -> str:
-    """One script in a scope of its own."""
-    joined = "\n".join(parts)
+    """One script in a scope of its own, with the functions that all pages use."""
+    shared = files("flows.observe").joinpath("assets", "elements.js").read_text("utf-8")
+    joined = "\n".join((shared, *parts))
     return f'"use strict";\n(() => {{\n{joined}}})();\n'
 
 

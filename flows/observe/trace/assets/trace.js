@@ -1,39 +1,16 @@
 const { trace, difference } = JSON.parse(document.getElementById("data").textContent);
-const $ = (id) => document.getElementById(id);
 const about = trace.metadata, summary = trace.summary, operators = trace.operators;
 const samples = about.num_samples;
 const markOf = (emulated) => (emulated ? " (emulated)" : "");
 const MOST_GROUPS = 25;
 
-function el(tag, facts, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(facts || {})) {
-    if (value === undefined || value === null || value === false) continue;
-    if (name === "class") made.className = value;
-    else if (name === "on") for (const [event, act] of Object.entries(value)) made.addEventListener(event, act);
-    else made.setAttribute(name, value === true ? "" : value);
-  }
-  made.append(...children.filter((child) => child !== undefined && child !== null && child !== false));
-  return made;
-}
-
 function time(us) {
   if (us === undefined || us === null) return "";
-  const size = Math.abs(us);
-  if (size >= 1e6) return `${(us / 1e6).toFixed(2)} s`;
-  if (size >= 1e4) return `${(us / 1e3).toFixed(1)} ms`;
-  if (size >= 100) return `${us.toFixed(0)} µs`;
-  return size >= 1 || us === 0 ? `${us.toFixed(1)} µs` : `${us.toFixed(3)} µs`;
-}
-
-function bytes(count) {
-  if (count === undefined || count === null) return "";
-  let value = count;
-  for (const unit of ["B", "kB", "MB", "GB"]) {
-    if (value < 1000) return unit === "B" ? `${value} B` : `${value.toFixed(1)} ${unit}`;
-    value /= 1000;
-  }
-  return `${value.toFixed(1)} TB`;
+  const length = Math.abs(us);
+  if (length >= 1e6) return `${(us / 1e6).toFixed(2)} s`;
+  if (length >= 1e4) return `${(us / 1e3).toFixed(1)} ms`;
+  if (length >= 100) return `${us.toFixed(0)} µs`;
+  return length >= 1 || us === 0 ? `${us.toFixed(1)} µs` : `${us.toFixed(3)} µs`;
 }
 
 const percent = (value) => (value === undefined || value === null ? "" : `${value.toFixed(value < 10 ? 2 : 1)}%`);
@@ -82,7 +59,7 @@ function memory() {
     .filter(([, value]) => value !== undefined && value !== null);
   if (!rows.length) return;
   $("memory").hidden = false;
-  $("memory").lastElementChild.append(facts(rows.map(([name, value]) => [name, bytes(value)])));
+  $("memory").lastElementChild.append(facts(rows.map(([name, value]) => [name, size(value)])));
 }
 
 function provenance() {
@@ -166,7 +143,7 @@ function details(one) {
     ["provider", one.provider], ["holds", nodes.length > 1 ? nodes.map((node) => `${node.name} (${node.op_type})`).join(", ") : ""],
     ["reads", (one.onnx_inputs || []).join(", ")], ["makes", (one.onnx_outputs || []).join(", ")],
     ["type and shape", [one.data_type, one.dims && `[${one.dims.join(", ")}]`].filter(Boolean).join(" ")],
-    ["VTCM read, written", one.vtcm_read_bytes === undefined ? "" : `${bytes(one.vtcm_read_bytes)}, ${bytes(one.vtcm_write_bytes)}`],
+    ["VTCM read, written", one.vtcm_read_bytes === undefined ? "" : `${size(one.vtcm_read_bytes)}, ${size(one.vtcm_write_bytes)}`],
     ["dominant path", time(one.dominant_path_us)],
     ["runs", one.sample_count !== samples ? `${one.sample_count} of ${samples}` : ""],
     ["samples", (one.samples_us || []).slice(0, 12).map(time).join(", ") + ((one.samples_us || []).length > 12 ? ", ..." : "")],
