@@ -109,7 +109,7 @@ const texts = new Map(operators.map((one) => [one, [one.name, one.op_path, typeO
 
 const COLUMNS = [
   ["avg_us", "mean", time], ["percent_of_total", "share", percent], ["cumulative", "up to here", percent], ["p90_us", "p90", time],
-  ["dram_read_bytes", "DRAM read", bytes], ["dram_write_bytes", "DRAM written", bytes],
+  ["dram_read_bytes", "DRAM read", size], ["dram_write_bytes", "DRAM written", size],
   ["vtcm_hit_ratio", "VTCM hits", (value) => (value === undefined || value === null ? "" : percent(100 * value))],
 ];
 
@@ -204,3 +204,4 @@ provenance();
 types();
 compared();
 show();
+document.documentElement.dataset.ready = "yes";
