@@ -24,7 +24,7 @@ from flows.cli.quantity import parse_duration, parse_size
 from matrix.cellid import parse
 from matrix.model import DEFAULT_PRIORITIES, PRIORITIES
 from matrix.verification import RUNGS
-from workers.measure.protocol import Protocol
+from workers.measure.result import Protocol
 from workers.verify.ladder.levels import DEFAULT_LEVEL
 
 PLAN, SWEEP, RUN = Scope.PLAN, Scope.SWEEP, Scope.RUN

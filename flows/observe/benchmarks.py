@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import median
 
 from flows.cli.quantity import show_size
 from workers.measure.comparison import Comparison, GraphComparison
 from workers.measure.result import Benchmark, GraphResult, Latency, Session
-from workers.measure.statistics import median
 from workers.measure.verdict import Judgement, Verdict
 
 EMULATED = "emulated: these are times of an emulator, they say nothing about the device"

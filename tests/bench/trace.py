@@ -28,8 +28,8 @@ from flows.cli.table import render
 from flows.packages.measured import Choice, Finder, finding
 from tests.tracing.profiles import Execution, ort_event, ort_node, qnn_csv
 from workers.measure.benchmark import benchmark
-from workers.measure.protocol import Protocol
 from workers.measure.quiet import quiet
+from workers.measure.result import Protocol
 from workers.measure.running import Driver
 from workers.measure.subject import Subject
 from workers.measure.trace.readings import Window

@@ -10,10 +10,10 @@ import pytest
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS
 from tests.machine.timing import patient
+from tests.measuring.samples import unpack
 from tests.sweeps.command import Project, model
 from tests.verification import packages
 from tests.verification.vendor import Vendor
-from workers.measure.samples import unpack
 
 pytestmark = pytest.mark.engine
 

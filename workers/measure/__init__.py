@@ -25,8 +25,8 @@ by definition: no verdict claims a difference that is smaller (`verdict`).
 The time of an emulator says nothing about the device. Every result carries `emulated` in its
 runtime, and everything that shows a time shows that with it.
 
-`subject`, `protocol`, `machine` and `result` are plain types, JSON through `matrix.codec`;
-`benchmark` and `comparison` drive the host; `statistics` and `verdict` only calculate. The loops
+`subject` and `result` are plain types, JSON through `matrix.codec`; `running`, `benchmark` and
+`comparison` drive the host; `verdict` only calculates. The loops
 that run in the host process are in `workers/runtimes`. Finding what the user named (a package, a
 cell) belongs to the flows, keeping results to the state.
 """

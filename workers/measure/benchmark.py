@@ -6,11 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from workers.measure.machine import this_machine
-from workers.measure.protocol import Protocol
-from workers.measure.result import Benchmark, GraphResult
+from workers.measure.result import Benchmark, GraphResult, Latency, Protocol, this_machine
 from workers.measure.running import Arm, Broken, Driver, Outcome, Turn
-from workers.measure.statistics import drift, latency
 from workers.measure.subject import Graph, Subject
 
 DRIFT = 0.05
@@ -45,7 +42,7 @@ def graph_result(component: str, outcomes: Sequence[Outcome]) -> GraphResult:
         component,
         inputs=opened["inputs"],
         nodes=opened["nodes"],
-        latency=latency(times),
+        latency=Latency.of(times),
         sessions=tuple(outcome.session() for outcome in outcomes),
     )
 
@@ -71,13 +68,12 @@ def result_of(
 
 
 def _doubts(graph: GraphResult) -> list[str]:
+    if len(graph.sessions) < 2 or not graph.sessions[0].p50:
+        return []
+    change = graph.sessions[-1].p50 / graph.sessions[0].p50 - 1
+    if abs(change) <= DRIFT:
+        return []
     about = f"{graph.component}: " if graph.component else ""
-    found = []
-    medians = [one.p50 for one in graph.sessions]
-    if abs(change := drift(medians)) > DRIFT:
-        word = "slower" if change > 0 else "faster"
-        found.append(
-            f"{about}the last session was {abs(change):.0%} {word} than the first: "
-            "drift or heat; let the machine cool down, or measure again"
-        )
-    return found
+    word = "slower" if change > 0 else "faster"
+    said = f"{about}the last session was {abs(change):.0%} {word} than the first"
+    return [f"{said}: drift or heat; let the machine cool down, or measure again"]

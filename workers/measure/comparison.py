@@ -6,13 +6,12 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from matrix.errors import UsageError
 from workers.measure.benchmark import graph_result, result_of
-from workers.measure.protocol import Protocol
-from workers.measure.result import Benchmark, Fault, GraphResult
+from workers.measure.result import Benchmark, Fault, GraphResult, Protocol
 from workers.measure.running import Arm, Broken, Driver, Outcome, Turn
-from workers.measure.statistics import median
 from workers.measure.subject import Graph, Subject
 from workers.measure.verdict import Judgement, Round, judge
 

@@ -1,16 +1,86 @@
-"""The results of a benchmark. JSON through `matrix.codec`; fields are only ever added."""
+"""The results of a benchmark, with its protocol and its machine.
+
+JSON through `matrix.codec`; fields are only ever added.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
-from workers.measure.machine import Machine
-from workers.measure.protocol import Protocol
+from matrix.errors import UsageError
 from workers.measure.subject import Artifact
 from workers.runtimes.runtime import Runtime
 
 SCHEMA = 1
+MOST_ITERATIONS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """Two measurements can be compared only if they were made by the same protocol."""
+
+    warmup: int = 20
+    """Runs of each session that are not counted."""
+    iterations: int = 500
+    """Counted runs of each session."""
+    sessions: int = 3
+    """Each begins with a new process."""
+    threads: int = 0
+    """Of the runtime; 0: as many as it likes."""
+
+    def check(self) -> None:
+        """Raise `UsageError` unless it can be followed."""
+        for name, least, most in (
+            ("warmup", 0, MOST_ITERATIONS),
+            ("iterations", 1, MOST_ITERATIONS),
+            ("sessions", 1, 1000),
+            ("threads", 0, 4096),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise UsageError(
+                    f"--{name}: {getattr(self, name)} is out of range", hint=f"{least} to {most}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Enough to tell whether two measurements were made on the same machine."""
+
+    name: str
+    system: str
+    """`Linux x86_64`."""
+    processor: str
+    cores: int
+    memory: int
+    """Bytes."""
+
+
+@cache
+def this_machine() -> Machine:
+    """The one that asks."""
+    from machine.memory import total  # every command reads the settings, and with them protocols
+
+    return Machine(
+        name=platform.node() or "localhost",
+        system=f"{platform.system()} {platform.machine()}",
+        processor=_processor(),
+        cores=os.cpu_count() or 1,
+        memory=total(),
+    )
+
+
+def _processor() -> str:
+    listing = Path("/proc/cpuinfo")
+    if listing.is_file():
+        for line in listing.read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +113,29 @@ class Latency:
     throughput: float
     """Runs per second, one after the other."""
 
+    @classmethod
+    def of(cls, nanoseconds: Sequence[int]) -> Latency:
+        """Of the times of single runs."""
+        import numpy as np
+
+        times = np.asarray(nanoseconds, dtype=np.float64) / 1e6
+        mean = float(times.mean())
+        std = float(times.std(ddof=1)) if len(times) > 1 else 0.0
+        p50, p90, p95, p99 = map(float, np.percentile(times, (50, 90, 95, 99)))
+        return cls(
+            count=len(times),
+            p50=p50,
+            p90=p90,
+            p95=p95,
+            p99=p99,
+            mean=mean,
+            std=std,
+            min=float(times.min()),
+            max=float(times.max()),
+            cv=std / mean if mean else 0.0,
+            throughput=1000 / mean if mean else 0.0,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -59,7 +152,7 @@ class Session:
     p50: float
     """The median of its runs in milliseconds."""
     samples: str
-    """The time of every counted run, packed (`workers.measure.samples`)."""
+    """The time of every counted run, packed (`workers.measure.running.pack`)."""
 
 
 @dataclass(frozen=True, slots=True)

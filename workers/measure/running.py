@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
+
+import psutil
 
 from machine.waits import untold
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
-from workers.measure.load import Load
 from workers.measure.result import Fault, Session
-from workers.measure.samples import pack
-from workers.measure.statistics import median
 from workers.measure.subject import Graph
 from workers.runtimes.pool import Runtimes, Watching
 from workers.runtimes.runtime import Runtime
@@ -21,6 +27,48 @@ from workers.runtimes.runtime import Runtime
 STAGE = "measure"
 _CLASSES = {"feed": FailureClass.UNSUPPORTED}
 """Of failures that the runtime reports; others are unknown."""
+BUSY = 0.1
+"""A share of the processors that a user is warned of."""
+SHORTEST = 0.5
+"""Seconds; the system counts in steps of a hundredth, so less tells nothing."""
+
+
+@dataclass(slots=True)
+class Load:
+    """Summed over the windows in which something was measured."""
+
+    wall: float = 0.0
+    busy: float = 0.0
+    own: float = 0.0
+    """Seconds of the processors that the measured processes report."""
+
+    @contextmanager
+    def window(self) -> Iterator[None]:
+        """Watch what happens in the block."""
+        began, busy, own = time.monotonic(), _busy(), time.process_time()
+        yield
+        self.wall += time.monotonic() - began
+        self.busy += _busy() - busy
+        self.own += time.process_time() - own
+
+    @property
+    def others(self) -> float:
+        """The share of the processors that other processes used."""
+        if self.wall < SHORTEST:
+            return 0.0
+        return max(0.0, (self.busy - self.own) / (self.wall * (psutil.cpu_count() or 1)))
+
+    def warnings(self) -> list[str]:
+        """What a user should know of it."""
+        if self.others <= BUSY:
+            return []
+        return [f"other processes used {self.others:.0%} of the processors meanwhile"]
+
+
+def _busy() -> float:
+    """Seconds that all processors have worked since the machine was started."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +184,11 @@ class Driver:
             failure = _CLASSES.get(told["at"], FailureClass.UNKNOWN)
             raise Broken(arm.key, Fault(told["at"], failure.value, told["error"]))
         return told
+
+
+def pack(nanoseconds: Sequence[int]) -> str:
+    """Times of runs as text that a database or JSON keeps in two bytes each."""
+    values = array("Q", nanoseconds)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return base64.b64encode(zlib.compress(values.tobytes(), 9)).decode("ascii")

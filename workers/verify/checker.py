@@ -42,7 +42,7 @@ class Checker(OrtService):
             folder = Path(args["folder"])
             return {name: references(folder, name) for name in args["models"]}
         if op == "graph":
-            from workers.measure.trace.onnx_file import read_graph
+            from workers.measure.trace.graph import read_graph
 
             return read_graph(Path(args["file"]))
         return super().call(op, args, progress)

@@ -16,7 +16,7 @@ from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from flows.packages.measured import Choice, Finder
-    from workers.measure.protocol import Protocol
+    from workers.measure.result import Protocol
     from workers.measure.running import Driver
 
 _MOST_DIMENSIONS = 16

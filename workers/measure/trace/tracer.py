@@ -12,7 +12,7 @@ from typing import Any
 
 from machine.waits import untold
 from workers.errors import BuildFailed
-from workers.measure.machine import this_machine
+from workers.measure.result import this_machine
 from workers.measure.subject import Graph, Subject
 from workers.measure.trace import graph as onnx
 from workers.measure.trace.interpret import FindViewer, Interpreted, Seen, interpret

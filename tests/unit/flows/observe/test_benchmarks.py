@@ -10,8 +10,7 @@ from flows.observe.benchmarks import EMULATED, benchmark_lines, comparison_lines
 from tests.measuring.runtimes import CPU, NPU, FakeRuntimes, always, crash, subject
 from workers.measure.benchmark import benchmark
 from workers.measure.comparison import compare
-from workers.measure.protocol import Protocol
-from workers.measure.result import GraphResult
+from workers.measure.result import GraphResult, Protocol
 from workers.measure.running import Driver
 from workers.runtimes.runtime import Runtime
 

@@ -22,11 +22,16 @@ from matrix.status import Status
 from state.records import BenchState, MeasurementKind
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.errors import Cancelled
-from workers.measure.machine import this_machine
-from workers.measure.protocol import Protocol
-from workers.measure.result import Benchmark, Fault, GraphResult, Session
-from workers.measure.samples import pack
-from workers.measure.statistics import latency
+from workers.measure.result import (
+    Benchmark,
+    Fault,
+    GraphResult,
+    Latency,
+    Protocol,
+    Session,
+    this_machine,
+)
+from workers.measure.running import pack
 from workers.measure.subject import Artifact, Graph, Subject
 from workers.runtimes.kinds import CPU
 from workers.runtimes.runtime import Runtime
@@ -70,7 +75,7 @@ class FakeBench:
         graphs = tuple(
             GraphResult(part, fault=wrong)
             if wrong
-            else GraphResult(part, latency=latency(TIMES), sessions=(session,))
+            else GraphResult(part, latency=Latency.of(TIMES), sessions=(session,))
             for part in self.parts
         )
         return Benchmark(

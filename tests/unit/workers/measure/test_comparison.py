@@ -10,7 +10,7 @@ from matrix.codec import from_json, to_json
 from matrix.errors import UsageError
 from tests.measuring.runtimes import CPU, NPU, FakeRuntimes, always, crash, subject
 from workers.measure.comparison import Comparison, compare
-from workers.measure.protocol import Protocol
+from workers.measure.result import Protocol
 from workers.measure.running import Driver
 from workers.measure.verdict import Verdict
 

@@ -1,4 +1,4 @@
-"""Other work on the machine is told of."""
+"""Other work on the machine is told of, and times are kept exactly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections import namedtuple
 import psutil
 import pytest
 
-from workers.measure.load import Load
+from tests.measuring.samples import unpack
+from workers.measure.running import Load, pack
 
 Times = namedtuple("Times", "user system idle iowait")  # noqa: PYI024 - as psutil has it
 
@@ -29,3 +30,11 @@ def test_what_other_processes_used_is_the_rest(
     load.own += 3.0
     assert load.others == pytest.approx(others / 10)
     assert bool(load.warnings()) is warned
+
+
+def test_packed_times_come_back_exactly_and_small() -> None:
+    times = [1_000_000 + (number * 7919) % 50_000 for number in range(1500)]
+    text = pack(times)
+    assert unpack(text) == times
+    assert len(text) < 5 * len(times)
+    assert unpack(pack([])) == []
