@@ -38,9 +38,8 @@ SHARE = 1 / 3
 RESAMPLES = 1000
 TRIMMED = 0.2
 """Of the rounds of a session, the share left out at either end."""
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179,
-            2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)  # fmt: skip
-"""The 97.5 % quantiles of Student's distribution for 1, 2, ... degrees of freedom."""
+LEVEL = 0.05
+"""How often an interval may miss the truth."""
 
 
 class Verdict(StrEnum):
@@ -71,7 +70,7 @@ class Judgement:
     ratio: float
     low: float
     high: float
-    """The 95 % interval of the ratio."""
+    """The interval of the ratio, at 95 % unless another level was asked for."""
     floor: float
     """The noise floor: a difference up to this share may be chance."""
     by_session: tuple[float, ...]
@@ -98,9 +97,13 @@ class _Estimate:
         return max(float(abs(self.nulls).max()), (self.high - self.low) / 2)
 
 
-def judge(sessions: Sequence[Sequence[Round]], seed: int) -> Judgement:
-    """The verdict on all rounds of all sessions; `seed`: of the bootstrap."""
-    found = _estimate(sessions, seed)
+def judge(sessions: Sequence[Sequence[Round]], seed: int, level: float = LEVEL) -> Judgement:
+    """The verdict on all rounds of all sessions; `seed`: of the bootstrap.
+
+    `level`: how often the interval may miss the truth. Who compares many models at once asks for
+    less, because each comparison is another chance of a false claim.
+    """
+    found = _estimate(sessions, seed, level)
     verdict, why = _decide(found, len(sessions))
     return Judgement(
         verdict=verdict,
@@ -114,7 +117,7 @@ def judge(sessions: Sequence[Sequence[Round]], seed: int) -> Judgement:
     )
 
 
-def _estimate(sessions: Sequence[Sequence[Round]], seed: int) -> _Estimate:
+def _estimate(sessions: Sequence[Sequence[Round]], seed: int, level: float) -> _Estimate:
     import numpy as np
 
     random = np.random.default_rng(seed)
@@ -126,15 +129,16 @@ def _estimate(sessions: Sequence[Sequence[Round]], seed: int) -> _Estimate:
         nulls.append(_trimmed(logs[:, 2] - logs[:, 1]))
         picks = random.integers(0, len(rounds), (RESAMPLES, len(rounds)))
         resampled.append(_trimmed(differences[picks]))
-    low, high = np.percentile(np.mean(resampled, axis=0), (2.5, 97.5))
-    effect, half = np.mean(effects), _half(np.array(effects), np.array(nulls))
+    means = np.mean(resampled, axis=0)
+    low, high = np.quantile(means, (level / 2, 1 - level / 2))
+    effect, half = np.mean(effects), _half(np.array(effects), np.array(nulls), level)
     return _Estimate(
         np.array(effects), np.array(nulls), float(min(low, effect - half)),
         float(max(high, effect + half)),
     )  # fmt: skip
 
 
-def _half(effects: Any, nulls: Any) -> float:
+def _half(effects: Any, nulls: Any, level: float) -> float:
     """Half of Student's interval of the mean effect.
 
     With the variance s of one session of one model, an effect has 3/2 s (its other side is the
@@ -143,8 +147,31 @@ def _half(effects: Any, nulls: Any) -> float:
     count = len(effects)
     squares = ((effects - effects.mean()) ** 2).sum() / 1.5 + (nulls**2).sum() / 2
     freedom = 2 * count - 1
-    quantile = _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else 2.0
-    return float(quantile * math.sqrt(1.5 * squares / freedom / count))
+    return student(freedom, level) * math.sqrt(1.5 * float(squares) / freedom / count)
+
+
+def student(freedom: int, level: float) -> float:
+    """What a value of Student's distribution exceeds, in size, in that share of cases."""
+    low, high = 0.0, 1.0
+    while _within(high, freedom) < 1 - level:
+        low, high = high, 2 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < 1 - level else (low, middle)
+    return high
+
+
+def _within(value: float, freedom: int) -> float:
+    """How often a value is below this in size: the series for whole degrees of freedom."""
+    angle = math.atan(value / math.sqrt(freedom))
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for power in range(2 + odd, freedom + 1, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (power - 1) / power
+    total *= math.sin(angle)
+    return 2 / math.pi * (angle + total) if odd else total
 
 
 def _trimmed(values: Any) -> Any:
