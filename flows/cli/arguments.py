@@ -127,7 +127,7 @@ def _add(group: argparse._ArgumentGroup, option: Option) -> None:
         dest=option.name,
         type=_reader(option),
         action="extend" if option.many else "store",
-        metavar=option.metavar or option.name.upper(),
+        metavar=option.metavar,
         help=text,
     )
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
+from flows.cli.quantity import parse_duration, parse_size
 from matrix.codec import from_json
 from matrix.errors import UsageError
 from matrix.nearest import hint
 from matrix.verification import RUNGS
 from workers.runtimes.kinds import KINDS
 from workers.verify.ladder.levels import Demand
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -26,19 +31,19 @@ class Scope(Enum):
     RUN = "one run; on a fleet it goes with the order"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A setting: `parse` turns the text of a flag or variable into a value or, with `many`, into
-    one of its items."""
+    """A setting: `parse` turns the text of a flag or variable into a value or, of a list, into one
+    of its items."""
 
     name: str
     type: Any
     default: Any
     help: str
-    parse: Callable[[str], Any] = str
-    metavar: str = ""
-    group: str = "sweep"
-    scope: Scope = Scope.HERE
+    parse: Callable[[str], Any]
+    metavar: str
+    group: str
+    scope: Scope
 
     @property
     def switch(self) -> bool:
@@ -125,12 +130,23 @@ def parse_demand(text: str) -> str:
     return text
 
 
+Parse = Callable[[str], Any]
+_PARSERS: Mapping[type, Parse] = {int: parse_count, float: parse_duration, bool: parse_truth}
+"""How values of a type are read, unless a setting says otherwise."""
+_METAVARS: Mapping[Parse, str] = {
+    parse_count: "N",
+    parse_number: "N",
+    parse_size: "SIZE",
+    parse_duration: "TIME",
+}
+
+
 def setting(
     default: T,
     help_text: str,
-    parse: Callable[[str], Any] = str,
     metavar: str = "",
     *,
+    parse: Parse | None = None,
     group: str = "sweep",
     scope: Scope = Scope.HERE,
 ) -> T:
@@ -139,22 +155,26 @@ def setting(
     return field(default=default, metadata=about)
 
 
-def switch(help_text: str, *, group: str = "sweep", scope: Scope = Scope.HERE) -> bool:
-    """Declare a setting that is off by default."""
-    return setting(False, help_text, parse_truth, group=group, scope=scope)
+place = partial(setting, group="place")
+measure = partial(setting, group="measure", scope=Scope.SWEEP)
 
 
-def many(
-    help_text: str,
-    metavar: str = "GLOB",
-    parse: Callable[[str], str] = str,
-    *,
-    default: tuple[str, ...] = (),
-    group: str = "selection",
-    scope: Scope = Scope.PLAN,
+def selection(
+    help_text: str, metavar: str = "GLOB", *, default: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Declare a setting that is a list of texts."""
-    return setting(default, help_text, parse, metavar, group=group, scope=scope)
+    """Declare a setting that chooses cells."""
+    return setting(default, help_text, metavar, group="selection", scope=Scope.PLAN)
+
+
+def options_of(settings: type[DataclassInstance]) -> Iterator[Option]:
+    """The fields that are settings."""
+    hints = get_type_hints(settings)
+    for one in fields(settings):
+        if about := dict(one.metadata):
+            kinds = get_args(hints[one.name]) or (hints[one.name],)
+            parse = about["parse"] = about["parse"] or _PARSERS.get(kinds[0], str)
+            about["metavar"] = about["metavar"] or _METAVARS.get(parse, one.name.upper())
+            yield Option(name=one.name, type=hints[one.name], default=one.default, **about)
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli.options import Option
-from flows.cli.settings import OPTIONS, Settings, Value
+from flows.cli.settings import OPTIONS, Settings
 from matrix.errors import UsageError
 from matrix.nearest import hint
 
@@ -52,24 +52,22 @@ def resolve(
     config: Path | None = None,
 ) -> Settings:
     """Defaults, then the file, then variables, then flags."""
-    values: dict[str, Value] = {}
-    pythons = _environments(cwd)
+    pythons, values, origins = _environments(cwd), dict[str, Any](), dict[str, str]()
     file = _config_file(config, environ, cwd)
     if file is not None:
-        values.update(_from_file(file, pythons))
+        values = _from_file(file, pythons)
+        origins = dict.fromkeys(values, file.name)
     for name, option in OPTIONS.items():
         if environ.get(option.variable):
-            value = _parsed(option.read, environ[option.variable], option.variable)
-            values[name] = Value(value, f"variable {option.variable}")
+            values[name] = _parsed(option.read, environ[option.variable], option.variable)
+            origins[name] = f"variable {option.variable}"
         if flags.get(name) is not None and flags[name] != ():
-            values[name] = Value(flags[name], f"flag {option.flag}")
-    pythons.update(_engine_pythons(environ))
-    return Settings(
-        cwd=cwd,
-        engine_pythons=pythons,
-        origins={name: one.origin for name, one in values.items()},
-        **{name: one.value for name, one in values.items()},
-    )
+            values[name], origins[name] = flags[name], f"flag {option.flag}"
+    # `MODELMILL_WINML_PYTHON` says which interpreter runs the engine `winml`.
+    for name, value in environ.items():
+        if name.startswith(_PREFIX) and name.endswith(_PYTHON) and value:
+            pythons[name.removeprefix(_PREFIX).removesuffix(_PYTHON).lower()] = value
+    return Settings(cwd=cwd, engine_pythons=pythons, origins=origins, **values)
 
 
 def _environments(cwd: Path) -> dict[str, str]:
@@ -92,7 +90,7 @@ def _config_file(config: Path | None, environ: Mapping[str, str], cwd: Path) -> 
     return cwd / named
 
 
-def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Value]:
+def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Any]:
     if file.is_dir():
         raise UsageError(
             f"{file} is a folder, not a settings file",
@@ -104,26 +102,20 @@ def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Value]:
         raise UsageError(f"{file.name} cannot be read: {error}") from None
     for kind in ("engine", "runtime"):
         if isinstance(document.get(kind), dict):
-            pythons.update(_python_tables(file, kind, document.pop(kind)))
-    values = {}
-    for key, value in document.items():
-        option = OPTIONS.get(key)
-        if option is None:
+            for name, table in document.pop(kind).items():
+                pythons[name] = _python(table, f"{file.name}: [{kind}.{name}]")
+    for key in document:
+        if key not in OPTIONS:
             raise UsageError(f"{file.name}: unknown setting '{key}'", hint=hint(key, OPTIONS))
-        values[key] = Value(_from_toml(file, option, value), file.name)
-    return values
+    return {key: _from_toml(file, OPTIONS[key], value) for key, value in document.items()}
 
 
-def _python_tables(file: Path, kind: str, tables: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
-    for name, table in tables.items():
-        where = f"{file.name}: [{kind}.{name}]"
-        if not isinstance(table, dict) or set(table) - {"python"}:
-            raise UsageError(f"{where} knows only the key 'python'")
-        if not isinstance(table.get("python"), str):
-            raise UsageError(f"{where}: python is not a path in quotes")
-        found[name] = table["python"]
-    return found
+def _python(table: object, where: str) -> str:
+    if not isinstance(table, dict) or set(table) - {"python"}:
+        raise UsageError(f"{where} knows only the key 'python'")
+    if not isinstance(table.get("python"), str):
+        raise UsageError(f"{where}: python is not a path in quotes")
+    return str(table["python"])
 
 
 def _from_toml(file: Path, option: Option, value: Any) -> Any:
@@ -149,12 +141,3 @@ def _parsed(parse: Callable[[str], Any], text: str, where: str) -> Any:
         return parse(text)
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", hint=error.hint) from None
-
-
-def _engine_pythons(environ: Mapping[str, str]) -> dict[str, str]:
-    """`MODELMILL_WINML_PYTHON` says which interpreter runs the engine `winml`."""
-    return {
-        name[len(_PREFIX) : -len(_PYTHON)].lower(): value
-        for name, value in environ.items()
-        if name.startswith(_PREFIX) and name.endswith(_PYTHON) and value
-    }

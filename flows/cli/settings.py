@@ -3,24 +3,25 @@ records are made from the fields of `Settings`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from flows.cli.options import (
     Option,
     Scope,
-    many,
-    parse_count,
+    measure,
+    options_of,
     parse_demand,
     parse_level,
     parse_number,
     parse_runtime,
+    place,
+    selection,
     setting,
-    switch,
 )
-from flows.cli.quantity import parse_duration, parse_size
+from flows.cli.quantity import parse_size
 from matrix.cellid import parse
 from matrix.model import DEFAULT_PRIORITIES, PRIORITIES
 from matrix.verification import RUNGS
@@ -32,211 +33,154 @@ DEFAULTS = Protocol()
 """Of measuring."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A value and its origin: default, file, variable, flag, or a recorded sweep."""
-
-    value: Any
-    origin: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The effective settings of a run, and where each came from."""
 
-    home: str = setting(
-        ".modelmill", "folder for state, store, logs and the default feed", group="place"
+    home: str = place(".modelmill", "folder for state, store, logs and the default feed")
+    state: str | None = place(
+        None, "state database: a file or postgresql://...; default HOME/state.db"
     )
-    state: str | None = setting(
-        None, "state database: a file or postgresql://...; default HOME/state.db", group="place"
+    store: str | None = place(None, "content store folder; default HOME/store")
+    feed: str | None = place(
+        None, "where to publish: a folder, dir:FOLDER or azure:URL; default HOME/feed"
     )
-    store: str | None = setting(None, "content store folder; default HOME/store", group="place")
-    feed: str | None = setting(
-        None,
-        "where to publish: a folder, dir:FOLDER or azure:URL; default HOME/feed",
-        group="place",
+    knowledge: str | None = place(
+        None, "folder of your own findings; default HOME/knowledge", "FOLDER"
     )
-    knowledge: str | None = setting(
-        None, "folder of your own findings; default HOME/knowledge", str, "FOLDER", group="place"
+    targets_file: str | None = place(None, "a TOML file with further targets", "FILE", scope=PLAN)
+    summary: str | None = place(
+        None, "folder for summary.json, summary.md and junit.xml of the sweep", "FOLDER"
     )
-    targets_file: str | None = setting(
-        None, "a TOML file with further targets", str, "FILE", group="place", scope=PLAN
-    )
-    summary: str | None = setting(
-        None,
-        "folder for summary.json, summary.md and junit.xml of the sweep",
-        str,
-        "FOLDER",
-        group="place",
-    )
-    summary_url: str | None = setting(
-        None,
-        "URL of the summary folder of a fleet's parent, for links in Prefect",
-        str,
-        "URL",
-        group="place",
+    summary_url: str | None = place(
+        None, "URL of the summary folder of a fleet's parent, for links in Prefect", "URL"
     )
 
-    stamp: str | None = setting(None, "name of the batch; default today's date", str, "STAMP")
-    package: str = setting(
-        "modelmill-{model}", "package name template", str, "TEMPLATE", scope=PLAN
-    )
-    engine: str = setting("optimum", "the engine that builds", str, "NAME", scope=PLAN)
-    skip_bad_entries: bool = switch(
-        "leave out catalog entries that have problems instead of refusing the catalog", scope=PLAN
-    )
-    precision: tuple[str, ...] = many(
-        "precision for every cell that supports it", "P", group="sweep"
-    )
-    opset: int | None = setting(None, "ONNX opset for every cell", parse_count, "N", scope=PLAN)
-    self_contained: bool = switch("put the export into every package", scope=PLAN)
-    compile: tuple[str, ...] = many(
-        "device profiles to compile for, after the portable cells; `modelmill compile --list`",
-        "PROFILE",
-        group="sweep",
+    stamp: str | None = setting(None, "name of the batch; default today's date")
+    package: str = setting("modelmill-{model}", "package name template", "TEMPLATE", scope=PLAN)
+    engine: str = setting("optimum", "the engine that builds", "NAME", scope=PLAN)
+    skip_bad_entries: bool = setting(
+        False,
+        "leave out catalog entries that have problems instead of refusing the catalog",
         scope=PLAN,
     )
-    emulated: bool = switch(
-        "let an emulator of a device compile for it, and measure with --bench", scope=PLAN
+    precision: tuple[str, ...] = setting(
+        (), "precision for every cell that supports it", "P", scope=PLAN
     )
-    bench: bool = switch(
-        "measure every published cell, on machines that have its device", scope=SWEEP
+    opset: int | None = setting(None, "ONNX opset for every cell", scope=PLAN)
+    self_contained: bool = setting(False, "put the export into every package", scope=PLAN)
+    compile: tuple[str, ...] = setting(
+        (),
+        "device profiles to compile for, after the portable cells; `modelmill compile --list`",
+        "PROFILE",
+        scope=PLAN,
     )
-    warmup: int = setting(
-        DEFAULTS.warmup,
-        "runs of each session that are not counted",
-        parse_number,
-        "N",
-        group="measure",
-        scope=SWEEP,
+    emulated: bool = setting(
+        False, "let an emulator of a device compile for it, and measure with --bench", scope=PLAN
     )
-    iterations: int = setting(
-        DEFAULTS.iterations,
-        "runs of each session that are counted",
-        parse_count,
-        "N",
-        group="measure",
-        scope=SWEEP,
+    bench: bool = setting(
+        False, "measure every published cell, on machines that have its device", scope=SWEEP
     )
-    sessions: int = setting(
-        DEFAULTS.sessions,
-        "processes in which each model is opened and measured",
-        parse_count,
-        "N",
-        group="measure",
-        scope=SWEEP,
+    warmup: int = measure(
+        DEFAULTS.warmup, "runs of each session that are not counted", parse=parse_number
     )
-    threads: int = setting(
+    iterations: int = measure(DEFAULTS.iterations, "runs of each session that are counted")
+    sessions: int = measure(
+        DEFAULTS.sessions, "processes in which each model is opened and measured"
+    )
+    threads: int = measure(
         DEFAULTS.threads,
         "threads of the runtime that is measured; 0: as many as it likes",
-        parse_number,
-        "N",
-        group="measure",
-        scope=SWEEP,
+        parse=parse_number,
     )
-    if_changed: bool = switch(
-        "do not publish a cell that equals its newest published version", scope=SWEEP
+    if_changed: bool = setting(
+        False, "do not publish a cell that equals its newest published version", scope=SWEEP
     )
-    no_publish: bool = switch("build and verify only", scope=PLAN)
+    no_publish: bool = setting(False, "build and verify only", scope=PLAN)
     verify: str = setting(
         DEFAULT_LEVEL,
         f"the rung that must hold, and all below it: {', '.join(RUNGS)}",
-        parse_level,
         "LEVEL",
+        parse=parse_level,
         scope=SWEEP,
     )
-    publish_unverified: bool = switch(
-        "also publish cells that fail verification, marked as such", scope=SWEEP
+    publish_unverified: bool = setting(
+        False, "also publish cells that fail verification, marked as such", scope=SWEEP
     )
-    runtimes: tuple[str, ...] = many(
+    runtimes: tuple[str, ...] = setting(
+        (),
         "runtimes that verify besides ONNX Runtime CPU: qnn, openvino or none; default: all here",
         "NAME",
-        parse_runtime,
-        group="sweep",
-        scope=Scope.HERE,
+        parse=parse_runtime,
     )
-    demand: tuple[str, ...] = many(
+    demand: tuple[str, ...] = setting(
+        ("release=parity@ep",),
         "what a view requires of a version: VIEW=LEVEL, or VIEW=LEVEL@ep (run on its own provider)",
         "VIEW=LEVEL",
-        parse_demand,
-        default=("release=parity@ep",),
+        parse=parse_demand,
         group="promote",
-        scope=Scope.HERE,
     )
-    keep_local: bool = switch("keep the package folders of published cells in HOME/packages")
-    trust_state: bool = switch(
-        "continue with the state alone if the feed cannot be listed", scope=RUN
+    keep_local: bool = setting(
+        False, "keep the package folders of published cells in HOME/packages"
     )
-    allow_remote_code: bool = switch(
-        "run model code for catalog entries with remote_code = true", scope=SWEEP
+    trust_state: bool = setting(
+        False, "continue with the state alone if the feed cannot be listed", scope=RUN
     )
-    allow_pickle: bool = switch(
-        "load pickled weights for catalog entries with pickle = true", scope=SWEEP
+    allow_remote_code: bool = setting(
+        False, "run model code for catalog entries with remote_code = true", scope=SWEEP
     )
-    needs: tuple[str, ...] = many(
-        "words that a machine must offer to be given cells", "WORD", group="sweep", scope=SWEEP
+    allow_pickle: bool = setting(
+        False, "load pickled weights for catalog entries with pickle = true", scope=SWEEP
     )
-    has: tuple[str, ...] = many(
-        "words that this machine offers besides what is found on it", "WORD", group="sweep"
+    needs: tuple[str, ...] = setting(
+        (), "words that a machine must offer to be given cells", "WORD", scope=SWEEP
     )
-    sign_key: str | None = setting(None, "sign provenance with this private key (PEM)", str, "FILE")
+    has: tuple[str, ...] = setting(
+        (), "words that this machine offers besides what is found on it", "WORD", scope=PLAN
+    )
+    sign_key: str | None = setting(None, "sign provenance with this private key (PEM)", "FILE")
     builder_id: str | None = setting(
-        None, "URI of the builder in the provenance; default: this host", str, "URI"
+        None, "URI of the builder in the provenance; default: this host", "URI"
     )
-    jobs: int | None = setting(
-        None, "worker slots of this machine; default: half the cores", parse_count, "N"
-    )
-    timeout: float = setting(
-        1800.0, "time limit for one build stage", parse_duration, "TIME", scope=PLAN
-    )
-    publish_timeout: float = setting(
-        1800.0, "time limit for one publish", parse_duration, "TIME", scope=PLAN
-    )
+    jobs: int | None = setting(None, "worker slots of this machine; default: half the cores")
+    timeout: float = setting(1800.0, "time limit for one build stage", scope=PLAN)
+    publish_timeout: float = setting(1800.0, "time limit for one publish", scope=PLAN)
     disk_budget: int | None = setting(
-        None, "disk limit for the store and all builds on this machine", parse_size, "SIZE"
+        None, "disk limit for the store and all builds on this machine", parse=parse_size
     )
-    memory: int | None = setting(None, "memory ceiling of one engine host", parse_size, "SIZE")
+    memory: int | None = setting(None, "memory ceiling of one engine host", parse=parse_size)
     memory_budget: int | None = setting(
         None,
         "memory limit for all stages on this machine at once; default: nine tenths of it",
-        parse_size,
-        "SIZE",
+        parse=parse_size,
     )
     tries: int = setting(
-        4,
-        "attempts at a publish or build stage that infrastructure fails",
-        parse_count,
-        "N",
-        scope=RUN,
+        4, "attempts at a publish or build stage that infrastructure fails", scope=RUN
     )
     heartbeat: float = setting(
         30.0,
         "how often a slot reports; after twice this time without a report it loses its model",
-        parse_duration,
-        "TIME",
         scope=RUN,
     )
-    bench_machine: bool = switch(
-        "announce that this machine measures for sweeps with --bench", group="worker"
+    bench_machine: bool = setting(
+        False, "announce that this machine measures for sweeps with --bench", group="worker"
     )
     retention: float = setting(
         30 * 86400.0,
         "a worker removes stage results and logs that were not used for this time",
-        parse_duration,
-        "TIME",
         group="worker",
     )
 
-    target: tuple[str, ...] = many("target labels")
-    ep: tuple[str, ...] = many("execution providers", "EP")
-    device: tuple[str, ...] = many("devices", "DEVICE")
-    model: tuple[str, ...] = many("model ids")
-    task: tuple[str, ...] = many("tasks")
-    group: tuple[str, ...] = many("groups")
-    model_type: tuple[str, ...] = many("model types")
-    priority: tuple[str, ...] = many("priorities", "P", default=DEFAULT_PRIORITIES)
-    only: tuple[str, ...] = many("cell ids to build")
-    skip: tuple[str, ...] = many("cell ids to leave out")
+    target: tuple[str, ...] = selection("target labels")
+    ep: tuple[str, ...] = selection("execution providers", "EP")
+    device: tuple[str, ...] = selection("devices", "DEVICE")
+    model: tuple[str, ...] = selection("model ids")
+    task: tuple[str, ...] = selection("tasks")
+    group: tuple[str, ...] = selection("groups")
+    model_type: tuple[str, ...] = selection("model types")
+    priority: tuple[str, ...] = selection("priorities", "P", default=DEFAULT_PRIORITIES)
+    only: tuple[str, ...] = selection("cell ids to build")
+    skip: tuple[str, ...] = selection("cell ids to leave out")
 
     cwd: Path
     """Where relative paths start."""
@@ -249,10 +193,9 @@ class Settings:
         """Where the value came from."""
         return self.origins.get(name, "default")
 
-    def items(self) -> Iterator[tuple[str, Value]]:
+    def values(self) -> dict[str, Any]:
         """Every setting, in the order of the fields."""
-        for name in OPTIONS:
-            yield name, Value(getattr(self, name), self.origin(name))
+        return {name: getattr(self, name) for name in OPTIONS}
 
     def chosen(self, names: Iterable[str]) -> dict[str, Any]:
         """The values of these settings that are not unset."""
@@ -265,19 +208,16 @@ class Settings:
             for name, value in values.items()
             if not self.origin(name).startswith(("flag", "variable"))
         }
-        return self._with(taken, dict.fromkeys(taken, origin))
+        return replace(self, **taken, origins={**self.origins, **dict.fromkeys(taken, origin)})
 
     def narrowed(self, cell_id: str) -> Settings:
         """The same for one cell, whatever was selected."""
-        taken: dict[str, tuple[str, ...]] = dict.fromkeys(SELECTION, ())
+        taken: dict[str, Any] = dict.fromkeys(SELECTION, ())
         taken |= {"priority": PRIORITIES, "only": (cell_id,)}
         if profile := parse(cell_id).profile:
             taken["compile"] = (profile,)
-        origins = {**dict.fromkeys(SELECTION, "default"), "only": "the cell asked for"}
-        return self._with(taken, origins)
-
-    def _with(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
-        return replace(self, **values, origins={**self.origins, **origins})
+        others = {name: one for name, one in self.origins.items() if name not in SELECTION}
+        return replace(self, **taken, origins={**others, "only": "the cell asked for"})
 
     @property
     def protocol(self) -> Protocol:
@@ -291,20 +231,13 @@ class Settings:
     def variables(self, names: Iterable[str] | None = None) -> dict[str, str]:
         """What is not a default, as the environment of a child process that reads it back."""
         return {
-            OPTIONS[name].variable: OPTIONS[name].text(value.value)
-            for name, value in self.items()
-            if value.origin != "default" and (names is None or name in names)
+            OPTIONS[name].variable: OPTIONS[name].text(getattr(self, name))
+            for name in self.origins
+            if names is None or name in names
         }
 
 
-def _options() -> Iterator[Option]:
-    hints = get_type_hints(Settings)
-    for one in fields(Settings):
-        if one.metadata:
-            yield Option(one.name, hints[one.name], one.default, **one.metadata)
-
-
-OPTIONS: Mapping[str, Option] = {one.name: one for one in _options()}
+OPTIONS: Mapping[str, Option] = {one.name: one for one in options_of(Settings)}
 
 
 def _names(group: str) -> tuple[str, ...]:

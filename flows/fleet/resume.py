@@ -69,7 +69,7 @@ def launch_of(
 
 def _changes(settings: Settings, info: SweepInfo, narrowing: Sequence[str]) -> dict[str, Any]:
     """What flags change; one that would change nothing is refused."""
-    given = [name for name, value in settings.items() if value.origin.startswith("flag")]
+    given = [name for name, origin in settings.origins.items() if origin.startswith("flag")]
     taken = {*CHANGEABLE, *narrowing, *_OF_COMMAND}
     lost = [OPTIONS[name].flag for name in given if name not in taken]
     if lost:

@@ -39,14 +39,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         names = deploy(arguments.pool)
         if arguments.nightly:
             settings = settings_of(arguments)
-            chosen = {
-                name: list(value.value) if isinstance(value.value, tuple) else value.value
-                for name, value in settings.items()
-                if value.origin != "default" and name in FORM
-            }
             parameters = {
                 "catalog": catalog_reference(settings, arguments.catalog),
-                "settings": chosen,
+                "settings": settings.chosen(name for name in FORM if name in settings.origins),
             }
             names.append(
                 deploy_nightly(arguments.pool, arguments.nightly, arguments.timezone, parameters)

@@ -40,7 +40,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         from matrix.plan_json import plan_to_json
 
         effective = {
-            name: {"value": item.value, "origin": item.origin} for name, item in settings.items()
+            name: {"value": value, "origin": settings.origin(name)}
+            for name, value in settings.values().items()
         }
         document = {**plan_to_json(plan), "settings": effective}
         if known is not None:
@@ -82,9 +83,9 @@ def print_plan(plan: Plan, settings: Settings) -> None:
         f"\n{size_of(plan)} ({skipped} skipped), index {plan.index_package} {plan.index_version}\n"
     )
     shown = [
-        (name, _show(name, item.value), item.origin)
-        for name, item in settings.items()
-        if item.origin != "default" or item.value not in (None, (), False)
+        (name, _show(name, value), settings.origin(name))
+        for name, value in settings.values().items()
+        if settings.origin(name) != "default" or value not in (None, (), False)
     ]
     print(render(("setting", "value", "from"), shown))
 

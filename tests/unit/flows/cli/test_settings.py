@@ -163,9 +163,7 @@ def test_a_child_process_reads_the_same_settings_from_its_variables(tmp_path: Pa
     assert variables["MODELMILL_KEEP_LOCAL"] == "false"
     (tmp_path / "modelmill.toml").unlink()
     again = settings(tmp_path, environ=variables)
-    assert {name: one.value for name, one in again.items()} == {
-        name: one.value for name, one in found.items()
-    }
+    assert again.values() == found.values()
     assert set(variables) == {OPTIONS[name].variable for name in found.origins}
 
 
