@@ -62,10 +62,11 @@ class BenchState(StrEnum):
 
 
 class MeasurementKind(StrEnum):
-    """What was measured: how long a run takes, or where its time goes."""
+    """What was measured: how long a run takes, where its time goes, or which of two is faster."""
 
     BENCHMARK = "benchmark"
     TRACE = "trace"
+    COMPARISON = "comparison"
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +302,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """A benchmark or a trace of a package."""
+    """A benchmark or a trace of a package, or its comparison with another one."""
 
     kind: MeasurementKind
     tree: str
@@ -324,6 +325,7 @@ class Measurement:
     """Milliseconds, by name."""
     detail: Json = field(default_factory=dict)
     raw: Json | None = None
-    """Every sample of a benchmark, the whole result of a trace; read it with `raw_of`."""
+    """Every sample of a benchmark or of both sides of a comparison, the whole result of a trace;
+    read it with `raw_of`."""
     id: int = 0
     at: float = 0.0

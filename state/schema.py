@@ -270,7 +270,7 @@ class BenchTable(Base, table=True):
 
 
 class MeasurementTable(Base, table=True):
-    """A benchmark or a trace of a package on a runtime of a machine, by a protocol."""
+    """A measurement of a package on a runtime of a machine, by a protocol."""
 
     __tablename__ = "measurement"
     __table_args__ = (
@@ -301,7 +301,7 @@ class MeasurementTable(Base, table=True):
     """Milliseconds, by name."""
     detail: dict[str, Any] = Field(sa_type=_json)
     raw: bytes | None = Field(default=None, sa_type=LargeBinary)
-    """Every sample of a benchmark, the whole result of a trace; compressed JSON."""
+    """As `records.Measurement` has it; compressed JSON."""
 
 
 sweep = Base.metadata.tables["sweep"]

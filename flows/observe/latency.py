@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 from flows.cli.quantity import counted, show_milliseconds
 from state.records import Measurement, MeasurementKind
 
 Key = tuple[object, ...]
 EMULATED = "emulated: no evidence for the device"
+_CLEAR = frozenset({"faster", "slower"})
+"""Verdicts of `workers.measure.verdict`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class LatencyChange:
     """Whether all sessions of one sweep were faster than all of the other; else it may be noise."""
     notes: tuple[str, ...] = ()
     """What else differs: the version of the runtime, the machine."""
+    verdict: str = ""
+    """Of `bench --against`, if both were compared in turns."""
 
     @property
     def ratio(self) -> float:
@@ -44,7 +48,9 @@ class LatencyChange:
         about = f"{self.component} " if self.component else ""
         was, now = show_milliseconds(self.before), show_milliseconds(self.after)
         told = f"{about}latency p50 {was} -> {now} ({self.ratio:+.1%}) on {self.on}"
-        if not self.clear:
+        if self.verdict:
+            told += f", in turns: {self.verdict}"
+        elif not self.clear:
             told += ", within the noise of its sessions"
         return "; ".join((told, *self.notes, *([EMULATED] if self.emulated else [])))
 
@@ -58,17 +64,23 @@ def by_tree(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]
 
 
 def changes(
-    before: Sequence[Measurement], after: Sequence[Measurement], stamps: tuple[str, str]
+    before: Sequence[Measurement],
+    after: Sequence[Measurement],
+    stamps: tuple[str, str],
+    content: str | None = None,
 ) -> Iterator[LatencyChange]:
-    """What differs between the benchmarks of a cell in two sweeps.
+    """What differs between the measurements of a cell in two sweeps.
 
-    A sweep's own measurement counts; without one, the last of the same content.
+    Where `bench --against` has compared it with the `content` that it had before, that decides.
+    Else a sweep's own benchmark counts; without one, the last of the same content.
     """
+    compared = _compared(content, after)
+    yield from compared.values()
     was, now = _chosen(before, stamps[0]), _chosen(after, stamps[1])
     for key in sorted(was.keys() & now.keys(), key=str):
         one, other = was[key], now[key]
         old, new = _number(one, "p50"), _number(other, "p50")
-        if one.id == other.id or old is None or new is None:
+        if one.id == other.id or old is None or new is None or _place(other) in compared:
             continue
         first, second = _sessions(one) or [old], _sessions(other) or [new]
         yield LatencyChange(
@@ -80,6 +92,32 @@ def changes(
             clear=max(first) < min(second) or max(second) < min(first),
             notes=tuple(_notes(one, other)),
         )
+
+
+def _compared(
+    content: str | None, after: Sequence[Measurement]
+) -> dict[tuple[str, str], LatencyChange]:
+    """The last comparison with this content on each runtime, by `_place`."""
+    found: dict[tuple[str, str], LatencyChange] = {}
+    for one in after:
+        view = comparison_of(one)
+        if view is None or content in {None, one.tree} or view["tree"] != content:
+            continue
+        if view["against_on"] == runtime_of(one):
+            found[_place(one)] = LatencyChange(
+                component=one.component,
+                on=runtime_of(one),
+                emulated=one.emulated,
+                before=view["other_p50"],
+                after=view["p50"],
+                clear=view["verdict"] in _CLEAR,
+                verdict=f"{view['verdict']} ({view['told']})",
+            )
+    return found
+
+
+def _place(one: Measurement) -> tuple[str, str]:
+    return one.component, runtime_of(one)
 
 
 def runtime_of(one: Measurement) -> str:
@@ -106,6 +144,32 @@ def view_of(one: Measurement) -> dict[str, Any]:
         value = one.detail.get(name)
         told[name] = value if isinstance(value, int | float) and isfinite(value) else None
     return {name: value for name, value in told.items() if value not in (None, "", [])}
+
+
+def comparison_of(one: Measurement) -> dict[str, Any] | None:
+    """A comparison as a report shows it; None: it is none, or damaged."""
+    found, other = one.detail, one.detail.get("other")
+    if one.kind is not MeasurementKind.COMPARISON or not isinstance(other, Mapping):
+        return None
+    beside = other.get("percentiles")
+    numbers = {
+        **{name: _finite(found.get(name)) for name in ("ratio", "low", "high", "floor")},
+        "p50": _number(one, "p50"),
+        "other_p50": _finite(beside.get("p50")) if isinstance(beside, Mapping) else None,
+    }
+    if None in numbers.values():
+        return None
+    low, high, floor = (cast("float", numbers[name]) for name in ("low", "high", "floor"))
+    return {
+        **view_of(one),
+        **numbers,
+        "verdict": str(found.get("verdict")),
+        "why": str(found.get("why", "")),
+        "told": f"95 % interval {low - 1:+.1%} to {high - 1:+.1%}, noise floor {floor:.1%}",
+        "against": str(other.get("cell") or other.get("name")),
+        "against_on": str(other.get("on")),
+        "tree": str(other.get("tree")),
+    }
 
 
 def protocol_of(told: Mapping[str, Any]) -> str:
@@ -140,7 +204,10 @@ def _notes(one: Measurement, other: Measurement) -> Iterator[str]:
 
 
 def _number(one: Measurement, name: str) -> float | None:
-    value = one.percentiles.get(name)
+    return _finite(one.percentiles.get(name))
+
+
+def _finite(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and isfinite(value) else None
 
 

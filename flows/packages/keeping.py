@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 from typing import Any
 
 from flows.cli.settings import Settings
@@ -11,6 +11,7 @@ from flows.sweep.workspace import Workspace
 from matrix.codec import to_json
 from state.errors import StateError
 from state.records import Measurement, MeasurementKind
+from workers.measure.comparison import Comparison, GraphComparison
 from workers.measure.result import Benchmark, GraphResult
 from workers.measure.trace.result import Trace
 
@@ -25,22 +26,12 @@ def rows_of(
 
     `tree`: the digest of the package, where it is known better than by the files that were read.
     """
-    runtime = found.runtime
     return [
-        Measurement(
-            kind=MeasurementKind.BENCHMARK,
+        replace(
+            _row(MeasurementKind.BENCHMARK, found, graph),
             tree=tree or found.artifact.tree,
             cell=cell or found.artifact.cell,
             stamp=stamp,
-            component=graph.component,
-            runtime=runtime.kind,
-            provider=runtime.provider,
-            device=runtime.device,
-            version=runtime.version,
-            emulated=runtime.emulated,
-            machine=found.machine.name,
-            protocol=asdict(found.protocol),
-            percentiles=asdict(graph.latency),
             detail=_detail(found, graph),
             raw={"sessions": to_json(graph.sessions)},
         )
@@ -49,14 +40,84 @@ def rows_of(
     ]
 
 
+def _row(kind: MeasurementKind, found: Benchmark, graph: GraphResult) -> Measurement:
+    """What all rows of measured graphs have."""
+    assert graph.latency is not None
+    runtime = found.runtime
+    return Measurement(
+        kind=kind,
+        tree=found.artifact.tree,
+        cell=found.artifact.cell,
+        stamp="",
+        component=graph.component,
+        runtime=runtime.kind,
+        provider=runtime.provider,
+        device=runtime.device,
+        version=runtime.version,
+        emulated=runtime.emulated,
+        machine=found.machine.name,
+        protocol=asdict(found.protocol),
+        percentiles=asdict(graph.latency),
+    )
+
+
+def compared_rows(found: Comparison) -> list[Measurement]:
+    """A row for each graph with a verdict; it belongs to the subject and names the other one."""
+    sides = zip(found.this.graphs, found.other.graphs, found.graphs, strict=True)
+    return [
+        replace(
+            _row(MeasurementKind.COMPARISON, found.this, this),
+            detail=_verdict(found, other, compared),
+            raw={
+                side: {"sessions": to_json(graph.sessions)}
+                for side, graph in (("this", this), ("other", other), ("null", compared.null))
+            },
+        )
+        for this, other, compared in sides
+        if this.latency and other.latency and compared.judgement
+    ]
+
+
+def _verdict(found: Comparison, other: GraphResult, compared: GraphComparison) -> dict[str, Any]:
+    assert other.latency is not None
+    assert compared.judgement is not None
+    against = found.other
+    return {
+        **to_json(compared.judgement),
+        "other": {
+            **to_json(against.artifact),
+            "on": against.runtime.name,
+            "version": against.runtime.version,
+            "emulated": against.emulated,
+            "percentiles": asdict(other.latency),
+        },
+        "seed": found.seed,
+        "order": list(compared.order),
+        "machine": asdict(found.this.machine),
+        "warnings": list(found.this.warnings),
+        "took": found.this.seconds,
+    }
+
+
 def keep_benchmark(settings: Settings, found: Benchmark, tell: Callable[[str], None]) -> None:
     """Keep what was measured outside of any sweep; without a state it is only shown."""
+    _keep(settings, rows_of(found), "the benchmark", tell)
+
+
+def keep_comparison(settings: Settings, found: Comparison, tell: Callable[[str], None]) -> None:
+    """Keep a comparison, with the samples of both sides and of the null run."""
+    _keep(settings, compared_rows(found), "the comparison", tell)
+
+
+def _keep(
+    settings: Settings, rows: Iterable[Measurement], what: str, tell: Callable[[str], None]
+) -> None:
     try:
         with Workspace(settings).open_state() as state:
-            for row in rows_of(found):
+            for row in rows:
                 state.keep(row)
     except StateError as error:
-        tell(f"the benchmark is not kept: {error}")
+        tell(f"{what} is not kept: {error}")
 
 
 def keep_trace(settings: Settings, trace: Trace, tell: Callable[[str], None]) -> None:
@@ -91,11 +152,7 @@ def keep_trace(settings: Settings, trace: Trace, tell: Callable[[str], None]) ->
         detail={"status": trace.status.value, "operators": len(trace.operators)},
         raw=trace.to_json(),
     )
-    try:
-        with Workspace(settings).open_state() as state:
-            state.keep(row)
-    except StateError as error:
-        tell(f"the trace is not kept: {error}")
+    _keep(settings, [row], "the trace", tell)
 
 
 def _detail(found: Benchmark, graph: GraphResult) -> dict[str, Any]:

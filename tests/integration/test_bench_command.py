@@ -9,6 +9,8 @@ import pytest
 
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS
+from state.records import MeasurementKind
+from state.state import open_state
 from tests.machine.timing import patient
 from tests.measuring.samples import unpack
 from tests.sweeps.command import Project, model
@@ -78,6 +80,16 @@ def test_two_files_are_compared_in_turns(project: Project) -> None:
     assert len(graph["judgement"]["by_session"]) == 2
     assert "noise floor" in shown.out
     assert "a.onnx against b.onnx" in shown.out
+    with open_state(str(project.folder / ".modelmill" / "state.db")) as state:
+        kept, _again = state.measurements(kind=MeasurementKind.COMPARISON)
+        assert kept.tree == document["this"]["artifact"]["tree"]
+        assert kept.detail["verdict"] == graph["judgement"]["verdict"]
+        assert kept.detail["other"]["name"] == "b.onnx"
+        raw = state.raw_of(kept.id)
+        assert raw is not None
+        sessions = [one for side in ("this", "other", "null") for one in raw[side]["sessions"]]
+        assert [len(unpack(one["samples"])) for one in sessions] == [20] * 6
+        assert state.measurements(kind=MeasurementKind.BENCHMARK) == []
 
 
 @pytest.mark.parametrize(("what", "failure"), [("crash", "CRASH"), ("hang", "TIMEOUT")])

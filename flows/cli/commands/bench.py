@@ -138,6 +138,7 @@ def _compare(
     protocol: Protocol,
 ) -> Exit:
     from flows.observe.benchmarks import comparison_lines
+    from flows.packages.keeping import keep_comparison
     from matrix.codec import to_json
     from workers.measure.comparison import compare
     from workers.measure.quiet import quiet
@@ -149,6 +150,7 @@ def _compare(
     seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed
     with quiet("a comparison", wait=arguments.wait, told=_tell):
         found = compare(driver, this[0], other[0], protocol, seed)
+    keep_comparison(finder.settings, found, _tell)
     if arguments.json:
         emulated = found.this.emulated or found.other.emulated
         print(json.dumps({"emulated": emulated, **to_json(found)}, indent=1))

@@ -134,7 +134,8 @@ def compare(state: StateReader, before: SweepInfo, after: SweepInfo) -> Comparis
         if verdict in _FAILS or not is_export(cell):
             change = _change(cell, verdict, first, second)
             both = first.measured(cell), second.measured(cell)
-            latency = latency_changes(*both, (before.stamp, after.stamp))
+            stamps = before.stamp, after.stamp
+            latency = latency_changes(*both, stamps, one.tree if one else None)
             changes.append(replace(change, latency=tuple(latency)))
     order = list(ChangeKind)
     changes.sort(key=lambda change: (order.index(change.verdict), change.cell))

@@ -15,7 +15,7 @@ from flows.observe.diff.text import deltas
 from flows.observe.durations import Duration, duration_of
 from flows.observe.evidence import level_of, rungs_of
 from flows.observe.failures import FailureGroup
-from flows.observe.latency import by_tree, view_of
+from flows.observe.latency import by_tree, comparison_of, view_of
 from flows.observe.masking import masked, masked_json
 from flows.observe.opening import opening_of, sharing_of
 from flows.observe.report.document import CellView, Distinct, Document, Heading, Stage
@@ -171,6 +171,7 @@ class CellCollector:
             level=level_of(rungs),
             opening=opening_of(one.evidence),
             benchmarks=self._benchmarks(one),
+            comparisons=self._comparisons(one),
             unmeasured=self._unmeasured(one),
             traces=self._traces(one),
             sharing=sharing_of(one.evidence),
@@ -189,6 +190,10 @@ class CellCollector:
             for other in self.measurements.get(one.tree or "", ())
             if other.kind is MeasurementKind.BENCHMARK
         ]
+
+    def _comparisons(self, one: Outcome) -> list[dict[str, Any]]:
+        found = map(comparison_of, self.measurements.get(one.tree or "", ()))
+        return [masked_json(view) for view in found if view is not None]
 
     def _traces(self, one: Outcome) -> list[dict[str, Any]]:
         return [

@@ -136,6 +136,8 @@ class CellView:
     """Of compiled cells."""
     benchmarks: Sequence[Json] = ()
     """Of its content, whichever sweep made them."""
+    comparisons: Sequence[Json] = ()
+    """Of its content with other content, in turns."""
     unmeasured: str | None = None
     """Why a benchmark that was asked for is not there."""
     sharing: Sharing | None = None

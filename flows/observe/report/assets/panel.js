@@ -121,8 +121,8 @@ function openingTable(opening) {
 }
 
 function latencyParts(cell) {
-  const found = cell.benchmarks || [];
-  if (!found.length && !cell.unmeasured) return null;
+  const found = cell.benchmarks || [], compared = cell.comparisons || [];
+  if (!found.length && !compared.length && !cell.unmeasured) return null;
   const ms = (value) => (value === undefined ? "" : value < 10 ? value.toPrecision(3) : value.toFixed(1));
   const lines = found.map((one) => el("tr", {},
     el("td", {}, one.component ? el("div", { class: "mono" }, one.component) : "", one.on,
@@ -133,8 +133,13 @@ function latencyParts(cell) {
     el("td", { class: "num" }, one.open_cold === undefined ? "" : duration(one.open_cold))));
   return el("div", {},
     cell.unmeasured && el("p", {}, `Not measured: ${cell.unmeasured}`),
-    found.some((one) => one.emulated) && el("p", { class: "next" }, "Measured on an emulator: these times say nothing about the device."),
-    found.length > 0 && table(["milliseconds on", "p50", "p90", "p99", "cold opening"], lines, [1, 2, 3, 4]));
+    [...found, ...compared].some((one) => one.emulated) && el("p", { class: "next" }, "Measured on an emulator: these times say nothing about the device."),
+    found.length > 0 && table(["milliseconds on", "p50", "p90", "p99", "cold opening"], lines, [1, 2, 3, 4]),
+    compared.length > 0 && table(["compared in turns", "other p50", "p50", "verdict"], compared.map((one) => el("tr", {},
+      el("td", {}, `against ${one.against}`, el("div", { class: "dim" }, [one.component, one.on, `on ${one.machine}`, moment(one.at)].filter(Boolean).join(", ")),
+        el("div", { class: "dim" }, one.protocol)),
+      el("td", { class: "num" }, ms(one.other_p50)), el("td", { class: "num" }, ms(one.p50)),
+      el("td", {}, one.verdict, el("div", { class: "dim" }, one.told)))), [1, 2]));
 }
 
 function traceLinks(cell) {

@@ -107,6 +107,54 @@ def test_a_sweep_s_own_measurement_counts_before_a_newer_one() -> None:
     assert change.after == 9.0, "the same content, measured for another sweep"
 
 
+def compared(**values: Any) -> Measurement:
+    """The subject of the second sweep against what the first one had."""
+    other = {
+        "name": "before", "cell": "", "tree": OTHER, "on": "CPUExecutionProvider cpu",
+        "percentiles": {"p50": 2.0},
+    }  # fmt: skip
+    detail = {
+        "verdict": "slower", "why": "all 3 sessions agree", "ratio": 1.5, "low": 1.4,
+        "high": 1.6, "floor": 0.02, "other": {**other, **values.pop("other", {})},
+    }  # fmt: skip
+    detail |= values.pop("detail", {})
+    return replace(
+        measured(3.0, kind=MeasurementKind.COMPARISON, detail=detail, number=9), **values
+    )
+
+
+def test_a_comparison_in_turns_decides() -> None:
+    before, after = replace(BEFORE, tree=OTHER), [AFTER, compared()]
+    (change,) = changes([before], after, ("a", "b"), OTHER)
+    assert change.clear
+    assert str(change) == (
+        "latency p50 2.00 ms -> 3.00 ms (+50.0%) on CPUExecutionProvider cpu, in turns: "
+        "slower (95 % interval +40.0% to +60.0%, noise floor 2.0%)"
+    )
+    (alone,) = changes([], after, ("a", "b"), OTHER)
+    assert alone == change, "also where nothing else was measured"
+    noisy = compared(detail={"verdict": "too noisy to say"})
+    assert [one.clear for one in changes([], [noisy], ("a", "b"), OTHER)] == [False]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"other": {"tree": TREE}},
+        {"other": {"on": "OpenVINOExecutionProvider cpu"}},
+        {"other": {"percentiles": {}}},
+        {"other": {"percentiles": "fast"}},
+        {"detail": {"low": "x"}},
+        {"detail": {"other": "x"}},
+        {"percentiles": {}},
+    ],
+)
+def test_a_comparison_with_something_else_or_of_rubbish_decides_nothing(
+    values: dict[str, Any],
+) -> None:
+    assert list(changes([], [compared(**values)], ("a", "b"), OTHER)) == []
+
+
 def test_a_report_shows_no_rubbish() -> None:
     view = view_of(replace(AFTER, detail={"throughput": "x", "warnings": "y"}, protocol={}))
     assert "throughput" not in view
@@ -150,6 +198,7 @@ def test_a_report_shows_benchmarks_and_why_others_are_missing(harness: SweepHarn
     first, second = published(state, "a", OTHER), published(state, "b", TREE)
     state.keep(replace(BEFORE, tree=OTHER))
     state.keep(replace(AFTER, emulated=True))
+    state.keep(compared())
     held = take(state, second)
     failed = state.to_measure(held)[0].cell
     state.unmeasurable(held, failed, "the driver crashed with api_key=0123456789")
@@ -165,7 +214,14 @@ def test_a_report_shows_benchmarks_and_why_others_are_missing(harness: SweepHarn
         True,
         "CPUExecutionProvider cpu (emulated)",
     )
+    (in_turns,) = by_cell[failed]["comparisons"]
+    assert (in_turns["verdict"], in_turns["against"], in_turns["other_p50"]) == (
+        "slower",
+        "before",
+        2.0,
+    )
     assert by_cell[failed]["unmeasured"] == "the driver crashed with api_key=***"
     (other,) = (one["unmeasured"] for cell, one in by_cell.items() if cell != failed)
     assert other == "waits for a machine that offers bench:cpu/cpu"
-    assert all(not change["latency"] for change in document["comparison"]["changes"])
+    (told,) = {text for one in document["comparison"]["changes"] for text in one["deltas"]}
+    assert "in turns: slower" in told, "an emulator is not compared, and the comparison is none"
