@@ -26,7 +26,7 @@ class WritingPart(Part):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._db = database
+        self.database = database
 
 
 _FORGOTTEN = """

@@ -68,10 +68,10 @@ class Leases(WritingPart):
 
         `among`: only of these models; `offers`: only cells whose needs these words serve.
         """
-        dead = dead_here(self._db)
-        return self._db.attempt(
+        dead = dead_here(self.database)
+        return self.database.attempt(
             lambda connection: _next(
-                self._db, connection, sweep_id, owner, ttl, among, offers, dead
+                self.database, connection, sweep_id, owner, ttl, among, offers, dead
             )
         )
 
@@ -80,7 +80,7 @@ class Leases(WritingPart):
 
         Does not wait through an outage: the heart beats again soon enough.
         """
-        with self._db.write() as connection:
+        with self.database.write() as connection:
             renewed = connection.execute(
                 update(lease)
                 .where(_is(held))
@@ -90,7 +90,7 @@ class Leases(WritingPart):
 
     def set_activity(self, held: Lease, cell: str | None, text: str | None) -> None:
         """Say what the holder is doing; None: nothing that needs telling."""
-        with self._db.write() as connection:
+        with self.database.write() as connection:
             connection.execute(
                 update(lease).where(_is(held)).values(cell=cell, activity=clean(text))
             )
@@ -121,7 +121,7 @@ class Leases(WritingPart):
             )
             return True
 
-        return self._db.attempt(work_)
+        return self.database.attempt(work_)
 
 
 def dead_here(database: Database) -> list[int]:

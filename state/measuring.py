@@ -16,7 +16,7 @@ from state.errors import StateError
 from state.measurements import MEASURED
 from state.records import BenchState, Json, Kind, Lease, Measurement
 from state.schema import bench, measurement
-from state.text import clean, stable_json
+from state.text import clean
 
 _TEXTS = (
     "tree", "cell", "stamp", "component", "runtime", "provider", "device", "version", "machine"
@@ -28,7 +28,7 @@ class Measuring(WritingPart):
 
     def keep(self, one: Measurement) -> int:
         """Keep a measurement that belongs to no sweep's work; returns its id."""
-        return self._db.attempt(lambda connection: _insert(connection, one))
+        return self.database.attempt(lambda connection: _insert(connection, one))
 
     def measured(self, held: Lease, cell: str, told: Json, new: Collection[Measurement]) -> None:
         """A leased cell has been measured: keep the measurements, and tick it off.
@@ -42,7 +42,7 @@ class Measuring(WritingPart):
                 _insert(connection, one)
             _settle(connection, held, cell, BenchState.MEASURED, None, told)
 
-        self._db.attempt(work)
+        self.database.attempt(work)
 
     def unmeasurable(self, held: Lease, cell: str, message: str) -> None:
         """A leased cell could not be measured; the next run of the sweep tries again."""
@@ -52,7 +52,7 @@ class Measuring(WritingPart):
             why = clean(message)
             _settle(connection, held, cell, BenchState.FAILED, why, {"message": why})
 
-        self._db.attempt(work)
+        self.database.attempt(work)
 
 
 def _settle(
@@ -89,7 +89,7 @@ def _insert(connection: Connection, one: Measurement) -> int:
             **values,
             "kind": one.kind.value,
             "emulated": one.emulated,
-            "protocol": stable_json(one.protocol),
+            "protocol": dict(one.protocol),
             "percentiles": dict(one.percentiles),
             "detail": dict(one.detail),
             "raw": None if one.raw is None else _packed(one.raw),

@@ -1,4 +1,4 @@
-"""Migrates a database to the schema of this modelmill when it is opened, or refuses it."""
+"""Gives a database the schema of this modelmill when it is opened, or refuses it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, text
 from sqlalchemy.engine import URL
 
 from machine.locks import locked
@@ -16,6 +16,7 @@ from state import version
 from state.database import Database
 from state.errors import StateError, StateUnavailable
 from state.file import BUSY_SECONDS, check_pages, is_fresh
+from state.schema import metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -43,7 +44,14 @@ def prepare(database: Database, url: URL) -> None:
 
 
 def _upgrade(connection: Connection) -> None:
-    """Run the missing migrations: none, if another process did it while this one waited."""
+    """Make the tables, or run the missing migrations: none, if another process did it while this
+    one waited."""
+    if not inspect(connection).has_table(version.VERSION_TABLE):
+        metadata.create_all(connection, checkfirst=False)
+        versions = Table(version.VERSION_TABLE, MetaData(), Column("version_num", String(32)))
+        versions.create(connection)
+        connection.execute(versions.insert(), {"version_num": version.HEAD})
+        return
     from alembic import command
 
     config = _config()

@@ -67,18 +67,20 @@ class Recording(WritingPart):
             if status in FINAL:
                 open_benches(connection, sweep_id, model)
 
-        self._db.attempt(work)
+        self.database.attempt(work)
 
     def note(self, sweep_id: int, kind: Kind, data: Json | None = None) -> int:
         """Append an event about the sweep as a whole; returns its id."""
-        return self._db.attempt(lambda connection: add_event(connection, sweep_id, kind, data=data))
+        return self.database.attempt(
+            lambda connection: add_event(connection, sweep_id, kind, data=data)
+        )
 
     def _add_stages(
         self, connection: Connection, sweep_id: int, model: str, stages: Sequence[StageRow]
     ) -> None:
         parts = {row.key: row.parts for row in stages}
         connection.execute(
-            self._db.insert(stage_key).on_conflict_do_nothing(),
+            self.database.insert(stage_key).on_conflict_do_nothing(),
             # In one order, so that two writers of the same keys cannot block each other.
             [{"key": key, "parts": parts[key]} for key in sorted(parts)],
         )

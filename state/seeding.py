@@ -61,7 +61,7 @@ class Seeding(WritingPart):
             settle_work(connection, sweep_id)
             return Seeded(len(new), tuple(sorted(row.cell for row in wrong)))
 
-        return self._db.attempt(work)
+        return self.database.attempt(work)
 
     def unseed(self, sweep_id: int, missing: Iterable[str], listed_at: float) -> list[str]:
         """Plan published cells again that a complete listing of the feed did not have.
@@ -82,7 +82,7 @@ class Seeding(WritingPart):
             settle_work(connection, sweep_id)
             return planned
 
-        return self._db.attempt(work)
+        return self.database.attempt(work)
 
 
 _AS_SEEDED: Mapping[str, Any] = {

@@ -27,7 +27,7 @@ class State(Sweeps, Seeding, Leases, Recording, Measuring, StateReader):
 
     def patient(self, patience: Patience) -> State:
         """The same state, whose calls wait through an outage of the database."""
-        return State(self._db.with_patience(patience))
+        return State(self.database.with_patience(patience))
 
     @property
     def at_once(self) -> State:

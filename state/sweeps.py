@@ -38,14 +38,14 @@ from state.changes import (
 from state.database import Database, now
 from state.errors import StateError
 from state.leases import dead_here, drop_dead
+from state.queries import Queries
 from state.records import BenchState, CellRow, Json, Kind, ModelRow, SweepInfo
-from state.rows import records
 from state.schema import bench, lease, outcome, sweep, work
 from state.text import stable_json
 from state.transitions import FINAL, RUNNING
 
 
-class Sweeps(WritingPart):
+class Sweeps(WritingPart, Queries):
     """The part of `State` that knows batches."""
 
     def begin(
@@ -66,10 +66,10 @@ class Sweeps(WritingPart):
         count as killed slots, because somebody chose to start again. Done cells stay done, and
         what was measured by this `protocol` stays measured.
         """
-        dead = dead_here(self._db)
+        dead = dead_here(self.database)
 
-        def work_(connection: Connection) -> SweepInfo:
-            sweep_id, created = _join(self._db, connection, stamp, feed)
+        def work_(connection: Connection) -> tuple[int, bool, int]:
+            sweep_id, created = _join(self.database, connection, stamp, feed)
             # Also the lock that keeps two runs apart that begin the same sweep.
             connection.execute(
                 update(sweep)
@@ -86,16 +86,15 @@ class Sweeps(WritingPart):
             drop_dead(connection, dead, count=False)
             resumed = _take_up(connection, sweep_id, cells)
             added = _merge(connection, sweep_id, cells)
-            _merge_benches(self._db, connection, sweep_id, cells, protocol or {})
-            _set_work(self._db, connection, sweep_id, models)
+            _merge_benches(self.database, connection, sweep_id, cells, protocol or {})
+            _set_work(self.database, connection, sweep_id, models)
             settle_work(connection, sweep_id)
             data = {"cells": len(cells), "models": len(models), "added": added, "resumed": resumed}
             run = add_event(connection, sweep_id, Kind.BEGUN, data=data)
-            rows = connection.execute(select(sweep).where(sweep.c.id == sweep_id)).mappings()
-            (info,) = records(SweepInfo, "sweep", "stamp", map(dict, rows))
-            return replace(info, created=created, run=run)
+            return sweep_id, created, run
 
-        return self._db.attempt(work_)
+        sweep_id, created, run = self.database.attempt(work_)
+        return replace(self.sweep(sweep_id), created=created, run=run)
 
     def end(self, sweep_id: int, exit_code: int) -> None:
         """The run is over; the sweep may be begun again."""
@@ -108,7 +107,7 @@ class Sweeps(WritingPart):
             )
             add_event(connection, sweep_id, Kind.ENDED, data={"exit_code": int(exit_code)})
 
-        self._db.attempt(work_)
+        self.database.attempt(work_)
 
     def retry(
         self,
@@ -138,11 +137,11 @@ class Sweeps(WritingPart):
             settle_work(connection, sweep_id)
             return planned
 
-        return self._db.attempt(work_)
+        return self.database.attempt(work_)
 
     def cancel_open(self, sweep_id: int) -> list[str]:
         """Cancel what is open and in nobody's hands; the next `begin` plans it again."""
-        dead = dead_here(self._db)
+        dead = dead_here(self.database)
 
         def work_(connection: Connection) -> list[str]:
             still_open = is_unfinished(connection, sweep_id, Status.PLANNED)
@@ -150,7 +149,7 @@ class Sweeps(WritingPart):
             values = {"status": Status.CANCELLED.value, "ended_at": now()}
             return shift(connection, sweep_id, and_(still_open, ~is_leased), values)
 
-        return self._db.attempt(work_)
+        return self.database.attempt(work_)
 
 
 def _join(database: Database, connection: Connection, stamp: str, feed: str) -> tuple[int, bool]:

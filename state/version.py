@@ -30,11 +30,11 @@ def is_current(rows: Rows) -> bool:
             )
         return False
     found = rows.fetch(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - a constant
-    revision = str(found[0]["version_num"]) if found else HEAD[:0]
+    revision = str(found[0]["version_num"]) if found else "none"
     if revision == HEAD:
         return True
     known = {path.stem.partition("_")[0] for path in MIGRATIONS.glob("versions/*.py")}
-    if revision and revision not in known:
+    if revision not in known:
         raise StateError(
             f"the state {rows.label} was written by a newer modelmill (schema {revision}, "
             f"this one knows {HEAD})",

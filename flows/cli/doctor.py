@@ -40,7 +40,7 @@ from workers.runtimes.runtime import Missing
 
 _BUILD = ("torch", "transformers", "optimum", "optimum-onnx", "onnx", "safetensors")
 _RUNTIME = "onnxruntime-windowsml" if sys.platform == "win32" else "onnxruntime"
-_SWEEP = ("prefect", "sqlalchemy", "sqlmodel", "alembic", "azure-devops", "azure-identity")
+_SWEEP = ("prefect", "sqlalchemy", "alembic", "azure-devops", "azure-identity")
 _FOR = {"sweep": "to sweep and to look into a state", "build": "to build on this machine"}
 _LEAST_FREE = 10 * 10**9
 _START_LIMIT = 120.0

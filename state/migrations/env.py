@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from alembic import context
 
-from state.schema import Base
+from state.schema import metadata
 from state.version import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Base.metadata,
+    target_metadata=metadata,
     version_table=VERSION_TABLE,
     transactional_ddl=True,
     render_as_batch=True,

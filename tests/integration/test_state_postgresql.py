@@ -184,7 +184,7 @@ def test_two_sweeps_fight_for_the_same_models(state: State) -> None:
 
 def test_a_model_that_is_being_leased_is_passed_over(state: State) -> None:
     sweep = begin(state, rows(2))
-    with state._db.write() as other, ThreadPoolExecutor(1) as pool:
+    with state.database.write() as other, ThreadPoolExecutor(1) as pool:
         other.exec_driver_sql(f"SELECT * FROM work WHERE model = '{model(0)}' FOR UPDATE")
         taking = pool.submit(take, state, sweep)
         _wait_for_locks(state, 1, taking)
@@ -197,7 +197,7 @@ def test_take_over_waits_for_a_record_in_flight(state: State) -> None:
     sweep = begin(state, rows(1))
     late = take(state, sweep, ALIVE, ttl=0)
     facts = Facts(tree=TREE)
-    with state._db.write() as blocker, ThreadPoolExecutor(2) as pool:
+    with state.database.write() as blocker, ThreadPoolExecutor(2) as pool:
         # The record gets as far as its stage key, which this transaction holds.
         blocker.exec_driver_sql("INSERT INTO stage_key (key, parts) VALUES ('k', '{}')")
         stages = [stage("export", "k")]
@@ -217,7 +217,7 @@ def test_take_over_waits_for_a_record_in_flight(state: State) -> None:
 def _wait_for_locks(state: State, number: int, working: Future[Any]) -> None:
     waiting = 0
     while waiting < number and not working.done():
-        with state._db.read() as connection:
+        with state.database.read() as connection:
             waiting = connection.exec_driver_sql(
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
                 "AND datname = current_database()"
@@ -233,7 +233,7 @@ def test_half_a_transaction_of_a_stopped_process_is_ended(
     monkeypatch.setattr("state.database.SILENT_SECONDS", 1)
 
     def be_stopped(stopped: State) -> None:
-        with stopped._db.write() as connection:
+        with stopped.database.write() as connection:
             connection.exec_driver_sql("SELECT * FROM lease FOR UPDATE")
             assert take(state, sweep).attempt == 2  # waits for the end of the other one
             connection.exec_driver_sql("SELECT 1")
@@ -246,7 +246,7 @@ def test_half_a_transaction_of_a_stopped_process_is_ended(
 def test_a_reader_of_events_misses_none_that_commits_late(state: State) -> None:
     sweep = begin(state)
     start = sweep.run
-    with state._db.write() as connection:
+    with state.database.write() as connection:
         connection.exec_driver_sql(
             f"INSERT INTO event (at, sweep_id, kind) VALUES (4e9, {sweep.id}, 'notice')"
         )

@@ -41,7 +41,7 @@ hear()
 
 
 IN_TRANSACTION = """
-with state._db.write() as connection:
+with state.database.write() as connection:
     connection.exec_driver_sql("UPDATE outcome SET status = 'cancelled', ended_at = 1")
     connection.exec_driver_sql("DELETE FROM event")
     say("written")

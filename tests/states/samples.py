@@ -98,5 +98,5 @@ def add_stages(state: State, held: Lease, *stages: StageRow) -> None:
 
 def sql(state: State, statement: str, **values: object) -> None:
     """Behind the back of the state, as another program or another clock would."""
-    with state._db.write() as connection:
+    with state.database.write() as connection:
         connection.execute(text(statement), values)

@@ -106,7 +106,7 @@ class TestMeasurements:
 
     def test_damaged_samples_are_named_and_left_out(self, state: State) -> None:
         number = state.keep(one(raw={"sessions": []}))
-        sql(state, "UPDATE measurement SET raw = :raw, protocol = '[1'", raw=b"rubbish")
+        sql(state, "UPDATE measurement SET raw = :raw, protocol = '[1]'", raw=b"rubbish")
         assert state.raw_of(number) is None
         (found,) = state.measurements()
         assert found.protocol == {}

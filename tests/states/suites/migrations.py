@@ -45,7 +45,7 @@ class TestMigrations:
         state.record(held, info.id, cell(), Status.BUILDING)
         add_a_migration(tmp_path / "migrations", monkeypatch)
         with open_state(where) as opened:
-            with opened._db.read() as connection:
+            with opened.database.read() as connection:
                 found = connection.scalars(text("SELECT weather FROM outcome")).all()
             assert found == ["fair"] * len(rows(2))
             (holder,) = opened.leases(info.id)

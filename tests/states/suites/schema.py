@@ -5,18 +5,18 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.exc import IntegrityError
 
-from state.schema import Base
+from state.schema import metadata
 from state.state import State
 from state.version import VERSION_TABLE
 from tests.states.samples import begin, cell, sql, take
 
 
 class TestSchema:
-    def test_migrations_make_what_the_models_say(self, state: State) -> None:
-        with state._db.read() as connection:
-            options = {"target_metadata": Base.metadata, "version_table": VERSION_TABLE}
+    def test_the_database_has_what_the_schema_says(self, state: State) -> None:
+        with state.database.read() as connection:
+            options = {"target_metadata": metadata, "version_table": VERSION_TABLE}
             context = MigrationContext.configure(connection, opts=options)
-            assert compare_metadata(context, Base.metadata) == []
+            assert compare_metadata(context, metadata) == []
 
     @pytest.mark.parametrize(
         "values",

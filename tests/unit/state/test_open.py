@@ -38,7 +38,7 @@ def test_a_new_file_is_made_with_its_folder(tmp_path: Path) -> None:
         assert state.label == str(path)
     with open_state(str(path)) as state:
         assert state.find_sweep() is not None
-        with state._db.raw() as raw:
+        with state.database.raw() as raw:
             assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
             assert raw.execute("PRAGMA foreign_keys").fetchone() == (1,)
             assert raw.execute("PRAGMA synchronous").fetchone() == (1,)
@@ -147,9 +147,9 @@ def test_a_writer_locks_out_others_from_its_first_statement(tmp_path: Path) -> N
     """Reading first and locking later would fail as soon as two processes do it."""
     path = tmp_path / "state.db"
     with open_state(path) as state, closing(sqlite3.connect(path, timeout=0)) as other:
-        with state._db.write(), pytest.raises(sqlite3.OperationalError, match="locked"):
+        with state.database.write(), pytest.raises(sqlite3.OperationalError, match="locked"):
             other.execute("BEGIN IMMEDIATE")
-        with state._db.read():
+        with state.database.read():
             other.execute("BEGIN IMMEDIATE")
 
 
@@ -159,7 +159,7 @@ def test_an_interrupted_transaction_changes_nothing(tmp_path: Path) -> None:
         before = list(state.events(sweep.id))
 
         def interrupted() -> None:
-            with state._db.write() as connection:
+            with state.database.write() as connection:
                 connection.exec_driver_sql("DELETE FROM event")
                 raise KeyboardInterrupt
 
@@ -172,7 +172,7 @@ def test_an_interrupted_transaction_changes_nothing(tmp_path: Path) -> None:
 def test_a_full_disk_is_reported_as_full(tmp_path: Path) -> None:
     with open_state(tmp_path / "state.db") as state:
         sweep = begin(state)
-        with state._db.raw() as raw:
+        with state.database.raw() as raw:
             pages = raw.execute("PRAGMA page_count").fetchone()[0]
             raw.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StateError, match="full"):

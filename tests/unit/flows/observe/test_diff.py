@@ -228,7 +228,7 @@ def test_exports_count_only_where_they_fail(harness: SweepHarness) -> None:
 
 def test_equal_inputs_with_different_bytes_are_called_what_they_are(harness: SweepHarness) -> None:
     first, second = ran(harness, "20260609", small_model()), ran(harness, "20260610", small_model())
-    with harness.state._db.write() as connection:
+    with harness.state.database.write() as connection:
         connection.exec_driver_sql(
             "UPDATE outcome SET tree = ? WHERE sweep_id = ? AND cell = ?",
             ("f" * 64, second.id, f"{MODEL}@vitisai_npu"),
