@@ -48,19 +48,3 @@ def _unknown(given: Any, made: Any, at: str = "$") -> Iterator[str]:
 
 def _values(made: Any) -> dict[str, Any]:
     return {one.name: getattr(made, one.name) for one in fields(made)}
-
-
-class Table:
-    """Values that many others share, each kept once."""
-
-    def __init__(self) -> None:
-        self.rows: list[Any] = []
-        self._places: dict[str, int] = {}
-
-    def place(self, value: object) -> int:
-        """Where the value stands; it is added when seen first."""
-        spelled = repr(value)  # holds dicts, so it cannot be a key itself
-        if spelled not in self._places:
-            self._places[spelled] = len(self.rows)
-            self.rows.append(to_json(value))
-        return self._places[spelled]

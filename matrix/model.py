@@ -217,16 +217,36 @@ EXPORT = "export"
 """Takes the place of the target in the id and version of an export."""
 
 
+def is_export(cell_id: str) -> bool:
+    """Whether an id is an export's; no target can have that label."""
+    return cell_id.rpartition("@")[2].partition(":")[0] == EXPORT
+
+
 @dataclass(frozen=True, slots=True)
-class Export:
-    """An export of a model, published like a cell under `MODEL:TASK@export[:opsetN]`."""
+class PlannedPackage:
+    """A version that a sweep may publish: a cell, or an export as `MODEL:TASK@export[:opsetN]`.
+
+    An export is published once per model (and opset), and the manifest of every cell names it by
+    its digest. It is planned, seeded, published, recorded and resumed like a cell.
+    """
 
     id: str
+    cell: Cell
+    """For an export: the first of the cells made of it that need the least of a machine; its policy
+    says how the export is made."""
     package: str
     version: str
-    cell: Cell
-    """The first of the cells made of it that need the least of a machine; its policy says how the
-    export is made."""
+    is_export: bool = False
+
+    @property
+    def target(self) -> str:
+        """The label under which the state files it."""
+        return EXPORT if self.is_export else self.cell.column
+
+    @property
+    def as_cell(self) -> Cell:
+        """The cell under the package name and version of this one."""
+        return replace(self.cell, package=self.package, version=self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,20 +265,21 @@ class PlannedModel:
         return self.model.name
 
     @property
-    def exports(self) -> tuple[Export, ...]:
+    def exports(self) -> tuple[PlannedPackage, ...]:
         """One for each opset of its cells, nearly always one."""
-        found: dict[int, Export] = {}
+        found: dict[int, PlannedPackage] = {}
         for cell in self.cells:
             opset = cell.policy.opset
             if cell.skip is not None or cell.origin is not None or cell.members:
                 continue
             if opset not in found or len(cell.needs) < len(found[opset].cell.needs):
                 common = opset == COMMON_OPSET
-                found[opset] = Export(
+                found[opset] = PlannedPackage(
                     id=f"{self.name}@{EXPORT}" + ("" if common else f":opset{opset}"),
+                    cell=cell,
                     package=self.export_package,
                     version=self.export_version + ("" if common else f"-opset{opset}"),
-                    cell=cell,
+                    is_export=True,
                 )
         return tuple(found.values())
 
@@ -279,3 +300,15 @@ class Plan:
         """Every cell, model after model."""
         for model in self.models:
             yield from model.cells
+
+    def packages_of(self, model: PlannedModel) -> Iterator[PlannedPackage]:
+        """The packages of one model in build order: its exports first, then its cells."""
+        if not self.self_contained:
+            yield from model.exports
+        for cell in model.cells:
+            yield PlannedPackage(cell.id, cell, cell.package, cell.version)
+
+    def packages(self) -> Iterator[PlannedPackage]:
+        """The packages of every model; the index is not one of them."""
+        for model in self.models:
+            yield from self.packages_of(model)

@@ -356,11 +356,10 @@ def _dropped(drafts: Iterable[_Draft]) -> list[str]:
 def name_problems(plan: Plan, limits: Limits) -> list[Problem]:
     """Why a feed with these limits would refuse names of a plan."""
     names = [
-        (export.package, export.version, export.id)
-        for model in plan.models
-        for export in model.exports
+        (one.package, one.version, one.id)
+        for one in plan.packages()
+        if one.is_export or not one.cell.skip
     ]
-    names += [(cell.package, cell.version, cell.id) for cell in plan.cells() if not cell.skip]
     names.append((plan.index_package, plan.index_version, "sweep index"))
     found = []
     owners: dict[tuple[str, str], str] = {}

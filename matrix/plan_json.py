@@ -1,15 +1,29 @@
-"""A plan as the JSON that `plan --json` prints."""
+"""A plan as JSON: one form for people and tools to read, and a complete record that makes it again.
+
+With the record, any machine can work on a plan without the catalog. Targets and policies are shared
+by most cells, so each stands in a table once, and so does the model of its cells.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from matrix.codec import to_json
-from matrix.model import Cell, Plan
+from matrix.codec import from_json, to_json
+from matrix.errors import MillError
+from matrix.model import Cell, Model, Plan, PlannedModel, Policy, Target
+
+FORMAT = 3
+Json = Mapping[str, Any]
+
+
+class BadRecord(MillError):
+    """The record of a plan is of another modelmill, or damaged."""
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """Everything a plan says, cell by cell."""
+    """Everything that `plan --json` prints, cell by cell."""
     return {
         "stamp": plan.stamp,
         "engine": plan.engine,
@@ -56,3 +70,63 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
         "skip": cell.skip,
         "needs": list(cell.needs),
     }
+
+
+def plan_to_record(plan: Plan) -> dict[str, Any]:
+    """Everything that `plan_from_record` needs to make an equal plan."""
+    tables: dict[str, list[Any]] = {"target": [], "policy": []}
+    places: dict[str, int] = {}
+    record = to_json(plan)
+    for planned in record["models"]:
+        planned["cells"] = [_row(cell, tables, places) for cell in planned["cells"]]
+    return {"format": FORMAT, "tables": tables, "plan": record}
+
+
+def _row(cell: Json, tables: Mapping[str, list[Any]], places: dict[str, int]) -> dict[str, Any]:
+    """A cell without its model and what is empty, with the places of its target and policy."""
+    row = {name: value for name, value in cell.items() if value not in (None, [])}
+    del row["model"]
+    for name, rows in tables.items():
+        row[name] = places.setdefault(f"{name} {row[name]!r}", len(rows))
+        if row[name] == len(rows):
+            rows.append(cell[name])
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    target: tuple[Target, ...]
+    policy: tuple[Policy, ...]
+
+
+def plan_from_record(record: Any) -> Plan:
+    """The plan of a record; raises `BadRecord` for anything else."""
+    known = record.get("format") if isinstance(record, Mapping) else None
+    if known != FORMAT:
+        raise BadRecord(
+            f"the plan's record has format {known!r}, this modelmill reads {FORMAT}",
+            hint="use the same modelmill on every machine of a fleet",
+        )
+    try:
+        tables = from_json(record["tables"], _Tables)
+        plan = dict(record["plan"])
+        return from_json({**plan, "models": [_model(one, tables) for one in plan["models"]]}, Plan)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise BadRecord(f"the record of the plan is damaged: {error}") from error
+
+
+def _model(record: Json, tables: _Tables) -> PlannedModel:
+    model = from_json(record["model"], Model)
+    cells = [
+        from_json(
+            {
+                **cell,
+                "model": model,
+                "target": tables.target[cell["target"]],
+                "policy": tables.policy[cell["policy"]],
+            },
+            Cell,
+        )
+        for cell in record["cells"]
+    ]
+    return from_json({**record, "model": model, "cells": cells}, PlannedModel)

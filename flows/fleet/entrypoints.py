@@ -32,7 +32,7 @@ from flows.observe.progress import SweepProgress
 from flows.observe.summary import Summary
 from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.planning import catalog_reference, plan_of
-from flows.sweep.recorded_plan import recorded_estimates
+from flows.sweep.recorded import recorded_estimates
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError

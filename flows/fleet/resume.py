@@ -15,7 +15,7 @@ from flows.cli.settings import CHANGEABLE, OPTIONS, Settings
 from flows.fleet.launch import Launch
 from flows.fleet.run import NoFleetRun, last_run, state_url, values_of
 from flows.sweep.planning import plan_of
-from flows.sweep.recorded_settings import recall
+from flows.sweep.recorded import recall
 from flows.sweep.resume import nothing_to_retry
 from flows.sweep.workspace import find_sweep
 from matrix.errors import Exit, UsageError

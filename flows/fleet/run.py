@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from feed.interface import Published
 from flows.cli.resolution import resolve
 from flows.cli.settings import OPTIONS, ORDERED, Settings
-from flows.sweep.recorded_settings import remember, typed
+from flows.sweep.recorded import remember, typed
 from flows.sweep.stop import Stop
 from matrix.codec import from_json, to_json
 from matrix.errors import Exit, MillError, UsageError
 from matrix.model import Plan
-from matrix.plan_record import plan_from_record, plan_to_record
+from matrix.plan_json import plan_from_record, plan_to_record
 from state.damage import Tolerated
 from state.records import Event, Kind
 

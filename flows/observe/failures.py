@@ -15,7 +15,7 @@ from typing import Any
 
 from flows.cli.meanings import CAUSES
 from flows.cli.quantity import brief, counted
-from flows.sweep.planned_packages import is_export
+from matrix.model import is_export
 from matrix.status import FailureClass
 from state.records import Outcome
 

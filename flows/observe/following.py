@@ -16,7 +16,7 @@ from flows.fleet.run import FLEET
 from flows.observe.progress import BUSY, SweepProgress
 from flows.observe.unserved import one_line, unserved_of
 from flows.observe.views import View
-from flows.sweep.recorded_plan import PLAN, recorded_estimates
+from flows.sweep.recorded import PLAN, recorded_estimates
 from flows.sweep.stop import Stop
 from state.errors import StateUnavailable
 from state.reading import StateReader

@@ -13,7 +13,7 @@ from flows.observe.estimates import Estimates
 from flows.observe.unserved import UNSERVED, one_line
 from flows.observe.work_left import ESTIMATE, WorkLeft, from_record
 from flows.slot.hub_outage import OUTAGE
-from flows.sweep.planned_packages import is_export
+from matrix.model import is_export
 from matrix.needs import is_measuring
 from matrix.status import Status
 from state.damage import Tolerated

@@ -10,7 +10,7 @@ from flows.cli.quantity import brief, show_duration, show_moment, show_size
 from flows.cli.table import render
 from flows.observe.summary import Summary, open_text
 from flows.observe.unserved import unserved_of
-from flows.sweep.planned_packages import is_export
+from matrix.model import is_export
 from matrix.status import Status
 from state.reading import StateReader
 from state.records import Outcome, SweepInfo

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from flows.cli.quantity import counted
 from flows.observe.failures import FailureGroup, group_failures
-from flows.sweep.planned_packages import is_export
 from flows.sweep.stop import Stop
 from matrix.errors import Exit
+from matrix.model import is_export
 from matrix.status import Status
 from state.records import Bench, BenchState, Outcome, SweepInfo
 from state.transitions import FINAL

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from flows.cli.quantity import counted
 from flows.fleet.run import FLEET
-from flows.sweep.planned_packages import is_export
-from flows.sweep.recorded_plan import PLAN
+from flows.sweep.recorded import PLAN
+from matrix.model import is_export
 from matrix.needs import Words, emulates, is_measuring, lacking, serves
 from state.damage import Tolerated
 from state.records import BenchState, Kind

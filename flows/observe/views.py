@@ -13,7 +13,7 @@ from flows.cli.console import Detail, coloured, detail_of, paint
 from flows.cli.quantity import shortened, show_clock, show_duration, show_milliseconds, show_size
 from flows.observe.failures import in_passing
 from flows.observe.progress import SweepProgress
-from flows.sweep.planned_packages import is_export
+from matrix.model import is_export
 from state.damage import Tolerated
 from state.measurements import MEASURED
 from state.records import Event

@@ -13,8 +13,8 @@ from typing import Any
 
 from flows.cli.quantity import show_duration, show_size
 from flows.observe.estimates import Estimates, Range
-from flows.sweep.planned_packages import is_export
 from matrix.codec import from_json, to_json
+from matrix.model import is_export
 
 ESTIMATE = "estimate"
 _PRIOR = 0.1

@@ -22,8 +22,7 @@ from feed.selection import resolve_index
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.packages.original import Original, published_original
-from flows.sweep.recorded_plan import PlannedCells
-from flows.sweep.recorded_settings import remember
+from flows.sweep.recorded import PlannedCells, remember
 from flows.sweep.run import Run
 from flows.sweep.workspace import Workspace, find_sweep
 from matrix.cellid import parse
@@ -259,7 +258,7 @@ def _known_sweep(
 def _as_planned(model: PlannedModel, known: PlannedCells) -> PlannedModel:
     """With what only the catalog of the sweep says of a model."""
     told = known.model(model.name)
-    if not told.priority:
+    if told is None:
         return model
     own = replace(model.model, priority=told.priority, group=told.group)
     cells = tuple(replace(cell, model=own) for cell in model.cells)

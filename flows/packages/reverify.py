@@ -18,7 +18,7 @@ from flows.packages.portables import published_export
 from flows.sweep.engines import runtimes_of
 from flows.sweep.local import open_builder
 from flows.sweep.planning import plan_of
-from flows.sweep.recorded_settings import recall
+from flows.sweep.recorded import recall
 from flows.sweep.workspace import Workspace, find_sweep
 from machine.files import hash_file, replace_file
 from matrix.cellid import parse

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Self
 from flows.observe.progress import UNSHOWN, SweepProgress
 from flows.prefect.chosen_server import ChosenServer
 from flows.sweep.cancellation import StoppedElsewhere
-from flows.sweep.planned_packages import is_export
 from flows.sweep.stop import Stop
 from matrix.errors import MillError
-from matrix.model import Plan
+from matrix.model import Plan, is_export
 from matrix.status import Status
 from state.records import Kind
 from state.state import State

@@ -14,8 +14,8 @@ from typing import Any
 from flows.slot.context import Slot, SweepContext
 from flows.slot.kept_packages import keep
 from flows.slot.leases import Activity, RenewedLease
-from flows.sweep.planned_packages import PlannedPackage
 from matrix.errors import MillError
+from matrix.model import PlannedPackage
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow
 from workers.build.built import Built

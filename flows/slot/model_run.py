@@ -17,7 +17,7 @@ from flows.slot.cell_work import CellWork
 from flows.slot.context import LOOK_AGAIN, Slot, SweepContext
 from flows.slot.leases import RenewedLease
 from flows.slot.publishing import publish_package
-from flows.sweep.planned_packages import PlannedPackage, packages_of_model
+from matrix.model import PlannedPackage
 from matrix.status import FailureClass, Status
 from state.errors import LeaseLost, StateError
 from workers.build.built import Built
@@ -65,7 +65,7 @@ class ModelRun:
     def run(self) -> ModelResult:
         """Build and publish what is open. Raises `StateError`; anything else ends the cells."""
         leased = self._statuses()
-        planned = packages_of_model(self.sweep.plan, self.sweep.models[self.name])
+        planned = self.sweep.plan.packages_of(self.sweep.models[self.name])
         packages = [one for one in planned if one.id in leased]
         try:
             bad = self._build_and_publish(packages)

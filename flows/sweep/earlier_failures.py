@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flows.sweep.planned_packages import is_export
+from matrix.model import is_export
 from matrix.status import FailureClass
 from state.records import SweepInfo
 

@@ -12,10 +12,9 @@ from feed.index import INDEX_FILE, IndexCell, SweepIndex
 from feed.interface import Feed, LocalFile
 from feed.publisher import Publisher
 from feed.selection import index_revisions, resolve_index
-from flows.sweep.planned_packages import is_export
 from matrix.cellid import parse
 from matrix.digest import FileEntry, tree_digest
-from matrix.model import Plan
+from matrix.model import Plan, is_export
 from matrix.naming import index_name
 from state.records import Outcome
 

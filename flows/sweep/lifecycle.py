@@ -18,10 +18,9 @@ from flows.observe.unserved import unserved_of
 from flows.sweep.earlier_failures import EarlierFailures, try_again
 from flows.sweep.index import index_of, publish_index, with_listed
 from flows.sweep.needs import bench_needs_of, needs_of
-from flows.sweep.planned_packages import packages_of
 from flows.sweep.planning import selection_of
 from flows.sweep.published import Listing, list_feed
-from flows.sweep.recorded_plan import note_plan
+from flows.sweep.recorded import note_plan
 from flows.sweep.stop import Stop
 from matrix.model import Plan
 from matrix.needs import Words
@@ -62,7 +61,7 @@ def begin(
     """
     if not settings.no_publish:
         waiting_for(f"checking the feed {feed.name}")
-        feed.preflight([(item.package, item.version) for item in packages_of(plan)])
+        feed.preflight([(item.package, item.version) for item in plan.packages()])
     known = replace(estimate(plan, state), if_changed=settings.if_changed)
     info, earlier = record(
         plan, state, feed, settings, known, recorded, again=again, by_memory=by_memory
@@ -112,14 +111,14 @@ def record(
         publish=not settings.no_publish,
         protocol=asdict(settings.protocol),
     )
-    return info, try_again(state, info, {item.id for item in packages_of(plan)}, again=again)
+    return info, try_again(state, info, {item.id for item in plan.packages()}, again=again)
 
 
 def _learn(plan: Plan, state: State, sweep_id: int, found: Listing, listed_at: float) -> Seeded:
     """Bring the state in line with the feed."""
     seeded = state.seed(sweep_id, found.seen)
     there = {one.cell for one in found.seen}
-    gone = [item.id for item in packages_of(plan) if item.id not in there]
+    gone = [item.id for item in plan.packages() if item.id not in there]
     state.unseed(sweep_id, gone, listed_at)
     for item in found.deleted:
         outcome = state.outcome(sweep_id, item.id)
@@ -168,7 +167,7 @@ def cell_rows(
             if bench and not planned.is_export and planned.cell.skip is None
             else (),
         )
-        for planned in packages_of(plan)
+        for planned in plan.packages()
     ]
 
 
@@ -203,7 +202,7 @@ def finish(
     """Publish the index if the batch is complete; returns the summary and the index's version."""
     index = None
     # The sweep may have more cells than this run selected; only the index lists all of them.
-    wanted = {item.id for item in packages_of(plan)}
+    wanted = {item.id for item in plan.packages()}
     ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
     benches = (one for one in state.benches(info.id) if one.cell in wanted)
     summary = summarize(plan.stamp, feed.name, ours, benches, publish=publisher is not None)

@@ -8,13 +8,12 @@ from datetime import date
 from feed.rules import STRICTEST
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
-from flows.sweep.planned_packages import is_export
 from flows.sweep.workspace import Workspace
 from matrix.catalog import load_catalog, packaged
 from matrix.cellid import parse
 from matrix.errors import NothingSelected, PlanError, Problem, UsageError
 from matrix.limits import Limits
-from matrix.model import Plan
+from matrix.model import Plan, is_export
 from matrix.plan import PlanOptions, make_plan
 from matrix.selector import Selection
 from matrix.slugs import has_plain_name

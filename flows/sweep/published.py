@@ -21,9 +21,8 @@ from tenacity import (
 from feed.errors import Unavailable
 from feed.interface import Feed, Published
 from flows.cli.activity import waiting_for
-from flows.sweep.planned_packages import PlannedPackage, packages_of
 from flows.sweep.stop import Stop
-from matrix.model import Plan
+from matrix.model import Plan, PlannedPackage
 from state.records import Seen
 
 TRIES = 4
@@ -46,7 +45,7 @@ def list_feed(feed: Feed, plan: Plan, *, every_stamp: bool, stop: Stop | None = 
     """List the packages of the plan, several at once; an unavailable feed is asked again."""
     waiting_for(f"listing the feed {feed.name}")
     wanted: dict[str, list[PlannedPackage]] = defaultdict(list)
-    for item in packages_of(plan):
+    for item in plan.packages():
         wanted[item.package].append(item)
     prefix = "0.0.0-" if every_stamp else f"0.0.0-{plan.stamp}-"
     waiting = (stop or Stop()).event

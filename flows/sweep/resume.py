@@ -9,9 +9,8 @@ from feed.selection import index_revisions
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.observe.summary import open_text, summary_of
-from flows.sweep.compiling import merged, recorded_compiling
 from flows.sweep.planning import catalog_reference, plan_of
-from flows.sweep.recorded_settings import recall, remember, typed
+from flows.sweep.recorded import Compiling, merged, recall, remember, typed
 from flows.sweep.run import Run
 from flows.sweep.workspace import Workspace, find_sweep
 from matrix.errors import Exit, NothingSelected, UsageError
@@ -85,7 +84,7 @@ def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | 
         return _compiling(settings, state, info)
     recalled, recorded_catalog = recall(settings, info.stamp, info.settings)
     plan = plan_of(recalled, catalog or recorded_catalog, date.today())  # noqa: DTZ011 - the user's
-    asked = recorded_compiling(state, info.id).allowing(recalled.emulated)
+    asked = Compiling.of(state, info.id).allowing(recalled.emulated)
     if more := asked.unfinished(state, info.id, settings.only):
         recalled = recalled.replaced({"emulated": asked.emulated}, f"sweep {info.stamp}")
         plan = merged(plan, more)
@@ -94,7 +93,7 @@ def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | 
 
 def _compiling(settings: Settings, state: State, info: SweepInfo) -> Run:
     """A sweep of which this state knows only what was compiled."""
-    known = recorded_compiling(state, info.id).allowing(settings.emulated)
+    known = Compiling.of(state, info.id).allowing(settings.emulated)
     if known.plan is None:
         raise StateError(f"nothing is recorded of what sweep {info.stamp} compiles")
     values = {**typed(info.settings)[0], "emulated": known.emulated, "stamp": info.stamp}

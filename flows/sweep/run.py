@@ -26,14 +26,13 @@ from flows.prefect.display import Display, Where
 from flows.prefect.server import prefect_home_of
 from flows.slot.loop import run_slots
 from flows.sweep.cancellation import CancellationWatch
-from flows.sweep.compiling import note_compiling
 from flows.sweep.engines import check_engine, slot_count
 from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Begun, begin, finish, has_work
 from flows.sweep.local import open_slots, owners_here
 from flows.sweep.needs import words_here
 from flows.sweep.planning import print_notices, size_of
-from flows.sweep.recorded_plan import recorded_estimates
+from flows.sweep.recorded import recorded_estimates
 from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.unchanged import settle_unchanged
 from flows.sweep.workspace import Workspace
@@ -51,7 +50,7 @@ class Run:
     plan: Plan
     settings: Settings
     recorded: Mapping[str, Any]
-    """What a resume needs to know; see `flows.sweep.recorded_settings`."""
+    """What a resume needs to know; see `flows.sweep.recorded`."""
     as_json: bool = False
     again: bool = True
     """Whether to retry failures whose cause may be gone; see `flows.sweep.earlier_failures`."""
@@ -89,7 +88,6 @@ class Run:
             stop=stop,
             again=self.again,
         )
-        note_compiling(state, begun.info.id, self.plan, emulated=self.settings.emulated)
         publisher = Publisher(feed, tries=self.settings.tries) if begun.info.publish else None
         self._say_begun(begun)
         profiles = {cell.profile.label: cell.profile for cell in self.plan.cells() if cell.profile}

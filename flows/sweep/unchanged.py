@@ -15,10 +15,9 @@ from feed.interface import Published
 from flows.cli.settings import Settings
 from flows.sweep.lifecycle import Begun, among
 from flows.sweep.local import open_builder
-from flows.sweep.planned_packages import PlannedPackage, packages_of_model
 from flows.sweep.stop import Stop
 from machine.processes import this_host
-from matrix.model import Plan, PlannedModel
+from matrix.model import Plan, PlannedModel, PlannedPackage
 from matrix.needs import Words, is_measuring
 from matrix.status import Status
 from state.records import Facts, Lease, Owner
@@ -62,7 +61,7 @@ def _candidates(
         statuses = state.statuses(begun.info.id, model.name)
         packages = [
             planned
-            for planned in packages_of_model(plan, model)
+            for planned in plan.packages_of(model)
             if statuses.get(planned.id) in {Status.PLANNED, Status.CANCELLED}
         ]
         only = len(packages) == sum(status.open for status in statuses.values())

@@ -20,7 +20,6 @@ from feed.layout import Layout
 from feed.manifest import Manifest
 from flows.cli.resolution import resolve
 from flows.sweep.lifecycle import begin, has_work
-from flows.sweep.planned_packages import packages_of
 from flows.sweep.planning import plan_of
 from flows.sweep.stop import Stop
 from matrix.digest import FileEntry, tree_digest
@@ -37,7 +36,7 @@ def fill(root: Path, plan: Plan) -> int:
     DirectoryFeed(root).preflight()
     layout = Layout(root)
     count = 0
-    for count, item in enumerate(packages_of(plan), 1):
+    for count, item in enumerate(plan.packages(), 1):
         files = tuple(FileEntry(f"file-{n}.bin", n, f"{count:032x}{n:032x}") for n in range(4))
         manifest = Manifest(
             item.package,

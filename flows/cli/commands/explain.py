@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.settings import PLACES
-from flows.sweep.recorded_settings import recall, typed
+from flows.sweep.recorded import recall, typed
 from flows.sweep.workspace import Workspace, find_sweep
 from matrix.cellid import parse
 from matrix.errors import Exit
@@ -26,16 +26,16 @@ def add(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     from datetime import date
 
-    from flows.sweep.compiling import recorded_compiling
     from flows.sweep.local import open_builder
     from flows.sweep.planning import plan_of
+    from flows.sweep.recorded import Compiling
     from workers.build.explain import explain
 
     cell_id = str(parse(arguments.cell))
     settings = settings_of(arguments)
     with Workspace(settings).read_state() as state:
         info = find_sweep(state, arguments.batch)
-        asked = recorded_compiling(state, info.id)
+        asked = Compiling.of(state, info.id)
         plan = asked.plan if asked.cell(cell_id) else None
         if plan is not None:
             values = {**typed(info.settings)[0], "emulated": asked.emulated}

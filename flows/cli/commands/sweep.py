@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         values = values_of(settings, catalog_reference(settings, arguments.catalog))
         return Launch(plan, settings, values, arguments.pool, arguments.json).go()
-    from flows.sweep.recorded_settings import remember
+    from flows.sweep.recorded import remember
     from flows.sweep.run import Run
 
     recorded = remember(settings, catalog_reference(settings, arguments.catalog))

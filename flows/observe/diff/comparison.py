@@ -12,8 +12,8 @@ from flows.observe.diff.inputs import InputChange, Made, input_changes, made_of
 from flows.observe.evidence import rungs_of, weaker
 from flows.observe.latency import LatencyChange, by_tree
 from flows.observe.latency import changes as latency_changes
-from flows.sweep.planned_packages import is_export
-from flows.sweep.recorded_plan import PlannedCells
+from flows.sweep.recorded import PlannedCells
+from matrix.model import is_export
 from matrix.status import Status
 from state.reading import StateReader
 from state.records import Measurement, Outcome, StageRun, SweepInfo
@@ -212,7 +212,7 @@ class _Half:
         """The inputs of a cell in this sweep."""
         stages = made_of(self.runs.get(cell, ()), self.parts)
         model = cell.rpartition("@")[0]
-        return Made(stages, self.planned.policy(cell), self.planned.model(model).source)
+        return Made(stages, self.planned.policy(cell), self.planned.source(model))
 
     def side(self, cell: str) -> Side | None:
         """The cell in this sweep."""

@@ -23,7 +23,7 @@ from flows.observe.report.grid import Grid, with_content
 from flows.observe.report.statistics import largest, pass_rates, slowest, totals
 from flows.observe.report.timeline import History
 from flows.observe.summary import Summary, summarize
-from flows.sweep.recorded_plan import PlannedCells
+from flows.sweep.recorded import PlannedCells
 from matrix.errors import Exit
 from state.reading import StateReader
 from state.records import (

@@ -8,7 +8,8 @@ from typing import Any
 
 from flows.observe.masking import masked_json
 from flows.observe.report.document import Column, Row
-from flows.sweep.recorded_plan import PlannedCells
+from flows.sweep.recorded import PlannedCells
+from matrix.cellid import parse
 from matrix.model import EXPORT
 from matrix.targets import load_targets
 from state.records import Outcome, StageRun
@@ -72,13 +73,13 @@ def _label(cell: str) -> str:
 
 
 def _row(name: str, planned: PlannedCells) -> Row:
-    known = planned.model(name)
+    named, known = parse(f"{name}@any"), planned.model(name)
     return Row(
         name=name,
-        id=known.id,
-        task=known.task,
-        priority=known.priority,
-        group=known.group,
-        type=known.model_type,
-        source=masked_json(dict(known.source)),
+        id=named.model,
+        task=named.task,
+        priority=known.priority if known else "",
+        group=known.group if known else "",
+        type=known.model_type if known else "",
+        source=masked_json(dict(planned.source(name))),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from flows.observe.report.document import CellView, Json, Row
 from flows.observe.summary import Summary
-from flows.sweep.planned_packages import is_export
+from matrix.model import is_export
 from matrix.status import Status
 from matrix.verification import RUNGS
 

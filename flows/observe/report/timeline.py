@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from flows.cli.quantity import brief
 from flows.observe.masking import masked
 from flows.observe.report.document import Bar, Distinct, Step, Timeline, Worker
-from flows.sweep.planned_packages import is_export
+from matrix.model import is_export
 from matrix.status import Status
 from state.records import Event, Kind
 

@@ -11,7 +11,7 @@ from flows.observe.diff.comparison import ChangeKind, Comparison, compare
 from flows.observe.durations import Duration, duration_of
 from flows.observe.progress import UNSHOWN
 from flows.observe.summary import Summary, summarize
-from flows.sweep.planned_packages import is_export
+from matrix.model import is_export
 from state.reading import StateReader
 from state.records import Kind, Outcome, SweepInfo
 

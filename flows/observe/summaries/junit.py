@@ -18,7 +18,7 @@ from flows.cli.plaintext import plain_text
 from flows.cli.quantity import brief
 from flows.observe.masking import masked
 from flows.observe.summaries.document import SummaryDocument
-from flows.sweep.planned_packages import is_export
+from matrix.model import is_export
 from matrix.status import Status
 from state.records import Outcome
 

@@ -9,8 +9,7 @@ import pytest
 
 from matrix.cellid import CellId, cell_id, parse
 from matrix.errors import PlanError, UsageError
-from matrix.plan_json import plan_to_json
-from matrix.plan_record import plan_from_record, plan_to_record
+from matrix.plan_json import plan_from_record, plan_to_json, plan_to_record
 from matrix.selector import Selection
 from tests.plans.models import EVERYTHING, OPTIONS, a_model, plan_of
 

@@ -12,7 +12,7 @@ import pytest
 from matrix.catalog import load_catalog
 from matrix.errors import NothingSelected, PlanError
 from matrix.model import Cell, Model, Overrides, Plan
-from matrix.plan_record import plan_from_record, plan_to_record
+from matrix.plan_json import plan_from_record, plan_to_record
 from matrix.selector import Selection
 from tests.plans.models import EVERYTHING, OPTIONS, a_model, plan_of, write
 

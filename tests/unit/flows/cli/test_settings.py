@@ -6,7 +6,7 @@ import pytest
 
 from flows.cli.resolution import misspelt, resolve
 from flows.cli.settings import CHANGEABLE, FORM, OPTIONS, ORDERED, RECORDED, Settings
-from flows.sweep.recorded_settings import recall
+from flows.sweep.recorded import recall
 from matrix.errors import UsageError
 
 

@@ -144,7 +144,7 @@ def test_json_lines_hold_no_whole_plan(harness: SweepHarness) -> None:
     out = io.StringIO()
     watch = StatusWatch(harness.state, info, JsonView(out))
     watch.begin()
-    from flows.sweep.recorded_plan import note_plan
+    from flows.sweep.recorded import note_plan
 
     note_plan(harness.state, info.id, plan)
     watch.step()

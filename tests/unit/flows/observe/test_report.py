@@ -18,8 +18,8 @@ from flows.observe.report.page import render, write
 from flows.observe.report.timeline import stretches
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.markdown import markdown
-from flows.sweep.planned_packages import is_export
 from matrix.errors import UsageError
+from matrix.model import is_export
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow
 from tests.states.samples import FOREIGN, add_stages, begin, cell, take

@@ -16,7 +16,7 @@ from flows.observe.estimates import Cost, Estimates, Range
 from flows.observe.progress import SweepProgress
 from flows.observe.views import JsonView, LiveView, PlainView, choose_view
 from flows.observe.work_left import ESTIMATE
-from flows.sweep.recorded_plan import PLAN
+from flows.sweep.recorded import PLAN
 from matrix.status import FailureClass, Status
 from state.measurements import MEASURED
 from state.records import Event, Holder, Kind

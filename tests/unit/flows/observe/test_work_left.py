@@ -11,7 +11,7 @@ from flows.cli.quantity import show_duration
 from flows.observe.estimates import Cost, Estimates, Range, estimate
 from flows.observe.progress import SweepProgress
 from flows.observe.work_left import ESTIMATE, WorkLeft, from_record, spelled, to_record
-from flows.sweep.recorded_plan import PLAN, recorded_estimates
+from flows.sweep.recorded import PLAN, recorded_estimates
 from matrix.status import Status
 from state.records import Event, Kind
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model

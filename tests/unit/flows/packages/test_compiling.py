@@ -15,9 +15,9 @@ from flows.cli.resolution import resolve
 from flows.observe.estimates import estimate
 from flows.packages.compiling import Wanted
 from flows.packages.original import Original
-from flows.sweep.compiling import merged, note_compiling, recorded_compiling
 from flows.sweep.index import with_listed
 from flows.sweep.lifecycle import cell_rows, model_rows
+from flows.sweep.recorded import Compiling, merged, note_plan
 from matrix.errors import UsageError
 from matrix.model import Cell, Origin, Profile
 from matrix.status import Status
@@ -75,7 +75,7 @@ def test_a_resume_finds_what_is_still_to_be_compiled(tmp_path: Path) -> None:
     origin = Origin("0.0.0-20260609-x", "t" * 64)
     compiled = tuple(
         replace(cell, id=f"{cell.id}+p", version=f"{cell.version}-p", profile=PROFILE,
-                origin=origin)
+                origin=origin, needs=("compile-emulated:htp73",))
         for cell in planned.cells
     )  # fmt: skip
     plan = make_plan(replace(planned, cells=compiled))
@@ -83,10 +83,10 @@ def test_a_resume_finds_what_is_still_to_be_compiled(tmp_path: Path) -> None:
     with open_state(tmp_path / "state.db") as state:
         rows = model_rows(plan, estimate(plan, state))
         info = state.begin(plan.stamp, "feed", cell_rows(plan, {}), rows, {}, {})
-        note_compiling(state, info.id, make_plan(planned), emulated=False)
-        assert recorded_compiling(state, info.id).plan is None
-        note_compiling(state, info.id, plan, emulated=True)
-        found = recorded_compiling(state, info.id)
+        note_plan(state, info.id, make_plan(planned))
+        assert Compiling.of(state, info.id).plan is None
+        note_plan(state, info.id, plan)
+        found = Compiling.of(state, info.id)
         assert found.emulated
         (model,) = found.unfinished(state, info.id, ())
         assert model.cells == plan.models[0].cells

@@ -16,7 +16,7 @@ import flows.sweep.run
 from feed.directory import DirectoryFeed
 from flows.cli.main import main
 from flows.sweep.planning import plan_of
-from flows.sweep.recorded_settings import remember
+from flows.sweep.recorded import remember
 from tests.fakes.engine import install
 from tests.fakes.in_process import InProcessHost
 from tests.sweeps.in_memory import SweepHarness

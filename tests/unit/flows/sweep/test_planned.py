@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flows.sweep.recorded_plan import PlannedCells, note_plan, to_record
+from flows.sweep.recorded import PlannedCells, note_plan
 from matrix.model import Source, SourceKind
 from state.records import Kind
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
@@ -21,23 +21,17 @@ def test_what_was_planned_is_known_without_the_catalog(harness: SweepHarness) ->
     assert harness.begun is not None
     known = PlannedCells.of(harness.state, harness.begun.info.id)
     told = known.model(model.name)
+    assert told is not None
     assert (told.id, told.task, told.priority, told.group) == (
         "tiny/model",
         "fill-mask",
         "P0",
         "vision",
     )
-    assert told.source == {"kind": "hub", "ref": "tiny/model", "revision": "abc123"}
+    assert known.source(model.name) == {"kind": "hub", "ref": "tiny/model", "revision": "abc123"}
     for cell in plan.cells():
         assert known.policy(cell.id)["precision"] == cell.policy.precision
         assert known.policy(cell.id)["opset"] == cell.policy.opset
-
-
-def test_equal_policies_are_kept_once() -> None:
-    plan = make_plan(small_model("a/one", cells=8), small_model("b/two", cells=8))
-    record = to_record(plan)
-    assert len(record["policies"]) == 2  # fp32 and w8a16
-    assert sum(len(model["cells"]) for model in record["models"].values()) == 16
 
 
 def test_the_last_plan_holds_and_keeps_what_it_does_not_name(harness: SweepHarness) -> None:
@@ -58,6 +52,6 @@ def test_a_sweep_of_an_older_modelmill_has_no_plan_and_that_is_fine(harness: Swe
     assert harness.begun is not None
     harness.state.note(harness.begun.info.id, Kind.NOTICE, {"evicted": ["x"], "freed": 1})
     unknown = PlannedCells([])
-    assert unknown.model("a/b:task").id == "a/b"
-    assert unknown.model("a/b").task == ""
+    assert unknown.model("a/b:task") is None
+    assert unknown.source("a/b:task") == {}
     assert unknown.policy("a/b:task@qnn_npu") == {}

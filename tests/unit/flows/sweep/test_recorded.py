@@ -10,9 +10,8 @@ import pytest
 
 from flows.fleet.run import FLEET, last_run
 from flows.observe.work_left import from_record
-from flows.sweep.recorded_plan import PlannedCells
-from flows.sweep.recorded_settings import recall
-from matrix.plan_record import plan_from_record, plan_to_record
+from flows.sweep.recorded import PlannedCells, recall
+from matrix.plan_json import plan_from_record, plan_to_record
 from state.damage import taken
 from state.records import Kind
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
@@ -61,12 +60,12 @@ def test_settings_of_a_sweep(recorded: dict[str, Any], harness: SweepHarness) ->
 
 
 def test_plans_and_estimates_for_a_report(recorded: dict[str, Any]) -> None:
-    known = PlannedCells([recorded["planned"]])
-    assert taken() == []
+    known = PlannedCells([plan_from_record(recorded["fleet"]["plan"])])
     assert known.policy(CELL)["precision"] == "w8a16"
     model = known.model("a/b:fill-mask")
+    assert model is not None
     assert (model.id, model.task, model.priority) == ("a/b", "fill-mask", "P2")
-    assert model.source == {"kind": "hub", "ref": "a/b", "revision": "main"}
+    assert known.source(model.name) == {"kind": "hub", "ref": "a/b", "revision": "main"}
     estimates = from_record(recorded["estimates"])
     assert estimates.models["a/b:fill-mask"].seconds.likely == 10.123
     assert (estimates.cells[CELL], estimates.unknown) == (5.432, 2)
