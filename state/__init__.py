@@ -15,10 +15,12 @@ is gone on this host) loses its lease at once.
       (state; migrate, database)       +-- leases             who does it
                                        +-- recording          what came of it
                                        +-- measuring          how fast it is
+                                       +-- tuning             trials of other builds
                                        |
     read_state(path | url) --> StateReader
       (reading; file, version)         +-- queries, history   status, reports, estimates, explain
                                        +-- measurements       benchmarks, and what is to measure
+                                       +-- tunings            trials with their sessions
 
 `schema` holds the tables, `records` what goes in and out, `transitions` which status may follow
 which, `changes` what happens to many cells at once. Writing goes through SQLAlchemy and

@@ -79,7 +79,7 @@ class Measurements(Part):
         rows = self._rows.fetch(selected("measurement", {"id": number}, "raw"), id=number)
         if not rows or rows[0]["raw"] is None:
             return None
-        return _unpacked(rows[0]["raw"], f"the samples of measurement {number}")
+        return unpacked(rows[0]["raw"], f"the samples of measurement {number}")
 
 
 def same_protocol(one: Json, other: Json) -> bool:
@@ -87,7 +87,8 @@ def same_protocol(one: Json, other: Json) -> bool:
     return stable_json(one) == stable_json(other)
 
 
-def _unpacked(packed: bytes, where: str) -> Json | None:
+def unpacked(packed: bytes, where: str) -> Json | None:
+    """JSON that was packed, within limits; None: it is damaged, which is noted."""
     unpacking = zlib.decompressobj()
     try:
         text = unpacking.decompress(packed, MOST_RAW)

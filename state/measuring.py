@@ -92,11 +92,12 @@ def _insert(connection: Connection, one: Measurement) -> int:
             "protocol": dict(one.protocol),
             "percentiles": dict(one.percentiles),
             "detail": dict(one.detail),
-            "raw": None if one.raw is None else _packed(one.raw),
+            "raw": None if one.raw is None else packed(one.raw),
         },
     )
     return int(added.scalar_one())
 
 
-def _packed(raw: Json) -> bytes:
+def packed(raw: Json) -> bytes:
+    """JSON in as few bytes as may be."""
     return zlib.compress(json.dumps(dict(raw), separators=(",", ":")).encode(), 9)

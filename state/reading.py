@@ -11,10 +11,11 @@ from state.file import StateFile, check_pages, is_fresh
 from state.history import History
 from state.measurements import Measurements
 from state.queries import Queries
+from state.tunings import Tunings
 from state.version import is_current
 
 
-class StateReader(Queries, History, Measurements):
+class StateReader(Queries, History, Measurements, Tunings):
     """An open state that answers; `close` it, or use it in a `with` block."""
 
     @property

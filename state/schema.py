@@ -32,8 +32,10 @@ from sqlalchemy import (
 from sqlalchemy.schema import SchemaItem
 
 from matrix.status import FAILED, Status
+from matrix.trials import OF_ARTIFACTS, OVER
 from state.records import Bench, Event, Holder, Json, Measurement, Outcome, StageRun, SweepInfo
 from state.transitions import RUNNING
+from state.tunings import SessionRow, TrialRow, TuningRow
 
 _BIG = BigInteger().with_variant(Integer, "sqlite")
 _JSON = JSON(none_as_null=True)
@@ -202,3 +204,32 @@ measurement = _table(
     _check("tree", "length(tree) = 64"),
 )
 """A measurement of a package on a runtime of a machine, by a protocol."""
+
+tuning = _table(
+    TuningRow,
+    "tuning",
+    UniqueConstraint("name", "model", "target"),
+    _check("ended", f"({_in('status', OVER)}) = (ended_at IS NOT NULL)"),
+    _check("failed", "status <> 'failed' OR message IS NOT NULL"),
+)
+"""The tuning of one model on one target."""
+
+trial = _table(
+    TrialRow,
+    "trial",
+    Column("tuning_id", _BIG, ForeignKey("tuning.id"), primary_key=True),
+    _check("built", f"NOT ({_in('verdict', OF_ARTIFACTS)}) OR tree IS NOT NULL"),
+    _check("tree", "length(tree) = 64"),
+    key=("key",),
+)
+"""A build of the model that is compared with the baseline, or the baseline."""
+
+trial_session = _table(
+    SessionRow,
+    "trial_session",
+    Column("raw", LargeBinary, nullable=False),  # compressed JSON
+    ForeignKeyConstraint(["tuning_id", "trial"], ["trial.tuning_id", "trial.key"]),
+    _check("number", "number >= 1"),
+    key=("tuning_id", "trial", "kind", "component", "number"),
+)
+"""A finished session of a trial."""

@@ -17,12 +17,13 @@ from state.reading import StateReader
 from state.recording import Recording
 from state.seeding import Seeding
 from state.sweeps import Sweeps
+from state.tuning import Tuning
 
 _URL = re.compile(r"^([a-z0-9+]+)://", re.IGNORECASE)
 _POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
 
 
-class State(Sweeps, Seeding, Leases, Recording, Measuring, StateReader):
+class State(Sweeps, Seeding, Leases, Recording, Measuring, Tuning, StateReader):
     """An open state; `close` it, or use it in a `with` block."""
 
     def patient(self, patience: Patience) -> State:

@@ -7,7 +7,7 @@ from pathlib import Path
 from state.errors import StateError
 from state.rows import Rows
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration; opening a database at this revision needs no Alembic."""
 
 VERSION_TABLE = "modelmill_schema"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flows.tune.policies import Verdict
+from matrix.trials import Verdict
 from workers.measure import verdict as measured
 from workers.measure.verdict import LEVEL, Judgement
 

@@ -9,31 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import combinations
 from math import comb, erfc, sqrt
 from statistics import fmean, pvariance
+
+from matrix.trials import Verdict
 
 MIN_GAIN = 5.0
 """Percent of the baseline's latency."""
 SIGNIFICANT = 0.05
 EXACT = 16
 """Sessions: 12,870 splits at most."""
-
-
-class Verdict(StrEnum):
-    """What the data say of a trial."""
-
-    BETTER = "better"
-    NO_DIFFERENCE = "no difference"
-    WORSE = "worse"
-    TOO_NOISY = "too noisy"
-    INACCURATE = "inaccurate"
-    BUILD_FAILED = "build failed"
-    CRASHED = "crashed"
-    TIMED_OUT = "timed out"
-    SAME = "same"
-    SKIPPED = "skipped"
 
 
 def median(values: Sequence[float]) -> float:

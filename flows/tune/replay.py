@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from flows.tune import policies
-from flows.tune.policies import Verdict, gain, grade, median
+from flows.tune.policies import gain, grade, median
 from flows.tune.recorded import Recording, Trial
+from matrix.trials import Verdict
 
 ENDED = {
     "BUILD_FAIL": Verdict.BUILD_FAILED,

@@ -32,11 +32,10 @@ from flows.packages.measured import Choice, Finder, finding
 from machine.waits import untold
 from tests.measuring.models import layers
 from tests.measuring.noise import KINDS, drawn, experiment, recorded
-from tests.measuring.samples import unpack
 from workers.measure.benchmark import benchmark
 from workers.measure.comparison import ROUNDS, Comparison, compare
 from workers.measure.result import Protocol
-from workers.measure.running import Driver
+from workers.measure.running import Driver, unpack
 from workers.measure.verdict import Verdict, judge
 from workers.runtimes.bench import counted
 from workers.runtimes.kinds import CPU

@@ -19,7 +19,7 @@ import numpy as np
 
 from flows.cli.table import render
 from flows.tune import decision, policies
-from flows.tune.policies import Verdict
+from matrix.trials import Verdict
 from tests.measuring.noise import KINDS, Noise, drawn, experiment, gaussian, recorded
 from workers.measure.verdict import Round, judge
 

@@ -12,10 +12,10 @@ from machine.reservations import DISTURBS
 from state.records import MeasurementKind
 from state.state import open_state
 from tests.machine.timing import patient
-from tests.measuring.samples import unpack
 from tests.sweeps.command import Project, model
 from tests.verification import packages
 from tests.verification.vendor import Vendor
+from workers.measure.running import unpack
 
 pytestmark = pytest.mark.engine
 

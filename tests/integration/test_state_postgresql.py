@@ -27,6 +27,7 @@ from tests.states.suites import (
     schema,
     seeding,
     sweeps,
+    tunings,
 )
 
 
@@ -81,6 +82,10 @@ class TestRecording(recording.TestRecording):
 
 
 class TestSweeps(sweeps.TestSweeps):
+    """On PostgreSQL."""
+
+
+class TestTunings(tunings.TestTunings):
     """On PostgreSQL."""
 
 

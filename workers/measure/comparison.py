@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -36,6 +36,28 @@ class GraphComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Finished:
+    """A session of a comparison, which a later run can go on from."""
+
+    component: str
+    number: int
+    """From 1."""
+    order: str
+    """Of its turns; another order was made by another protocol or seed."""
+    outcomes: Mapping[str, Outcome]
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The medians of its turns."""
+        blocks = (self.outcomes[key].blocks for key in (THIS, OTHER, NULL))
+        # A clock that stands still would have no logarithm.
+        return [
+            Round(*(max(median(block), 1.0) for block in turns))
+            for turns in zip(*blocks, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Two subjects measured in turns. Both sides are benchmarks by the same protocol."""
 
@@ -58,14 +80,38 @@ class _Compared:
     comparison: GraphComparison
 
 
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Those that an earlier run finished, and what is done with every new one."""
+
+    kept: Sequence[Finished] = ()
+    finished: Callable[[Finished], None] = lambda _session: None
+
+    def find(self, component: str, number: int, order: str) -> Finished | None:
+        """The one that was measured in this order."""
+        for one in self.kept:
+            if (one.component, one.number, one.order) == (component, number, order):
+                return one
+        return None
+
+
 def compare(
-    driver: Driver, this: Subject, other: Subject, protocol: Protocol, seed: int
+    driver: Driver,
+    this: Subject,
+    other: Subject,
+    protocol: Protocol,
+    seed: int,
+    sessions: Sessions | None = None,
 ) -> Comparison:
-    """Measure both in turns. Raises `UsageError` if their graphs are not the same."""
+    """Measure both in turns. Raises `UsageError` if their graphs are not the same.
+
+    The seed decides the order of all turns, whichever sessions are there already.
+    """
     pairs = _pairs(this, other)
     began = time.time()
+    measuring = _Measuring(driver, protocol, sessions or Sessions())
     found = [
-        _compared(driver, (this, one), (other, two), protocol, seed + number)
+        _compared(measuring, (this, one), (other, two), seed + number)
         for number, (one, two) in enumerate(pairs)
     ]
     warnings = driver.load.warnings()
@@ -75,6 +121,26 @@ def compare(
         graphs=tuple(one.comparison for one in found),
         seed=seed,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Measuring:
+    driver: Driver
+    protocol: Protocol
+    sessions: Sessions
+
+    def session(
+        self, component: str, number: int, arms: Sequence[Arm], turns: Sequence[Turn]
+    ) -> Finished:
+        order = "".join(turn.key[0] for turn in turns if turn.iterations)
+        kept = self.sessions.find(component, number, order)
+        if kept is not None:
+            return kept
+        label = f"session {number} of {self.protocol.sessions}"
+        outcomes = self.driver.session(arms, turns, label)
+        new = Finished(component, number, order, outcomes)
+        self.sessions.finished(new)
+        return new
 
 
 def _pairs(this: Subject, other: Subject) -> list[tuple[Graph, Graph]]:
@@ -94,11 +160,7 @@ def _named(components: Sequence[str]) -> str:
 
 
 def _compared(
-    driver: Driver,
-    this: tuple[Subject, Graph],
-    other: tuple[Subject, Graph],
-    protocol: Protocol,
-    seed: int,
+    measuring: _Measuring, this: tuple[Subject, Graph], other: tuple[Subject, Graph], seed: int
 ) -> _Compared:
     component = this[1].component
     arms = [
@@ -106,22 +168,21 @@ def _compared(
         for key, (subject, graph) in ((THIS, this), (OTHER, other), (NULL, other))
     ]
     chance = random.Random(seed)  # noqa: S311 - an order, no secret
-    sessions: list[dict[str, Outcome]] = []
-    orders: list[str] = []
+    sessions: list[Finished] = []
     try:
-        for number in range(1, protocol.sessions + 1):
+        for number in range(1, measuring.protocol.sessions + 1):
             chance.shuffle(arms)
-            turns = list(_turns([arm.key for arm in arms], protocol, chance))
-            orders.append("".join(turn.key[0] for turn in turns if turn.iterations))
-            label = f"session {number} of {protocol.sessions}"
-            sessions.append(driver.session(arms, turns, label))
+            turns = list(_turns([arm.key for arm in arms], measuring.protocol, chance))
+            sessions.append(measuring.session(component, number, arms, turns))
     except Broken as broken:
-        return _broken(component, broken, tuple(orders))
+        return _broken(component, broken, tuple(one.order for one in sessions))
     results = {
-        key: graph_result(component, [one[key] for one in sessions]) for key in (THIS, OTHER, NULL)
+        key: graph_result(component, [one.outcomes[key] for one in sessions])
+        for key in (THIS, OTHER, NULL)
     }
-    judgement = judge([_rounds(one) for one in sessions], seed)
-    compared = GraphComparison(component, judgement, results[NULL], tuple(orders))
+    judgement = judge([one.rounds for one in sessions], seed)
+    orders = tuple(one.order for one in sessions)
+    compared = GraphComparison(component, judgement, results[NULL], orders)
     return _Compared(results[THIS], results[OTHER], compared)
 
 
@@ -134,14 +195,6 @@ def _turns(keys: Sequence[str], protocol: Protocol, chance: random.Random) -> It
         share = protocol.iterations // rounds + (number < protocol.iterations % rounds)
         for key in chance.sample(keys, len(keys)):
             yield Turn(key, share, 1, SETTLE)
-
-
-def _rounds(session: dict[str, Outcome]) -> list[Round]:
-    blocks = (session[key].blocks for key in (THIS, OTHER, NULL))
-    # A clock that stands still would have no logarithm.
-    return [
-        Round(*(max(median(block), 1.0) for block in turns)) for turns in zip(*blocks, strict=True)
-    ]
 
 
 def _broken(component: str, broken: Broken, orders: tuple[str, ...]) -> _Compared:

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -25,6 +26,8 @@ from workers.runtimes.pool import Runtimes, Watching
 from workers.runtimes.runtime import Runtime
 
 STAGE = "measure"
+_MOST = 64 * 2**20
+"""Bytes of unpacked times; more is damage."""
 _CLASSES = {"feed": FailureClass.UNSUPPORTED}
 """Of failures that the runtime reports; others are unknown."""
 BUSY = 0.1
@@ -112,6 +115,25 @@ class Outcome:
             samples=pack(times),
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """To be kept."""
+        times = pack([one for block in self.blocks for one in block])
+        return {
+            "opened": dict(self.opened),
+            "turns": [len(block) for block in self.blocks],
+            "times": times,
+            "grown": self.grown,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Outcome:
+        """What `to_json` gave. Raises `ValueError` or `LookupError` for anything else."""
+        times = iter(unpack(value["times"]))
+        blocks = [list(islice(times, count)) for count in value["turns"]]
+        if any(len(block) != count for block, count in zip(blocks, value["turns"], strict=True)):
+            raise ValueError("there are fewer times than the turns say")
+        return cls(dict(value["opened"]), blocks, int(value["grown"]))
+
 
 class Broken(Exception):
     """An arm cannot be measured."""
@@ -192,3 +214,19 @@ def pack(nanoseconds: Sequence[int]) -> str:
     if sys.byteorder == "big":
         values.byteswap()
     return base64.b64encode(zlib.compress(values.tobytes(), 9)).decode("ascii")
+
+
+def unpack(text: str) -> list[int]:
+    """What `pack` was given. Raises `ValueError` for anything else."""
+    unpacker = zlib.decompressobj()
+    try:
+        content = unpacker.decompress(base64.b64decode(text, validate=True), _MOST)
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"the times cannot be unpacked: {error}") from None
+    if not unpacker.eof or len(content) % 8:
+        raise ValueError("the times cannot be unpacked: they are cut off")
+    values = array("Q")
+    values.frombytes(content)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tolist()

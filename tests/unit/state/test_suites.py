@@ -11,6 +11,7 @@ from tests.states.suites.recording import TestRecording
 from tests.states.suites.schema import TestSchema
 from tests.states.suites.seeding import TestSeeding
 from tests.states.suites.sweeps import TestSweeps
+from tests.states.suites.tunings import TestTunings
 
 __all__ = [
     "TestBenchWork",
@@ -23,4 +24,5 @@ __all__ = [
     "TestSchema",
     "TestSeeding",
     "TestSweeps",
+    "TestTunings",
 ]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flows.tune.decision import confirm, decide, level, swapped
-from flows.tune.policies import Verdict
+from matrix.trials import Verdict
 from tests.bench.tune import draws, npu, ours, tuning
 from workers.measure.verdict import Round, judge, student
 

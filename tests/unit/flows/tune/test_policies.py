@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flows.tune import policies
-from flows.tune.policies import Verdict, gain, grade, median
+from flows.tune.policies import gain, grade, median
+from matrix.trials import Verdict
 
 NPU = {
     # model: sessions with opset 17, with opset 21, gain, the rule's answer, what was published

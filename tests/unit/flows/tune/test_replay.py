@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.tune.policies import Verdict
 from flows.tune.recorded import read_recordings
 from flows.tune.replay import Agreement, Graded, replay
 from matrix.errors import PlanError
+from matrix.trials import Verdict
 
 
 def npu(**hypotheses: Any) -> dict[str, Any]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.measuring.runtimes import FakeRuntimes, always, crash, subject
-from tests.measuring.samples import unpack
 from workers.measure.benchmark import benchmark
 from workers.measure.result import Protocol
-from workers.measure.running import Driver
+from workers.measure.running import Driver, unpack
 
 PROTOCOL = Protocol(warmup=2, iterations=10, sessions=3)
 

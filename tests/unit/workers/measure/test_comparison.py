@@ -9,7 +9,7 @@ import pytest
 from matrix.codec import from_json, to_json
 from matrix.errors import UsageError
 from tests.measuring.runtimes import CPU, NPU, FakeRuntimes, always, crash, subject
-from workers.measure.comparison import Comparison, compare
+from workers.measure.comparison import Comparison, Finished, Sessions, compare
 from workers.measure.result import Protocol
 from workers.measure.running import Driver
 from workers.measure.verdict import Verdict
@@ -93,3 +93,53 @@ def test_both_runtimes_begin_anew() -> None:
     found = compare(Driver(runtimes), this, other, Protocol(0, 5, 2), 0)
     assert {kind for op, kind in runtimes.asked if op == "renew"} == {"qnn", "onnxruntime"}
     assert (found.this.emulated, found.other.emulated) == (True, False)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 5, 6])
+def test_a_comparison_goes_on_from_the_sessions_that_were_finished(count: int) -> None:
+    """Two graphs with three sessions each; the order does not depend on what is there."""
+    times = {"this": always(2000), "other": always(1000)}
+    this, other = subject("this", "text", "vision"), subject("other", "text", "vision")
+    all_of_them: list[Finished] = []
+    runtimes = FakeRuntimes(times)
+    whole = compare(
+        Driver(runtimes), this, other, PROTOCOL, 7, Sessions(finished=all_of_them.append)
+    )
+    assert len(all_of_them) == 6
+    new: list[Finished] = []
+    again = FakeRuntimes(times)
+    rest = compare(
+        Driver(again), this, other, PROTOCOL, 7, Sessions(all_of_them[:count], new.append)
+    )
+    assert [(one.component, one.number, one.order) for one in new] == [
+        (one.component, one.number, one.order) for one in all_of_them[count:]
+    ]
+    assert rest.graphs == whole.graphs
+    assert again.counted["this"] == 50 * (6 - count)
+
+
+def test_sessions_of_another_order_are_measured_again() -> None:
+    times = {"this": always(2000), "other": always(1000)}
+    kept: list[Finished] = []
+    this, other = subject("this"), subject("other")
+    compare(Driver(FakeRuntimes(times)), this, other, PROTOCOL, 1, Sessions(finished=kept.append))
+    new: list[Finished] = []
+    compare(Driver(FakeRuntimes(times)), this, other, PROTOCOL, 2, Sessions(kept, new.append))
+    assert len(new) == 3
+
+
+def test_sessions_that_finished_before_a_crash_are_told() -> None:
+    runtimes = FakeRuntimes({"this": always(1000), "other": always(1000)})
+    told: list[Finished] = []
+
+    def finished(one: Finished) -> None:
+        told.append(one)
+        runtimes.fails["bench_run"] = crash()
+
+    found = compare(
+        Driver(runtimes), subject("this"), subject("other"), PROTOCOL, 0,
+        Sessions(finished=finished),
+    )  # fmt: skip
+    assert found.failed
+    assert [one.number for one in told] == [1]
+    assert len(told[0].rounds) == 20

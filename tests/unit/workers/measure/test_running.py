@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import namedtuple
 
 import psutil
 import pytest
 
-from tests.measuring.samples import unpack
-from workers.measure.running import Load, pack
+from workers.measure.running import Load, Outcome, pack, unpack
 
 Times = namedtuple("Times", "user system idle iowait")  # noqa: PYI024 - as psutil has it
 
@@ -38,3 +38,17 @@ def test_packed_times_come_back_exactly_and_small() -> None:
     assert unpack(text) == times
     assert len(text) < 5 * len(times)
     assert unpack(pack([])) == []
+
+
+@pytest.mark.parametrize("text", ["x", "AAAA", pack([1, 2, 3])[:-8], "häßlich"])
+def test_damaged_times_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="cannot be unpacked"):
+        unpack(text)
+
+
+def test_an_outcome_comes_back_as_it_was_kept() -> None:
+    outcome = Outcome({"open_warm": 0.5, "nodes": {"CPU": 3}}, [[1, 2, 3], [4, 5]], 17)
+    kept = json.loads(json.dumps(outcome.to_json()))
+    assert Outcome.from_json(kept) == outcome
+    with pytest.raises(ValueError, match="fewer times"):
+        Outcome.from_json({**kept, "turns": [3, 3]})

@@ -1,0 +1,286 @@
+"""What a tuning and its trials are, as they are recorded and reported.
+
+The tuning of one model on one target is a row of the state with its trials, and every finished
+session of a trial is kept with the times of all its runs. Tunings that one command began share a
+name. The state knows the words that it can be asked by; everything else is JSON of these types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flows.tune.decision import Decision
+from matrix.codec import from_json, to_json
+from matrix.model import Cell
+from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
+from state import damage
+from state.reading import StateReader
+from state.tunings import SessionRow, TrialRow, TuningRow
+from workers.build.stages import Rung
+from workers.measure.comparison import Finished
+from workers.measure.result import Machine, Protocol
+from workers.measure.running import Outcome
+from workers.measure.verdict import Judgement
+from workers.runtimes.runtime import Runtime
+
+BASELINE = "baseline"
+"""The key of the baseline."""
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A trial as it is planned: which hypothesis, and why it is tried or not."""
+
+    key: str
+    """The id of its hypothesis, or those of a combination joined by `+`."""
+    title: str
+    hypotheses: tuple[str, ...]
+    settings: tuple[str, ...]
+    """`AXIS=VALUE`, the words in which findings speak of it."""
+    why: str = ""
+    """Why it has its place in the order."""
+    skip: str = ""
+    """Why it is not tried."""
+    finding: str = ""
+    """The id of the finding that skips it or puts it in its place."""
+    changes: Json = field(default_factory=dict)
+    """A `matrix.hypotheses.Hypothesis`: what it does, also if the files of the space change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """One model on one target."""
+
+    name: str
+    model: str
+    """`MODEL:TASK`."""
+    target: str
+    cell: Cell
+    """What the baseline is built from."""
+    engine: str
+    space: str
+    """The digest of all hypotheses that were given."""
+    protocol: Protocol
+    """Of comparisons and confirmations."""
+    seed: int
+    min_gain: float
+    """Percent."""
+    budget: float | None = None
+    """Seconds that the whole tuning of this model may take; None: as long as it needs."""
+    spent: float = 0.0
+    """Seconds that it has taken, without the time that it was interrupted for."""
+    measuring: float = 0.0
+    """Of these, seconds in which something was measured."""
+    machine: Machine | None = None
+    runtime: Runtime | None = None
+    """None: nothing has been measured yet."""
+    architecture: str = ""
+    insight: Json = field(default_factory=dict)
+    """A `flows.tune.insight.Insight`."""
+    plan: tuple[Step, ...] | None = None
+    """In the order in which they are tried, with those that are skipped; None: not planned yet."""
+    combinations: tuple[Step, ...] | None = None
+    """None: it has not come to that yet."""
+    champion: str = ""
+    """The key of the best confirmed trial; empty: the baseline is the best known."""
+    notes: tuple[str, ...] = ()
+    status: TuningStatus = TuningStatus.PLANNED
+    message: str = ""
+    began: float | None = None
+    """Seconds since 1970."""
+    ended: float | None = None
+    id: int = 0
+
+    @property
+    def emulated(self) -> bool:
+        """Whether its times are no evidence for a device."""
+        return self.runtime is not None and self.runtime.emulated
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """How an artifact came about."""
+
+    seconds: float
+    ran: tuple[str, ...]
+    """Stages that ran for it."""
+    reused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A session that ended in a failure."""
+
+    kind: SessionKind
+    at: str
+    """As in `workers.measure.result.Fault`."""
+    failure: str
+    message: str
+    log_tail: str = ""
+    iterations: int = 0
+    """Of the session; the one retry has fewer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A build of the model, what came of it, and every number that its verdict rests on."""
+
+    key: str
+    title: str = ""
+    hypotheses: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    phase: Phase = Phase.SINGLE
+    position: int = 0
+    """In the order of the tuning; the baseline is 0."""
+    cell: str = ""
+    """The id of the cell that was built."""
+    tree: str = ""
+    """The digest of the artifact."""
+    same_as: str = ""
+    """The key of an earlier trial with the same artifact."""
+    making: Making | None = None
+    accuracy: tuple[Rung, ...] = ()
+    """The rungs of the ladder, with parity and the task metric."""
+    screen: float | None = None
+    """The time of its screening as a multiple of the baseline's."""
+    judgement: Judgement | None = None
+    """Of all sessions of the comparison with the baseline; of a composite, of all graphs added."""
+    decision: Decision | None = None
+    """What that says, corrected for the number of trials."""
+    confirmation: Judgement | None = None
+    """Of the fresh sessions: the baseline as the subject."""
+    confirmed: Decision | None = None
+    """What the confirmation says of this trial."""
+    crashes: tuple[Crash, ...] = ()
+    iterations: int | None = None
+    """Of its sessions, where they are fewer than the protocol's: it crashed before."""
+    verdict: Verdict | None = None
+    """None: it has none yet, or it is the baseline."""
+    why: str = ""
+    began: float | None = None
+    seconds: float = 0.0
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to be done for it."""
+        return self.verdict is not None
+
+    @property
+    def gain(self) -> Decision | None:
+        """The numbers to show: those of the confirmation, if there was one."""
+        return self.confirmed or self.decision
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A tuning with its trials."""
+
+    tuning: Tuning
+    trials: tuple[Trial, ...]
+
+    def trial(self, key: str) -> Trial | None:
+        """By key."""
+        return next((one for one in self.trials if one.key == key), None)
+
+    @property
+    def champion(self) -> Trial | None:
+        """The confirmed winner."""
+        return self.trial(self.tuning.champion) if self.tuning.champion else None
+
+
+def recorded(state: StateReader, name: str) -> list[Recorded]:
+    """All tunings of a name; those that cannot be read are left out and noted."""
+    return list(_recorded(state, name))
+
+
+def _recorded(state: StateReader, name: str) -> Iterator[Recorded]:
+    for row in state.tunings(name):
+        with damage.Tolerated(f"the tuning {row.name} of {row.model}"):
+            yield Recorded(tuning_of(row), tuple(map(trial_of, state.trials(row.id))))
+
+
+def tuning_row(one: Tuning) -> TuningRow:
+    """As the state keeps it."""
+    return TuningRow(
+        name=one.name,
+        model=one.model,
+        target=one.target,
+        status=one.status,
+        message=one.message or None,
+        began_at=one.began,
+        id=one.id,
+        detail=_json(one, _IN_ROW),
+    )
+
+
+def tuning_of(row: TuningRow) -> Tuning:
+    """From the state. Raises `ValueError` for a row that another program wrote."""
+    told = {
+        **row.detail, "name": row.name, "model": row.model, "target": row.target,
+        "status": row.status, "message": row.message or "",
+        "began": row.began_at, "ended": row.ended_at, "id": row.id,
+    }  # fmt: skip
+    return from_json(told, Tuning, exact=False)
+
+
+def trial_row(tuning_id: int, one: Trial) -> TrialRow:
+    """As the state keeps it."""
+    return TrialRow(
+        tuning_id=tuning_id,
+        key=one.key,
+        position=one.position,
+        phase=one.phase,
+        verdict=one.verdict,
+        tree=one.tree or None,
+        detail=_json(one, _IN_TRIAL),
+    )
+
+
+def trial_of(row: TrialRow) -> Trial:
+    """From the state. Raises `ValueError` for a row that another program wrote."""
+    told = {
+        **row.detail, "key": row.key, "position": row.position, "phase": row.phase,
+        "verdict": row.verdict, "tree": row.tree or "",
+    }  # fmt: skip
+    return from_json(told, Trial, exact=False)
+
+
+def session_row(tuning_id: int, trial: str, kind: SessionKind, one: Finished) -> SessionRow:
+    """As the state keeps it; `detail` has the medians of the arms in milliseconds."""
+    medians = {key: outcome.session().p50 for key, outcome in one.outcomes.items()}
+    return SessionRow(
+        tuning_id=tuning_id,
+        trial=trial,
+        kind=kind,
+        component=one.component,
+        number=one.number,
+        detail={"order": one.order, "p50": medians},
+        raw={key: outcome.to_json() for key, outcome in one.outcomes.items()},
+    )
+
+
+def finished_of(rows: Sequence[SessionRow]) -> list[Finished]:
+    """Sessions that were read with their times; those that cannot be read are left out and noted,
+    and are measured again."""
+    found = []
+    for row in rows:
+        with damage.Tolerated(f"session {row.number} of the trial {row.trial}"):
+            outcomes = {key: Outcome.from_json(told) for key, told in dict(row.raw or {}).items()}
+            found.append(Finished(row.component, row.number, str(row.detail["order"]), outcomes))
+    return found
+
+
+_IN_ROW = ("name", "model", "target", "status", "message", "began", "ended", "id")
+_IN_TRIAL = ("key", "position", "phase", "verdict", "tree")
+
+
+def _json(one: object, elsewhere: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in to_json(one).items() if name not in elsewhere}
+
+
+def planned(one: Tuning, position: int) -> TuningRow:
+    """A new tuning, at its place among those of its name."""
+    return replace(tuning_row(one), position=position)

@@ -1,0 +1,96 @@
+"""Tunings as they stand: their trials, and the sessions that were measured of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
+from state.measurements import unpacked
+from state.records import Json
+from state.rows import Part, records, selected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningRow:
+    """The tuning of one model on one target; those of one command share a name."""
+
+    name: str
+    model: str
+    target: str
+    detail: Json
+    """A `flows.tune.record.Tuning`."""
+    position: int = 0
+    status: TuningStatus = TuningStatus.PLANNED
+    message: str | None = None
+    """Why it failed, or what there was no time for."""
+    created_at: float = 0.0
+    began_at: float | None = None
+    ended_at: float | None = None
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRow:
+    """A trial; its key is unique in its tuning."""
+
+    tuning_id: int
+    key: str
+    position: int
+    phase: Phase
+    detail: Json
+    """A `flows.tune.record.Trial`."""
+    verdict: Verdict | None = None
+    """None: there is none yet, or it is the baseline."""
+    tree: str | None = None
+    """The digest of its artifact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """A finished session of a trial."""
+
+    tuning_id: int
+    trial: str
+    kind: SessionKind
+    component: str
+    number: int
+    detail: Json
+    raw: Json | None = None
+    """The times of every run; only if they were asked for."""
+    at: float = 0.0
+
+
+class Tunings(Part):
+    """The part of a state that tells of tunings."""
+
+    def tunings(self, name: str | None = None) -> list[TuningRow]:
+        """All, or those of a name, in the order in which they were planned."""
+        rows = self._rows.fetch(selected("tuning", {"name": name}) + " ORDER BY id", name=name)
+        return list(records(TuningRow, "tuning", "name", rows))
+
+    def trials(self, tuning_id: int) -> list[TrialRow]:
+        """The trials of a tuning in their order."""
+        query = selected("trial", {"tuning_id": tuning_id}) + " ORDER BY position, key"
+        return list(records(TrialRow, "trial", "key", self._rows.fetch(query, tuning_id=tuning_id)))
+
+    def sessions(
+        self, tuning_id: int, trial: str | None = None, *, raw: bool = False
+    ) -> list[SessionRow]:
+        """The finished sessions (of a trial) in the order in which they were measured.
+
+        `raw`: with the times of every run; sessions whose times are damaged are left out.
+        """
+        names = [name for name in SessionRow.__slots__ if name != "raw"]
+        columns = ", ".join([*names, "raw AS packed"] if raw else names)
+        wanted = {"tuning_id": tuning_id, "trial": trial}
+        query = selected("trial_session", wanted, columns) + " ORDER BY at, component, number"
+        found = []
+        for row in self._rows.fetch(query, **wanted):
+            values = dict(row)
+            if raw:
+                where = f"the times of session {row['number']} of {row['trial']}"
+                values["raw"] = unpacked(values.pop("packed"), where)
+                if values["raw"] is None:
+                    continue
+            found.append(values)
+        return list(records(SessionRow, "trial_session", "trial", found))
