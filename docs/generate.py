@@ -21,7 +21,7 @@ from flows.cli.main import build_parser
 from flows.cli.meanings import CAUSES, EXITS, LOOKS
 from flows.cli.options import Option
 from flows.cli.settings import OPTIONS
-from matrix.build_options import OPTIMUM
+from matrix.build_options import ALL
 from matrix.catalog import load_catalog
 from matrix.reader import Entry
 from matrix.targets import load_targets
@@ -37,7 +37,7 @@ TABLES = {
     "[[model]]": "A model: `[[model]]`",
     "[model.random]": "Seeded random weights: `[model.random]`",
     "[model.target.TARGET]": "One target, or a glob over targets: `[model.target.TARGET]`",
-    "[model.build]": "How the engine `optimum` builds: `[model.build]`, also of a target",
+    "[model.build]": "How an engine builds: `[model.build]`, also of a target",
     "[model.verify]": "Verification: `[model.verify]`",
     "[model.verify.parity.PRECISION]": "Thresholds: `[model.verify.parity.PRECISION]`",
     "[model.verify.task]": "A task metric: `[model.verify.task]`",
@@ -76,7 +76,7 @@ KEYS = {
     "tags": "free words, carried along",
     "verify": "thresholds, waivers and metrics of verification",
     "build": "options of the engine",
-    **{name: option.help for name, option in OPTIMUM.items()},
+    **{name: option.help for name, option in ALL.items()},
     "architecture": "the Transformers model type to make",
     "seed": "of the weights",
     "config": "values of the Transformers configuration",

@@ -1,19 +1,20 @@
 """What a catalog may change about how an engine builds: the table `build` of a model or a target.
 
 An option that the engine does not have is a problem with the nearest name; none is ever ignored.
+What both engines have is one option with one name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from matrix.nearest import hint, quote
 from matrix.reader import Entry
 
 LEVELS = ("disabled", "basic", "extended")
-CALIBRATIONS = ("minmax", "percentile")
+CALIBRATIONS = ("minmax", "percentile", "entropy")
 MOST_SAMPLES = 4096
 
 BASIC_PASSES = (
@@ -27,15 +28,43 @@ BASIC_PASSES = (
     "ReshapeFusion", "TransposeOptimizer", "UnsqueezeElimination", "WhereDummyDq",
 )  # fmt: skip
 EXTENDED_PASSES = (
-    "AttentionFusion", "BiasDropoutFusion", "BiasGeluFusion", "BiasSoftmaxFusion",
-    "DynamicQuantizeMatMulFusion", "EmbedLayerNormFusion", "FastGeluFusion", "GatherToSliceFusion",
-    "GeluFusionL2", "GemmActivationFusion", "GroupQueryAttentionFusion", "LayerNormFusionL2",
-    "MatMulActivationFusion", "MatMulIntegerToFloatFusion", "MatMulScaleFusion",
-    "MatmulTransposeFusion", "QDQFinalCleanupTransformer", "QDQS8ToU8Transformer",
-    "QDQSelectorActionTransformer", "QuickGeluFusion", "SimplifiedLayerNormFusion",
-    "SkipLayerNormFusion",
+    "AttentionFusion", "Avx2WeightS8ToU8Transformer", "BiasDropoutFusion", "BiasGeluFusion",
+    "BiasSkipLayerNormFusion", "BiasSoftmaxFusion", "ConvActivationFusion",
+    "DynamicQuantizeMatMulFusion", "EmbedLayerNormFusion", "FastGeluFusion",
+    "GatherSliceToSplitFusion", "GatherToSliceFusion", "GeluFusionL2", "GemmActivationFusion",
+    "GroupQueryAttentionFusion", "LayerNormFusionL2", "MatMulActivationFusion",
+    "MatMulIntegerToFloatFusion", "MatMulScaleFusion", "MatmulTransposeFusion",
+    "QDQFinalCleanupTransformer", "QDQS8ToU8Transformer", "QDQSelectorActionTransformer",
+    "QuickGeluFusion", "SimplifiedLayerNormFusion", "SkipLayerNormFusion",
 )  # fmt: skip
 """ONNX Runtime's names. It ignores a name that it does not know, so they are checked here."""
+FLAGS = (
+    "add_conv_batch_normalization_folding", "approximate_cubic_resize_with_linear",
+    "attention_expandedattention", "attention_fusion", "bias_dropout_fusion",
+    "bias_gelu_fusion", "bias_skip_layer_norm_fusion", "bias_softmax_fusion",
+    "cgc_constant_folding", "clamp_constant_values", "concat_slice_elimination",
+    "constant_folding", "conv_activation_fusion", "conv_add_activation_fusion",
+    "conv_add_batch_normalization_folding", "conv_add_fusion", "conv_bn_fusion",
+    "conv_channel_affine_folding", "conv_mul_fusion", "deduplicate_opset_imports",
+    "dft_to_matmul", "double_qdq_pairs_remover", "dynamic_quantize_matmul_fusion",
+    "embed_layer_norm_fusion", "exp_positive_scale_folding", "expand_elimination",
+    "fast_gelu_fusion", "fuse_rmsnorm", "gather_slice_to_split_fusion",
+    "gather_to_slice_fusion", "gathernd_to_reshape", "gelu1_singlegelu", "gelu2_singlegelu",
+    "gelu3_singlegelu", "gelu4_singlegelu", "gelu_approximation", "gelu_fusion",
+    "gelu_singlegelu", "gemm_activation_fusion", "gemm_sum_fusion", "gemm_transpose_fusion",
+    "gridsample_to_gather", "highdimRTR_lowdimRTR", "layer_norm_fusion",
+    "layernormalization_singlelayernorm", "layernormmul_singlelayernorm",
+    "layernormpow_singlelayernorm", "matmul_activation_fusion", "matmul_add_fusion",
+    "matmul_bn_fusion", "matmul_scale_fusion", "matmul_transpose_fusion", "matmuladd_conv2d2d",
+    "matmuladd_conv2d3d", "matmuladd_conv2d4d", "matmuladd_reshapegemm", "nchwc_transformer",
+    "nhwc_transformer", "normalize_int32_dq", "not_where_fusion", "omit_empty_resize_inputs",
+    "ort_graph_optimization", "pad_fusion", "prelu_to_relu", "quick_gelu_fusion",
+    "remove_isnan_in_attention_mask", "resize_tf_half_pixel_for_nn_to_asymmetric",
+    "simplified_layer_norm_fusion", "skip_layer_norm_fusion", "slice_elimination",
+    "static_split_to_slice", "transpose_optimizer", "trim_split_grouped_conv",
+    "unsqueeze_elimination", "untie_constant_batched_matmul",
+)  # fmt: skip
+"""The switches of winml-cli's optimizer, which ignores others too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +73,8 @@ class Option:
 
     read: Callable[[Entry, str], Any]
     help: str
+    values: tuple[str, ...] = ()
+    """Of a choice of which this engine has only a part."""
 
 
 def _choice(values: tuple[str, ...]) -> Callable[[Entry, str], Any]:
@@ -69,6 +100,25 @@ def _operators(entry: Entry, key: str) -> Any:
     return None if given is None else sorted(set(given))
 
 
+_SAMPLES = Option(
+    lambda entry, key: entry.integer(key, 1, MOST_SAMPLES),
+    "calibration samples; default 8, of winml what it sets for the model",
+)
+_PER_CHANNEL = Option(
+    lambda entry, key: entry.flag(key),
+    "a scale for each channel of a weight; default true, of winml what it sets for the model",
+)
+_SYMMETRIC = Option(
+    lambda entry, key: entry.flag(key),
+    "ranges symmetric around 0: of activations; with winml of weights too; default false",
+)
+_FLOAT_OPS = Option(_operators, "operators that stay in floating point")
+_CALIBRATION = Option(
+    _choice(CALIBRATIONS),
+    "activation ranges: `minmax` (default), `percentile` (without the outermost 0.01 %), or, with"
+    " winml, `entropy`",
+)
+
 OPTIMUM: Mapping[str, Option] = {
     "optimization": Option(
         _choice(LEVELS), "ONNX Runtime's offline level: `disabled`, `basic` or `extended`"
@@ -79,47 +129,63 @@ OPTIMUM: Mapping[str, Option] = {
     "without_passes": Option(
         _some((*BASIC_PASSES, *EXTENDED_PASSES)), "passes of ONNX Runtime that do not run"
     ),
-    "calibration": Option(
-        _choice(CALIBRATIONS),
-        "activation ranges: `minmax` (default), or `percentile` (without the outermost 0.01 %)",
-    ),
-    "samples": Option(
-        lambda entry, key: entry.integer(key, 1, MOST_SAMPLES), "calibration samples; default 8"
-    ),
-    "per_channel": Option(
-        lambda entry, key: entry.flag(key), "a scale for each channel of a weight; default true"
-    ),
-    "symmetric": Option(
-        lambda entry, key: entry.flag(key), "activation ranges symmetric around 0; default false"
-    ),
-    "float_ops": Option(_operators, "operators that stay in floating point"),
+    "calibration": replace(_CALIBRATION, values=("minmax", "percentile")),
+    "samples": _SAMPLES,
+    "per_channel": _PER_CHANNEL,
+    "symmetric": _SYMMETRIC,
+    "float_ops": _FLOAT_OPS,
 }
-OF_ENGINES: Mapping[str, Mapping[str, Option]] = {"optimum": OPTIMUM}
+WINML: Mapping[str, Option] = {
+    "flags": Option(_some(FLAGS), "winml: switches of its optimizer that are on"),
+    "without_flags": Option(_some(FLAGS), "winml: switches of its optimizer that are off"),
+    "analyzer": Option(
+        lambda entry, key: entry.flag(key),
+        "winml: whether its analyzer looks for further switches; default true",
+    ),
+    "calibration": _CALIBRATION,
+    "samples": _SAMPLES,
+    "per_channel": _PER_CHANNEL,
+    "symmetric": _SYMMETRIC,
+    "float_ops": _FLOAT_OPS,
+}
+OF_ENGINES: Mapping[str, Mapping[str, Option]] = {"optimum": OPTIMUM, "winml": WINML}
+ALL: Mapping[str, Option] = {**WINML, **OPTIMUM}
+"""Of any engine."""
 
 
-def read_build(entry: Entry) -> dict[str, Any] | None:
+def read_build(entry: Entry, key: str = "build") -> dict[str, Any] | None:
     """The table `build` of an entry; a problem for every option that no engine has."""
-    table = entry.table("build")
+    table = entry.table(key)
     if table is None:
         return None
-    inner = Entry(table, f"{entry.where}: build", entry.problems)
+    inner = Entry(table, f"{entry.where}: {key}", entry.problems)
     found = {}
-    for options in OF_ENGINES.values():
-        for name, option in options.items():
-            value = option.read(inner, name)
-            if value is not None:
-                found[name] = value
+    for name, option in ALL.items():
+        value = option.read(inner, name)
+        if value is not None:
+            found[name] = value
     inner.close()
-    if "passes" in found and found.get("optimization") in {"disabled", "extended"}:
-        inner.bad("passes goes with optimization basic", "leave one of the two out")
+    if problem := contradiction(found):
+        inner.bad(problem, "leave one of the two out")
     return found
+
+
+def contradiction(build: Mapping[str, Any]) -> str:
+    """Which options exclude each other; empty: none."""
+    if "passes" in build and build.get("optimization") in {"disabled", "extended"}:
+        return "passes goes with optimization basic"
+    if twice := sorted({*build.get("flags", ())} & {*build.get("without_flags", ())}):
+        return f"{twice[0]} is in flags and in without_flags"
+    return ""
 
 
 def fault(engine: str, build: Mapping[str, Any]) -> tuple[str, str] | None:
     """Why an engine cannot take these options, and what to do about it."""
     options = OF_ENGINES.get(engine, {})
-    for name in build:
+    for name, value in build.items():
         if name not in options:
             able = ", ".join(one for one, known in OF_ENGINES.items() if name in known)
             return f"the engine {engine} has no build option {name}", f"it is one of: {able}"
+        if (valid := options[name].values) and value not in valid:
+            return f"the engine {engine} has no {name} {quote(value)}", hint(str(value), valid)
     return None

@@ -24,7 +24,8 @@ from typing import Any
 
 from matrix.errors import PlanError, Problem
 from matrix.globs import matches
-from matrix.nearest import quote, tag
+from matrix.hypotheses import AXES
+from matrix.nearest import hint, quote, tag
 from matrix.reader import Entry, parse_toml, read_text, tables
 
 DATA = Path(__file__).parent / "data" / "findings"
@@ -234,6 +235,10 @@ def _finding(entry: Entry, file: str) -> Finding:
     )
     if made.action != "note" and not made.settings:
         entry.bad(f"action {made.action} needs settings", 'for instance settings = ["opset=21"]')
+    for setting in made.settings:
+        axis, equals, _ = setting.partition("=")
+        if not equals or axis not in AXES:
+            entry.bad(f"settings: {quote(setting)} is not AXIS=VALUE", hint(axis, AXES))
     if made.mechanism_confirmed and not made.mechanism:
         entry.bad("mechanism_confirmed is true, but mechanism is empty")
     entry.close()

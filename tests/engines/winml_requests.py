@@ -42,5 +42,6 @@ def make_request(
             "quantizer": None,
             "blocked_passes": [],
             "blocked_ops": [],
+            "build": more.pop("build", {}),
         },
     )

@@ -12,8 +12,8 @@ import json
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,11 @@ class Analysis:
     unsupported: tuple[str, ...]
     partial: tuple[str, ...]
     findings: int
+
+    def without(self, off: Collection[str]) -> Analysis:
+        """The same without suggestions that are switched off."""
+        flags = {name: value for name, value in self.flags.items() if name not in off}
+        return replace(self, flags=flags)
 
     def as_json(self) -> dict[str, Any]:
         """For the manifest."""

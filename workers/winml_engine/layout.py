@@ -6,6 +6,7 @@ and its precision, and targets that agree in those share the run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from matrix.model import SourceKind
@@ -27,6 +28,8 @@ COMMON_OPSET = 17
 """The default opset of a cell, for which winml-cli decides by itself."""
 CALIBRATED = ("w8a16", "w8a8")
 PRECISIONS = ("fp32", "fp16", *CALIBRATED)
+QUANTIZATION = ("calibration", "float_ops", "per_channel", "samples", "symmetric")
+"""Build options of calibrated precisions."""
 
 
 def check(request: Request) -> recipes.Recipe | None:
@@ -54,7 +57,9 @@ def stages(request: Request, source: Resolved, recipe: recipes.Recipe | None) ->
     folder = "weights" if is_random else SOURCE
     bent = installed.compatibility(target["provider"], target["device"])
     rules = installed.rule_data(target["provider"], target["device"])
+    options = request.policy.get("build") or {}
     optimize = {"rules": rules, **_recipe(recipe, "optim", "auto", "skip_optimize")}
+    optimize |= _switches(options)
     found = []
     if is_random:
         made_by = ("engine", "torch", "transformers", "optimum")
@@ -69,10 +74,22 @@ def stages(request: Request, source: Resolved, recipe: recipes.Recipe | None) ->
     params = {"precision": precision, **_recipe(recipe, "quant")}
     if precision in CALIBRATED:
         params |= {"calibration": network.calibration(), **access}
+        if given := {name: options[name] for name in QUANTIZATION if name in options}:
+            params["options"] = given
         inputs = (*inputs, folder)
     if precision != "fp32":
         tools = CALIBRATE if precision in CALIBRATED else GRAPH
         found.append(StageSpec("quantize", params, inputs, tools, per_component=True))
+    return found
+
+
+def _switches(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The switches of the optimizer that the catalog sets, and whether the analyzer sets more."""
+    switches = dict.fromkeys(options.get("flags", ()), True)
+    switches |= dict.fromkeys(options.get("without_flags", ()), False)
+    found: dict[str, Any] = {"switches": switches} if switches else {}
+    if "analyzer" in options:
+        found["analyzer"] = options["analyzer"]
     return found
 
 

@@ -9,7 +9,7 @@ same flags, and the last analysis is often of a graph that has just been analyze
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,25 +39,28 @@ def run(job: StageJob) -> StageReport:
         model = cached.first(start, None if settings["skip"] else settings["flags"])
         analyses: list[Analysis] = []
         if settings["auto"] and not settings["skip"]:
-            model, analyses = _loop(job, cached, model)
+            model, analyses = _loop(job, cached, model, settings["off"])
         copy_onnx_model(model, job.out / MODEL)
         patches.settle()
     _check(analyses, job)
     return StageReport(_facts(settings, analyses))
 
 
-def _loop(job: StageJob, cached: ExportCache, model: Path) -> tuple[Path, list[Analysis]]:
+def _loop(
+    job: StageJob, cached: ExportCache, model: Path, off: Collection[str]
+) -> tuple[Path, list[Analysis]]:
+    """`off`: switches that the analyzer may not set."""
     rules = job.params["rules"]
     analyses = []
     for number in range(1, ITERATIONS + 1):
         job.progress(f"analyzing {number}/{ITERATIONS}")
-        found = cached.analysis(model, rules)
+        found = cached.analysis(model, rules).without(off)
         analyses.append(found)
         if not found.flags:
             break
         job.progress(f"optimizing {number}/{ITERATIONS}")
         model = cached.apply(model, found.flags)
-    analyses.append(cached.analysis(model, rules))
+    analyses.append(cached.analysis(model, rules).without(off))
     return model, analyses
 
 
@@ -66,10 +69,12 @@ def _settings(job: StageJob) -> dict[str, Any]:
     found: Mapping[str, Any] = configs.read(job.inputs["config"])
     if "recipe" in job.params:
         found = job.params["recipe"].get(job.component, {})
+    switches = job.params.get("switches", {})
     return {
-        "flags": dict(found.get("optim") or {}),
-        "auto": bool(found.get("auto", True)),
-        "skip": bool(found.get("skip_optimize", False)),
+        "flags": {**(found.get("optim") or {}), **switches},
+        "off": [name for name, on in switches.items() if not on],
+        "auto": bool(job.params.get("analyzer", found.get("auto", True))),
+        "skip": bool(found.get("skip_optimize", False)) and not switches,
     }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from matrix.nearest import hint
 from matrix.status import FailureClass
 from workers.engine import StageJob, StageReport
-from workers.sources.errors import network_error
+from workers.sources.errors import network_error, quantize_error
 from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
 from workers.winml_engine import network
@@ -26,6 +28,7 @@ def run(job: StageJob) -> StageReport:
 
             settings = _settings(job, folder)
             source = job.inputs["optimize"] / MODEL
+            _apply(job.params.get("options", {}), settings, source)
             if calibrated:
                 job.progress("making calibration data")
             data = _calibrate(job, settings, source) if calibrated else None
@@ -59,6 +62,28 @@ def _settings(job: StageJob, folder: Path | None) -> Any:
     settings.model_type = settings.model_type or config.loader.model_type
     settings.model_id = None if folder is None else str(folder)
     return settings
+
+
+def _apply(options: Mapping[str, Any], settings: Any, model: Path) -> None:
+    """The build options of the catalog, in winml-cli's words."""
+    for name in ("samples", "per_channel", "symmetric"):
+        if name in options:
+            setattr(settings, name, options[name])
+    if "calibration" in options:
+        settings.calibration_method = options["calibration"]
+    if kept := options.get("float_ops"):
+        settings.nodes_to_exclude = [*(settings.nodes_to_exclude or ()), *_nodes(model, kept)]
+
+
+def _nodes(model: Path, operators: Collection[str]) -> list[str]:
+    import onnx
+
+    nodes = onnx.load(str(model), load_external_data=False).graph.node
+    known = {node.op_type for node in nodes} | {one.name for one in onnx.defs.get_all_schemas()}
+    for name in operators:
+        if name not in known:
+            raise quantize_error(f"there is no operator '{name}'", hint(name, known))
+    return [node.name for node in nodes if node.op_type in operators]
 
 
 def _quantize(settings: Any, source: Path, made: Path) -> Any:

@@ -145,6 +145,8 @@ falsified_by = "f"
         (GOOD.replace("draft", "proven"), "unknown status 'proven'"),
         (GOOD + 'colour = "red"', "unknown key 'colour'"),
         (GOOD + 'action = "skip"', "action skip needs settings"),
+        (GOOD + 'settings = ["opset"]', "settings: 'opset' is not AXIS=VALUE"),
+        (GOOD + 'settings = ["passes=gelu"]', "is not AXIS=VALUE (did you mean pass"),
         (GOOD + "mechanism_confirmed = true", "mechanism is empty"),
         (GOOD + 'mechanism_confirmed = "partial"', "must be true or false, not 'partial'"),
         (GOOD + GOOD, "id 'x' is taken by own.toml"),

@@ -131,3 +131,9 @@ def test_a_failed_optimization_is_not_cached(
             cached.first(tmp_path / "model.onnx", {})
     assert cached.first(tmp_path / "model.onnx", {}).is_file()
     assert tools.transformed == [{}]
+
+
+def test_the_analyzer_sets_nothing_that_is_switched_off() -> None:
+    found = Analysis({"gelu_fusion": True, "conv_bn_fusion": True}, ("Foo",), (), 1)
+    assert found.without(["gelu_fusion"]) == Analysis({"conv_bn_fusion": True}, ("Foo",), (), 1)
+    assert found.without([]) == found

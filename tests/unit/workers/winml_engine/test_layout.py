@@ -42,6 +42,27 @@ def test_half_precision_needs_neither_samples_nor_source() -> None:
     assert found["quantize"].inputs == ("optimize", "config")
 
 
+def test_build_options_are_parameters_of_the_stages_that_use_them() -> None:
+    build = {
+        "flags": ["gelu_fusion"], "without_flags": ["constant_folding"], "analyzer": False,
+        "samples": 4, "calibration": "entropy", "float_ops": ["Softmax"],
+    }  # fmt: skip
+    plain = stages(make_request(*QNN_NPU, precision="w8a16"))
+    found = stages(make_request(*QNN_NPU, precision="w8a16", build=build))
+    assert found["optimize"].params == {
+        **plain["optimize"].params,
+        "switches": {"gelu_fusion": True, "constant_folding": False},
+        "analyzer": False,
+    }
+    assert found["quantize"].params == {
+        **plain["quantize"].params,
+        "options": {"calibration": "entropy", "float_ops": ["Softmax"], "samples": 4},
+    }
+    for name in ("weights", "config", "export"):
+        assert found[name] == plain[name]
+    assert stages(make_request(*DML, build={"samples": 4})) == stages(make_request(*DML))
+
+
 def test_a_folder_is_used_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
