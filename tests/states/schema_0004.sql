@@ -66,12 +66,12 @@ CREATE TABLE measurement (
 	at FLOAT NOT NULL,
 	CONSTRAINT pk_measurement PRIMARY KEY (id),
 	CONSTRAINT ck_measurement_tree CHECK (length(tree) = 64),
-	CONSTRAINT ck_measurement_kind CHECK (kind IN ('benchmark', 'trace'))
+	CONSTRAINT ck_measurement_kind CHECK (kind IN ('benchmark', 'trace', 'comparison'))
 );
 CREATE TABLE modelmill_schema (
 	version_num VARCHAR(32)
 );
-INSERT INTO "modelmill_schema" VALUES('0002');
+INSERT INTO "modelmill_schema" VALUES('0004');
 CREATE TABLE outcome (
 	sweep_id INTEGER NOT NULL,
 	cell TEXT NOT NULL,
@@ -151,6 +151,53 @@ CREATE TABLE sweep (
 	CONSTRAINT uq_sweep UNIQUE (stamp, feed),
 	CONSTRAINT ck_sweep_ended CHECK ((exit_code IS NULL) = (ended_at IS NULL))
 );
+CREATE TABLE trial (
+	tuning_id INTEGER NOT NULL,
+	"key" TEXT NOT NULL,
+	position INTEGER NOT NULL,
+	phase TEXT NOT NULL,
+	detail JSON NOT NULL,
+	verdict TEXT,
+	tree TEXT,
+	CONSTRAINT pk_trial PRIMARY KEY (tuning_id, "key"),
+	CONSTRAINT ck_trial_built CHECK (NOT (verdict IN ('better', 'no difference', 'worse', 'too noisy', 'inaccurate', 'same')) OR tree IS NOT NULL),
+	CONSTRAINT ck_trial_tree CHECK (length(tree) = 64),
+	CONSTRAINT ck_trial_phase CHECK (phase IN ('baseline', 'single', 'combination')),
+	CONSTRAINT ck_trial_verdict CHECK (verdict IN ('better', 'no difference', 'worse', 'too noisy', 'inaccurate', 'build failed', 'crashed', 'timed out', 'same', 'skipped')),
+	CONSTRAINT fk_trial_tuning FOREIGN KEY(tuning_id) REFERENCES tuning (id)
+);
+CREATE TABLE trial_session (
+	raw BLOB NOT NULL,
+	tuning_id INTEGER NOT NULL,
+	trial TEXT NOT NULL,
+	kind TEXT NOT NULL,
+	component TEXT NOT NULL,
+	number INTEGER NOT NULL,
+	detail JSON NOT NULL,
+	at FLOAT NOT NULL,
+	CONSTRAINT pk_trial_session PRIMARY KEY (tuning_id, trial, kind, component, number),
+	CONSTRAINT fk_trial_session_trial FOREIGN KEY(tuning_id, trial) REFERENCES trial (tuning_id, "key"),
+	CONSTRAINT ck_trial_session_number CHECK (number >= 1),
+	CONSTRAINT ck_trial_session_kind CHECK (kind IN ('screen', 'comparison', 'confirmation'))
+);
+CREATE TABLE tuning (
+	name TEXT NOT NULL,
+	model TEXT NOT NULL,
+	target TEXT NOT NULL,
+	detail JSON NOT NULL,
+	position INTEGER NOT NULL,
+	status TEXT NOT NULL,
+	message TEXT,
+	created_at FLOAT NOT NULL,
+	began_at FLOAT,
+	ended_at FLOAT,
+	id INTEGER NOT NULL,
+	CONSTRAINT pk_tuning PRIMARY KEY (id),
+	CONSTRAINT uq_tuning UNIQUE (name, model, target),
+	CONSTRAINT ck_tuning_ended CHECK ((status IN ('done', 'out of time', 'failed')) = (ended_at IS NOT NULL)),
+	CONSTRAINT ck_tuning_failed CHECK (status <> 'failed' OR message IS NOT NULL),
+	CONSTRAINT ck_tuning_status CHECK (status IN ('planned', 'running', 'done', 'out of time', 'failed'))
+);
 CREATE TABLE work (
 	sweep_id INTEGER NOT NULL,
 	model TEXT NOT NULL,
@@ -172,8 +219,8 @@ CREATE INDEX ix_outcome_status ON outcome (sweep_id, status);
 CREATE INDEX ix_outcome_model ON outcome (sweep_id, model);
 CREATE INDEX ix_event_sweep ON event (sweep_id, id);
 CREATE INDEX ix_work_order ON work (sweep_id, position, state);
-CREATE INDEX ix_stage_run_model ON stage_run (model, stage, id);
 CREATE INDEX ix_stage_run_sweep ON stage_run (sweep_id, cell);
+CREATE INDEX ix_stage_run_model ON stage_run (model, stage, id);
 CREATE INDEX ix_bench_work ON bench (sweep_id, model, needs);
 DELETE FROM "sqlite_sequence";
 COMMIT;
