@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from flows.cli.quantity import show_duration, show_size
-from flows.observe.opening import EMULATED, opening_of
+from flows.observe.evidence import EMULATED, opening_of
 from flows.packages.written import Written
 
 if TYPE_CHECKING:

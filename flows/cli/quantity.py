@@ -1,11 +1,10 @@
-"""Quantities as people write them: `20GB`, `15m`; and back."""
+"""Quantities as people write them, `20GB` or `15m`, and texts of any tool as they read them."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
 
-from flows.cli.plaintext import plain_text
 from matrix.errors import UsageError
 
 _SIZES = {"": 1, "B": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -13,6 +12,9 @@ _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE | re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)", re.ASCII)
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def parse_size(text: str) -> int:
@@ -78,6 +80,14 @@ def show_duration(seconds: float) -> str:
 def show_moment(at: float) -> str:
     """A local time with its offset, because it may be read on another machine."""
     return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+
+
+def plain_text(text: str) -> str:
+    """The output of a tool so that it cannot act on our terminal: without escape sequences and
+    control characters, and with the last version of lines that overwrite themselves."""
+    text = _ESCAPES.sub("", text)
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return _CONTROLS.sub("", "\n".join(lines))
 
 
 def brief(text: str, limit: int = 240) -> str:

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 
 from flows.cli.quantity import show_size
+from flows.observe.evidence import EMULATED
 from workers.measure.comparison import Comparison, GraphComparison
 from workers.measure.result import Benchmark, GraphResult, Latency, Session
 from workers.measure.verdict import Judgement, Verdict
-
-EMULATED = "emulated: these are times of an emulator, they say nothing about the device"
 
 
 def benchmark_lines(result: Benchmark) -> Iterator[str]:

@@ -1,15 +1,21 @@
-"""Reading the evidence of verification that was recorded for a cell."""
+"""Reading what was recorded as evidence of a package: the rungs of verification, and what compiling
+gave."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from matrix.codec import from_json
 from matrix.verification import RUNGS
 from state import damage
-from state.records import Outcome
+
+if TYPE_CHECKING:
+    from state.records import Outcome
 
 Json = Mapping[str, Any]
+EMULATED = "measured on an emulator: these times and sizes say nothing about the device"
 
 
 def rungs_of(one: Outcome) -> list[dict[str, Any]]:
@@ -41,13 +47,12 @@ def weaker(before: Json | None, after: Json | None) -> Iterator[str]:
     for name in RUNGS:
         if old.get(name, {}).get("passed") is True and new.get(name, {}).get("passed") is not True:
             yield f"verification: {name} passed -> {_finding(new.get(name))}"
-    if _ran_on_own(before) and not _ran_on_own(after):
+    if _own_runtime(before) and not _own_runtime(after):
         yield "verification: ran on the target's own execution provider -> did not"
 
 
 def _by_name(evidence: Json | None) -> dict[str, Json]:
-    rungs = (evidence or {}).get("rungs") or ()
-    return {str(one.get("name")): one for one in rungs if isinstance(one, Mapping)}
+    return {str(one.get("name")): one for one in _listed(evidence, "rungs")}
 
 
 def _finding(rung: Json | None) -> str:
@@ -59,6 +64,70 @@ def _finding(rung: Json | None) -> str:
     return ("could not be run" if rung.get("passed") is None else "does not hold") + why
 
 
-def _ran_on_own(evidence: Json | None) -> bool:
-    runtimes = (evidence or {}).get("runtimes") or ()
-    return any(isinstance(one, Mapping) and one.get("own") and one.get("ran") for one in runtimes)
+def _own_runtime(evidence: Json | None) -> Json:
+    """The runtime of the target's own provider, if it ran there."""
+    ran = (one for one in _listed(evidence, "runtimes") if one.get("own") and one.get("ran"))
+    return next(ran, {})
+
+
+def _listed(evidence: Json | None, name: str) -> list[Json]:
+    told = (evidence or {}).get(name)
+    listed = told if isinstance(told, list | tuple) else ()
+    return [one for one in listed if isinstance(one, Mapping)]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One model file; without seconds and bytes it could not be opened."""
+
+    seconds: float | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOpening:
+    """A model file in both forms."""
+
+    model: str = ""
+    portable: Side = Side()
+    compiled: Side = Side()
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What opening took, and on which runtime it was measured."""
+
+    on: str
+    emulated: bool
+    models: tuple[ModelOpening, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """The size of one context for several graphs, and of a context for each of them."""
+
+    graphs: int
+    together: int
+    apart: int | None = None
+    """None: one of them could not be compiled alone."""
+
+
+def opening_of(record: Json | None) -> Opening | None:
+    """What a build record, or the evidence of an outcome, says; None: nothing that can be read."""
+    try:
+        told = (record or {}).get("opening") or {}
+        models = from_json(told, dict[str, ModelOpening], exact=False)
+    except ValueError:
+        return None
+    own = _own_runtime(record)
+    named = tuple(replace(one, model=name) for name, one in sorted(models.items()))
+    return Opening(str(own.get("name", "")), bool(own.get("emulated")), named) if named else None
+
+
+def sharing_of(record: Json | None) -> Sharing | None:
+    """The same of shared contexts."""
+    try:
+        found = from_json((record or {}).get("sharing"), Sharing, exact=False)
+    except ValueError:
+        return None
+    return found if found.graphs > 1 else None

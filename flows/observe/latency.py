@@ -12,10 +12,10 @@ from math import isfinite
 from typing import Any, cast
 
 from flows.cli.quantity import counted, show_milliseconds
+from flows.observe.evidence import EMULATED
 from state.records import Measurement, MeasurementKind
 
 Key = tuple[object, ...]
-EMULATED = "emulated: no evidence for the device"
 _CLEAR = frozenset({"faster", "slower"})
 """Verdicts of `workers.measure.verdict`."""
 

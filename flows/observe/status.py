@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from flows.cli.plaintext import plain_text
-from flows.cli.quantity import brief, show_duration, show_moment, show_size
+from flows.cli.quantity import brief, plain_text, show_duration, show_moment, show_size
 from flows.cli.table import render
 from flows.observe.summary import Summary, open_text
 from flows.observe.unserved import unserved_of

@@ -146,9 +146,12 @@ class Summary:
         return Exit.INTERRUPTED if self.unfinished or self.unmeasured else Exit.OK
 
 
-def summary_of(state: StateReader, info: SweepInfo) -> Summary:
-    """Where a sweep stands now."""
-    outcomes = state.outcomes(info.id, brief=True)
+def summary_of(
+    state: StateReader, info: SweepInfo, outcomes: Iterable[Outcome] | None = None
+) -> Summary:
+    """Where a sweep stands now; `outcomes`: those that count, None: all."""
+    if outcomes is None:
+        outcomes = state.outcomes(info.id, brief=True)
     benches = state.benches(info.id)
     return summarize(info.stamp, info.feed, outcomes, benches, publish=info.publish)
 

@@ -1,4 +1,5 @@
-"""HTML files that hold everything they show: no network, and no script but their own."""
+"""Files that a user asks for: each replaced as a whole, or one line says why not; and HTML that
+holds everything it shows: no network, and no script but its own."""
 
 from __future__ import annotations
 
@@ -7,39 +8,48 @@ import hashlib
 import html
 import json
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any
 
+from machine.disk import reason
+from machine.files import replace_file
+from matrix.errors import UsageError
 
-def webpage(template: str, style: str, script: str, data: Any, **texts: str) -> str:
-    """The page. Its policy names our script and style by digest: nothing else runs or loads.
+
+def replace_text(path: Path, text: str, *, hint: str) -> None:
+    """Write a file. `hint` says how to choose another place."""
+    try:
+        replace_file(path, text.encode())
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {reason(error)}", hint=hint) from None
+
+
+def webpage(name: str, scripts: tuple[str, ...], data: Any, **texts: str) -> str:
+    """The page of the package `flows.observe.NAME`, from the template, style and scripts in its
+    assets. Its policy names our script and style by digest: nothing else runs or loads.
 
     `data` becomes JSON for the script, `texts` become text wherever the template names them.
     """
+    assets = files(f"flows.observe.{name}").joinpath("assets")
+    shared = files("flows.observe").joinpath("assets", "elements.js")
+    sources = (shared, *(assets.joinpath(f"{one}.js") for one in scripts))
+    joined = "\n".join(one.read_text("utf-8") for one in sources)
+    script = f'"use strict";\n(() => {{\n{joined}}})();\n'
+    style = assets.joinpath(f"{name}.css").read_text("utf-8")
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src 'sha256-{_digest(style)}'; script-src 'sha256-{_digest(script)}'"
     )
-    return Template(template).substitute(
+    # `<` is all that could end the script element early; JSON may spell it as an escape.
+    embedded = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return Template(assets.joinpath(f"{name}.html").read_text("utf-8")).substitute(
         policy=html.escape(policy),
         style=style,
         script=script,
-        data=_embedded(data),
+        data=embedded,
         **{name: html.escape(text) for name, text in texts.items()},
     )
-
-
-def script_of(*parts: str) -> str:
-    """One script in a scope of its own, with the functions that all pages use."""
-    shared = files("flows.observe").joinpath("assets", "elements.js").read_text("utf-8")
-    joined = "\n".join((shared, *parts))
-    return f'"use strict";\n(() => {{\n{joined}}})();\n'
-
-
-def _embedded(data: Any) -> str:
-    # `<` is all that could end the script element early; JSON may spell it as an escape.
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")
 
 
 def _digest(text: str) -> str:

@@ -7,13 +7,12 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flows.observe.diff.comparison import ChangeKind, compare
 from flows.observe.report.collect import collect
-from flows.observe.report.document import Document
 from flows.observe.report.page import write
 from matrix.status import FailureClass, Status
 from state.records import Facts, StageRow, SweepInfo
@@ -59,45 +58,35 @@ def failed(state: State) -> SweepInfo:
     return info
 
 
-def poisoned(made: Document) -> Document:
+def poisoned(made: dict[str, Any]) -> dict[str, Any]:
     """Every text that is not ours, replaced; an id in the grid has to stay one."""
+    texts = ("precision", "package", "version", "tree", "stage", "message", "hint")
     cells = [
-        replace(
-            one,
-            precision=EVIL,
-            package=EVIL,
-            version=EVIL,
-            tree=EVIL,
-            stage=EVIL,
-            message=EVIL,
-            hint=EVIL,
-            log=0,
-            policy=0,
-            rungs=[{"name": EVIL, "passed": False, "detail": EVIL, "evidence": {EVIL: EVIL}}],
-            detail={"same_as": EVIL},
-            stages=[replace(stage, stage=EVIL, component=EVIL) for stage in one.stages],
-            steps=[replace(step, what=EVIL, why=EVIL) for step in one.steps],
-        )
-        for one in made.cells
+        {
+            **one,
+            **dict.fromkeys(texts, EVIL),
+            "log": 0,
+            "policy": 0,
+            "rungs": [{"name": EVIL, "passed": False, "detail": EVIL, "evidence": {EVIL: EVIL}}],
+            "detail": {"same_as": EVIL},
+            "stages": [one | {"stage": EVIL, "component": EVIL} for one in one.get("stages", [])],
+            "steps": [one | {"what": EVIL, "why": EVIL} for one in one.get("steps", [])],
+        }
+        for one in made["cells"]
     ]
-    cells[0] = replace(cells[0], id=f"{EVIL}@qnn_npu", failure=EVIL)
+    cells[0] |= {"id": f"{EVIL}@qnn_npu", "failure": EVIL}
+    named = ("id", "name", "task", "priority", "group", "type")
     grid = [
-        replace(
-            row,
-            id=EVIL,
-            name=EVIL,
-            task=EVIL,
-            priority=EVIL,
-            group=EVIL,
-            type=EVIL,
-            source={"kind": EVIL, "ref": EVIL},
-            content={"digest": EVIL},
-        )
-        for row in made.rows
+        {
+            **row,
+            **dict.fromkeys(named, EVIL),
+            "source": {"kind": EVIL, "ref": EVIL},
+            "content": {"digest": EVIL},
+        }
+        for row in made["rows"]
     ]
-    heading = replace(
-        made.heading, stamp=EVIL, feed=EVIL, state=EVIL, verdict=EVIL, settings={EVIL: [EVIL]}
-    )
+    places = ("stamp", "feed", "state", "verdict")
+    heading = made["heading"] | dict.fromkeys(places, EVIL) | {"settings": {EVIL: [EVIL]}}
     compared = {
         "before": EVIL,
         "after": EVIL,
@@ -114,20 +103,20 @@ def poisoned(made: Document) -> Document:
             }
         ],
     }
-    return replace(
-        made,
-        heading=heading,
-        cells=cells,
-        rows=grid,
-        columns=[replace(column, label=EVIL, ep=EVIL) for column in made.columns],
-        policies=[{EVIL: EVIL, "notices": [EVIL]}],
-        keys=[EVIL for _ in made.keys],
-        owners=[EVIL for _ in made.owners],
-        logs=[EVIL],
-        failures=[{**one, "failure": EVIL, "text": EVIL, "hint": EVIL} for one in made.failures],
-        rates=[{**one, "priority": EVIL, "level": EVIL} for one in made.rates],
-        comparison=compared,
-    )
+    causes = {"failure": EVIL, "text": EVIL, "hint": EVIL}
+    return made | {
+        "heading": heading,
+        "cells": cells,
+        "rows": grid,
+        "columns": [column | {"label": EVIL, "ep": EVIL} for column in made["columns"]],
+        "policies": [{EVIL: EVIL, "notices": [EVIL]}],
+        "keys": [EVIL for _ in made["keys"]],
+        "owners": [EVIL for _ in made["owners"]],
+        "logs": [EVIL],
+        "failures": [one | causes for one in made["failures"]],
+        "rates": [one | {"priority": EVIL, "level": EVIL} for one in made["rates"]],
+        "comparison": compared,
+    }
 
 
 def test_text_of_others_is_only_ever_text(browser: Browser, state: State, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from feed.listing import VersionDetails
     from feed.reader import Pulled
     from feed.verify import CheckSignature, Verdict
-    from flows.observe.opening import Opening, Side
+    from flows.observe.evidence import Opening, Side
     from matrix.model import Profile
 
 _ORT_PACKAGE = "ort-package"
@@ -138,7 +138,7 @@ def _ls(arguments: argparse.Namespace) -> Exit:
 
 def _show(arguments: argparse.Namespace) -> Exit:
     from feed.listing import show
-    from flows.observe.opening import opening_of, sharing_of
+    from flows.observe.evidence import opening_of, sharing_of
 
     _settings, feed = _open(arguments)
     found = show(feed, arguments.name, arguments.version)
@@ -189,7 +189,7 @@ def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
 
 
 def _opening_lines(opening: Opening) -> Iterator[str]:
-    from flows.observe.opening import EMULATED
+    from flows.observe.evidence import EMULATED
 
     for one in opening.models:
         compiled, portable = _opened(one.compiled), _opened(one.portable)

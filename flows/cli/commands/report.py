@@ -24,8 +24,7 @@ def add(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.observe.diff.comparison import compare
     from flows.observe.report.collect import collect
-    from flows.observe.report.page import write
-    from flows.observe.report.traces import write_traces
+    from flows.observe.report.page import write, write_traces
     from flows.observe.summaries import write_summaries
 
     settings = settings_of(arguments)

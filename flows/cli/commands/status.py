@@ -41,7 +41,7 @@ def add(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.observe.status import document_of, idle_lines, print_status
-    from flows.observe.summary import summarize
+    from flows.observe.summary import summary_of
     from flows.observe.unserved import unserved_of
     from flows.sweep.workspace import Workspace, find_sweep
     from matrix.globs import matches
@@ -59,8 +59,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             for one in state.outcomes(info.id)
             if not settings.only or matches(one.cell, settings.only)
         ]
-        benches = state.benches(info.id)
-        summary = summarize(info.stamp, info.feed, outcomes, benches, publish=info.publish)
+        summary = summary_of(state, info, outcomes)
         if (summary.unfinished or summary.unmeasured) and info.exit_code is not None:
             summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
         if arguments.json:

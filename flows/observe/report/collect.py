@@ -1,28 +1,31 @@
-"""Reading a sweep from its state into the document of a report."""
+"""Reading a sweep from its state into the document of a report.
+
+A large sweep has thousands of cells, so what repeats (keys, policies, owners, logs) is listed once
+and referred to by its place in that list. What is unknown is left out.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
 from flows.cli.meanings import CAUSES, EXITS, LOOKS
-from flows.cli.plaintext import plain_text
+from flows.cli.quantity import plain_text
 from flows.observe.diff.comparison import MEANINGS, Change, ChangeKind, Comparison
 from flows.observe.diff.text import deltas
-from flows.observe.durations import Duration, duration_of
-from flows.observe.evidence import level_of, rungs_of
+from flows.observe.durations import duration_of
+from flows.observe.evidence import level_of, opening_of, rungs_of, sharing_of
 from flows.observe.failures import FailureGroup
 from flows.observe.latency import by_tree, comparison_of, view_of
 from flows.observe.masking import masked, masked_json
-from flows.observe.opening import opening_of, sharing_of
-from flows.observe.report.document import CellView, Distinct, Document, Heading, Stage
-from flows.observe.report.grid import Grid, with_content
+from flows.observe.report.grid import Grid, known
 from flows.observe.report.statistics import largest, pass_rates, slowest, totals
 from flows.observe.report.timeline import History
-from flows.observe.summary import Summary, summarize
+from flows.observe.summary import Summary, summary_of
 from flows.sweep.recorded import PlannedCells
 from matrix.errors import Exit
 from state.reading import StateReader
@@ -36,14 +39,16 @@ from state.records import (
     SweepInfo,
 )
 
+SCHEMA = 1
 LOG_LENGTH = 6_000
 """How many characters of a log's end a report keeps; the log file has all of it."""
 _EVIDENCE_LENGTH = 3_000
 _COPIED = (
-    "precision", "package", "version", "tree", "bytes", "seconds", "attempts", "ended_at", "stage",
-    "exit_code", "retryable",
+    "status", "failure", "precision", "package", "version", "tree", "bytes", "seconds", "attempts",
+    "ended_at", "stage", "exit_code", "retryable",
 )  # fmt: skip
-"""What a view of a cell takes from its outcome as it is."""
+"""What a cell of a report takes from its outcome as it is."""
+Json = dict[str, Any]
 
 
 def collect(
@@ -51,57 +56,56 @@ def collect(
     info: SweepInfo,
     comparison: Comparison | None = None,
     pages: Mapping[int, str] | None = None,
-) -> Document:
+) -> Json:
     """Everything that a report shows. Only reads, so it may run beside the sweep.
 
     `pages`: where the pages of traces are, by their measurements.
     """
     outcomes = list(state.outcomes(info.id))
     planned = PlannedCells.of(state, info.id)
-    grid = Grid.of(outcomes, planned)
+    runs = state.stage_runs(info.id)
+    grid = Grid.of(outcomes, planned, runs, state.key_parts(info.id))
     ordered = sorted(outcomes, key=grid.place)
     places = {one.cell: place for place, one in enumerate(ordered)}
-    history = History(Distinct(), places)
+    history = History(places)
     history.read(state.events(info.id))
-    runs = state.stage_runs(info.id)
     trees = {one.tree for one in outcomes if one.tree}
-    collector = CellCollector(
+    views = _Cells(
         grid,
         planned,
         history,
-        _by_cell(runs),
         state.real_seconds(info.id),
         by_tree(state.measurements(trees)),
         {one.cell: one for one in state.benches(info.id)},
         pages or {},
     )
-    cells = [collector.view(one) for one in ordered]
-    rows = with_content(grid.rows, runs, state.key_parts(info.id))
-    summary = summarize(
-        info.stamp, info.feed, outcomes, state.benches(info.id), publish=info.publish
-    )
-    return Document(
-        heading=_heading(state, info, summary, duration_of(state, info, outcomes)),
-        totals=totals(cells, len(rows), summary),
+    for run in runs:
+        views.runs[run.cell].append(run)
+    cells = [views.view(one) for one in ordered]
+    summary = summary_of(state, info, outcomes)
+    return known(
+        schema=SCHEMA,
+        heading=_heading(state, info, summary, outcomes),
+        totals=totals(cells, len(grid.rows), summary),
         statuses=[{"name": str(status), **asdict(look)} for status, look in LOOKS.items()],
         causes={str(kind): asdict(cause) for kind, cause in CAUSES.items()},
         columns=grid.columns,
-        rows=rows,
+        rows=grid.rows,
         cells=cells,
-        policies=collector.policies.values,
-        keys=collector.keys.values,
-        owners=history.owners.values,
-        logs=collector.logs.values,
+        policies=[json.loads(policy) for policy in views.policies],
+        keys=list(views.keys),
+        owners=list(history.owners),
+        logs=list(views.logs),
         timeline=history.timeline(),
         failures=[_cause(group, places) for group in summary.groups],
-        rates=pass_rates(cells, rows),
-        slowest=slowest(cells, rows),
+        rates=pass_rates(cells, grid.rows),
+        slowest=slowest(cells, grid.rows),
         largest=largest(cells),
         comparison=_compared(comparison),
     )
 
 
-def _cause(group: FailureGroup, places: Mapping[str, int]) -> dict[str, Any]:
+def _cause(group: FailureGroup, places: Mapping[str, int]) -> Json:
     return {
         "failure": str(group.failure),
         "text": masked(group.text),
@@ -112,7 +116,8 @@ def _cause(group: FailureGroup, places: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _compared(comparison: Comparison | None) -> dict[str, Any] | None:
+def _compared(comparison: Comparison | None) -> Json | None:
+    """With another sweep, without unchanged cells."""
     if comparison is None:
         return None
     told = [
@@ -136,77 +141,72 @@ def _deltas(one: Change) -> list[str]:
     return [*one.weaker, *latency, *deltas(one.before, one.after)]
 
 
+def _place(listed: dict[str, int], value: str) -> int:
+    """The place of a value in a list without repetitions."""
+    return listed.setdefault(value, len(listed))
+
+
 @dataclass(slots=True)
-class CellCollector:
+class _Cells:
     """Puts together what is known of each cell."""
 
     grid: Grid
     planned: PlannedCells
     history: History
-    runs: Mapping[str, list[StageRun]]
     real_seconds: Mapping[str, float]
     measurements: Mapping[str, list[Measurement]]
     benches: Mapping[str, Bench]
     pages: Mapping[int, str]
-    policies: Distinct[dict[str, Any]] = field(default_factory=Distinct)
-    keys: Distinct[str] = field(default_factory=Distinct)
-    logs: Distinct[str] = field(default_factory=Distinct)
+    runs: defaultdict[str, list[StageRun]] = field(default_factory=lambda: defaultdict(list))
+    policies: dict[str, int] = field(default_factory=dict)
+    keys: dict[str, int] = field(default_factory=dict)
+    logs: dict[str, int] = field(default_factory=dict)
 
-    def view(self, one: Outcome) -> CellView:
-        """A cell as the report shows it."""
+    def view(self, one: Outcome) -> Json:
+        """A cell or export: its place in the grid and the content of its panel."""
         row, column = self.grid.place(one)
-        rungs = _rungs(one)
-        copied: dict[str, Any] = {name: getattr(one, name) for name in _COPIED}
-        return CellView(
+        rungs, policy = _rungs(one), self.planned.policy(one.cell)
+        log = masked(plain_text(one.log_tail)[-LOG_LENGTH:]) if one.log_tail else None
+        measured = self.measurements.get(one.tree or "", ())
+        opening, sharing = opening_of(one.evidence), sharing_of(one.evidence)
+        return known(
             row=row,
             column=column,
             id=one.cell,
-            status=str(one.status),
-            failure=str(one.failure) if one.failure else None,
+            **{name: getattr(one, name) for name in _COPIED},
             message=_masked(one.message),
             hint=_masked(one.hint),
-            log=self._log(one.log_tail),
-            policy=self._policy(one.cell),
+            log=None if log is None else _place(self.logs, log),
+            policy=_place(self.policies, json.dumps(policy, sort_keys=True)) if policy else None,
             rungs=rungs,
             level=level_of(rungs),
-            opening=opening_of(one.evidence),
-            benchmarks=self._benchmarks(one),
-            comparisons=self._comparisons(one),
+            opening=asdict(opening) if opening else None,
+            sharing=asdict(sharing) if sharing else None,
+            benchmarks=[
+                masked_json(view_of(other))
+                for other in measured
+                if other.kind is MeasurementKind.BENCHMARK
+            ],
+            comparisons=[
+                masked_json(told) for told in map(comparison_of, measured) if told is not None
+            ],
             unmeasured=self._unmeasured(one),
-            traces=self._traces(one),
-            sharing=sharing_of(one.evidence),
-            detail=masked_json(dict(one.detail)) if one.detail else None,
+            traces=[
+                {
+                    **masked_json(view_of(other)),
+                    "level": str(other.protocol.get("level", "")),
+                    "page": self.pages[other.id],
+                }
+                for other in measured
+                if other.id in self.pages
+            ],
+            detail=masked_json(one.detail),
             stages=[self._stage(run) for run in self.runs.get(one.cell, ())],
-            steps=self.history.steps.get(one.cell, ()),
-            **copied,
+            steps=self.history.steps.get(one.cell),
         )
 
-    def _log(self, tail: str | None) -> int | None:
-        return self.logs.of(masked(plain_text(tail)[-LOG_LENGTH:])) if tail else None
-
-    def _benchmarks(self, one: Outcome) -> list[dict[str, Any]]:
-        return [
-            masked_json(view_of(other))
-            for other in self.measurements.get(one.tree or "", ())
-            if other.kind is MeasurementKind.BENCHMARK
-        ]
-
-    def _comparisons(self, one: Outcome) -> list[dict[str, Any]]:
-        found = map(comparison_of, self.measurements.get(one.tree or "", ()))
-        return [masked_json(view) for view in found if view is not None]
-
-    def _traces(self, one: Outcome) -> list[dict[str, Any]]:
-        return [
-            {
-                **masked_json(view_of(other)),
-                "level": str(other.protocol.get("level", "")),
-                "page": self.pages[other.id],
-            }
-            for other in self.measurements.get(one.tree or "", ())
-            if other.id in self.pages
-        ]
-
     def _unmeasured(self, one: Outcome) -> str | None:
+        """Why a benchmark that was asked for is not there."""
         bench = self.benches.get(one.cell)
         if bench is None or bench.state is BenchState.MEASURED or not one.status.done:
             return None
@@ -214,15 +214,9 @@ class CellCollector:
             return _masked(bench.message)
         return f"waits for a machine that offers {' '.join(bench.needs)}"
 
-    def _policy(self, cell: str) -> int | None:
-        policy = self.planned.policy(cell)
-        if not policy:
-            return None
-        return self.policies.of(dict(policy), json.dumps(policy, sort_keys=True))
-
-    def _stage(self, run: StageRun) -> Stage:
+    def _stage(self, run: StageRun) -> Json:
         saved = self.real_seconds.get(run.key, 0.0) if run.reused else 0.0
-        return Stage(
+        return known(
             stage=run.stage,
             component=run.component,
             reused=run.reused,
@@ -230,7 +224,7 @@ class CellCollector:
             saved=round(saved, 3),
             bytes=run.bytes,
             memory=run.peak_memory,
-            key=self.keys.of(run.key),
+            key=_place(self.keys, run.key),
         )
 
 
@@ -238,7 +232,7 @@ def _masked(text: str | None) -> str | None:
     return None if text is None else masked(plain_text(text))
 
 
-def _rungs(one: Outcome) -> list[dict[str, Any]]:
+def _rungs(one: Outcome) -> list[Json]:
     found = []
     for rung in rungs_of(one):
         told = masked_json(dict(rung))
@@ -248,23 +242,19 @@ def _rungs(one: Outcome) -> list[dict[str, Any]]:
     return found
 
 
-def _by_cell(runs: list[StageRun]) -> dict[str, list[StageRun]]:
-    found: dict[str, list[StageRun]] = {}
-    for run in runs:
-        found.setdefault(run.cell, []).append(run)
-    return found
-
-
-def _heading(state: StateReader, info: SweepInfo, summary: Summary, duration: Duration) -> Heading:
+def _heading(
+    state: StateReader, info: SweepInfo, summary: Summary, outcomes: list[Outcome]
+) -> Json:
+    """Which sweep it is, when it ran and how it ended."""
     settings = {
         name: value
         for name, value in info.settings.items()
         if name != "feed" and value not in (None, [], "", False)
     }
-    code = info.exit_code
+    code, duration = info.exit_code, duration_of(state, info, outcomes)
     if code == Exit.OK and summary.groups:
         code = int(Exit.CELLS_FAILED)  # the last run took up only a part of the sweep
-    return Heading(
+    return known(
         stamp=info.stamp,
         feed=masked(info.feed),
         state=masked(state.label),

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from flows.observe.masking import masked_json
-from flows.observe.report.document import Column, Row
 from flows.sweep.recorded import PlannedCells
 from matrix.cellid import parse
 from matrix.model import EXPORT
 from matrix.targets import load_targets
 from state.records import Outcome, StageRun
 
+Json = dict[str, Any]
+
+
+def known(**values: Any) -> Json:
+    """A part of the document, without what is unknown or empty."""
+    return {name: value for name, value in values.items() if value or value in (0, False)}
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Rows and columns: the export first, then the targets in their usual order."""
 
-    columns: list[Column]
-    rows: list[Row]
+    columns: list[Json]
+    rows: list[Json]
     _column: Mapping[str, int]
     _row: Mapping[str, int]
 
     @classmethod
-    def of(cls, outcomes: list[Outcome], planned: PlannedCells) -> Grid:
-        """The grid of these outcomes."""
+    def of(
+        cls,
+        outcomes: list[Outcome],
+        planned: PlannedCells,
+        runs: Iterable[StageRun],
+        parts: Mapping[str, Mapping[str, Any]],
+    ) -> Grid:
+        """The grid of these outcomes; `parts`: of the stage keys, by key."""
         table = {row.label: row for row in load_targets().rows}
         order = [EXPORT, *table]
         labels = {_label(one.cell) for one in outcomes}
@@ -38,12 +50,14 @@ class Grid:
         columns = []
         for label in sorted(labels, key=rank):
             row = table.get(label.partition(":")[0])
-            columns.append(Column(label, row.ep if row else "", row.device if row else ""))
+            ep, device = (row.ep, row.device) if row else ("", "")
+            columns.append(known(label=label, ep=ep, device=device))
         names = list(dict.fromkeys(one.model for one in outcomes))
+        content = _content(runs, parts)
         return cls(
             columns,
-            [_row(name, planned) for name in names],
-            {column.label: place for place, column in enumerate(columns)},
+            [_row(name, planned, content.get(name, {})) for name in names],
+            {column["label"]: place for place, column in enumerate(columns)},
             {name: place for place, name in enumerate(names)},
         )
 
@@ -52,34 +66,38 @@ class Grid:
         return self._row[one.model], self._column[_label(one.cell)]
 
 
-def with_content(
-    rows: Iterable[Row], runs: Iterable[StageRun], parts: Mapping[str, Mapping[str, Any]]
-) -> list[Row]:
-    """The rows with the source that went into their stage keys; `parts` by key."""
+def _content(
+    runs: Iterable[StageRun], parts: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, str]]:
+    """Digest and commit of the source that was read, by model; empty if nothing was built."""
     found: dict[str, dict[str, str]] = {}
     for run in runs:
-        known = parts.get(run.key, {})
+        part = parts.get(run.key, {})
         told = {
-            "digest": known.get("inputs", {}).get("source"),
-            "commit": known.get("params", {}).get("commit"),
+            "digest": part.get("inputs", {}).get("source"),
+            "commit": part.get("params", {}).get("commit"),
         }
         of_model = found.setdefault(run.model, {})
         of_model |= {name: str(value) for name, value in told.items() if value}
-    return [replace(row, content=found.get(row.name, {})) for row in rows]
+    return found
 
 
 def _label(cell: str) -> str:
     return cell.rpartition("@")[2]
 
 
-def _row(name: str, planned: PlannedCells) -> Row:
-    named, known = parse(f"{name}@any"), planned.model(name)
-    return Row(
+def _row(name: str, planned: PlannedCells, content: Mapping[str, str]) -> Json:
+    named, model = parse(f"{name}@any"), planned.model(name)
+    about = (
+        {"priority": model.priority, "group": model.group, "type": model.model_type}
+        if model
+        else {}
+    )
+    return known(
         name=name,
         id=named.model,
         task=named.task,
-        priority=known.priority if known else "",
-        group=known.group if known else "",
-        type=known.model_type if known else "",
+        **about,
         source=masked_json(dict(planned.source(name))),
+        content=content,
     )

@@ -1,40 +1,57 @@
-"""A document as one HTML file: template, style and scripts are package data beside this module."""
+"""A report as one HTML file, with a page for each trace beside it."""
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
-from flows.observe.report.document import Document
-from flows.observe.textfile import replace_text
-from flows.observe.webpage import script_of, webpage
+from flows.observe.trace import page as trace_page
+from flows.observe.webpage import replace_text, webpage
+from machine.disk import reason
+from matrix.errors import UsageError
+from state.damage import Tolerated
+from state.reading import StateReader
+from state.records import MeasurementKind, SweepInfo
+from workers.measure.trace.result import Trace
 
 SCRIPTS = ("model", "filters", "grid", "panel", "timeline", "sections", "main")
 """In the order in which they use each other."""
 
 
-def render(document: Document) -> str:
+def render(document: dict[str, Any]) -> str:
     """The page."""
+    stamp, totals = document["heading"]["stamp"], document["totals"]
+    counts = ", ".join(f"{count} {name}" for name, count in totals["counts"].items())
     return webpage(
-        _asset("report.html"),
-        _asset("report.css"),
-        script_of(*(_asset(f"{name}.js") for name in SCRIPTS)),
-        document.to_json(),
-        title=f"sweep {document.heading.stamp}",
-        plainly=_plainly(document),
+        "report",
+        SCRIPTS,
+        document,
+        title=f"sweep {stamp}",
+        plainly=f"Sweep {stamp}: {totals['cells']} cells: {counts}.",
     )
 
 
-def write(document: Document, dest: Path) -> None:
+def write(document: dict[str, Any], dest: Path) -> None:
     """Write the page."""
     replace_text(dest, render(document), hint="choose another file with -o")
 
 
-def _plainly(document: Document) -> str:
-    counts = ", ".join(f"{count} {name}" for name, count in document.totals["counts"].items())
-    cells = document.totals["cells"]
-    return f"Sweep {document.heading.stamp}: {cells} cells: {counts}."
+def write_traces(state: StateReader, info: SweepInfo, report: Path) -> dict[int, str]:
+    """Write a page for each trace of a package of the sweep into `NAME-traces` beside the report.
 
-
-def _asset(name: str) -> str:
-    return files("flows.observe.report").joinpath("assets", name).read_text("utf-8")
+    Returns where they are, relative to the report, by their measurements.
+    """
+    trees = {one.tree for one in state.outcomes(info.id, brief=True) if one.tree}
+    folder, pages = report.with_name(f"{report.stem}-traces"), dict[int, str]()
+    for one in state.measurements(trees, MeasurementKind.TRACE):
+        raw = state.raw_of(one.id)
+        with Tolerated(f"the trace {one.id} of {one.cell or one.tree[:12]}"):
+            trace = Trace.from_json(raw)
+            try:
+                folder.mkdir(exist_ok=True)
+            except OSError as error:
+                raise UsageError(f"{folder} cannot be made: {reason(error)}") from None
+            trace_page.write(trace, folder / f"{one.id}.html")
+            pages[one.id] = f"{quote(folder.name)}/{one.id}.html"
+    return pages

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from flows.cli.quantity import brief
 from flows.observe.masking import masked
-from flows.observe.report.document import Bar, Distinct, Step, Timeline, Worker
+from flows.observe.report.grid import known
 from matrix.model import is_export
 from matrix.status import Status
 from state.records import Event, Kind
@@ -18,72 +19,79 @@ _LANES = {
     Status.VERIFYING: BUILD_LANE,
     Status.PUBLISHING: PUBLISH_LANE,
 }
-"""The statuses that take time."""
+"""The statuses that take time; a slot publishes during the next build."""
 _SHORTEST_BREAK = 120.0
 _CELL_KINDS = frozenset(
     {Kind.STATUS, Kind.SEEDED, Kind.UNSEEDED, Kind.RESUMED, Kind.RETRY, Kind.HANDED_BACK}
 )
+Json = dict[str, Any]
 
 
 @dataclass(slots=True)
 class History:
     """Reads all events of a sweep once, in order."""
 
-    owners: Distinct[str]
     cells: Mapping[str, int]
     """The place of each cell in the document."""
-    steps: dict[str, list[Step]] = field(default_factory=dict)
+    owners: dict[str, int] = field(default_factory=dict)
+    """The place of each in the document."""
+    steps: dict[str, list[Json]] = field(default_factory=dict)
+    """What happened to each cell: when, what, by whom, and why an attempt failed."""
     _under_way: dict[str, tuple[Status, float, int]] = field(default_factory=dict)
-    _bars: dict[int, list[Bar]] = field(default_factory=dict)
+    _bars: dict[int, list[Json]] = field(default_factory=dict)
 
     def read(self, events: Iterable[Event]) -> None:
         """Take in events."""
         for event in events:
-            if event.cell is None or event.cell not in self.cells or event.kind not in _CELL_KINDS:
-                if event.kind is Kind.LOST:
-                    self._drop(event)
-                continue
-            self._finish(event)
-            self._begin(event)
-            owner = None if event.owner is None else self.owners.of(event.owner)
-            what = str(event.status) if event.kind is Kind.STATUS else str(event.kind)
-            step = Step(_round(event.at), what, owner, _why(event))
-            self.steps.setdefault(event.cell, []).append(step)
+            if event.kind is Kind.LOST:
+                # The work of a lost worker has no known end and is not shown.
+                for cell in [one for one in self._under_way if _model(one) == event.model]:
+                    del self._under_way[cell]
+            elif event.cell is not None and event.cell in self.cells and event.kind in _CELL_KINDS:
+                self._step(event, event.cell)
 
-    def _begin(self, event: Event) -> None:
-        if event.owner is not None and event.cell is not None and event.status in _LANES:
-            owner = self.owners.of(event.owner)
-            self._under_way[event.cell] = (event.status, event.at, owner)
-
-    def _finish(self, event: Event) -> None:
-        assert event.cell is not None
-        begun = self._under_way.pop(event.cell, None)
-        # The work of a lost worker has no known end and is not shown.
-        if begun is None or event.owner is None or self.owners.of(event.owner) != begun[2]:
-            return
-        status, start, owner = begun
-        end = max(start, event.at)
-        bar = Bar(self.cells[event.cell], str(status), _round(start), _round(end), _LANES[status])
-        self._bars.setdefault(owner, []).append(bar)
-
-    def _drop(self, event: Event) -> None:
-        for cell in [name for name in self._under_way if name.rpartition("@")[0] == event.model]:
-            del self._under_way[cell]
-
-    def timeline(self) -> Timeline:
-        """Workers in the order in which they began to work."""
-        exports = {place for name, place in self.cells.items() if is_export(name)}
-        workers = [
-            Worker(
-                owner=owner,
-                cells=len({bar.cell for bar in bars if bar.lane == BUILD_LANE} - exports),
-                busy=round(sum(bar.end - bar.start for bar in bars if bar.lane == BUILD_LANE), 3),
-                bars=tuple(sorted(bars, key=lambda bar: (bar.start, bar.lane))),
+    def _step(self, event: Event, cell: str) -> None:
+        owner = None
+        if event.owner is not None:
+            owner = self.owners.setdefault(event.owner, len(self.owners))
+        begun = self._under_way.pop(cell, None)
+        if begun is not None and owner == begun[2]:
+            self._bars.setdefault(begun[2], []).append(
+                {
+                    "cell": self.cells[cell],
+                    "what": str(begun[0]),
+                    "start": round(begun[1], 3),
+                    "end": round(max(begun[1], event.at), 3),
+                    "lane": _LANES[begun[0]],
+                }
             )
-            for owner, bars in self._bars.items()
-        ]
-        workers.sort(key=lambda worker: worker.bars[0].start)
-        return Timeline(stretches([bar for worker in workers for bar in worker.bars]), workers)
+        if owner is not None and event.status in _LANES:
+            self._under_way[cell] = event.status, event.at, owner
+        what = str(event.status) if event.kind is Kind.STATUS else str(event.kind)
+        step = known(at=round(event.at, 3), what=what, owner=owner, why=_why(event))
+        self.steps.setdefault(cell, []).append(step)
+
+    def timeline(self) -> Json:
+        """Workers in the order in which they began, and when anything happened."""
+        exports = {place for name, place in self.cells.items() if is_export(name)}
+        workers = []
+        for owner, bars in self._bars.items():
+            building = [bar for bar in bars if bar["lane"] == BUILD_LANE]
+            workers.append(
+                {
+                    "owner": owner,
+                    "cells": len({bar["cell"] for bar in building} - exports),
+                    "busy": round(sum(bar["end"] - bar["start"] for bar in building), 3),
+                    "bars": sorted(bars, key=lambda bar: (bar["start"], bar["lane"])),
+                }
+            )
+        workers.sort(key=lambda worker: worker["bars"][0]["start"])
+        spans = [(bar["start"], bar["end"]) for bars in self._bars.values() for bar in bars]
+        return {"stretches": stretches(spans), "workers": workers}
+
+
+def _model(cell: str) -> str:
+    return cell.rpartition("@")[0]
 
 
 def _why(event: Event) -> str:
@@ -94,16 +102,12 @@ def _why(event: Event) -> str:
     return masked(brief(f"{data['failure']}{stage}: {data.get('message') or ''}"))
 
 
-def stretches(bars: Sequence[Bar]) -> list[tuple[float, float]]:
+def stretches(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """The times in which anything happened, without long breaks between runs."""
     merged: list[tuple[float, float]] = []
-    for bar in sorted(bars, key=lambda bar: bar.start):
-        if merged and bar.start - merged[-1][1] <= _SHORTEST_BREAK:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], bar.end))
+    for start, end in sorted(spans):
+        if merged and start - merged[-1][1] <= _SHORTEST_BREAK:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
-            merged.append((bar.start, bar.end))
+            merged.append((start, end))
     return merged
-
-
-def _round(at: float) -> float:
-    return round(at, 3)

@@ -13,7 +13,7 @@ from flows.observe.masking import masked, masked_json
 from flows.observe.summaries.document import summary_document
 from flows.observe.summaries.junit import junit
 from flows.observe.summaries.markdown import markdown
-from flows.observe.textfile import replace_text
+from flows.observe.webpage import replace_text
 from state.reading import StateReader
 from state.records import SweepInfo
 

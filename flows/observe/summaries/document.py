@@ -10,7 +10,7 @@ from typing import Any
 from flows.observe.diff.comparison import ChangeKind, Comparison, compare
 from flows.observe.durations import Duration, duration_of
 from flows.observe.progress import UNSHOWN
-from flows.observe.summary import Summary, summarize
+from flows.observe.summary import Summary, summary_of
 from matrix.model import is_export
 from state.reading import StateReader
 from state.records import Kind, Outcome, SweepInfo
@@ -64,8 +64,7 @@ def summary_document(state: StateReader, info: SweepInfo) -> SummaryDocument:
     """Read a sweep."""
     fresh = state.sweep(info.id)
     outcomes = list(state.outcomes(fresh.id))
-    benches = state.benches(info.id)
-    summary = summarize(fresh.stamp, fresh.feed, outcomes, benches, publish=fresh.publish)
+    summary = summary_of(state, fresh, outcomes)
     before = previous(state, fresh)
     since = compare(state, before, fresh) if before else None
     duration = duration_of(state, fresh, outcomes)

@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from xml.etree import ElementTree as ET
 
-from flows.cli.plaintext import plain_text
-from flows.cli.quantity import brief
+from flows.cli.quantity import brief, plain_text
 from flows.observe.masking import masked
 from flows.observe.summaries.document import SummaryDocument
 from matrix.model import is_export

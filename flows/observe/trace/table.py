@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from flows.cli.quantity import counted, show_microseconds, show_size
+from flows.observe.evidence import EMULATED
 from workers.measure.trace.result import Operator, Trace, TraceStatus
 
-EMULATED = "emulated: these are times of an emulator, they say nothing about the device"
 _NARROWEST = 30
 """Characters of a name; columns are left out before names get shorter."""
 _WIDEST_TYPE = 18

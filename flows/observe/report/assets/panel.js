@@ -64,7 +64,7 @@ function panelParts(cell, index) {
 }
 
 function sharingText(sharing) {
-  const apart = sharing.apart === undefined ? "" : `; in a context each: ${size(sharing.apart)}`;
+  const apart = sharing.apart == null ? "" : `; in a context each: ${size(sharing.apart)}`;
   return `${sharing.graphs} graphs share one: ${size(sharing.together)}${apart}`;
 }
 
@@ -112,7 +112,7 @@ function stageTable(cell) {
 
 function openingTable(opening) {
   const sides = (one) => [one.portable || {}, one.compiled || {}];
-  const shown = (side, name, write) => el("td", { class: "num" }, side[name] === undefined ? "not opened" : write(side[name]));
+  const shown = (side, name, write) => el("td", { class: "num" }, side[name] == null ? "not opened" : write(side[name]));
   const rowsOf = (opening.models || []).map((one) => el("tr", {}, el("td", { class: "mono" }, one.model),
     ...sides(one).map((side) => shown(side, "seconds", duration)), ...sides(one).map((side) => shown(side, "memory", size))));
   return el("div", {},

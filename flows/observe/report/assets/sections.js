@@ -138,7 +138,7 @@ function compiledRow(cell) {
   const opening = cell.opening || {}, models = opening.models || [];
   const sum = (side, name) => {
     const values = models.map((one) => (one[side] || {})[name]);
-    return values.length && values.every((value) => value !== undefined) ? values.reduce((a, b) => a + b, 0) : undefined;
+    return values.length && values.every((value) => value != null) ? values.reduce((a, b) => a + b, 0) : undefined;
   };
   const after = sum("compiled", "seconds"), before = sum("portable", "seconds");
   const index = places.get(cell.id.slice(0, cell.id.lastIndexOf("+")));

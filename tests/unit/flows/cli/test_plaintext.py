@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.cli.plaintext import plain_text
-from flows.cli.quantity import brief
+from flows.cli.quantity import brief, plain_text
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_an_emulator_is_known_by_its_threads(
     assert parsed(capsys, "p.csv").metadata.emulated
     main(["trace", "--parse", "p.csv"])
     out = capsys.readouterr().out
-    assert "emulated: these are times of an emulator" in out
+    assert "measured on an emulator" in out
     assert "inference  10.0 us (emulated)" in out
 
 

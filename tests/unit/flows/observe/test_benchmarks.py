@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from flows.observe.benchmarks import EMULATED, benchmark_lines, comparison_lines, show_ms
+from flows.observe.benchmarks import benchmark_lines, comparison_lines, show_ms
+from flows.observe.evidence import EMULATED
 from tests.measuring.runtimes import CPU, NPU, FakeRuntimes, always, crash, subject
 from workers.measure.benchmark import benchmark
 from workers.measure.comparison import compare

@@ -160,12 +160,12 @@ def test_every_output_counts_the_same_cells(harness: SweepHarness) -> None:
         "json": document["failed"],
         "failures": len(document["failures"]),
         "junit": int(suites.get("failures", "")),
-        "report": report.totals["failed"],
-        "grouped": sum(len(one["cells"]) for one in report.failures),
+        "report": report["totals"]["failed"],
+        "grouped": sum(len(one["cells"]) for one in report["failures"]),
     } == dict.fromkeys(
         ("terminal", "progress", "json", "failures", "junit", "report", "grouped"), 3
     )
-    assert {int(suites.get("tests", "")), document["cells"], report.totals["cells"]} == {6}
+    assert {int(suites.get("tests", "")), document["cells"], report["totals"]["cells"]} == {6}
     assert "## Failures (3 cells)" in markdown(told)
     causes = [one.get("value", "") for one in suites.iter("property")]
     assert len(causes) == 1

@@ -1,28 +1,29 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from flows.observe.evidence import level_of
 from flows.observe.report.collect import collect
-from flows.observe.report.document import CellView, Row
+from flows.observe.report.grid import known
 from flows.observe.report.page import render
 from flows.observe.report.statistics import pass_rates
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 
-def view(row: int, column: int, status: str, level: str | None = None) -> CellView:
-    return CellView(row, column, f"m{row}:t@c{column}", status, "w8a16", "p", "v", level=level)
+def view(row: int, column: int, status: str, level: str | None = None) -> dict[str, Any]:
+    return known(row=row, column=column, id=f"m{row}:t@c{column}", status=status, level=level)
 
 
 def test_rates_are_of_what_ended_by_priority_and_target() -> None:
-    rows = [Row(f"m{n}:t", f"m{n}", "t", f"P{n}", "", "", {}) for n in range(2)]
+    rows = [{"name": f"m{n}:t", "priority": f"P{n}"} for n in range(2)]
     cells = [
         view(0, 1, "published", "parity"),
         view(0, 2, "verify_failed", "shapes"),
         view(1, 1, "unchanged", "loads"),
         view(1, 2, "planned"),
         view(1, 3, "skipped"),
-        CellView(0, 0, "m0:t@export", "published", "", "p", "v"),
+        view(0, 0, "published") | {"id": "m0:t@export"},
     ]
     rates = {(one.get("priority"), one.get("column")): one for one in pass_rates(cells, rows)}
     shares = {key: (one["passed"], one["ended"], one.get("level")) for key, one in rates.items()}
@@ -56,9 +57,9 @@ def test_the_page_holds_causes_and_rates(harness: SweepHarness) -> None:
     info = harness.state.find_sweep()
     assert info is not None
     made = collect(harness.state, info)
-    document = json.loads(json.dumps(made.to_json()))
+    document = json.loads(json.dumps(made))
     (cause,) = document["failures"]
-    assert {made.cells[place].status for place in cause["cells"]} == {"build_failed"}
+    assert {made["cells"][place]["status"] for place in cause["cells"]} == {"build_failed"}
     assert (len(cause["cells"]), len(cause["exports"]), cause["models"]) == (3, 1, 1)
     (total,) = [one for one in document["rates"] if "priority" not in one and "column" not in one]
     assert (total["passed"], total["ended"]) == (3, 6)

@@ -86,8 +86,8 @@ def test_a_run_with_nothing_to_do_is_not_told_as_the_sweep(harness: SweepHarness
     assert " in 2 runs, the last of which had nothing to do: every cell" in markdown(told)
     assert told.seconds == told.to_json()["seconds"] == first.seconds
     assert first.seconds > alone.seconds
-    heading = collect(harness.state, info).heading
-    assert (heading.seconds, heading.runs) == (first.seconds, 2)
+    heading = collect(harness.state, info)["heading"]
+    assert (heading["seconds"], heading["runs"]) == (first.seconds, 2)
 
 
 def test_a_single_run_is_told_as_before(harness: SweepHarness) -> None:
