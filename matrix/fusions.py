@@ -37,6 +37,22 @@ CANDIDATES = {
     "transpose_optimizer": "more than 10 Transpose operators",
     "highdimRTR_lowdimRTR": "Reshape, Transpose, Reshape through more than 4 dimensions",
 }
+CONCERNS: dict[str, tuple[str, ...]] = {
+    "gelu": ("Erf", "Gelu", "BiasGelu"),
+    "bias_gelu": ("Erf", "Gelu", "BiasGelu"),
+    "fast_gelu": ("Tanh", "FastGelu"),
+    "quick_gelu": ("Sigmoid", "QuickGelu"),
+    "layer_norm": ("LayerNormalization", "ReduceMean"),
+    "skip_layer_norm": ("LayerNormalization", "SkipLayerNormalization"),
+    "attention": ("Softmax", "Attention"),
+    "bias_softmax": ("Softmax", "BiasSoftmax"),
+    "matmul_transpose": ("Transpose",),
+    "transpose_optimizer": ("Transpose",),
+    "highdimRTR_lowdimRTR": ("Transpose", "Reshape"),
+    "conv_bn": ("Conv", "BatchNormalization"),
+    "conv_activation": ("Conv", "Relu"),
+}
+"""The operators in whose time a pass could save something."""
 
 _LEVEL = re.compile(r"L[12]$")
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z]|$|_)|[A-Z]?[a-z]+|[A-Z]+|\d+")

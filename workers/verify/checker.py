@@ -24,7 +24,7 @@ Answer = dict[str, Any]
 
 
 class Checker(OrtService):
-    """Operations: `versions`, `inspect`, `contexts`, `graph`, and those of a runtime."""
+    """Operations: `versions`, `inspect`, `contexts`, `graph`, `facts`, and those of a runtime."""
 
     def call(self, op: str, args: dict[str, Any], progress: Callable[[str], None]) -> Any:
         """Answer one request."""
@@ -45,6 +45,10 @@ class Checker(OrtService):
             from workers.measure.trace.graph import read_graph
 
             return read_graph(Path(args["file"]))
+        if op == "facts":
+            from workers.insight.facts import read_facts
+
+            return read_facts(Path(args["file"]))
         return super().call(op, args, progress)
 
 

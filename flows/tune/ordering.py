@@ -1,0 +1,228 @@
+"""Which hypotheses are tried, in which order, and why.
+
+Nothing here depends on what was built before: the same space, model, insight and knowledge give the
+same order. What is certain comes first: what the engine cannot do, what the target does not take,
+what the baseline does already, what the model has no place for. Then the knowledge base: a finding
+leaves a hypothesis out only if it may prune, else it moves it to the front or the end. Among the
+rest the insight decides: many places for a pass, and time that the trace has found there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from math import log
+
+from flows.tune.insight import Insight
+from matrix.findings import Finding
+from matrix.fusions import CANDIDATES, CONCERNS
+from matrix.globs import matches
+from matrix.hypotheses import Guards, Hypothesis
+from matrix.model import Cell, Profile
+from matrix.overlay import Unfit, overlay
+
+
+class Place(IntEnum):
+    """Where a hypothesis stands."""
+
+    FIRST = 0
+    """A finding recommends it."""
+    NORMAL = 1
+    LAST = 2
+    """A finding advises against it, and must not leave it out."""
+    SKIPPED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A hypothesis with its place."""
+
+    hypothesis: Hypothesis
+    """As the engine takes it."""
+    place: Place
+    why: str
+    """In words."""
+    finding: str = ""
+    """The id of the finding that decided."""
+    score: float = 0.0
+    cell: Cell | None = None
+    """What it would build; None: it is skipped."""
+
+    @property
+    def skipped(self) -> bool:
+        """Whether it is not tried."""
+        return self.place is Place.SKIPPED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What the order depends on."""
+
+    cell: Cell
+    """The baseline as it is planned."""
+    engine: str
+    insight: Insight
+    findings: Iterable[Finding] = ()
+    device: str = ""
+    """As evidence names it."""
+    profiles: Sequence[Profile] = ()
+    """What can be compiled for here."""
+    architecture: str = ""
+    """Empty: the catalog's model type."""
+
+    @property
+    def family(self) -> str:
+        """The architecture, as findings name it."""
+        return self.architecture or self.cell.model.model_type
+
+
+@dataclass(slots=True)
+class _Reasons:
+    """Why a hypothesis scores as it does."""
+
+    score: float = 0.0
+    texts: list[str] = field(default_factory=list)
+
+    def add(self, score: float, text: str) -> None:
+        self.score += score
+        self.texts.append(text)
+
+
+def ordered(space: Mapping[str, Hypothesis], about: Situation) -> list[Placed]:
+    """All hypotheses about the target of a cell: those that are tried in order, then the others."""
+    placed = [
+        _placed(one.for_engine(about.engine), about)
+        for one in space.values()
+        if one.applies(about.cell.target)
+    ]
+    rank = {id(one): number for number, one in enumerate(placed)}
+    return sorted(placed, key=lambda one: (one.place, -one.score, rank[id(one)]))
+
+
+def _placed(one: Hypothesis, about: Situation) -> Placed:
+    try:
+        cell = overlay(about.cell, one, _profile(one, about.profiles))
+    except Unfit as error:
+        return Placed(one, Place.SKIPPED, error.message)
+    if _builds_alike(cell, about.cell) and not one.runtime:
+        return Placed(one, Place.SKIPPED, "the baseline is built so already")
+    if why := unmet(one, about):
+        return Placed(one, Place.SKIPPED, why)
+    known = [finding for finding in about.findings if _speaks_of(finding, one, about)]
+    for finding in known:
+        if finding.prunes:
+            why = f"{finding.id} (L{finding.level}): {finding.title}"
+            return Placed(one, Place.SKIPPED, why, finding.id)
+    found = _scored(one, about)
+    if not about.insight.available and one.guards != Guards():
+        found.texts.append(f"whether the model suits it is not known: {about.insight.reason}")
+    return _by_findings(one, cell, known, found)
+
+
+def _builds_alike(one: Cell, other: Cell) -> bool:
+    policies = [replace(cell.policy, asked=None, notices=()) for cell in (one, other)]
+    return policies[0] == policies[1] and one.profile == other.profile
+
+
+def _by_findings(one: Hypothesis, cell: Cell, known: Sequence[Finding], found: _Reasons) -> Placed:
+    """The place among those that are tried."""
+    for action, place in (("last", Place.LAST), ("skip", Place.LAST), ("first", Place.FIRST)):
+        finding = next((item for item in known if item.action == action), None)
+        if finding is None:
+            continue
+        word = "advises against it" if place is Place.LAST else "recommends it"
+        told = f"{finding.id} (L{finding.level}, {finding.status}) {word}: {finding.title}"
+        why = "; ".join([told, *found.texts])
+        return Placed(one, place, why, finding.id, found.score, cell)
+    why = "; ".join(found.texts) or "nothing speaks for or against it"
+    return Placed(one, Place.NORMAL, why, "", found.score, cell)
+
+
+def _profile(one: Hypothesis, profiles: Sequence[Profile]) -> Profile | None:
+    fitting = (profile for profile in profiles if matches(profile.label, [one.compiled]))
+    return next(fitting, None) if one.compiled else None
+
+
+def _speaks_of(finding: Finding, one: Hypothesis, about: Situation) -> bool:
+    """Whether a finding is about this hypothesis, on this model and device."""
+    if finding.kind != "tuning" or finding.status in {"refuted", "retired"}:
+        return False
+    named = any(matches(text, finding.settings) for text in one.settings)
+    return named and finding.scope.holds(
+        target=about.cell.target.label,
+        device=about.device,
+        architecture=about.family,
+        model=about.cell.model.id,
+    )
+
+
+def unmet(one: Hypothesis, about: Situation) -> str:
+    """The guard that keeps a hypothesis from a model; empty: none, or the graph is not known."""
+    return next(_unmet(one, about), "")
+
+
+def _unmet(one: Hypothesis, about: Situation) -> Iterator[str]:
+    guards, insight = one.guards, about.insight
+    if guards.architectures and not matches(about.family, guards.architectures):
+        yield f"it is for {', '.join(guards.architectures)}, not for {about.family}"
+    if guards.not_for and matches(about.family, guards.not_for):
+        yield f"it is not for {about.family}"
+    if not insight.available:
+        return
+    for name in guards.needs:
+        if not _has(insight, name):
+            yield f"the graph has no {name}"
+    for name in guards.not_with:
+        if count := _has(insight, name):
+            yield f"the graph has {name} ({count})"
+    if guards.candidates and not any(map(insight.candidate, guards.candidates)):
+        told = " or ".join(CANDIDATES[name] for name in guards.candidates)
+        yield f"the graph has no place for it: {told}"
+    for name, (low, high) in guards.share.items():
+        share = insight.share(name) or 0.0
+        if not low <= share <= high:
+            yield f"{share:.0%} of the nodes are {name}, and {low:.0%} to {high:.0%} are asked for"
+
+
+def _has(insight: Insight, operator: str) -> int:
+    """In the standard domain or in ONNX Runtime's."""
+    return insight.operators.get(operator, 0) + insight.operators.get(
+        f"com.microsoft:{operator}", 0
+    )
+
+
+def _scored(one: Hypothesis, about: Situation) -> _Reasons:
+    """The more places and time there are, the earlier; the numbers order and prove nothing."""
+    found, insight = _Reasons(), about.insight
+    named = {text.partition("=")[2].removeprefix("no_") for text in one.settings}
+    for name in sorted(named & CANDIDATES.keys()):
+        if candidate := insight.candidate(name):
+            text = f"{candidate.count} places for {name}, e.g. {candidate.evidence[0]}"
+            found.add(1 + log(candidate.count), text)
+    if "gelu" in named and insight.candidate("gelu"):
+        found.add(2, "GELU is spelt out")
+    _score_shares(one, about, found)
+    types = {kind for name in named for kind in CONCERNS.get(name, ())}
+    spent = [row for row in insight.top if row.type in types]
+    if spent:
+        percent = sum(row.percent for row in spent)
+        names = ", ".join(row.type for row in spent)
+        found.add(percent / 10, f"{names} take {percent:.0f} % of the time")
+    if insight.taken is not None and insight.taken < 1 and one.axis == "pass":
+        left = 1 - insight.taken
+        found.add(-2, f"{about.cell.target.provider} leaves {left:.0%} of the nodes to others")
+    return found
+
+
+def _score_shares(one: Hypothesis, about: Situation, found: _Reasons) -> None:
+    insight, target = about.insight, about.cell.target
+    convolutions = insight.share("Conv")
+    if convolutions is None:
+        return
+    reshapes = insight.count("Reshape") or 0
+    if target.device == "npu" and one.opset == 21 and reshapes > 30 and convolutions < 0.1:
+        found.add(10, f"{reshapes} Reshape and few convolutions, on an NPU")
+    about_conv = any("conv_" in text for text in one.settings) or "Conv" in one.guards.needs
+    if about_conv and convolutions > 0.4 and target.ep != "qnn":
+        found.add(2, f"{convolutions:.0%} of the nodes are Conv")

@@ -1,0 +1,43 @@
+"""Counts operators and open dimensions of a model file, and the candidates of passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from workers.insight.candidates import candidates
+from workers.insight.view import View
+from workers.sources import onnx_graph
+
+MOST_NODES = 200_000
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """For `flows.tune.insight`. Raises whatever onnx raises at a file that is no model."""
+    import onnx
+
+    model = onnx.load(path, load_external_data=False)
+    operators = onnx_graph.operators(model)
+    del operators["Constant"]
+    if operators.total() > MOST_NODES:
+        text = f"{path.name} has {operators.total()} nodes, and {MOST_NODES} are allowed"
+        raise ValueError(text)
+    return {
+        "opset": onnx_graph.opset(model),
+        "nodes": operators.total(),
+        "operators": dict(sorted(operators.items(), key=lambda item: (-item[1], item[0]))),
+        "dynamic": _open_dimensions(model),
+        "candidates": candidates(View(model)),
+    }
+
+
+def _open_dimensions(model: Any) -> list[str]:
+    """`input_ids[1] sequence`, one for each dimension of an input without a size."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [
+        f"{value.name}[{place}] {dim.dim_param}".rstrip()
+        for value in model.graph.input
+        if value.name not in weights
+        for place, dim in enumerate(value.type.tensor_type.shape.dim)
+        if not dim.HasField("dim_value")
+    ]
