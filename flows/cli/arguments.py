@@ -142,6 +142,13 @@ def _reader(option: Option) -> Callable[[str], Any]:
     return read
 
 
+def refuse(*cases: tuple[object, str, str]) -> None:
+    """Raise `UsageError` for the first case that holds: what holds, the message, the hint."""
+    for holds, message, advice in cases:
+        if holds:
+            raise UsageError(message, hint=advice)
+
+
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """The effective settings of a parsed command line."""
     flags = {

@@ -9,11 +9,13 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
+import json
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
 from enum import IntEnum
 from typing import Any, Literal, TextIO, cast
 
@@ -207,6 +209,20 @@ def _moves(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     # The old console of Windows shows them as text.
     modern = sys.platform != "win32" or bool({"WT_SESSION", "ANSICON", "TERM"} & environ.keys())
     return modern and environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def tell(text: str) -> None:
+    """Say something beside the results, on standard error."""
+    print(f"modelmill: {text}", file=sys.stderr, flush=True)
+
+
+def print_json(value: Any) -> None:
+    """Print dataclasses, or anything made of them, for machines."""
+    print(json.dumps(value, indent=1, default=_plain), flush=True)
+
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
 def coloured(stream: TextIO) -> bool:

@@ -44,19 +44,18 @@ def show_size(size: float) -> str:
     return f"{size:.1f} TB"
 
 
-def show_milliseconds(milliseconds: float) -> str:
-    """A latency for people, with three significant digits."""
-    places = 4 if milliseconds < 0.1 else 3 if milliseconds < 1 else 2 if milliseconds < 10 else 1
-    return f"{milliseconds:.{places if milliseconds < 100 else 0}f} ms"
+def show_ms(milliseconds: float) -> str:
+    """A latency, or the time of an operator, with three significant digits."""
+    for unit, value in (("us", 1000 * milliseconds), ("ms", milliseconds)):
+        if abs(value) < 999.5:
+            return f"{value:#.3g}".rstrip(".") + f" {unit}"
+    seconds = milliseconds / 1000
+    return f"{seconds:#.3g}".rstrip(".") + " s" if seconds < 999.5 else show_duration(seconds)
 
 
-def show_microseconds(microseconds: float) -> str:
-    """The time of an operator for people."""
-    if microseconds >= 10_000_000:
-        return f"{microseconds / 1e6:.1f} s"
-    if microseconds >= 10_000:
-        return f"{microseconds / 1000:.1f} ms"
-    return f"{microseconds:.1f} us"
+def show_us(microseconds: float) -> str:
+    """The same of a time in microseconds."""
+    return show_ms(microseconds / 1000)
 
 
 def show_duration(seconds: float) -> str:

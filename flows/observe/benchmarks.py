@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from statistics import median
 
-from flows.cli.quantity import show_size
+from flows.cli.quantity import show_ms, show_size
 from flows.observe.evidence import EMULATED
 from workers.measure.comparison import Comparison, GraphComparison
 from workers.measure.result import Benchmark, GraphResult, Latency, Session
@@ -124,12 +124,3 @@ def _size(judged: Judgement) -> str:
 
 def _change(ratio: float) -> str:
     return f"{ratio - 1:+.1%}"
-
-
-def show_ms(milliseconds: float) -> str:
-    """A time with three digits."""
-    if milliseconds < 0.9995:
-        return f"{1000 * milliseconds:.3g} us"
-    if milliseconds < 999.5:
-        return f"{milliseconds:.3g} ms"
-    return f"{milliseconds / 1000:.3g} s"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, cast
 
-from flows.cli.quantity import counted, show_milliseconds
+from flows.cli.quantity import counted, show_ms
 from flows.observe.evidence import EMULATED
 from state.records import Measurement, MeasurementKind
 
@@ -46,7 +46,7 @@ class LatencyChange:
     def __str__(self) -> str:
         """For people, in one line."""
         about = f"{self.component} " if self.component else ""
-        was, now = show_milliseconds(self.before), show_milliseconds(self.after)
+        was, now = show_ms(self.before), show_ms(self.after)
         told = f"{about}latency p50 {was} -> {now} ({self.ratio:+.1%}) on {self.on}"
         if self.verdict:
             told += f", in turns: {self.verdict}"

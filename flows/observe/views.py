@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any, Protocol, TextIO
 
 from flows.cli.console import Detail, coloured, detail_of, paint
-from flows.cli.quantity import shortened, show_clock, show_duration, show_milliseconds, show_size
+from flows.cli.quantity import shortened, show_clock, show_duration, show_ms, show_size
 from flows.observe.failures import in_passing
 from flows.observe.progress import SweepProgress
 from matrix.model import is_export
@@ -66,7 +66,7 @@ def _measured_line(event: Event, progress: SweepProgress) -> str | None:
         told = dict((event.data or {})[MEASURED])
         state, facts = told["state"], [str(event.cell)]
         if "p50" in told:
-            facts.append(f"p50 {show_milliseconds(told['p50'])} on {told['on']}")
+            facts.append(f"p50 {show_ms(told['p50'])} on {told['on']}")
         elif "message" in told:
             state, why = "not measured", told["message"]
             facts.append(in_passing("", str(why)))

@@ -21,7 +21,7 @@ from feed.listing import list_versions
 from feed.selection import resolve_index
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
-from flows.packages.original import Original, published_original
+from flows.packages.published import Original, published_original
 from flows.sweep.recorded import PlannedCells, remember
 from flows.sweep.run import Run
 from flows.sweep.workspace import Workspace, find_sweep

@@ -16,7 +16,7 @@ from feed.errors import Corrupt
 from feed.interface import Feed
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
-from flows.packages.original import Original, published_original
+from flows.packages.published import Original, published_original
 from flows.sweep.engines import engine_spec, runtimes_of
 from flows.sweep.workspace import Workspace
 from matrix.digest import PROVENANCE

@@ -14,7 +14,7 @@ from typing import Any
 from feed.reader import pull
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
-from flows.packages.portables import published_export
+from flows.packages.published import published_export
 from flows.sweep.engines import runtimes_of
 from flows.sweep.local import open_builder
 from flows.sweep.planning import plan_of

@@ -13,7 +13,7 @@ from feed.publisher import Publisher
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.observe.estimates import estimate
-from flows.packages.portables import fetch_portable
+from flows.packages.published import fetch_portable
 from flows.packages.signing import signer_of
 from flows.slot.context import Slot, SweepContext
 from flows.slot.kept_packages import kept_bytes

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.cli.settings import OF_MEASURING, PLACES
+from flows.cli.activity import waiting_for
+from flows.cli.arguments import Parser, add_settings, refuse, settings_of
+from flows.cli.console import print_json, tell
+from flows.cli.settings import OF_MEASURING, PLACES, Settings
+from machine.waits import untold
+from matrix.codec import to_json
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flows.packages.measured import Choice, Finder
-    from workers.measure.result import Protocol
+    from flows.packages.measured import Choice
     from workers.measure.running import Driver
+    from workers.measure.subject import Subject
 
 _MOST_DIMENSIONS = 16
 
@@ -73,98 +75,85 @@ def choice_of(arguments: argparse.Namespace) -> Choice:
     )
 
 
-def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """`INPUT=1x128` -> the shape of each input. Raises `UsageError`."""
+def shapes_of(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """The shape of each input. Raises `UsageError`."""
     return dict(map(_shape, texts))
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    name, equals, sizes = text.rpartition("=")
+    """`INPUT=1x128` -> the input and its shape. Raises `UsageError`."""
+    name, _equals, sizes = text.rpartition("=")
     parts = sizes.split("x")
     right = all(part.isascii() and part.isdigit() and 0 < int(part) < 2**31 for part in parts)
-    if not equals or not name or not right or len(parts) > _MOST_DIMENSIONS:
+    if not name or not right or len(parts) > _MOST_DIMENSIONS:
         raise UsageError(f"--shape: '{text}' is not INPUT=SIZES", hint="for example x=1x128")
     return name, tuple(map(int, parts))
 
 
+def progress_of(arguments: argparse.Namespace) -> Callable[[str], None]:
+    """What shows a measurement's progress: nothing where programs read the output."""
+    return untold if arguments.json else waiting_for
+
+
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.packages.measured import finding
+    from workers.measure.quiet import quiet
     from workers.measure.running import Driver
 
     settings = settings_of(arguments)
-    protocol = settings.protocol
+    protocol, choice = settings.protocol, choice_of(arguments)
     protocol.check()
-    choice = choice_of(arguments)
-    if arguments.against and len(arguments.against) > 2:
-        raise UsageError("--against takes one OTHER", hint="or PACKAGE VERSION")
+    others = arguments.against or []
+    refuse((len(others) > 2, "--against takes one OTHER", "or PACKAGE VERSION"))
     with finding(settings, protocol.threads) as finder:
-        driver = Driver(finder.runtimes, settings.timeout, progress=_progress(arguments))
-        if arguments.against:
-            return _compare(arguments, finder, driver, choice, protocol)
-        return _benchmark(arguments, finder, driver, choice, protocol)
+        driver = Driver(finder.runtimes, settings.timeout, progress=progress_of(arguments))
+        subjects = finder.find(arguments.what, choice)
+        against = finder.find(others, choice) if others else []
+        refuse(
+            (
+                against and (len(subjects), len(against)) != (1, 1),
+                "--against compares one model with one other",
+                "name one of each",
+            )
+        )
+        what = "a comparison" if against else "a benchmark"
+        with quiet(what, wait=arguments.wait, told=tell):
+            if against:
+                return _compare(arguments, settings, driver, subjects[0], against[0])
+            return _benchmark(arguments, settings, driver, subjects)
 
 
 def _benchmark(
-    arguments: argparse.Namespace,
-    finder: Finder,
-    driver: Driver,
-    choice: Choice,
-    protocol: Protocol,
+    arguments: argparse.Namespace, settings: Settings, driver: Driver, subjects: Sequence[Subject]
 ) -> Exit:
     from flows.observe.benchmarks import benchmark_lines
     from flows.packages.keeping import keep_benchmark
-    from matrix.codec import to_json
     from workers.measure.benchmark import benchmark
-    from workers.measure.quiet import quiet
 
-    subjects = finder.find(arguments.what, choice)
     results = []
-    with quiet("a benchmark", wait=arguments.wait, told=_tell):
-        for subject in subjects:
-            results.append(benchmark(driver, subject, protocol))
-            keep_benchmark(finder.settings, results[-1], _tell)
-            if not arguments.json:
-                print("\n".join(benchmark_lines(results[-1])), flush=True)
+    for subject in subjects:
+        results.append(benchmark(driver, subject, settings.protocol))
+        keep_benchmark(settings, results[-1], tell)
+        if not arguments.json:
+            print("\n".join(benchmark_lines(results[-1])), flush=True)
     if arguments.json:
-        print(json.dumps([{"emulated": one.emulated, **to_json(one)} for one in results], indent=1))
+        print_json([{"emulated": one.emulated, **to_json(one)} for one in results])
     return Exit.CELLS_FAILED if any(one.failed for one in results) else Exit.OK
 
 
 def _compare(
-    arguments: argparse.Namespace,
-    finder: Finder,
-    driver: Driver,
-    choice: Choice,
-    protocol: Protocol,
+    arguments: argparse.Namespace, settings: Settings, driver: Driver, this: Subject, other: Subject
 ) -> Exit:
     from flows.observe.benchmarks import comparison_lines
     from flows.packages.keeping import keep_comparison
-    from matrix.codec import to_json
     from workers.measure.comparison import compare
-    from workers.measure.quiet import quiet
 
-    this = finder.find(arguments.what, choice)
-    other = finder.find(arguments.against, choice)
-    if len(this) != 1 or len(other) != 1:
-        raise UsageError("--against compares one model with one other", hint="name one of each")
     seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed
-    with quiet("a comparison", wait=arguments.wait, told=_tell):
-        found = compare(driver, this[0], other[0], protocol, seed)
-    keep_comparison(finder.settings, found, _tell)
+    found = compare(driver, this, other, settings.protocol, seed)
+    keep_comparison(settings, found, tell)
     if arguments.json:
         emulated = found.this.emulated or found.other.emulated
-        print(json.dumps({"emulated": emulated, **to_json(found)}, indent=1))
+        print_json({"emulated": emulated, **to_json(found)})
     else:
         print("\n".join(comparison_lines(found)))
     return Exit.CELLS_FAILED if found.failed else Exit.OK
-
-
-def _progress(arguments: argparse.Namespace) -> Any:
-    from flows.cli.activity import waiting_for
-    from machine.waits import untold
-
-    return untold if arguments.json else waiting_for
-
-
-def _tell(text: str) -> None:
-    print(f"modelmill: {text}", file=sys.stderr, flush=True)

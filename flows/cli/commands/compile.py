@@ -188,7 +188,7 @@ def _published(asked: _Asked, words: Sequence[str], cells: Sequence[str], *, who
 
 
 def _write_published(asked: _Asked, settings: Settings, plans: Sequence[Plan]) -> Iterator[Written]:
-    from flows.packages.portables import fetch_portable
+    from flows.packages.published import fetch_portable
     from flows.sweep.workspace import Workspace
 
     store = Workspace(settings).store
@@ -199,7 +199,7 @@ def _write_published(asked: _Asked, settings: Settings, plans: Sequence[Plan]) -
 
 def _write_folders(asked: _Asked, folders: Sequence[Path]) -> Iterator[Written]:
     from flows.packages.compiling import Wanted, folder_plan
-    from flows.packages.portables import copy_portable
+    from flows.packages.published import copy_portable
 
     settings = asked.unchecked()
     plans = [folder_plan(folder, Wanted(settings, asked.profiles)) for folder in folders]

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shutil
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.cli.commands.bench import add_subject, choice_of
-from flows.cli.settings import PLACES
+from flows.cli.arguments import Parser, add_settings, refuse, settings_of
+from flows.cli.commands.bench import add_subject, choice_of, progress_of
+from flows.cli.console import print_json, tell
+from flows.cli.settings import PLACES, Settings
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flows.cli.settings import Settings
-    from workers.measure.subject import Graph, Subject
     from workers.measure.trace.result import Trace
-    from workers.measure.trace.tracer import Plan, Tracer
 
 LEVELS = ("basic", "detail")
 _NUMBERS = {
@@ -64,7 +61,8 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from flows.packages.kept_traces import prepare
+    from flows.observe.trace.table import lines as trace_lines
+    from flows.packages.traces import prepare
 
     _check(arguments)
     settings = settings_of(arguments)
@@ -73,9 +71,10 @@ def run(arguments: argparse.Namespace) -> Exit:
     found = []
     for trace in _found(settings, arguments):
         found.append(trace)
-        if not arguments.json:
-            _print(trace, arguments.trace_top_k)
-    others = _others(settings, arguments)
+        _print(arguments, partial(trace_lines, trace))
+    # Nothing of what is compared with goes to the output.
+    given = {**vars(arguments), "what": arguments.against, "output": None, "parse": None}
+    others = list(_found(settings, argparse.Namespace(**given))) if arguments.against else []
     told = []
     for trace in found:
         other = _same_graph(trace, others)
@@ -83,35 +82,27 @@ def run(arguments: argparse.Namespace) -> Exit:
         if arguments.html:
             _write_page(settings.cwd / arguments.html, trace, other, several=len(found) > 1)
     if arguments.publish:
-        _publish(settings, arguments, found)
+        _publish(settings, arguments.what, found)
     if arguments.json:
-        print(json.dumps(told, indent=1))
+        print_json(told)
     usable = all(trace.usable for trace in (*found, *others))
     return Exit.OK if usable else Exit.CELLS_FAILED
 
 
 def _found(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]:
     from flows.packages.keeping import keep_trace
-    from flows.packages.read_traces import kept_trace
+    from flows.packages.traces import kept_trace
 
     if arguments.parse:
-        yield from _parsed(settings, arguments)
+        yield _parsed(settings, arguments)
         return
     kept = [kept_trace(settings.cwd / word) for word in arguments.what]
     if all(trace is not None for trace in kept):
         yield from filter(None, kept)
         return
     for trace in _traced(settings, arguments):
-        keep_trace(settings, trace, _tell)
+        keep_trace(settings, trace, tell)
         yield trace
-
-
-def _others(settings: Settings, arguments: argparse.Namespace) -> list[Trace]:
-    """The traces to compare with, made in the same way; nothing of them goes to the output."""
-    if not arguments.against:
-        return []
-    given = {**vars(arguments), "what": arguments.against, "output": None, "parse": None}
-    return list(_found(settings, argparse.Namespace(**given)))
 
 
 def _same_graph(trace: Trace, others: Sequence[Trace]) -> Trace | None:
@@ -125,17 +116,15 @@ def _same_graph(trace: Trace, others: Sequence[Trace]) -> Trace | None:
 def _compared(
     trace: Trace, other: Trace | None, arguments: argparse.Namespace
 ) -> dict[str, object]:
-    from flows.observe.trace.difference import difference
-    from flows.observe.trace.text import lines
+    from flows.observe.trace.difference import difference, lines
 
     if other is None:
         part = trace.metadata.component or "the model"
         raise UsageError(f"there is no trace of {part} to compare with", hint="name the same model")
     found = difference(trace, other)
     if not arguments.json:
-        width = shutil.get_terminal_size((100, 24)).columns
         print(f"against {other.metadata.model}")
-        print("\n".join([*lines(found, arguments.trace_top_k, width), ""]), flush=True)
+    _print(arguments, partial(lines, found))
     return {
         "trace": trace.to_json(),
         "against": other.to_json(),
@@ -143,13 +132,13 @@ def _compared(
     }
 
 
-def _publish(settings: Settings, arguments: argparse.Namespace, found: Sequence[Trace]) -> None:
-    from flows.packages.trace_records import publish_trace
+def _publish(settings: Settings, what: Sequence[str], found: Sequence[Trace]) -> None:
+    from flows.packages.traces import publish_trace
 
-    package, version = arguments.what
+    package, version = what
     for trace in found:
         if trace.usable:
-            _tell("published " + " ".join(publish_trace(settings, package, version, trace)))
+            tell("published " + " ".join(publish_trace(settings, package, version, trace)))
 
 
 def _write_page(dest: Path, trace: Trace, other: Trace | None, *, several: bool) -> None:
@@ -160,7 +149,7 @@ def _write_page(dest: Path, trace: Trace, other: Trace | None, *, several: bool)
         part = slug(trace.metadata.component or trace.metadata.model)
         dest = dest.with_name(f"{dest.stem}-{part}{dest.suffix}")
     write(trace, dest, other)
-    _tell(f"wrote {dest}")
+    tell(f"wrote {dest}")
 
 
 def _dest(name: str) -> str:
@@ -173,30 +162,34 @@ def _check(arguments: argparse.Namespace) -> None:
         given = getattr(arguments, _dest(name))
         if not least <= given <= most:
             raise UsageError(f"--{name}: {given} is out of range", hint=f"{least} to {most}")
-    if arguments.parse and arguments.what:
-        raise UsageError("--parse reads a profile, and runs no model", hint="leave one of both out")
-    if not arguments.parse and not arguments.what:
-        hint = "for example modelmill trace model.onnx --target mlas_cpu"
-        raise UsageError("nothing to trace is given", hint=hint)
-    if arguments.publish and (len(arguments.what) != 2 or arguments.parse):
-        text = "--publish needs a published version"
-        raise UsageError(text, hint="modelmill trace PACKAGE VERSION --publish")
-    for name in ("qhas", "model"):
-        if getattr(arguments, name) and not arguments.parse:
-            raise UsageError(f"--{name} goes with --parse", hint="--parse profile.csv")
+    parse, what = arguments.parse, arguments.what
+    refuse(
+        (parse and what, "--parse reads a profile, and runs no model", "leave one of both out"),
+        (
+            not parse and not what,
+            "nothing to trace is given",
+            "for example modelmill trace model.onnx --target mlas_cpu",
+        ),
+        (
+            arguments.publish and (len(what) != 2 or parse),
+            "--publish needs a published version",
+            "modelmill trace PACKAGE VERSION --publish",
+        ),
+        (arguments.qhas and not parse, "--qhas goes with --parse", "--parse profile.csv"),
+        (arguments.model and not parse, "--model goes with --parse", "--parse profile.csv"),
+    )
 
 
-def _print(trace: Trace, top: int) -> None:
-    from flows.observe.trace.table import lines
-
-    width = shutil.get_terminal_size((100, 24)).columns
-    print("\n".join([*lines(trace, top, width), ""]), flush=True)
+def _print(arguments: argparse.Namespace, lines: Callable[[int, int], Iterable[str]]) -> None:
+    """Print a table of so many operators in so many columns."""
+    if not arguments.json:
+        width = shutil.get_terminal_size((100, 24)).columns
+        print("\n".join([*lines(arguments.trace_top_k, width), ""]), flush=True)
 
 
 def _traced(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]:
-    from flows.cli.activity import waiting_for
     from flows.packages.measured import finding
-    from machine.waits import untold
+    from flows.packages.traces import keep
     from workers.measure.quiet import quiet
     from workers.measure.trace.readings import Window
     from workers.measure.trace.tracer import Plan, Tracer
@@ -210,49 +203,39 @@ def _traced(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace
             finder.runtimes,
             lambda: find_viewer(os.environ.get("QNN_SDK_ROOT")),
             settings.timeout,
-            progress=untold if arguments.json else waiting_for,
+            progress=progress_of(arguments),
         )
-        several = len(subjects) > 1 or len(subjects[0].graphs) > 1
-        with quiet("a trace", wait=arguments.wait, told=_tell):
-            for subject in subjects:
-                for graph in subject.graphs:
-                    number = f"{subjects.index(subject) + 1}" if len(subjects) > 1 else ""
-                    name = "-".join(filter(None, (number, graph.component)))
-                    output = _output(settings, arguments, name if several else "")
-                    with finder.store.scratch.borrow("trace") as folder:
-                        yield _one(tracer, subject, graph, plan, folder, output)
+        pairs = [(at, one, graph) for at, one in enumerate(subjects, 1) for graph in one.graphs]
+        with quiet("a trace", wait=arguments.wait, told=tell):
+            for at, subject, graph in pairs:
+                number = str(at) if len(subjects) > 1 else ""
+                name = "-".join(filter(None, (number, graph.component)))
+                output = _output(settings, arguments, name if len(pairs) > 1 else "")
+                with finder.store.scratch.borrow("trace") as folder:
+                    trace = tracer.trace(subject, graph, plan, folder)
+                    made = {kind: folder / file for kind, file in trace.artifacts.items()}
+                    yield keep(trace, made, output)
 
 
-def _one(
-    tracer: Tracer, subject: Subject, graph: Graph, plan: Plan, folder: Path, output: Path | None
-) -> Trace:
-    from flows.packages.kept_traces import keep
-
-    trace = tracer.trace(subject, graph, plan, folder)
-    return keep(trace, {kind: folder / name for kind, name in trace.artifacts.items()}, output)
-
-
-def _parsed(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]:
-    from flows.packages.kept_traces import keep
+def _parsed(settings: Settings, arguments: argparse.Namespace) -> Trace:
     from flows.packages.measured import finding
+    from flows.packages.traces import keep
     from workers.measure.trace.elsewhere import Profile, read
 
-    def path(name: str) -> Path | None:
-        given = getattr(arguments, name)
-        return settings.cwd / given if given else None
-
-    csv, model = settings.cwd / arguments.parse, path("model")
-    for file in filter(None, (csv, path("qhas"), model)):
+    given = (arguments.parse, arguments.qhas, arguments.model)
+    csv, qhas, model = (settings.cwd / name if name else None for name in given)
+    for file in filter(None, (csv, qhas, model)):
         if not file.is_file():
             raise UsageError(f"there is no file {file}")
-    profile = Profile(arguments.parse, csv, path("qhas"), model)
+    assert csv is not None
+    profile = Profile(arguments.parse, csv, qhas, model)
     if model is None:
         trace = read(profile, None)
     else:
         with finding(settings) as finder:
             trace = read(profile, finder.runtimes)
-    files = {"profile": profile.csv, **({"qhas": profile.qhas} if profile.qhas else {})}
-    yield keep(trace, files, _output(settings, arguments, ""))
+    files = {"profile": csv, **({"qhas": qhas} if qhas else {})}
+    return keep(trace, files, _output(settings, arguments, ""))
 
 
 def _output(settings: Settings, arguments: argparse.Namespace, name: str) -> Path | None:
@@ -260,7 +243,3 @@ def _output(settings: Settings, arguments: argparse.Namespace, name: str) -> Pat
     if not arguments.output:
         return None
     return Path(settings.cwd / arguments.output / re.sub(r"[^\w-]", "_", name))
-
-
-def _tell(text: str) -> None:
-    print(f"modelmill: {text}", file=sys.stderr, flush=True)

@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from flows.cli.quantity import show_us
+from flows.cli.table import render
+from flows.observe.trace.table import cut
 from workers.measure.trace.result import Metadata, Operator, Trace
 
+_NARROWEST = 16
 _COMPARED = ("ep", "device", "tracing_level", "threads", "machine", "runtime")
 _CALLED = {"ep": "provider", "tracing_level": "level"}
 
@@ -173,3 +177,45 @@ def _notes(before: Trace, after: Trace) -> Iterator[str]:
 
 def _named(one: Operator) -> dict[str, Any]:
     return {"name": one.name, "type": one.type, "nodes": [n.name for n in one.onnx_nodes or ()]}
+
+
+def lines(found: Difference, top: int, width: int) -> Iterator[str]:
+    """The largest differences first; names are cut at their beginning to fit the width."""
+    sides = [
+        f"{name} (emulated)" if side.emulated else name
+        for name, side in (("before", found.before), ("after", found.after))
+    ]
+    headers = ("difference", *sides, "operator")
+    change = f" ({found.delta_us / found.before_us:+.1%})" if found.before_us else ""
+    yield (
+        f"operators of one inference: {show_us(found.before_us)} -> {show_us(found.after_us)}"
+        f"{change}"
+    )
+    yield from (f"note: {note}" for note in found.notes)
+    shown = [one for one in found.groups if one.delta_us][:top]
+    if not shown:
+        yield "no operator takes longer or shorter"
+        return
+    times = [
+        (_signed(one.delta_us), show_us(one.before_us), show_us(one.after_us)) for one in shown
+    ]
+    widths = [max(len(row[at]) for row in (headers, *times)) for at in range(3)]
+    room = max(_NARROWEST, width - sum(widths) - 6)
+    rows = [
+        [*(value.rjust(wide) for value, wide in zip(row, widths, strict=True)), _label(one, room)]
+        for row, one in zip(times, shown, strict=True)
+    ]
+    yield from render(headers, rows).splitlines()
+    rest = len([one for one in found.groups if one.delta_us]) - len(shown)
+    if rest:
+        left = sum(one.delta_us for one in found.groups) - sum(one.delta_us for one in shown)
+        yield f"... and {rest} more, {_signed(left)} together"
+
+
+def _signed(microseconds: float) -> str:
+    return ("+" if microseconds >= 0 else "-") + show_us(abs(microseconds))
+
+
+def _label(one: Group, room: int) -> str:
+    full = f"{one.name} ({one.what})" if one.what else one.name
+    return full if len(full) <= room else cut(one.name, room)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from flows.cli.quantity import counted, show_microseconds, show_size
+from flows.cli.quantity import counted, show_size, show_us
 from flows.observe.evidence import EMULATED
 from workers.measure.trace.result import Operator, Trace, TraceStatus
 
@@ -16,64 +17,47 @@ _TYPES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """An operator in the table."""
-
-    number: int
-    operator: Operator
-    cumulative: float
-
-
-@dataclass(frozen=True, slots=True)
 class Column:
-    """A column of numbers, or of types."""
+    """A column beside the names of operators."""
 
     head: str
-    cell: Callable[[Row], str]
+    cell: Callable[[Operator, float], str]
+    """Of an operator and the share of the time up to it."""
     goes: int = 0
     """The order in which columns are left out where there is no room; 0: it stays."""
-    left: bool = False
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1f}"
 
 
 def _or_none(value: float | None, show: Callable[[float], str]) -> str:
     return "-" if value is None else show(value)
 
 
-_TYPE = Column("Type", lambda row: _type(row.operator), left=True)
-_AVERAGE = Column("Avg", lambda row: show_microseconds(row.operator.avg_us))
-_P90 = Column("p90", lambda row: _or_none(row.operator.p90_us, show_microseconds), 3)
-_SHARE = Column("% Tot", lambda row: _percent(row.operator.percent_of_total))
+_TYPE = Column("Type", lambda one, _cumulative: _type(one))
+_AVERAGE = Column("Avg", lambda one, _cumulative: show_us(one.avg_us))
+_P90 = Column("p90", lambda one, _cumulative: _or_none(one.p90_us, show_us), 3)
+_SHARE = Column("% Tot", lambda one, _cumulative: f"{one.percent_of_total:.1f}")
 BASIC = (_TYPE, _AVERAGE, _P90, _SHARE)
 DETAIL = (
     _TYPE,
     _AVERAGE,
-    Column("Total", lambda row: show_microseconds(row.operator.total_us), 1),
+    Column("Total", lambda one, _cumulative: show_us(one.total_us), 1),
     _SHARE,
-    Column("Cum %", lambda row: _percent(row.cumulative), 4),
+    Column("Cum %", lambda _one, cumulative: f"{cumulative:.1f}", 4),
     _P90,
-    Column("DRAM(R)", lambda row: _or_none(row.operator.dram_read_bytes, show_size), 5),
-    Column(
-        "VTCM Hit",
-        lambda row: _or_none(row.operator.vtcm_hit_ratio, lambda part: f"{part:.1%}"),
-        2,
-    ),
+    Column("DRAM(R)", lambda one, _cumulative: _or_none(one.dram_read_bytes, show_size), 5),
+    Column("VTCM Hit", lambda one, _cumulative: _or_none(one.vtcm_hit_ratio, "{:.1%}".format), 2),
 )
 
 
 def lines(trace: Trace, top: int, width: int) -> Iterator[str]:
     """The trace in at most so many columns of text; a name keeps its end."""
-    yield from _cut_all(_head(trace), width)
+    yield from _wrapped(_head(trace), width)
     if not trace.usable:
         return
     detail = trace.metadata.tracing_level == "detail" and trace.status is TraceStatus.OK
     shown = trace.operators[:top]
     yield ""
-    yield from _table(_rows(shown), DETAIL if detail else BASIC, width)
-    yield from _cut_all(_tail(trace, shown), width)
+    yield from _table(shown, DETAIL if detail else BASIC, width)
+    yield from _wrapped(_tail(trace, shown), width)
 
 
 def _head(trace: Trace) -> Iterator[str]:
@@ -90,13 +74,10 @@ def _head(trace: Trace) -> Iterator[str]:
     if not trace.usable:
         return
     level = about.tracing_level if trace.status is TraceStatus.OK else "basic"
-    yield f"  level {level}, {counted(about.num_samples, 'iteration')}{_warm(trace)}"
+    warm = f" after {about.warmup} to warm up" if about.warmup else ""
+    yield f"  level {level}, {counted(about.num_samples, 'iteration')}{warm}"
     if text := _memory(trace):
         yield f"  {text}"
-
-
-def _warm(trace: Trace) -> str:
-    return f" after {trace.metadata.warmup} to warm up" if trace.metadata.warmup else ""
 
 
 def _memory(trace: Trace) -> str:
@@ -114,42 +95,29 @@ def _memory(trace: Trace) -> str:
     return ", ".join(parts)
 
 
-def _rows(operators: Sequence[Operator]) -> list[Row]:
-    rows, cumulative = [], 0.0
-    for number, one in enumerate(operators, 1):
-        cumulative += one.percent_of_total
-        rows.append(Row(number, one, cumulative))
-    return rows
+def _table(operators: Sequence[Operator], columns: Sequence[Column], width: int) -> Iterator[str]:
+    names = ["Node", *(one.name for one in operators)]
+    cumulative = accumulate(one.percent_of_total for one in operators)
+    rows = list(zip(operators, cumulative, strict=True))
+    texts = {one.head: [one.head, *(one.cell(*row) for row in rows)] for one in columns}
+    wide = {head: max(map(len, cells)) for head, cells in texts.items()}
+    prefix = len(str(len(rows))) + 2 if columns is DETAIL else 0
 
+    def room() -> int:
+        return width - prefix - sum(wide[head] + 2 for head in texts)
 
-def _table(rows: Sequence[Row], columns: Sequence[Column], width: int) -> Iterator[str]:
-    numbered = len(columns) > len(BASIC)
-    widths = {
-        one.head: max(len(one.head), *(len(one.cell(row)) for row in rows)) for one in columns
-    }
-    prefix = len(str(len(rows))) + 2 if numbered else 0
-
-    def room(kept: Sequence[Column]) -> int:
-        return width - prefix - sum(widths[one.head] + 2 for one in kept)
-
-    longest = max(len("Node"), *(len(row.operator.name) for row in rows))
-    kept = list(columns)
+    longest = max(map(len, names))
     for one in sorted((one for one in columns if one.goes), key=lambda one: one.goes):
-        if room(kept) < min(_NARROWEST, longest):
-            kept.remove(one)
-    name = max(len("Node"), min(longest, room(kept)))
-
-    def line(number: str, node: str, cells: Sequence[str]) -> str:
-        parts = [number.rjust(prefix - 2)] if numbered else []
-        parts.append(cut(node, name).ljust(name))
-        for one, cell in zip(kept, cells, strict=True):
-            wide = widths[one.head]
-            parts.append(cell.ljust(wide) if one.left else cell.rjust(wide))
-        return "  ".join(parts).rstrip()
-
-    yield line("#", "Node", [one.head for one in kept])
-    for row in rows:
-        yield line(str(row.number), row.operator.name, [one.cell(row) for one in kept])
+        if room() < min(_NARROWEST, longest):
+            del texts[one.head]
+    name = max(len("Node"), min(longest, room()))
+    for at, node in enumerate(names):
+        number = [str(at or "#").rjust(prefix - 2)] if prefix else []
+        cells = [
+            cells[at].ljust(wide[head]) if head == _TYPE.head else cells[at].rjust(wide[head])
+            for head, cells in texts.items()
+        ]
+        yield "  ".join([*number, cut(node, name).ljust(name), *cells]).rstrip()
 
 
 def _tail(trace: Trace, shown: Sequence[Operator]) -> Iterator[str]:
@@ -161,10 +129,10 @@ def _tail(trace: Trace, shown: Sequence[Operator]) -> Iterator[str]:
     yield ""
     whole, told = trace.summary, trace.statistics
     if whole.inference_us is not None:
-        yield f"inference  {show_microseconds(whole.inference_us)}{mark}"
-    operators = f"operators  {show_microseconds(whole.operators_us or 0)}{mark}"
+        yield f"inference  {show_us(whole.inference_us)}{mark}"
+    operators = f"operators  {show_us(whole.operators_us or 0)}{mark}"
     if told.other_us is not None and abs(told.other_us) >= 0.05:
-        operators += f", {show_microseconds(max(told.other_us, 0))} outside of them"
+        operators += f", {show_us(max(told.other_us, 0))} outside of them"
     yield operators
     types = [f"{one.type} {one.percent_of_total:.1f} %" for one in told.types[:_TYPES]]
     yield f"types      {', '.join(types)}"
@@ -186,15 +154,10 @@ def cut(text: str, room: int) -> str:
     return text if len(text) <= room else f"...{text[len(text) - room + 3 :]}"
 
 
-def _cut_all(texts: Iterator[str], width: int) -> Iterator[str]:
-    for text in texts:
-        yield from _wrapped(text, width)
-
-
-def _wrapped(text: str, width: int) -> Iterator[str]:
+def _wrapped(texts: Iterator[str], width: int) -> Iterator[str]:
     import textwrap
 
-    indent = len(text) - len(text.lstrip())
-    yield from textwrap.wrap(
-        text, width, subsequent_indent=" " * (indent + 2), break_on_hyphens=False
-    ) or [""]
+    for text in texts:
+        indent = " " * (len(text) - len(text.lstrip()) + 2)
+        wrapped = textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+        yield from wrapped or [""]

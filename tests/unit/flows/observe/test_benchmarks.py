@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from flows.observe.benchmarks import benchmark_lines, comparison_lines, show_ms
+from flows.cli.quantity import show_ms
+from flows.observe.benchmarks import benchmark_lines, comparison_lines
 from flows.observe.evidence import EMULATED
 from tests.measuring.runtimes import CPU, NPU, FakeRuntimes, always, crash, subject
 from workers.measure.benchmark import benchmark
@@ -69,7 +70,13 @@ def test_a_verdict_is_one_line(runtime: Runtime, mark: str) -> None:
 
 @pytest.mark.parametrize(
     ("milliseconds", "text"),
-    [(0.00123, "1.23 us"), (0.4, "400 us"), (1.234, "1.23 ms"), (999.9, "1 s"), (12345, "12.3 s")],
+    [
+        (0.00123, "1.23 us"),
+        (0.4, "400 us"),
+        (1.234, "1.23 ms"),
+        (999.9, "1.00 s"),
+        (12345, "12.3 s"),
+    ],
 )
 def test_times_have_three_digits(milliseconds: float, text: str) -> None:
     assert show_ms(milliseconds) == text

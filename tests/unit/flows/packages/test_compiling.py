@@ -14,7 +14,7 @@ from feed.index import IndexCell, SweepIndex
 from flows.cli.resolution import resolve
 from flows.observe.estimates import estimate
 from flows.packages.compiling import Wanted
-from flows.packages.original import Original
+from flows.packages.published import Original
 from flows.sweep.index import with_listed
 from flows.sweep.lifecycle import cell_rows, model_rows
 from flows.sweep.recorded import Compiling, merged, note_plan

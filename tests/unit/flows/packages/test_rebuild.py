@@ -12,7 +12,7 @@ import pytest
 
 from feed.errors import Corrupt
 from flows.cli.resolution import resolve
-from flows.packages.original import Original
+from flows.packages.published import Original
 from flows.packages.rebuild import Given, Rebuilt, _cell
 from matrix.errors import UsageError
 from matrix.model import Cell, Source, SourceKind

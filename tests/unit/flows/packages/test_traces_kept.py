@@ -12,9 +12,7 @@ import pytest
 from flows.cli.main import main
 from flows.cli.resolution import resolve
 from flows.packages.keeping import keep_trace
-from flows.packages.kept_traces import keep
-from flows.packages.read_traces import kept_trace
-from flows.packages.trace_records import RECORD, publish_trace
+from flows.packages.traces import RECORD, keep, kept_trace, publish_trace
 from flows.sweep.workspace import Workspace
 from matrix.errors import UsageError
 from state.records import MeasurementKind

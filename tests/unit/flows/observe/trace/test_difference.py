@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.observe.trace.difference import Difference, difference
-from flows.observe.trace.text import lines
+from flows.observe.trace.difference import Difference, difference, lines
 from workers.measure.trace.result import Metadata, OnnxNode, Operator, Trace, TraceStatus
 
 SAMPLES = 4
@@ -113,16 +112,16 @@ def test_the_text_fits_the_terminal(width: int) -> None:
     after = trace(*(op(f"{name}{at}", 100.0 * at, f"{name}{at}") for at in range(9)))
     text = list(lines(difference(before, after), 5, width))
     assert max(map(len, text)) <= width
-    assert text[0] == "operators of one inference: 180.0 ms -> 3600.0 us (-98.0%)"
+    assert text[0] == "operators of one inference: 180 ms -> 3.60 ms (-98.0%)"
     assert text[1].split() == ["difference", "before", "after", "operator"]
-    assert text[2].split()[:5] == ["-20.0", "ms", "20.0", "ms", "0.000"]
-    assert text[-1] == "... and 4 more, -77400.0 us together"
+    assert text[2].split()[:5] == ["-20.0", "ms", "20.0", "ms", "0.00"]
+    assert text[-1] == "... and 4 more, -77.4 ms together"
 
 
 def test_equal_traces_say_so() -> None:
     one = trace(op("x", 1, "x"))
     assert list(lines(difference(one, one), 5, 80)) == [
-        "operators of one inference: 1.0 us -> 1.0 us (+0.0%)",
+        "operators of one inference: 1.00 us -> 1.00 us (+0.0%)",
         "no operator takes longer or shorter",
     ]
     assert difference(trace(), trace()).groups == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -56,12 +57,12 @@ def test_the_basic_columns() -> None:
     assert heads.split() == ["Node", "Type", "Avg", "p90", "%", "Tot"]
     row = next(line for line in told.splitlines() if "query" in line)
     assert row.split() == [
-        "/encoder/layer.3/attention/self/query/MatMul", "FullyConnected", "+1", "500.0", "us",
-        "750.0", "us", "25.0",
+        "/encoder/layer.3/attention/self/query/MatMul", "FullyConnected", "+1", "500", "us",
+        "750", "us", "25.0",
     ]  # fmt: skip
     assert "... and 1 more operator, 5.0 %" in told
-    assert "inference  2000.0 us\n" in told
-    assert "operators  1900.2 us, 99.8 us outside of them" in told
+    assert "inference  2.00 ms\n" in told
+    assert "operators  1.90 ms, 99.8 us outside of them" in told
     assert "types      MatMul 50.0 %, FullyConnected 25.0 %, (no type) 20.0 %" in told
     assert "emulat" not in told
 
@@ -90,7 +91,7 @@ def test_lines_fit_the_terminal(level: str, width: int) -> None:
 
 def test_names_keep_their_ends() -> None:
     told = text(trace(), width=60)
-    assert "\n...mediate/dense/MatMul" in told
+    assert re.search(r"\n\.\.\.\w+/dense/MatMul", told)
     assert "p90" not in told
 
 

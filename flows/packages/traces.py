@@ -1,0 +1,135 @@
+"""Traces that are kept in folders, or published as records of a run.
+
+A record is a version of its own that names the package by digest; the package itself never changes.
+Records are in the package that the template gives for the model name `traces`; the same trace is
+published once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from feed.interface import LocalFile
+from feed.publisher import Publisher
+from flows.cli.settings import Settings
+from flows.observe.trace.page import render as page_of
+from flows.sweep.workspace import Workspace
+from machine.disk import reason
+from machine.files import replace_file
+from matrix.digest import FileEntry, tree_digest
+from matrix.errors import UsageError
+from matrix.naming import render
+from workers.measure.trace.result import Trace
+
+TRACES = "traces"
+RESULT, PAGE, RECORD = "trace.json", "trace.html", "record.json"
+SCHEMA = 1
+MOST_BYTES = 512 * 2**20
+_SHOWN = 12
+"""Characters of a digest in a version."""
+
+
+def prepare(output: Path) -> None:
+    """A new folder for results. Raises `UsageError` if there is something in it.
+
+    What an earlier trace has left would look like part of this one.
+    """
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        if any(output.iterdir()):
+            raise UsageError(f"{output} is not empty", hint="name a new folder")
+    except OSError as error:
+        raise UsageError(f"{output} cannot be used: {reason(error)}") from None
+
+
+def keep(trace: Trace, files: Mapping[str, Path], output: Path | None) -> Trace:
+    """The result as it is kept; without a folder to keep it in, without its artifacts.
+
+    `files`: where they are now, by kind.
+    """
+    if output is None:
+        return replace(trace, artifacts={})
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for kind, name in trace.artifacts.items():
+            shutil.copyfile(files[kind], output / name)
+        replace_file(output / RESULT, _json(trace.to_json()))
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {reason(error)}") from None
+    return trace
+
+
+def kept_trace(place: Path) -> Trace | None:
+    """The trace in a file or folder; None: no trace is kept there. Raises `UsageError` for a
+    damaged one."""
+    file = place / RESULT if place.is_dir() else place
+    if file.suffix != ".json" or not file.is_file():
+        return None
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise UsageError(f"{file} is too large for a trace")
+        return Trace.from_json(json.loads(file.read_text("utf-8")))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {reason(error)}") from None
+    except (ValueError, TypeError, RecursionError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise UsageError(f"{file} is not a trace: {why}") from None
+
+
+def publish_trace(settings: Settings, package: str, version: str, trace: Trace) -> tuple[str, str]:
+    """Publish a trace of a published version; returns the package and version of the record.
+
+    Raises `UsageError` unless the feed holds what was traced.
+    """
+    feed, about = Workspace(settings).open_feed(), trace.metadata
+    found = feed.find(package, version)
+    if found is None or found.deleted or found.tree != about.tree:
+        raise UsageError(
+            f"{package} {version} in {feed.name} is not what was traced",
+            hint="trace a published version: modelmill trace PACKAGE VERSION --publish",
+        )
+    record = {
+        "schema": SCHEMA,
+        "kind": "trace",
+        "of": {"package": package, "version": version, "tree": about.tree},
+        "component": about.component,
+        "on": {"provider": about.ep, "device": about.device, "emulated": about.emulated},
+        "runtime": about.runtime,
+        "status": trace.status.value,
+    }
+    files = {
+        RESULT: _json(trace.to_json()),
+        PAGE: page_of(trace).encode(),
+        RECORD: _json(record),
+    }
+    named = render(settings.package, TRACES, "")
+    with tempfile.TemporaryDirectory(prefix="modelmill-trace-") as folder:
+        local = []
+        for name, data in files.items():
+            path = Path(folder, name)
+            path.write_bytes(data)
+            entry = FileEntry(name, len(data), hashlib.sha256(data).hexdigest())
+            local.append(LocalFile(entry, path))
+        tree = tree_digest(file.entry for file in local)
+        own = f"0.0.0-trace-{(found.tree or '')[:_SHOWN]}-{tree[:_SHOWN]}"
+        mark = " (emulated)" if about.emulated else ""
+        Publisher(feed, tries=settings.tries).publish(
+            named,
+            own,
+            local,
+            description_text=f"trace of {package} {version}{mark}",
+            tree=tree,
+            timeout=settings.publish_timeout,
+        )
+    return named, own
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
