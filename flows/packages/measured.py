@@ -16,6 +16,7 @@ from flows.sweep.workspace import Workspace
 from machine.memory import total
 from matrix.digest import tree_digest
 from matrix.errors import UsageError
+from workers.build.built import Built
 from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for
 from workers.errors import BuildFailed
@@ -90,6 +91,10 @@ class Finder:
         tree = tree_digest(found.files)
         artifact = Artifact(f"{package} {version}", tree, package=package, version=version)
         return self._package(found, choice, artifact)
+
+    def built(self, built: Built, choice: Choice, artifact: Artifact) -> Subject:
+        """A package that was just built; its folder must stay for as long as it is measured."""
+        return self._package(Package.of(built), choice, artifact)
 
     def _package(self, package: Package, choice: Choice, artifact: Artifact) -> Subject:
         if problems := package.file_problems():

@@ -78,6 +78,9 @@ class Tuning:
     runtime: Runtime | None = None
     """None: nothing has been measured yet."""
     architecture: str = ""
+    baseline_ms: float | None = None
+    """The median of a run of the baseline (of all its graphs, one after the other), for
+    orientation: no verdict rests on it."""
     insight: Json = field(default_factory=dict)
     """A `flows.tune.insight.Insight`."""
     plan: tuple[Step, ...] | None = None
@@ -108,6 +111,8 @@ class Making:
     ran: tuple[str, ...]
     """Stages that ran for it."""
     reused: tuple[str, ...]
+    checking: float = 0.0
+    """Seconds that the check took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,9 @@ class Trial:
     cell: str = ""
     """The id of the cell that was built."""
     tree: str = ""
-    """The digest of the artifact."""
+    """The digest of its package."""
+    artifact: str = ""
+    """The digest of what is measured: its models, and how they are opened."""
     same_as: str = ""
     """The key of an earlier trial with the same artifact."""
     making: Making | None = None
@@ -155,8 +162,8 @@ class Trial:
     confirmed: Decision | None = None
     """What the confirmation says of this trial."""
     crashes: tuple[Crash, ...] = ()
-    iterations: int | None = None
-    """Of its sessions, where they are fewer than the protocol's: it crashed before."""
+    warnings: tuple[str, ...] = ()
+    """What makes its times doubtful: drift, other work on the machine."""
     verdict: Verdict | None = None
     """None: it has none yet, or it is the baseline."""
     why: str = ""

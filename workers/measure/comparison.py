@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 from matrix.errors import UsageError
@@ -33,6 +33,8 @@ class GraphComparison:
     """The other model a second time."""
     order: tuple[str, ...]
     """The turns of each session in their order, a letter each: t(his), o(ther), n(ull)."""
+    broken: str = ""
+    """Which of the three failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,14 @@ class _Compared:
     comparison: GraphComparison
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sessions:
     """Those that an earlier run finished, and what is done with every new one."""
 
     kept: Sequence[Finished] = ()
     finished: Callable[[Finished], None] = lambda _session: None
+    used: list[Finished] = field(default_factory=list)
+    """All that the comparison was made of."""
 
     def find(self, component: str, number: int, order: str) -> Finished | None:
         """The one that was measured in this order."""
@@ -133,14 +137,32 @@ class _Measuring:
         self, component: str, number: int, arms: Sequence[Arm], turns: Sequence[Turn]
     ) -> Finished:
         order = "".join(turn.key[0] for turn in turns if turn.iterations)
-        kept = self.sessions.find(component, number, order)
-        if kept is not None:
-            return kept
-        label = f"session {number} of {self.protocol.sessions}"
-        outcomes = self.driver.session(arms, turns, label)
-        new = Finished(component, number, order, outcomes)
-        self.sessions.finished(new)
-        return new
+        one = self.sessions.find(component, number, order)
+        if one is None:
+            label = f"session {number} of {self.protocol.sessions}"
+            outcomes = self.driver.session(arms, turns, label)
+            one = Finished(component, number, order, outcomes)
+            self.sessions.finished(one)
+        self.sessions.used.append(one)
+        return one
+
+
+def added(sessions: Sequence[Finished]) -> list[list[Round]]:
+    """The rounds of each session, the turns of all graphs added: the model as a whole."""
+    found = []
+    for number in sorted({one.number for one in sessions}):
+        graphs = [one.rounds for one in sessions if one.number == number]
+        found.append(
+            [
+                Round(
+                    sum(one.this for one in turns),
+                    sum(one.other for one in turns),
+                    sum(one.null for one in turns),
+                )
+                for turns in zip(*graphs, strict=True)
+            ]
+        )
+    return found
 
 
 def _pairs(this: Subject, other: Subject) -> list[tuple[Graph, Graph]]:
@@ -206,5 +228,5 @@ def _broken(component: str, broken: Broken, orders: tuple[str, ...]) -> _Compare
     return _Compared(
         GraphResult(component, fault=at_this),
         GraphResult(component, fault=at_other),
-        GraphComparison(component, None, null, orders),
+        GraphComparison(component, None, null, orders, broken.key),
     )

@@ -18,6 +18,10 @@ HTP = {"htp_arch": "73", "soc_model": "60"}
 """The emulated device: the HTP v73 of a Snapdragon X Elite."""
 
 _TYPES = {"float": "float32", "double": "float64", "bfloat16": "bfloat16"}
+_LEVELS = {
+    "disabled": "DISABLE_ALL", "basic": "ENABLE_BASIC", "extended": "ENABLE_EXTENDED",
+    "all": "ENABLE_ALL",
+}  # fmt: skip
 _RECORD = "session.record_ep_graph_assignment_info"
 
 
@@ -109,6 +113,9 @@ class OrtService(RuntimeService):
 
         cpu = runtime["provider"] == CPU
         made = _plain_options() if cpu else self.session_options(runtime)
+        if level := runtime.get("level"):
+            levels = onnxruntime.GraphOptimizationLevel
+            made.graph_optimization_level = getattr(levels, f"ORT_{_LEVELS[level]}")
         for name, value in {_RECORD: "1", **(options or {})}.items():
             if "." in name:
                 made.add_session_config_entry(name, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 
@@ -23,6 +23,8 @@ class Runtime:
     """Software computes in place of the device: values count, times do not."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Of the execution provider."""
+    level: str = ""
+    """ONNX Runtime's graph optimization level when it opens a model; empty: its own choice."""
     detail: str = ""
     shared_contexts: bool = True
     """Whether it opens a compiled context that holds several graphs."""
@@ -32,9 +34,18 @@ class Runtime:
         """As evidence and messages show it."""
         return f"{self.provider} {self.device}" + (" (emulated)" if self.emulated else "")
 
+    def opening(self, session: Mapping[str, str]) -> Runtime:
+        """The same, opening models with these settings of `matrix.session_options`."""
+        options = {name: value for name, value in session.items() if name != "level"}
+        level = session.get("level", self.level)
+        return replace(self, options={**self.options, **options}, level=level)
+
     def to_json(self) -> dict[str, Any]:
         """For the pipe, for keys and for the build record."""
-        return {**asdict(self), "options": dict(self.options)}
+        told = {**asdict(self), "options": dict(self.options)}
+        if not self.level:
+            del told["level"]
+        return told
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Runtime:

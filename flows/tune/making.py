@@ -1,0 +1,108 @@
+"""Makes what a trial measures: builds it by the ordinary stages, checks it, and opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from flows.packages.measured import Choice, Finder
+from flows.tune.record import Making
+from matrix.model import Cell
+from matrix.overlay import trial_digest
+from workers.build.builder import Builder
+from workers.build.built import Built
+from workers.build.stages import Rung
+from workers.measure.subject import Artifact, Subject
+from workers.verify.subject import Subject as Package
+from workers.verify.verifier import Verifier
+
+LEVEL = "task"
+"""Parity, and the catalog's task metric if it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A build that can be measured until it is released."""
+
+    cell: str
+    tree: str
+    artifact: str
+    """The digest of what is measured: equal ones need not be measured twice."""
+    making: Making
+    subject: Subject
+    built: Built | None = None
+    """None in tests that build nothing."""
+
+    def release(self) -> None:
+        """Give up the local bytes; the store keeps its own."""
+        if self.built is not None:
+            self.built.release()
+
+
+class Maker(Protocol):
+    """Makes and checks the builds of a tuning."""
+
+    def make(self, cell: Cell, session: Mapping[str, str]) -> Made:
+        """Build a cell; `session`: how it is opened. Raises `BuildFailed`, and `UsageError` if this
+        machine cannot measure it."""
+
+    def check(self, made: Made) -> tuple[Rung, ...]:
+        """The rungs of the ladder, up to the task metric. Raises `BuildFailed`."""
+
+
+@dataclass(slots=True)
+class Workshop:
+    """The real one. What it does waits until no measurement is made on this machine."""
+
+    builder: Builder
+    verifier: Verifier
+    finder: Finder
+    busy: Callable[[str], AbstractContextManager[object]]
+    """A reservation for work that would disturb a measurement."""
+    report: Callable[[str], None]
+
+    def make(self, cell: Cell, session: Mapping[str, str]) -> Made:
+        """Build it; what equal stages made before is reused."""
+        with self.busy(f"build {cell.id}"):
+            self.builder.begin_model()
+            built = self.builder.build(cell, report=self.report)
+        try:
+            subject = self._subject(cell, built, session)
+        except BaseException:
+            built.release()
+            raise
+        return Made(
+            cell=cell.id,
+            tree=built.tree,
+            artifact=trial_digest((file.entry for file in built.files), session),
+            making=_making(built),
+            subject=subject,
+            built=built,
+        )
+
+    def check(self, made: Made) -> tuple[Rung, ...]:
+        """Judge it; equal bytes were examined once already."""
+        assert made.built is not None
+        with self.busy(f"check {made.cell}"):
+            climbed = self.verifier.climb(Package.of(made.built))
+        return climbed.rungs
+
+    def _subject(self, cell: Cell, built: Built, session: Mapping[str, str]) -> Subject:
+        choice = Choice(
+            target=None if cell.profile else cell.target.label,
+            profile=cell.profile.label if cell.profile else None,
+        )
+        artifact = Artifact(built.cell_id, built.tree)
+        subject = self.finder.built(built, choice, artifact)
+        return replace(subject, runtime=subject.runtime.opening(session)) if session else subject
+
+
+def _making(built: Built) -> Making:
+    names = [(f"{run.stage} {run.component}".rstrip(), run.reused) for run in built.stages]
+    return Making(
+        seconds=round(built.seconds, 3),
+        ran=tuple(name for name, reused in names if not reused),
+        reused=tuple(name for name, reused in names if reused),
+    )

@@ -1,0 +1,257 @@
+"""One trial, from its hypothesis to its verdict: built, checked, screened, compared, confirmed.
+
+Every step is kept as it is made, and a trial that was interrupted goes on with the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flows.tune.decision import REGRESSION, Decision, confirm, decide
+from flows.tune.estimates import Budget, Estimates, OutOfTime
+from flows.tune.kept import Kept
+from flows.tune.making import Made, Maker
+from flows.tune.measuring import Measured, Measuring, Side
+from flows.tune.record import BASELINE, Crash, Step, Trial
+from machine.waits import WaitCancelled
+from matrix.codec import from_json
+from matrix.errors import MillError, UsageError
+from matrix.hypotheses import Hypothesis
+from matrix.model import Profile
+from matrix.overlay import overlay
+from matrix.status import FailureClass
+from matrix.trials import Phase, SessionKind, Verdict
+from state.errors import StateError
+from workers.build.stages import Rung
+from workers.errors import BuildFailed, Cancelled
+from workers.verify.ladder.levels import failing
+
+EMULATED = "on an emulator, which is no evidence for the device"
+_RUNGS = {
+    "loads": Verdict.CRASHED,
+    "integrity": Verdict.BUILD_FAILED,
+    "policy": Verdict.BUILD_FAILED,
+}
+"""What it means that a rung does not hold; of others that the trial is inaccurate."""
+_FAILURES = {
+    FailureClass.TIMEOUT: Verdict.TIMED_OUT,
+    FailureClass.CRASH: Verdict.CRASHED,
+    FailureClass.MEMORY: Verdict.CRASHED,
+}
+Told = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Bench:
+    """What all trials of a tuning share."""
+
+    kept: Kept
+    maker: Maker
+    measuring: Measuring
+    baseline: Made
+    estimates: Estimates
+    budget: Budget
+    level: float
+    """How often an interval may miss the truth, by the number of trials."""
+    profile: Callable[[str], Profile | None]
+    """The device profile for a glob; None: none that works here."""
+    doing: Told
+
+
+class Settled(Exception):
+    """A trial has its verdict."""
+
+    def __init__(self, verdict: Verdict, why: str, **values: Any) -> None:
+        super().__init__(why)
+        self.values = {"verdict": verdict, "why": why, **values}
+
+
+@dataclass(slots=True)
+class TrialRun:
+    """A trial on its way."""
+
+    bench: Bench
+    step: Step
+    trial: Trial
+
+    def run(self) -> Trial:
+        """Settle it. Raises `OutOfTime` before a step that does not fit."""
+        began, before = self.bench.budget.clock(), self.trial.seconds
+        try:
+            self._settle()
+        except Settled as settled:
+            self._keep(**settled.values)
+        except (StateError, Cancelled, WaitCancelled, OutOfTime):
+            raise
+        except Exception as error:  # noqa: BLE001 - a tool or a disk can raise anything
+            why = str(error) if isinstance(error, MillError) else repr(error)
+            self._keep(verdict=Verdict.CRASHED, why=why)
+        finally:
+            seconds = before + self.bench.budget.clock() - began
+            self._keep(seconds=round(seconds, 3))
+        return self.trial
+
+    def _keep(self, **values: Any) -> None:
+        self.trial = self.bench.kept.put(replace(self.trial, **values))
+
+    def _settle(self) -> None:
+        self.bench.budget.need(self.bench.estimates.trial(), f"{self.step.key} was not begun")
+        made = self._make()
+        try:
+            self._compare(made)
+        finally:
+            made.release()
+
+    def _make(self) -> Made:
+        bench = self.bench
+        hypothesis = from_json(self.step.changes, Hypothesis)
+        bench.doing("building")
+        began = bench.budget.clock()
+        try:
+            profile = bench.profile(hypothesis.compiled) if hypothesis.compiled else None
+            cell = overlay(bench.kept.tuning.cell, hypothesis, profile)
+            made = bench.maker.make(cell, hypothesis.runtime)
+        except UsageError as error:
+            raise Settled(Verdict.SKIPPED, str(error)) from error
+        except BuildFailed as error:
+            timed_out = error.failure is FailureClass.TIMEOUT
+            verdict = Verdict.TIMED_OUT if timed_out else Verdict.BUILD_FAILED
+            raise Settled(verdict, str(error)) from error
+        bench.estimates.note("make", bench.budget.clock() - began)
+        if self.trial.artifact not in {"", made.artifact}:
+            # The tools changed meanwhile: what was measured is another artifact.
+            self._keep(screen=None, judgement=None, decision=None, crashes=())
+        self._keep(cell=made.cell, tree=made.tree, artifact=made.artifact, making=made.making)
+        return made
+
+    def _compare(self, made: Made) -> None:
+        if same := self._same(made):
+            title = "the baseline" if same == BASELINE else same
+            raise Settled(Verdict.SAME, f"the same artifact as {title}", same_as=same)
+        self._check(made)
+        self._screen(made)
+        decision = self._compared(made)
+        if decision.verdict is not Verdict.BETTER:
+            raise Settled(decision.verdict, decision.why)
+        self._confirm(made)
+
+    def _same(self, made: Made) -> str:
+        """The key of an earlier trial with this artifact."""
+        if made.artifact == self.bench.baseline.artifact:
+            return BASELINE
+        earlier = (
+            one.key
+            for one in self.bench.kept.trials.values()
+            if one.artifact == made.artifact
+            and one.position < self.trial.position
+            and one.verdict is not Verdict.SAME
+        )
+        return next(earlier, "")
+
+    def _check(self, made: Made) -> None:
+        self.bench.doing("checking")
+        began = self.bench.budget.clock()
+        try:
+            rungs = self.bench.maker.check(made)
+        except BuildFailed as error:
+            verdict = _FAILURES.get(error.failure, Verdict.BUILD_FAILED)
+            raise Settled(verdict, str(error)) from error
+        took = round(self.bench.budget.clock() - began, 3)
+        self._keep(accuracy=rungs, making=replace(made.making, checking=took))
+        if broken := first_broken(rungs):
+            verdict = _RUNGS.get(broken.name, Verdict.INACCURATE)
+            raise Settled(verdict, f"{broken.name}: {broken.detail}")
+
+    def _screen(self, made: Made) -> None:
+        if self.trial.screen is None:
+            found = self._measured(SessionKind.SCREEN, made)
+            assert found.judgement is not None
+            self._keep(screen=round(found.judgement.ratio, 4))
+        assert self.trial.screen is not None
+        if self.trial.screen >= REGRESSION:
+            why = f"{self.trial.screen:.2f} times the baseline's time when it was screened"
+            raise Settled(Verdict.WORSE, why)
+
+    def _compared(self, made: Made) -> Decision:
+        if self.trial.judgement is None:
+            found = self._measured(SessionKind.COMPARISON, made)
+            self._keep(judgement=found.judgement, warnings=found.warnings)
+        assert self.trial.judgement is not None
+        decision = decide(self.trial.judgement, self.bench.kept.tuning.min_gain)
+        self._keep(decision=decision)
+        return decision
+
+    def _confirm(self, made: Made) -> None:
+        bench = self.bench
+        needed = bench.estimates.of(SessionKind.CONFIRMATION)
+        bench.budget.need(needed, f"{self.step.key} looks better and was not confirmed")
+        found = self._measured(SessionKind.CONFIRMATION, made)
+        assert found.judgement is not None
+        told = confirm(found.judgement, bench.kept.tuning.min_gain)
+        self._keep(confirmation=found.judgement, confirmed=told)
+        if told.verdict is not Verdict.BETTER:
+            why = f"not confirmed in fresh sessions: {told.why}"
+            verdict = Verdict.TOO_NOISY if told.verdict is Verdict.WORSE else told.verdict
+            raise Settled(verdict, why)
+        why = told.why
+        if made.subject.runtime.emulated:
+            why = f"{why}; {EMULATED}"
+        raise Settled(Verdict.BETTER, why)
+
+    def _measured(self, kind: SessionKind, made: Made) -> Measured:
+        """Sessions of a kind; a trial that crashes in them is settled."""
+        bench = self.bench
+        mine = Side(self.trial.key, made.artifact, made.subject)
+        base = Side(BASELINE, bench.baseline.artifact, bench.baseline.subject)
+        swapped = kind is SessionKind.CONFIRMATION
+        bench.doing(_DOING[kind])
+        began = bench.measuring.seconds
+        found = bench.measuring.measure(
+            self.trial.key,
+            kind,
+            base if swapped else mine,
+            mine if swapped else base,
+            tuple(one for one in self.trial.crashes if one.kind is kind),
+            bench.level,
+            self._crashed,
+        )
+        if found.fresh:
+            bench.estimates.note(kind.value, bench.measuring.seconds - began)
+        if found.judgement is None:
+            last = found.crashes[-1]
+            whose = "" if found.whose == self.trial.key else "the baseline beside it: "
+            raise Settled(found.verdict, f"{whose}{last.message}")
+        return found
+
+    def _crashed(self, crash: Crash) -> None:
+        self._keep(crashes=(*self.trial.crashes, crash))
+
+
+_DOING: Mapping[SessionKind, str] = {
+    SessionKind.SCREEN: "screening",
+    SessionKind.COMPARISON: "comparing",
+    SessionKind.CONFIRMATION: "confirming",
+}
+
+
+def first_broken(rungs: tuple[Rung, ...]) -> Rung | None:
+    """The rung that does not hold: a failed one explains those that could not be judged."""
+    broken = failing(rungs)
+    failed = [rung for rung in broken if rung.passed is False]
+    return next(iter(failed or broken), None)
+
+
+def trial_of_step(step: Step, position: int, phase: Phase) -> Trial:
+    """A trial as it begins; one that is skipped has its verdict already."""
+    return Trial(
+        key=step.key,
+        title=step.title,
+        hypotheses=step.hypotheses,
+        settings=step.settings,
+        phase=phase,
+        position=position,
+        verdict=Verdict.SKIPPED if step.skip else None,
+        why=step.skip,
+    )

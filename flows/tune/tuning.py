@@ -1,0 +1,243 @@
+"""The tuning of one model on one target: the baseline, single hypotheses, what they make together.
+
+    baseline --> plan --> each hypothesis alone --> all that were confirmed, together --> champion
+
+What there is to do is read from what was recorded, so a tuning that was interrupted goes on where
+it was, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from flows.tune.decision import level
+from flows.tune.estimates import Budget, Estimates, OutOfTime
+from flows.tune.kept import Kept
+from flows.tune.making import Made, Maker
+from flows.tune.measuring import Measuring
+from flows.tune.record import BASELINE, Step, Trial
+from flows.tune.trial import Bench, TrialRun, first_broken, trial_of_step
+from matrix.codec import from_json, to_json
+from matrix.errors import MillError, UsageError
+from matrix.hypotheses import Hypothesis
+from matrix.model import Profile
+from matrix.overlay import combined
+from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
+from workers.errors import BuildFailed
+from workers.measure.result import Benchmark, this_machine
+from workers.measure.running import Driver
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is tried of a model, in order."""
+
+    steps: Sequence[Step]
+    insight: Mapping[str, Any] = field(default_factory=dict)
+    architecture: str = ""
+    notes: Sequence[str] = ()
+
+
+Planner = Callable[[Made, Benchmark], Planned]
+"""From the baseline to the plan."""
+
+
+class NoBaseline(MillError):
+    """There is nothing to compare with."""
+
+
+@dataclass(slots=True)
+class Shown:
+    """What is told of a tuning while it runs."""
+
+    line: Callable[[str], None]
+    trial: Callable[[Trial, int, int], None]
+    """A trial that has its verdict, its number and how many there are."""
+    doing: Callable[[str, float], None]
+    """What is done now, and the seconds that are left, about."""
+
+
+@dataclass(slots=True)
+class Tools:
+    """What a tuning works with; tests put their own in place of processes and clocks."""
+
+    maker: Maker
+    driver: Callable[[], Driver]
+    quiet: Callable[[str], AbstractContextManager[None]]
+    rest: Callable[[float], object]
+    clock: Callable[[], float]
+    planner: Planner
+    profile: Callable[[str], Profile | None]
+    shown: Shown
+
+
+@dataclass(slots=True)
+class TuningRun:
+    """A tuning on its way."""
+
+    kept: Kept
+    tools: Tools
+    budget: Budget
+    _estimates: Estimates = field(default_factory=Estimates)
+    _measuring: Measuring = field(init=False)
+
+    def __post_init__(self) -> None:
+        tools = self.tools
+        self._measuring = Measuring(self.kept, tools.driver, tools.quiet, tools.rest, tools.clock)
+
+    def run(self) -> None:
+        """Go on to the end, or until the budget is used up. Errors of the state are raised; any
+        other one that concerns the whole tuning ends it as failed."""
+        self.kept.change(status=TuningStatus.RUNNING, message="", ended=None)
+        spent, measuring = self.kept.tuning.spent, self.kept.tuning.measuring
+        ended: dict[str, Any] = {"status": TuningStatus.DONE, "message": ""}
+        try:
+            baseline = self._baseline()
+            try:
+                self._trials(baseline)
+            finally:
+                baseline.release()
+        except OutOfTime as out:
+            ended = {"status": TuningStatus.OUT_OF_TIME, "message": str(out)}
+        except (NoBaseline, BuildFailed, UsageError) as error:
+            ended = {"status": TuningStatus.FAILED, "message": str(error)}
+        except BaseException:
+            ended = {}
+            raise
+        finally:
+            self.kept.change(
+                **ended,
+                champion=self._champion(),
+                spent=round(spent + self.budget.spent, 3),
+                measuring=round(measuring + self._measuring.seconds, 3),
+            )
+
+    def _baseline(self) -> Made:
+        """Built and checked, as every tuning begins; measured when it is planned."""
+        kept, tools = self.kept, self.tools
+        self._doing("baseline: building")
+        began = tools.clock()
+        made = tools.maker.make(kept.tuning.cell, {})
+        try:
+            self._doing("baseline: checking")
+            rungs = tools.maker.check(made)
+            if broken := first_broken(rungs):
+                raise NoBaseline(
+                    f"the baseline itself does not hold: {broken.name}: {broken.detail}",
+                    hint="repair the catalog's entry before tuning it",
+                )
+            self._same_place(made)
+            took = tools.clock() - began
+            self._doing("baseline: measuring")
+            found = self._measuring.alone(made.subject, f"{kept.tuning.model}: baseline")
+            for graph in found.graphs:
+                if graph.fault is not None:
+                    raise NoBaseline(f"the baseline cannot be measured: {graph.fault.message}")
+        except BaseException:
+            made.release()
+            raise
+        kept.put(
+            Trial(
+                key=BASELINE, title="the catalog's own settings", phase=Phase.BASELINE,
+                cell=made.cell, tree=made.tree, artifact=made.artifact, making=made.making,
+                accuracy=rungs, seconds=round(took, 3),
+            )
+        )  # fmt: skip
+        kinds = {kind: self._measuring.protocol(kind, 0) for kind in SessionKind}
+        self._estimates.guess(took, found, kinds)
+        self._plan(made, found)
+        return made
+
+    def _same_place(self, made: Made) -> None:
+        """Sessions of two machines, runtimes or baselines are not mixed. Raises `NoBaseline`."""
+        tuning, before = self.kept.tuning, self.kept.trials.get(BASELINE)
+        runtime, machine = made.subject.runtime, this_machine()
+        known = (tuning.machine, tuning.runtime)
+        if before is not None and before.artifact != made.artifact:
+            told = "the baseline is another one now: its source or the tools have changed"
+        elif tuning.runtime is not None and known != (machine, runtime):
+            where = f"{tuning.machine.name if tuning.machine else 'another machine'}"
+            told = f"it began on {where} with {tuning.runtime.name} {tuning.runtime.version}"
+        else:
+            self.kept.change(machine=machine, runtime=runtime)
+            return
+        raise NoBaseline(told, hint="begin a new tuning")
+
+    def _plan(self, baseline: Made, found: Benchmark) -> None:
+        kept = self.kept
+        p50 = sum(graph.latency.p50 for graph in found.graphs if graph.latency)
+        if kept.tuning.plan is None:
+            planned = self.tools.planner(baseline, found)
+            kept.change(
+                plan=tuple(planned.steps),
+                insight=dict(planned.insight),
+                architecture=planned.architecture,
+                notes=tuple(planned.notes),
+                baseline_ms=p50,
+            )
+            for note in planned.notes:
+                self.tools.shown.line(note)
+
+    def _trials(self, baseline: Made) -> None:
+        plan = self.kept.tuning.plan or ()
+        # The combination counts from the beginning: the level must not depend on what is confirmed.
+        tried = sum(not step.skip for step in plan) + 1
+        bench = Bench(
+            self.kept, self.tools.maker, self._measuring, baseline, self._estimates, self.budget,
+            level(tried), self.tools.profile, lambda _text: None,
+        )  # fmt: skip
+        for position, step in enumerate(plan, 1):
+            self._trial(bench, step, position, Phase.SINGLE, len(plan))
+        self._combine(plan)
+        for position, step in enumerate(self.kept.tuning.combinations or (), len(plan) + 1):
+            self._trial(bench, step, position, Phase.COMBINATION, position)
+
+    def _trial(self, bench: Bench, step: Step, position: int, phase: Phase, count: int) -> None:
+        trial = self.kept.trials.get(step.key)
+        if trial is None:
+            trial = self.kept.put(trial_of_step(step, position, phase))
+        elif trial.settled:
+            return
+        if not trial.settled:
+            bench.doing = lambda text: self._doing(f"{position}/{count} {step.key}: {text}")
+            trial = TrialRun(bench, step, trial).run()
+        self.tools.shown.trial(trial, position, count)
+
+    def _combine(self, plan: Sequence[Step]) -> None:
+        """Plan the combination of what was confirmed, the largest gain first."""
+        if self.kept.tuning.combinations is not None:
+            return
+        steps = {step.key: step for step in plan}
+        won = [from_json(steps[one.key].changes, Hypothesis) for one in self._won()]
+        made = combined(won)
+        found: tuple[Step, ...] = ()
+        if made.hypothesis is not None:
+            one = made.hypothesis
+            left = "; ".join(f"without {name}: {why}" for name, why in made.left_out)
+            found = (
+                Step(
+                    key=one.id, title=one.title, hypotheses=made.parts, settings=one.settings,
+                    why=f"what was confirmed, together{f' ({left})' if left else ''}",
+                    changes=to_json(one),
+                ),
+            )  # fmt: skip
+        self.kept.change(combinations=found)
+
+    def _won(self) -> list[Trial]:
+        """Confirmed trials, the largest gain first."""
+        won = [one for one in self.kept.trials.values() if one.verdict is Verdict.BETTER]
+        return sorted(won, key=lambda one: one.gain.gain if one.gain else 0.0, reverse=True)
+
+    def _champion(self) -> str:
+        """The confirmed trial with the largest gain; an emulator has none."""
+        won = self._won()
+        return won[0].key if won and not self.kept.tuning.emulated else ""
+
+    def _doing(self, text: str) -> None:
+        plan = self.kept.tuning.plan or ()
+        settled = {key for key, one in self.kept.trials.items() if one.settled}
+        left = sum(not step.skip and step.key not in settled for step in plan)
+        self.tools.shown.doing(text, left * self._estimates.usual())

@@ -1,0 +1,1 @@
+"""Tunings without builds and processes: every build takes a time that a test chooses."""
