@@ -84,7 +84,7 @@ def plan_to_record(plan: Plan) -> dict[str, Any]:
 
 def _row(cell: Json, tables: Mapping[str, list[Any]], places: dict[str, int]) -> dict[str, Any]:
     """A cell without its model and what is empty, with the places of its target and policy."""
-    row = {name: value for name, value in cell.items() if value not in (None, [])}
+    row = {name: value for name, value in cell.items() if value not in (None, [], ())}
     del row["model"]
     for name, rows in tables.items():
         row[name] = places.setdefault(f"{name} {row[name]!r}", len(rows))

@@ -11,7 +11,7 @@ The state decides who builds what (leases); Prefect starts, routes, shows and ca
        (worker_folder)
 
 `parent` and `slot` are plain functions; `entrypoints` makes flows of them. Only `entrypoints`,
-`deployments`, `automations`, `parent_runs`, `slot_runs`, `parent_display`, `task_runs`,
-`failed_starts` and `connection` import Prefect. A slot run that dies frees its worker slot, which
+`deployments`, `automations`, `parent_runs`, `slot_runs`, `parent_display`, `failed_starts` and
+`connection` import Prefect. A slot run that dies frees its worker slot, which
 takes the next one that waits: nobody has to notice, and machines may join at any time.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -25,11 +26,11 @@ from flows.fleet.parent_runs import PARENT_FLOW, earlier_night, nightly_tags, th
 from flows.fleet.run import FleetRun, read_run, state_url, values_of
 from flows.fleet.slot import FleetSlot
 from flows.fleet.slot_runs import SLOT_FLOW, SlotRuns
-from flows.fleet.task_runs import quiet_prefect, with_task_runs
 from flows.fleet.worker_folder import CWD, WorkerFolder
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
 from flows.observe.summary import Summary
+from flows.prefect.shown_run import ShownRun
 from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.planning import catalog_reference, plan_of
 from flows.sweep.recorded import recorded_estimates
@@ -58,12 +59,12 @@ SweepSettings: type[BaseModel] = create_model(
 
 
 @flow(name=SLOT_FLOW, flow_run_name="{stamp}-slot", persist_result=False)
-def slot(stamp: str, sweep: int, run: int) -> State[Any]:
+def slot(stamp: str, sweep: int, run: int) -> State[Any]:  # noqa: ARG001 - names the run
     """Build models of a sweep in this worker slot until nothing is left."""
     quiet_prefect()
-    stop = Stop()
-    worker = FleetSlot(sweep, run, os.environ, stop)
-    error = _in_thread(lambda: worker.work(with_task_runs(stop, stamp)), stop)
+    stop, here = Stop(), this_run()
+    worker = FleetSlot(sweep, run, os.environ, stop, here.id if here else None)
+    error = _in_thread(worker.work, stop)
     if error is not None:
         return _failed(error)
     if stop:
@@ -106,7 +107,7 @@ def parent(
                     return
             else:
                 recorded = _planned(catalog, stamp, settings, cwd)
-            made.extend(filter(None, [_sweep(state, recorded, cwd, pool, stop, nightly)]))
+            made.extend(filter(None, [_sweep(state, recorded, cwd, pool, stop)]))
 
     error = _in_thread(work, stop)
     if error is not None:
@@ -120,6 +121,16 @@ def parent(
     if code is Exit.OK:
         return Completed(message=text)
     return Cancelled(message=text) if code is Exit.INTERRUPTED else Failed(message=text)
+
+
+def quiet_prefect() -> None:
+    """Keep Prefect from repeating on the console, as errors, what we print about failed models.
+
+    Works around Prefect (test_a_failed_run_is_logged_as_an_error): no setting separates the states
+    of runs from real errors.
+    """
+    for name in ("EventsWorker", "flow_runs", "flow_engine"):
+        logging.getLogger(f"prefect.{name}").setLevel(logging.CRITICAL)
 
 
 def _failed(error: MillError) -> State[Any]:
@@ -137,27 +148,30 @@ def _planned(catalog: str, stamp: str, form: BaseModel, cwd: Path) -> FleetRun:
 
 
 def _sweep(
-    state: MillState, recorded: FleetRun, cwd: Path, pool: str, stop: Stop, nightly: list[str]
+    state: MillState, recorded: FleetRun, cwd: Path, pool: str, stop: Stop
 ) -> Summary | None:
     """None: another parent finishes the sweep."""
+    here = this_run()
     worker = WorkerFolder.of(os.environ)
     with worker.busy() if worker else nullcontext():
         settings = recorded.settings(os.environ, cwd)
         lead = Parent(state, recorded, settings, stop, AWAY, worker)
         begun, run = lead.begin()
         parameters = {"stamp": run.plan.stamp, "sweep": run.sweep, "run": run.id}
-        tags = tags_of(run.plan, run.sweep) + nightly
+        tags = tags_of(run.plan, run.sweep) + nightly_tags(here)
         known = recorded_estimates(state, run.sweep)
         progress = SweepProgress(state.statuses(run.sweep), publish=begun.info.publish, known=known)
         # What was cancelled between the order and now counts too.
         first = recorded.id or run.id
         with get_client(sync_client=True) as client:
-            display = ParentDisplay(client, state, run.sweep, run.plan.stamp, progress)
+            shown = ShownRun(run.plan.stamp, {}, "", here.id if here else None)
+            display = ParentDisplay(client, state, run.sweep, shown, progress)
             with (
                 CancellationWatch(state.at_once, run.sweep, first, stop),
                 Follower(state, run.sweep, display, progress, run.id),
             ):
-                display.name_and_tag(tags)
+                if here:
+                    display.name_and_tag(here.id, tags)
                 slots = SlotRuns(client, pool, parameters, tags)
                 if lead.lead(run, slots) is not Ended.OVER:
                     return None

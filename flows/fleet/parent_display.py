@@ -9,24 +9,15 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 import httpx
-from prefect.artifacts import (
-    create_link_artifact,
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.exceptions import PrefectException
 
 from feed.azure.address import package_page
 from flows.cli.settings import Settings
 from flows.fleet.launch import count_slots
-from flows.fleet.parent_runs import this_run
 from flows.observe.masking import masked
 from flows.observe.progress import SweepProgress
 from flows.observe.report.collect import collect
@@ -34,7 +25,8 @@ from flows.observe.report.page import write as write_page
 from flows.observe.summaries import REPORT_NAME, write_summaries
 from flows.observe.summaries.document import SummaryDocument, summary_document
 from flows.observe.summaries.markdown import markdown
-from flows.prefect.artifacts import artifact_key, outcome_table, percent_done, progress_text
+from flows.prefect.artifacts import artifact_key
+from flows.prefect.shown_run import ShownRun
 from matrix.model import Plan
 from state.records import Event, SweepInfo
 from state.state import State
@@ -60,21 +52,19 @@ def tags_of(plan: Plan, sweep: int) -> list[str]:
 
 @dataclass(slots=True)
 class ParentDisplay:
-    """The page of the flow run around us; a view that a `Follower` keeps up to date."""
+    """The page of the parent's flow run; a view that a `Follower` keeps up to date."""
 
     client: SyncPrefectClient
     state: State
     sweep: int
-    stamp: str
+    shown: ShownRun
     progress: SweepProgress
-    _progress: UUID | None = None
     _updated: float = float("-inf")
 
-    def name_and_tag(self, tags: Iterable[str]) -> None:
+    def name_and_tag(self, run: UUID, tags: Iterable[str]) -> None:
         """A run that a schedule started does not know its stamp when it begins."""
-        if run := this_run():
-            with suppress(*AWAY):
-                self.client.update_flow_run(run.id, name=f"sweep-{self.stamp}", tags=list(tags))
+        with suppress(*AWAY):
+            self.client.update_flow_run(run, name=f"sweep-{self.shown.stamp}", tags=list(tags))
 
     def event(self, event: Event, progress: SweepProgress) -> None:
         """Show it with the next tick."""
@@ -84,33 +74,21 @@ class ParentDisplay:
         if time.monotonic() >= self._updated + _INTERVAL:
             self._updated = time.monotonic()
             count_slots(self.state, self.sweep, progress)
-            self._update(progress)
+            with suppress(*AWAY):
+                self.shown.show_progress(self.client, progress, now=True)
 
     def close(self) -> None:
         """Show where the progress bar ends."""
-        self._update(self.progress)
-
-    def _update(self, progress: SweepProgress) -> None:
-        percent, text = percent_done(progress), progress_text(progress)
         with suppress(*AWAY):
-            if self._progress is None:
-                made: Any = create_progress_artifact(
-                    progress=percent, key=artifact_key(self.stamp, "progress"), description=text
-                )
-                self._progress = made
-            else:
-                update_progress_artifact(self._progress, progress=percent, description=text)
+            self.shown.show_progress(self.client, self.progress, now=True)
 
     def result(self, info: SweepInfo, settings: Settings, plan: Plan, index: str | None) -> None:
         """The table of outcomes and the report, with links to its files and the index package."""
         with suppress(*AWAY):
-            self._table(info)
+            outcomes = self.state.outcomes(info.id, brief=True)
+            self.shown.show_outcomes(self.client, outcomes)
         with suppress(*AWAY):
             self._report(info, settings, plan, index)
-
-    def _table(self, info: SweepInfo) -> None:
-        table, text = outcome_table(self.stamp, self.state.outcomes(info.id, brief=True))
-        create_table_artifact(table, key=artifact_key(self.stamp, "outcomes"), description=text)
 
     def _report(self, info: SweepInfo, settings: Settings, plan: Plan, index: str | None) -> None:
         told = summary_document(self.state, info)
@@ -122,15 +100,16 @@ class ParentDisplay:
             text += f"\nIndex of this sweep: {f'[{name}]({page})' if page else f'`{name}`'}\n"
         if files:
             text += f"\nThe whole report: [{files}]({files})\n"
-        create_markdown_artifact(
-            text, key=artifact_key(self.stamp, "report"), description=f"how sweep {self.stamp} went"
-        )
+        self._markdown("report", text, f"how sweep {self.shown.stamp} went")
         if page:
-            create_link_artifact(page, "the index of this sweep", artifact_key(self.stamp, "index"))
+            self._markdown("index", f"[the index of this sweep]({page})")
         if files:
-            create_link_artifact(
-                files, "the report of this sweep", artifact_key(self.stamp, "page")
-            )
+            self._markdown("page", f"[the report of this sweep]({files})")
+
+    def _markdown(self, kind: str, text: str, description: str = "") -> None:
+        told = {"data": text, "description": description}
+        key = artifact_key(self.shown.stamp, kind)
+        self.shown.show(self.client, None, told, key=key, type="markdown")
 
 
 def _write_files(state: State, told: SummaryDocument, settings: Settings) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
 from feed.errors import Outage
 from feed.publisher import Publisher
@@ -15,10 +16,11 @@ from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.fleet.run import FleetRun, read_run, state_url
 from flows.fleet.worker_folder import CWD, WORDS, WorkerFolder
-from flows.slot.loop import RunModel, run_slots
+from flows.prefect.display import Display
+from flows.slot.loop import run_slots
 from flows.sweep.cancellation import CancellationWatch, StoppedElsewhere, stop_for_all
 from flows.sweep.lifecycle import Begun
-from flows.sweep.local import open_slots
+from flows.sweep.local import open_slots, owners_here
 from flows.sweep.needs import words_here
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
@@ -66,8 +68,10 @@ class FleetSlot:
     run: int
     environ: Mapping[str, str]
     stop: Stop
+    flow_run: UUID | None = None
+    """The flow run around it, which shows its models."""
 
-    def work(self, run_model: RunModel) -> None:
+    def work(self) -> None:
         """From the ids of the sweep and its run to the end."""
         cwd = Path(self.environ.get(CWD, ".")).absolute()
         patience = Patience(self.stop.wait)
@@ -82,29 +86,36 @@ class FleetSlot:
             if self.stop or watch.closing.is_set():
                 return
             with watch, worker.busy() if worker else nullcontext():
-                self._build(state, run, settings, run_model, watch)
+                self._build(state, run, settings, watch)
             if self._cannot_publish():
                 stop_for_all(state, self.sweep, self.stop.error)
 
-    def _build(
-        self,
-        state: State,
-        run: FleetRun,
-        settings: Settings,
-        run_model: RunModel,
-        watch: SlotWatch,
-    ) -> None:
+    def _build(self, state: State, run: FleetRun, settings: Settings, watch: SlotWatch) -> None:
         work = Workspace(settings)
         work.prepare()
         feed = work.open_feed()
         info = state.sweep(run.sweep)
         publisher = Publisher(feed, tries=settings.tries) if info.publish else None
         begun = Begun(info, run.newest)
-        with open_slots(
-            run.plan, begun, state, settings, publisher, self.stop, 1, self._words(settings)
-        ) as (sweep, slots):
+        display = Display(
+            state.at_once,
+            run.sweep,
+            state.last_event(run.sweep),
+            owners_here(),
+            run.plan,
+            self.stop,
+            work.home,
+            self.environ,
+            flow_run=self.flow_run,
+        )
+        with (
+            display if self.flow_run else nullcontext(),
+            open_slots(
+                run.plan, begun, state, settings, publisher, self.stop, 1, self._words(settings)
+            ) as (sweep, slots),
+        ):
             sweep.closing = watch.closing
-            run_slots(sweep, slots, run_model)
+            run_slots(sweep, slots)
 
     def _words(self, settings: Settings) -> Words:
         told = from_text(self.environ.get(WORDS))

@@ -27,6 +27,8 @@ from state.records import Kind
 from state.state import State
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from prefect.client.orchestration import SyncPrefectClient
 
     from flows.prefect.shown_run import ShownRun
@@ -42,9 +44,9 @@ LAST_WORDS_AFTER_STOP = 1.5
 """The same, when somebody waits for the prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Where the events of a run are."""
+@dataclass
+class Display:
+    """Shows the run while the block lasts. `problem`: why the server lacks some of it, if so."""
 
     state: State
     sweep: int
@@ -52,18 +54,13 @@ class Where:
     """The event that begins the run."""
     owners: str
     """How the names of its slots begin; others may work on the same sweep."""
-
-
-@dataclass
-class Display:
-    """Shows the run while the block lasts. `problem`: why the server lacks some of it, if so."""
-
-    where: Where
     plan: Plan
-    progress: SweepProgress
     stop: Stop
     home: Path
     environ: Mapping[str, str]
+    progress: SweepProgress = field(default_factory=lambda: SweepProgress({}))
+    flow_run: UUID | None = None
+    """The flow run that does the work, in a fleet: it is given task runs, and nothing else."""
     problem: str = ""
     _noted: str = ""
     _failed: int = 0
@@ -78,7 +75,7 @@ class Display:
     _error: BaseException | None = None
 
     def __enter__(self) -> Self:
-        self._told = self.where.after
+        self._told = self.after
         self._server = ChosenServer(self.home, self.environ)
         self._thread = threading.Thread(target=self._keep_showing, name="display", daemon=True)
         self._thread.start()
@@ -146,10 +143,10 @@ class Display:
         too much for a sweep that finds everything in the store."""
         if self._server.given:
             return True
-        seen, exporting = self.where.after, math.inf
+        seen, exporting = self.after, math.inf
         while time.monotonic() < exporting + _EXPORTING:
             over = self._ended.is_set()
-            for event in self.where.state.events(self.where.sweep, seen):
+            for event in self.state.events(self.sweep, seen):
                 seen = event.id
                 if event.status is Status.BUILDING and not is_export(event.cell or ""):
                     return True
@@ -167,35 +164,42 @@ class Display:
 
         if self._run is None:
             models = {model.name: model for model in self.plan.models}
-            self._run = shown_run.ShownRun(self.plan.stamp, models, self.where.owners)
+            self._run = shown_run.ShownRun(self.plan.stamp, models, self.owners, self.flow_run)
         run = self._run
         with shown_run.connected(url) as client:
             if not self._server.given:
                 shown_run.crash_dead_runs(client)
             if not run.begin(client):
-                self._told = self.where.after
+                self._told = self.after
             self._follow(client, run)
-            statuses = self.where.state.statuses(self.where.sweep)
-            self.progress = SweepProgress(statuses, publish=self.progress.publish)
-            run.progress(client, self.progress, now=True)
-            how = shown_run.ended(statuses.values(), stopped=bool(self.stop), error=self._error)
-            run.end(client, self.where.state.outcomes(self.where.sweep, brief=True), how)
+            if self.flow_run is None:
+                self._end(client, run)
         self._works()
+
+    def _end(self, client: SyncPrefectClient, run: ShownRun) -> None:
+        from flows.prefect.shown_run import ended
+
+        statuses = self.state.statuses(self.sweep)
+        progress = SweepProgress(statuses, publish=self.progress.publish)
+        run.show_progress(client, progress, now=True)
+        run.show_outcomes(client, self.state.outcomes(self.sweep, brief=True))
+        run.end(client, ended(statuses.values(), stopped=bool(self.stop), error=self._error))
 
     def _follow(self, client: SyncPrefectClient, run: ShownRun) -> None:
         while True:
             over = self._ended.is_set()  # before the reading, so that nothing is left unread
-            for event in self.where.state.events(self.where.sweep, self._told):
+            for event in self.state.events(self.sweep, self._told):
                 if self._gone.is_set():
                     return
                 run.tell(client, event)
                 self._told = event.id
             if over:
                 return
-            run.progress(client, self.progress)
-            run.show_activities(client, self.where.state.leases(self.where.sweep))
+            if self.flow_run is None:
+                run.show_progress(client, self.progress)
+            run.show_activities(client, self.state.leases(self.sweep))
             self._works()
-            if not self.stop and run.cancelled(client):
+            if self.flow_run is None and not self.stop and run.cancelled(client):
                 self.stop.ask(StoppedElsewhere({"why": "cancelled in Prefect"}))
             self._ended.wait(_LOOK)
 
@@ -214,5 +218,5 @@ class Display:
     def _note_problem(self) -> None:
         if self.problem != self._noted:
             with suppress(MillError):  # the state fails the sweep where that matters
-                self.where.state.note(self.where.sweep, Kind.NOTICE, {UNSHOWN: self.problem})
+                self.state.note(self.sweep, Kind.NOTICE, {UNSHOWN: self.problem})
             self._noted = self.problem

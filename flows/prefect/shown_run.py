@@ -83,7 +83,10 @@ class ShownRun:
     models: Mapping[str, PlannedModel]
     owners: str
     """How the names of this process's slots begin."""
+    flow_run: UUID | None = None
+    """One of Prefect's own, to which task runs and artifacts are added; None: one is made."""
     _id: UUID | None = None
+    """The one that was made."""
     _key: str = field(default_factory=lambda: f"modelmill-{uuid4()}")
     _attempts: dict[int, _Attempt] = field(default_factory=dict)
     """By the token of the lease."""
@@ -93,6 +96,8 @@ class ShownRun:
     def begin(self, client: SyncPrefectClient) -> bool:
         """Create the flow run, or find it again. False: the server has forgotten it, and has to be
         told all events again."""
+        if self.flow_run is not None:
+            return True
         if self._id is None:
             self._create(client)
             return True
@@ -118,7 +123,7 @@ class ShownRun:
             client.set_task_run_state(attempt.id, _state_of(attempt, event), force=True)
             del self._attempts[event.token or 0]
 
-    def progress(
+    def show_progress(
         self, client: SyncPrefectClient, progress: SweepProgress, *, now: bool = False
     ) -> None:
         """Update the progress bar, every few seconds."""
@@ -126,7 +131,7 @@ class ShownRun:
             return
         key = artifact_key(self.stamp, "progress")
         shown = {"data": percent_done(progress), "description": progress_text(progress)}
-        self._progress = self._show(client, self._progress, shown, key=key, type="progress")
+        self._progress = self.show(client, self._progress, shown, key=key, type="progress")
         self._moved_at = time.monotonic()
 
     def show_activities(self, client: SyncPrefectClient, holders: Iterable[Holder]) -> None:
@@ -139,7 +144,7 @@ class ShownRun:
             moved = time.monotonic() >= attempt.shown_at + _PROGRESS_INTERVAL
             if text == attempt.activity or not moved:
                 continue
-            attempt.artifact = self._show(
+            attempt.artifact = self.show(
                 client,
                 attempt.artifact,
                 {"data": text},
@@ -153,13 +158,14 @@ class ShownRun:
         state = client.read_flow_run(self._id).state if self._id else None
         return state is not None and (state.is_cancelled() or state.is_cancelling())
 
-    def end(
-        self, client: SyncPrefectClient, outcomes: Iterator[Outcome], state: State[Any]
-    ) -> None:
-        """Tell the outcomes and how the run ended."""
+    def show_outcomes(self, client: SyncPrefectClient, outcomes: Iterator[Outcome]) -> None:
+        """Show the table of outcomes."""
         rows, text = outcome_table(self.stamp, outcomes)
         shown = {"data": json.dumps(rows), "description": text}
-        self._show(client, None, shown, key=artifact_key(self.stamp, "outcomes"), type="table")
+        self.show(client, None, shown, key=artifact_key(self.stamp, "outcomes"), type="table")
+
+    def end(self, client: SyncPrefectClient, state: State[Any]) -> None:
+        """Tell how the run ended."""
         if self._id is not None:
             client.set_flow_run_state(self._id, state, force=True)
 
@@ -182,7 +188,7 @@ class ShownRun:
         wanted = TaskRunCreate(
             id=None,
             name=f"{name}#{(event.data or {}).get('n', 1)}",
-            flow_run_id=self._id,
+            flow_run_id=self.flow_run or self._id,
             task_key=_TASK_KEY,
             dynamic_key=str(event.id),
             tags=[f"stamp:{self.stamp}", f"model:{name}", *sorted(targets)],
@@ -191,14 +197,14 @@ class ShownRun:
         made = client.request("POST", "/task_runs/", json=wanted.model_dump(mode="json")).json()
         return _Attempt(UUID(made["id"]), name)
 
-    def _show(
+    def show(
         self, client: SyncPrefectClient, artifact: str | None, shown: dict[str, Any], **kind: Any
     ) -> str:
         """Change an artifact, or make one of this kind; returns its id."""
         if artifact is not None:
             client.request("PATCH", f"/artifacts/{artifact}", json=shown)  # type: ignore[arg-type]
             return artifact
-        wanted = {**shown, **kind, "flow_run_id": str(self._id)}
+        wanted = {**shown, **kind, "flow_run_id": str(self.flow_run or self._id)}
         return str(client.request("POST", "/artifacts/", json=wanted).json()["id"])
 
 

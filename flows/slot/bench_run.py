@@ -8,15 +8,14 @@ not change keeps its numbers under the next stamp.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from flows.packages.keeping import rows_of
 from flows.packages.measured import Choice, Finder, finding
 from flows.slot.cell_work import MOST_ACTIVITY, log_name
-from flows.slot.context import Slot, SweepContext
-from flows.slot.leases import Activity, RenewedLease
-from flows.slot.model_run import ModelResult
+from flows.slot.context import LeasedRun
+from flows.slot.leases import Activity
 from machine.reservations import UNDISTURBED
 from machine.waits import WaitCancelled, WaitRules
 from matrix.errors import MillError
@@ -37,48 +36,25 @@ class Unmeasurable(MillError):
 
 
 @dataclass(slots=True)
-class BenchRun:
-    """The benchmarks of one model under one lease."""
+class BenchRun(LeasedRun):
+    """The benchmarks of one model under one lease; nothing else is built in its slot."""
 
-    sweep: SweepContext
-    lease: RenewedLease
-    slot: Slot
-    """Held meanwhile: nothing else is built in it."""
-    _has_slot: bool = field(default=True)
-
-    @property
-    def name(self) -> str:
-        """The leased model."""
-        return self.lease.lease.model
-
-    def activity(self) -> str:
-        """What is being measured."""
-        activity = self.lease.activity
-        return f"{activity.text} ({activity.cell})" if activity else ""
-
-    def give_back_slot(self) -> None:
-        """Give the slot back, once."""
-        if self._has_slot:
-            self._has_slot = False
-            self.sweep.give_back(self.slot)
-
-    def run(self) -> ModelResult:
-        """Measure what waits for it. Raises `StateError`; any other error costs its cell only."""
+    def run(self) -> bool:
+        """Measure what waits for it; whether nothing is left. Raises `StateError`; any other error
+        costs its cell only."""
         state, lease = self.sweep.state, self.lease.lease
-        cells, failed = state.to_measure(lease), 0
         try:
-            for one in cells:
+            for one in state.to_measure(lease):
                 if self.lease.gone.is_set():
                     break
-                failed += not self._measured(one)
-            left = state.to_measure(lease)
+                self._measure_or_record(one)
+            return not state.to_measure(lease)
         except LeaseLost:
             self.lease.gone.set()
-            return ModelResult(len(cells), failed, done=False)
-        return ModelResult(len(cells), failed, done=not left)
+            return False
 
-    def _measured(self, one: Outcome) -> bool:
-        """Measure a cell and record it; False: it could not be measured."""
+    def _measure_or_record(self, one: Outcome) -> None:
+        """Measure a cell, or record why it could not be measured."""
         try:
             self._measure(one)
         except StateError:
@@ -86,14 +62,11 @@ class BenchRun:
         except (Cancelled, WaitCancelled):
             self.lease.gone.set()
         except Exception as error:  # noqa: BLE001 - a feed, a disk or a runtime can raise anything
-            if self.lease.gone.is_set():
-                return True
-            text = str(error) if isinstance(error, MillError) else repr(error)
-            self.sweep.state.unmeasurable(self.lease.lease, one.cell, text)
-            return False
+            if not self.lease.gone.is_set():
+                text = str(error) if isinstance(error, MillError) else repr(error)
+                self.sweep.state.unmeasurable(self.lease.lease, one.cell, text)
         finally:
             self.lease.activity = None
-        return True
 
     def _measure(self, one: Outcome) -> None:
         settings, state = self.sweep.settings, self.sweep.state

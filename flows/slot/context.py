@@ -15,7 +15,7 @@ from feed.interface import Published
 from feed.publisher import Publisher
 from flows.cli.settings import Settings
 from flows.slot.hub_outage import HubOutage
-from flows.slot.leases import LeaseRenewer
+from flows.slot.leases import LeaseRenewer, RenewedLease
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from machine.ledger import Ledger
@@ -128,3 +128,24 @@ class SweepContext:
             deadline = time.monotonic() + seconds
             while self._releases == before and not self.stop and time.monotonic() < deadline:
                 self._release.wait(LOOK_AGAIN)
+
+
+@dataclass(slots=True)
+class LeasedRun:
+    """The work on one model under one lease, in a slot that it holds meanwhile."""
+
+    sweep: SweepContext
+    lease: RenewedLease
+    slot: Slot
+    has_slot: bool = True
+
+    @property
+    def name(self) -> str:
+        """The leased model."""
+        return self.lease.lease.model
+
+    def give_back_slot(self) -> None:
+        """Give the slot back, once."""
+        if self.has_slot:
+            self.has_slot = False
+            self.sweep.give_back(self.slot)

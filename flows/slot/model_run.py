@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from feed.publisher import Publisher
 from flows.slot.building import build_cell
 from flows.slot.cell_work import CellWork
-from flows.slot.context import LOOK_AGAIN, Slot, SweepContext
-from flows.slot.leases import RenewedLease
+from flows.slot.context import LOOK_AGAIN, LeasedRun
 from flows.slot.publishing import publish_package
 from matrix.model import PlannedPackage
 from matrix.status import FailureClass, Status
@@ -29,41 +28,18 @@ MOST_RUNS = 3
 """Runs that leave cells open without a reason before those cells fail."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelResult:
-    """How a model fared under one lease."""
-
-    total: int
-    failed: int
-    done: bool
-    """Nothing is left to do for it in this sweep."""
-
-
 @dataclass(slots=True)
-class ModelRun:
+class ModelRun(LeasedRun):
     """The work on one model under one lease."""
 
-    sweep: SweepContext
-    lease: RenewedLease
-    slot: Slot
-    _has_slot: bool = True
     _sent: dict[str, Future[bool]] = field(default_factory=dict)
     _room: threading.Semaphore = field(
         default_factory=lambda: threading.Semaphore(MOST_UNPUBLISHED)
     )
 
-    @property
-    def name(self) -> str:
-        """The leased model."""
-        return self.lease.lease.model
-
-    def activity(self) -> str:
-        """What the engine reports to be doing; empty if nothing."""
-        activity = self.lease.activity
-        return f"{activity.text} ({activity.cell})" if activity else ""
-
-    def run(self) -> ModelResult:
-        """Build and publish what is open. Raises `StateError`; anything else ends the cells."""
+    def run(self) -> bool:
+        """Build and publish what is open; whether nothing is left. Raises `StateError`; any other
+        error ends the cells."""
         leased = self._statuses()
         planned = self.sweep.plan.packages_of(self.sweep.models[self.name])
         packages = [one for one in planned if one.id in leased]
@@ -77,15 +53,13 @@ class ModelRun:
             raise
         except Exception as error:  # noqa: BLE001 - else the model is leased again, without end
             self._fail_open_cells(packages, error)
-        result = self._result(packages)
-        if result.done or self.lease.gone.is_set():
-            return result
+        done = self._is_done(packages)
         # A retry may have reopened its cells meanwhile, but not in every run.
-        if self.sweep.count_run(self.lease.lease) < MOST_RUNS:
-            return result
+        if done or self.lease.gone.is_set() or self.sweep.count_run(self.lease.lease) < MOST_RUNS:
+            return done
         text = f"{MOST_RUNS} runs of the model left this cell unfinished and gave no reason"
         self._fail_open_cells(packages, BuildFailed(FailureClass.UNKNOWN, "model", text))
-        return self._result(packages)
+        return self._is_done(packages)
 
     def _build_and_publish(
         self, packages: Sequence[PlannedPackage], *, rebuilt: bool = False
@@ -124,18 +98,12 @@ class ModelRun:
         sent.add_done_callback(lambda _sent: self._room.release())
         self._sent[work.id] = sent
 
-    def give_back_slot(self) -> None:
-        """Give the slot back, once."""
-        if self._has_slot:
-            self._has_slot = False
-            self.sweep.give_back(self.slot)
-
     def _wait_for_slot(self) -> bool:
         """Take a slot again; False if everything stops or the lease is lost."""
         while not self.lease.gone.is_set():
             slot = self.sweep.take_slot()
             if slot is not None:
-                self.slot, self._has_slot = slot, True
+                self.slot, self.has_slot = slot, True
                 return True
         return False
 
@@ -156,8 +124,7 @@ class ModelRun:
         lease = self.lease.lease
         return self.sweep.state.statuses(lease.sweep_id, lease.model, lease.needs)
 
-    def _result(self, packages: Sequence[PlannedPackage]) -> ModelResult:
+    def _is_done(self, packages: Sequence[PlannedPackage]) -> bool:
         statuses = self._statuses()
-        left = any(one.id in statuses and self.sweep.is_open(statuses[one.id]) for one in packages)
-        failed = sum(status.failed for status in statuses.values())
-        return ModelResult(len(statuses), failed, done=not left)
+        left = (statuses[one.id] for one in packages if one.id in statuses)
+        return not any(self.sweep.is_open(status) for status in left)

@@ -22,7 +22,7 @@ from flows.observe.summary import Summary
 from flows.observe.unserved import UNSERVED, unserved_groups
 from flows.observe.views import choose_view
 from flows.packages.signing import signer_of
-from flows.prefect.display import Display, Where
+from flows.prefect.display import Display
 from flows.prefect.server import prefect_home_of
 from flows.slot.loop import run_slots
 from flows.sweep.cancellation import CancellationWatch
@@ -141,8 +141,17 @@ class Run:
         home = Workspace(self.settings).home
         if not os.environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
             os.environ["PREFECT_HOME"] = str(prefect_home_of(home, os.environ))
-        where = Where(state, begun.info.id, after, owners_here())
-        display = Display(where, self.plan, progress, self._stop, home, os.environ)
+        display = Display(
+            state,
+            begun.info.id,
+            after,
+            owners_here(),
+            self.plan,
+            self._stop,
+            home,
+            os.environ,
+            progress,
+        )
         try:
             with display:
                 yield

@@ -12,14 +12,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, task
+from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.states import Completed, Failed
+from prefect.states import Failed
 
 
 @flow(persist_result=False)
@@ -46,35 +44,17 @@ class Records(logging.Handler):
         self.levels.append(record.levelname)
 
 
-def tasks() -> None:
-    """Run a task that has tags and one that fails; then cancel the flow as a runner does."""
-    from prefect import task_engine
+def failing_flow() -> None:
+    """Run a flow in which one fails; then cancel it as a runner does."""
 
-    asked: list[str] = []
-    plain = vars(task_engine)["_concurrency"]
-
-    @contextmanager
-    def recorded(names: list[str], **options: Any) -> Iterator[None]:
-        asked.extend(names)
-        with plain(names, **options):
-            yield
-
-    vars(task_engine)["_concurrency"] = recorded
-
-    @task(tags=["a"], persist_result=False)
-    def tagged() -> State[Any]:
-        return Completed()
-
-    @task(persist_result=False)
+    @flow(persist_result=False)
     def fails() -> State[Any]:
         return Failed(message="failed")
 
     @flow(persist_result=False)
     def run() -> None:
-        tagged(return_state=True)
-        say(asked=asked)
         records = Records()
-        logging.getLogger("prefect.task_runs").addHandler(records)
+        logging.getLogger("prefect.flow_runs").addHandler(records)
         fails(return_state=True)
         say(failed=records.levels)
         try:
@@ -101,4 +81,4 @@ def temporary_server() -> None:
 
 
 if __name__ == "__main__":
-    {"tasks": tasks, "temporary_server": temporary_server}[sys.argv[1]]()
+    {"failing_flow": failing_flow, "temporary_server": temporary_server}[sys.argv[1]]()

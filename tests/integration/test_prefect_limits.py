@@ -209,19 +209,15 @@ def test_the_form_of_a_flow_takes_unknown_parameters(
 
 @pytest.fixture(scope="module")
 def facts(server: PrefectServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What tasks do in a process of their own."""
+    """What a flow does in a process of its own."""
     env = environment(server, tmp_path_factory.mktemp("tasks"))
-    with child("-m", "tests.fleets.plain_flows", "tasks", env=env) as process:
+    with child("-m", "tests.fleets.plain_flows", "failing_flow", env=env) as process:
         out, _nothing = process.communicate(timeout=patient(LIMIT))
     found: dict[str, Any] = {}
     for line in out.splitlines():
         with suppress(ValueError):
             found |= json.loads(line)
     return found
-
-
-def test_a_task_asks_for_a_concurrency_limit_by_each_of_its_tags(facts: dict[str, Any]) -> None:
-    assert facts["asked"] == ["tag:a"]
 
 
 def test_a_failed_run_is_logged_as_an_error(facts: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from flows.cli.settings import Settings
 from flows.observe.summary import Summary
 from flows.slot.context import Slot, SweepContext
 from flows.slot.leases import LeaseRenewer
-from flows.slot.loop import RunModel, run_slots
+from flows.slot.loop import run_slots
 from flows.sweep.lifecycle import Begun, among, begin, finish
 from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
@@ -81,7 +81,6 @@ class SweepHarness:
     stop: Stop = field(default_factory=Stop)
     hosts: list[InProcessHost] = field(default_factory=list)
     begun: Begun | None = None
-    run_model: RunModel | None = None
 
     def __post_init__(self) -> None:
         self.state: State = open_state(self.root / "state.db")
@@ -117,7 +116,7 @@ class SweepHarness:
         used = publisher if self.begun.info.publish else None
         with self._context(plan, self.begun, settings, used) as context:
             context.offers = offers
-            run_slots(context, self._slots(slots, plan), self.run_model)
+            run_slots(context, self._slots(slots, plan))
         return finish(plan, self.state, self.feed, used, self.begun.info, self.stop, TEMPLATE)[0]
 
     @contextmanager

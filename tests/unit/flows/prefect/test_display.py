@@ -9,9 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from flows.observe.progress import SweepProgress
 from flows.prefect import chosen_server, display
-from flows.prefect.display import Display, Where
+from flows.prefect.display import Display
 from flows.sweep.stop import Stop
 from matrix.status import Status
 from state.errors import StateError
@@ -37,6 +36,11 @@ class Building:
 def building(sweep: int) -> Event:
     cell = "a:fill-mask@mlas_cpu"
     return Event(1, time.time(), sweep, cell, "a", Kind.STATUS, Status.BUILDING, 1, "me", None)
+
+
+def showing(state: Any, home: Path, environ: dict[str, str]) -> Display:
+    plan = make_plan(small_model())
+    return Display(cast("State", state), 1, 0, "me", plan, Stop(), home, environ)
 
 
 class SlowServer:
@@ -65,8 +69,7 @@ def test_a_server_that_starts_more_slowly_than_the_work_ends_is_no_problem(
     server, state = SlowServer(trouble), Building()
     monkeypatch.setattr(chosen_server, "start_server", lambda *_all: server)
     monkeypatch.setattr(display, "LAST_WORDS", 0.1)
-    where = Where(cast("State", state), 1, 0, "me")
-    with Display(where, make_plan(small_model()), SweepProgress({}), Stop(), tmp_path, {}) as shown:
+    with showing(state, tmp_path, {}) as shown:
         assert server.asked.wait(60)
     assert shown.problem == trouble
     assert state.told == ([{"unshown": trouble}] if trouble else [])
@@ -90,10 +93,7 @@ class FullState:
 def test_a_state_that_takes_no_notice_does_not_end_the_display(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file where the server's folder belongs")
     state = FullState()
-    where = Where(cast("State", state), 1, 0, "me")
     environ = {"PREFECT_HOME": str(tmp_path / "taken")}
-    with Display(
-        where, make_plan(small_model()), SweepProgress({}), Stop(), tmp_path, environ
-    ) as shown:
+    with showing(state, tmp_path, environ) as shown:
         assert state.noted.wait(60)
     assert "taken cannot be written" in shown.problem

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ import pytest
 
 from feed.interface import LocalFile, Published
 from flows.slot.cell_work import log_name
-from flows.slot.model_run import MOST_RUNS, ModelResult, ModelRun
+from flows.slot.model_run import MOST_RUNS, ModelRun
 from matrix.errors import Exit
-from matrix.model import PlannedModel
 from matrix.status import FailureClass, Status
 from state.errors import StateUnavailable
 from tests.fakes.feed import MemoryFeed
@@ -23,17 +21,6 @@ from tests.machine.timing import eventually
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.build.builder import Builder
 from workers.errors import Cancelled
-
-
-def silent(
-    _model: PlannedModel,
-    _attempt: int,
-    work: Callable[[], ModelResult],
-    _activity: Callable[[], str],
-) -> None:
-    """Shows a run and loses its error, as a task runner does."""
-    with suppress(Exception):
-        work()
 
 
 class BrokenFeed(MemoryFeed):
@@ -59,80 +46,72 @@ class BrokenFeed(MemoryFeed):
         return super().publish(package, version, files, description, **how)
 
 
-@pytest.fixture(params=["plain", "silent"])
-def either(request: pytest.FixtureRequest, harness: SweepHarness) -> SweepHarness:
-    """Whether or not an error passes through whatever shows the run."""
-    if request.param == "silent":
-        harness.run_model = silent
-    return harness
-
-
 def test_a_bug_while_verifying_costs_that_cell_only(
-    either: SweepHarness, monkeypatch: pytest.MonkeyPatch
+    harness: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan(small_model("a/one"), small_model("b/two"))
     bad = next(plan.cells())
-    verify = either.verifier.verify
+    verify = harness.verifier.verify
 
     def broken(built: Any, **how: Any) -> Any:
         if built.cell_id == bad.id:
             raise ZeroDivisionError("by nought")
         return verify(built, **how)
 
-    monkeypatch.setattr(either.verifier, "verify", broken)
-    summary = either.sweep(plan, slots=2)
+    monkeypatch.setattr(harness.verifier, "verify", broken)
+    summary = harness.sweep(plan, slots=2)
     assert summary.exit_code() is Exit.CELLS_FAILED
     assert summary.counts == {"published": 5, "build_failed": 1}
-    outcome = either.outcomes()[bad.id]
+    outcome = harness.outcomes()[bad.id]
     assert outcome.failure is FailureClass.UNKNOWN
     assert "ZeroDivisionError: by nought" in (outcome.message or "")
     assert "in broken" in (outcome.log_tail or "")
-    log = either.root / "logs" / plan.stamp / f"{log_name(bad.id)}.log"
+    log = harness.root / "logs" / plan.stamp / f"{log_name(bad.id)}.log"
     assert "ZeroDivisionError" in log.read_text("utf-8")
     assert str(log) in (outcome.hint or "")
-    assert either.left_over() == []
-    assert not either.stop
+    assert harness.left_over() == []
+    assert not harness.stop
 
 
-def test_a_full_disk_while_publishing_ends_the_cell_as_that(either: SweepHarness) -> None:
+def test_a_full_disk_while_publishing_ends_the_cell_as_that(harness: SweepHarness) -> None:
     full = OSError(errno.ENOSPC, "No space left on device", "azure/run-1")
-    either.feed = feed = BrokenFeed(full, only="mlas-cpu")
+    harness.feed = feed = BrokenFeed(full, only="mlas-cpu")
     plan = make_plan(small_model(cells=8))
-    either.sweep(plan)
-    failed = [one for one in either.outcomes().values() if one.status.failed]
+    harness.sweep(plan)
+    failed = [one for one in harness.outcomes().values() if one.status.failed]
     assert [(one.status, one.failure) for one in failed] == [
         (Status.PUBLISH_FAILED, FailureClass.DISK)
     ]
     assert "azure/run-1" in (failed[0].message or "")
     assert sum("mlas-cpu" in version for version in feed.asked) == 1
-    assert either.left_over() == []
+    assert harness.left_over() == []
 
 
-def test_a_feed_that_raises_anything_else_fails_each_piece_once(either: SweepHarness) -> None:
-    either.feed = feed = BrokenFeed(KeyError("manifestId"))
-    summary = either.sweep(make_plan(small_model()), no_publish=False)
+def test_a_feed_that_raises_anything_else_fails_each_piece_once(harness: SweepHarness) -> None:
+    harness.feed = feed = BrokenFeed(KeyError("manifestId"))
+    summary = harness.sweep(make_plan(small_model()), no_publish=False)
     assert summary.exit_code() is Exit.CELLS_FAILED
-    assert {one.failure for one in either.outcomes().values()} == {FailureClass.UNKNOWN}
+    assert {one.failure for one in harness.outcomes().values()} == {FailureClass.UNKNOWN}
     assert len(feed.asked) == len(set(feed.asked)) == 4, "three cells and the export, once each"
-    assert either.left_over() == []
+    assert harness.left_over() == []
 
 
 def test_a_bug_outside_of_any_cell_ends_all_of_the_model(
-    either: SweepHarness, monkeypatch: pytest.MonkeyPatch
+    harness: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_self: Builder) -> None:
         raise RuntimeError("out of order")
 
     monkeypatch.setattr(Builder, "begin_model", broken)
-    either.sweep(make_plan(small_model()))
-    assert {(one.status, one.failure) for one in either.outcomes().values()} == {
+    harness.sweep(make_plan(small_model()))
+    assert {(one.status, one.failure) for one in harness.outcomes().values()} == {
         (Status.BUILD_FAILED, FailureClass.UNKNOWN)
     }
-    assert all("out of order" in (one.message or "") for one in either.outcomes().values())
+    assert all("out of order" in (one.message or "") for one in harness.outcomes().values())
 
 
 def test_a_model_that_never_ends_is_given_up(
-    either: SweepHarness, monkeypatch: pytest.MonkeyPatch
+    harness: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[str] = []
 
@@ -146,36 +125,24 @@ def test_a_model_that_never_ends_is_given_up(
     run = ModelRun._build_and_publish
     monkeypatch.setattr(ModelRun, "_build_and_publish", counted)
     monkeypatch.setattr(Builder, "build", cancelled)
-    either.sweep(make_plan(small_model()))
+    harness.sweep(make_plan(small_model()))
     assert len(runs) == MOST_RUNS
-    assert {one.failure for one in either.outcomes().values()} == {FailureClass.UNKNOWN}
-    assert all("unfinished" in (one.message or "") for one in either.outcomes().values())
+    assert {one.failure for one in harness.outcomes().values()} == {FailureClass.UNKNOWN}
+    assert all("unfinished" in (one.message or "") for one in harness.outcomes().values())
 
 
 def test_an_error_of_the_state_stops_the_sweep(
-    either: SweepHarness, monkeypatch: pytest.MonkeyPatch
+    harness: SweepHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_args: object, **_how: object) -> None:
         raise StateUnavailable("the database is away")
 
-    monkeypatch.setattr(either.state, "statuses", away)
+    monkeypatch.setattr(harness.state, "statuses", away)
     before = set(threading.enumerate())
     with pytest.raises(StateUnavailable):
-        either.sweep(make_plan(small_model("a/one"), small_model("b/two")), slots=2)
-    assert either.stop
+        harness.sweep(make_plan(small_model("a/one"), small_model("b/two")), slots=2)
+    assert harness.stop
     assert eventually(lambda: set(threading.enumerate()) <= before)
-
-
-@pytest.mark.parametrize("error", [None, RuntimeError("no server")])
-def test_a_model_that_cannot_be_shown_is_built_all_the_same(
-    harness: SweepHarness, error: Exception | None
-) -> None:
-    def absent(*_what: object) -> None:
-        if error is not None:
-            raise error
-
-    harness.run_model = absent
-    assert harness.sweep(make_plan(small_model())).counts == {"published": 3}
 
 
 def test_a_package_that_cannot_be_kept_locally_is_published_all_the_same(
