@@ -156,6 +156,11 @@ class Policy:
     """The catalog's options for the engine (`matrix.build_options`)."""
 
     @property
+    def shown(self) -> str | None:
+        """The precision, where it shows in ids and versions."""
+        return None if self.default else self.precision
+
+    @property
     def quantized(self) -> bool:
         """Whether the model of this cell holds integer weights."""
         return self.precision.startswith("w")

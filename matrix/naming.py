@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from matrix.cellid import LONGEST_TASK
 from matrix.errors import Problem
 from matrix.limits import Limits
-from matrix.model import EXPORT, Model, Target
+from matrix.model import EXPORT, Cell, Model
 from matrix.nearest import quote
 from matrix.slugs import HASHES, MODEL_LIMIT, Names, slug
 
@@ -104,24 +104,20 @@ class Namer:
         """The package of all cells of a model."""
         return render(self.template, self.names.models[model.id], slug(model.task))
 
-    def version(
-        self, model: Model, target: Target, precision: str | None, profile: str | None = None
-    ) -> str:
-        """The version of a cell; without `precision`, that of the target's default."""
-        tail = "".join(f"-{slug(word)}" for word in (precision, profile) if word)
-        return f"0.0.0-{self.stamp}-{slug(target.label)}-{self.names.entries[model.name]}{tail}"
+    def version(self, cell: Cell) -> str:
+        """The version of a cell."""
+        words = (cell.policy.shown, cell.profile.label if cell.profile else None)
+        tail = "".join(f"-{slug(word)}" for word in words if word)
+        name = self.names.entries[cell.model.name]
+        return f"0.0.0-{self.stamp}-{slug(cell.target.label)}-{name}{tail}"
 
     def export_version(self, model: Model) -> str:
         """The version of a model's export."""
         return f"0.0.0-{self.stamp}-{EXPORT}-{self.names.entries[model.name]}"
 
-    def index(self, revision: int = 1) -> tuple[str, str]:
-        """Package and version of the sweep index; a resumed sweep that adds cells counts up."""
-        return index_name(self.template, self.stamp, revision)
-
 
 def index_name(template: str, stamp: str, revision: int = 1) -> tuple[str, str]:
-    """Package and version of the index of a batch."""
+    """Package and version of the index of a batch; a resumed sweep that adds cells counts up."""
     again = f"-r{revision}" if revision > 1 else ""
     package = render(template, INDEX, "")
     fixed = "{model}" not in template

@@ -8,28 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from matrix.catalog import Catalog
-from matrix.cellid import cell_id
-from matrix.context_groups import Groups, group_models, group_problems, groups_of
+from matrix.cells import Crossing, group_models, group_problems, groups_of
 from matrix.errors import NothingSelected, PlanError, Problem, UsageError
 from matrix.limits import Limits
-from matrix.model import (
-    EXPORT,
-    Cell,
-    Model,
-    Overrides,
-    Plan,
-    PlannedModel,
-    Policy,
-    Profile,
-    Target,
-)
-from matrix.naming import Namer, model_room, stamp_problems, template_problems
+from matrix.model import EXPORT, Cell, Model, Plan, PlannedModel
+from matrix.naming import Namer, index_name, model_room, stamp_problems, template_problems
 from matrix.nearest import hint, quote
-from matrix.needs import compiling
-from matrix.policy import Flags, opset_of, overrides_of, policies
+from matrix.policy import Flags, overrides_of
 from matrix.precision import NAMES, PRECISIONS, canonical
 from matrix.profiles import Profiles, load_profiles
 from matrix.selector import Chosen, Filtered, Selection, chosen, filtered
@@ -60,20 +48,6 @@ class PlanOptions:
     publish_timeout: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A cell that has no package and version yet."""
-
-    id: str
-    model: Model
-    target: Target
-    overrides: Overrides
-    policy: Policy
-    profile: Profile | None = None
-    members: tuple[_Draft, ...] = ()
-    """Of a context group."""
-
-
 def make_plan(
     catalog: Catalog,
     targets: Targets,
@@ -85,25 +59,23 @@ def make_plan(
     """The plan of what is selected. Raises `PlanError` or `NothingSelected`."""
     problems: list[Problem] = []
     profiles = profiles or load_profiles(targets)
-    groups = groups_of(catalog.models)
-    problems += group_problems(groups, catalog.models)
-    flags = replace(_flags(options, profiles, problems), groups=groups)
-    models = (*catalog.models, *group_models(groups))
+    crossing = _crossing(catalog, profiles, options, problems)
+    models = (*catalog.models, *group_models(crossing.groups))
     namer = _namer(models, targets, profiles, options, seniority, problems)
     # Without a profile there is nothing to select a group for.
-    part = filtered(selection, models if flags.compile else catalog.models, targets, problems)
-    drafts = list(_drafts(part.models, part.targets, flags))
+    part = filtered(selection, models if crossing.compile else catalog.models, targets, problems)
+    cells = list(crossing.cells(part.models, part.targets))
     pick = chosen(
         selection,
-        [draft.id for draft in drafts],
-        lambda: [draft.id for draft in _drafts(models, targets, flags)],
+        [cell.id for cell in cells],
+        lambda: [cell.id for cell in crossing.cells(models, targets)],
         problems,
     )
-    drafts = [draft for draft in drafts if draft.id in pick.ids]
-    problems += _opset_problems(drafts, flags)
-    _refuse(problems, pick, bool(drafts), (*part.notices, part.reason))
-    planned = tuple(_planned(drafts, namer, options))
-    package, version = namer.index()
+    cells = [cell for cell in cells if cell.id in pick.ids]
+    problems += _opset_problems(cells)
+    _refuse(problems, pick, bool(cells), (*part.notices, part.reason))
+    planned = tuple(_planned(cells, namer))
+    package, version = index_name(options.package, namer.stamp)
     plan = Plan(
         stamp=namer.stamp,
         models=planned,
@@ -116,9 +88,8 @@ def make_plan(
             *part.notices,
             *part.left_out,
             *pick.notices,
-            *_dropped(drafts),
-            *_not_compiled(drafts, flags),
-            *_groups_left_out(drafts, part, flags),
+            *_dropped(cells),
+            *_not_compiled(cells, part, crossing),
             *_shared_names(planned, namer),
         ),
     )
@@ -128,33 +99,38 @@ def make_plan(
     return plan
 
 
-@dataclass(frozen=True, slots=True)
-class _Flags(Flags):
-    """The flags that decide which cells there are."""
-
-    compile: tuple[Profile, ...] = ()
-    groups: Groups = field(default_factory=dict)
-
-
-def _flags(options: PlanOptions, profiles: Profiles, problems: list[Problem]) -> _Flags:
-    found = []
+def _crossing(
+    catalog: Catalog, profiles: Profiles, options: PlanOptions, problems: list[Problem]
+) -> Crossing:
+    precisions = []
     for name in options.precision:
         precision = canonical(name)
         if precision is None:
             text = f"unknown precision {quote(name)}"
             problems.append(Problem("--precision", text, hint(name, NAMES)))
         else:
-            found.append(precision)
+            precisions.append(precision)
     low, high = OPSETS
     if options.opset is not None and not low <= options.opset <= high:
         problems.append(Problem("--opset", f"must be between {low} and {high}"))
-    aims: dict[str, Profile] = {}
+    aims = {}
     for name in options.compile:
         try:
-            aims.setdefault(profiles.get(name).label, profiles.get(name))
+            profile = profiles.get(name)
         except UsageError as error:
             problems.append(Problem("--compile", error.message, error.hint))
-    return _Flags(tuple(found), options.opset, tuple(aims.values()))
+        else:
+            aims[profile.label] = profile
+    groups = groups_of(catalog.models)
+    problems += group_problems(groups, catalog.models)
+    return Crossing(
+        Flags(tuple(precisions), options.opset),
+        tuple(aims.values()),
+        groups,
+        options.emulated,
+        options.timeout,
+        options.publish_timeout,
+    )
 
 
 def _namer(
@@ -195,74 +171,17 @@ def _shared_names(models: Iterable[PlannedModel], namer: Namer) -> Iterator[str]
                 yield f"{key} is named {hashed}, because {other} has the plain name"
 
 
-def _drafts(models: Iterable[Model], targets: Iterable[Target], flags: _Flags) -> Iterator[_Draft]:
-    rows = tuple(targets)
-    # Most models override nothing, so a target has one policy for all of them.
-    plain = {row.label: policies(Overrides(), row, flags) for row in rows}
-    for model in models:
-        if model.name in flags.groups:
-            yield from _group_drafts(model, rows, flags)
-            continue
-        special = bool(model.per_target) or model.overrides != Overrides()
-        grouped = model.context_group in flags.groups
-        for row in rows:
-            overrides = overrides_of(model, row) if special else model.overrides
-            found = policies(overrides, row, flags) if special else plain[row.label]
-            profiles = [one for one in flags.compile if one.target == row.label and not grouped]
-            for policy in found:
-                for profile in (None, *profiles):
-                    yield _draft(model, row, overrides, policy, profile)
-
-
-def _draft(
-    model: Model,
-    row: Target,
-    overrides: Overrides,
-    policy: Policy,
-    profile: Profile | None,
-    members: tuple[_Draft, ...] = (),
-) -> _Draft:
-    precision = None if policy.default else policy.precision
-    label = profile.label if profile else None
-    name = cell_id(model.id, model.task, row.label, precision, label)
-    return _Draft(name, model, row, overrides, policy, profile, members)
-
-
-def _group_drafts(group: Model, rows: Iterable[Target], flags: _Flags) -> Iterator[_Draft]:
-    """A compiled cell for each precision that all members have."""
-    portable = replace(flags, compile=(), groups={})
-    for row in rows:
-        profiles = [one for one in flags.compile if one.target == row.label]
-        drafts = [list(_drafts([one], [row], portable)) for one in flags.groups[group.name]]
-        for first in drafts[0] if profiles else ():
-            members = [_like(first, others) for others in drafts]
-            if None in members:
-                continue
-            found = tuple(one for one in members if one)
-            skip = next((f"{one.model.name}: {one.overrides.skip}" for one in found
-                         if one.overrides.skip), None)  # fmt: skip
-            overrides = replace(first.overrides, skip=skip)
-            for profile in profiles:
-                yield _draft(group, row, overrides, first.policy, profile, found)
-
-
-def _like(first: _Draft, others: Iterable[_Draft]) -> _Draft | None:
-    """The one that has the same precision in its id."""
-    tail = first.id.rpartition("@")[2]
-    return next((one for one in others if one.id.rpartition("@")[2] == tail), None)
-
-
-def _opset_problems(cells: Iterable[_Draft], flags: Flags) -> list[Problem]:
+def _opset_problems(cells: Iterable[Cell]) -> list[Problem]:
     found: dict[Problem, None] = {}
-    for draft in (one for cell in cells for one in (cell.members or (cell,))):
-        low, high = draft.target.opset
-        opset = opset_of(draft.overrides, draft.target, flags)
-        if low <= opset <= high or draft.overrides.skip:
+    for cell in (one for each in cells for one in (each.members or (each,))):
+        low, high = cell.target.opset
+        if low <= cell.policy.opset <= high or cell.skip:
             continue
-        where = "--opset" if draft.overrides.opset is None else draft.model.where
-        text = f"opset {opset} is outside {low}..{high}, which {draft.target.label} takes"
-        advice = f"set opset in [model.target.{draft.target.label}], or skip that target"
-        found[Problem(where, text, advice)] = None
+        by_flag = overrides_of(cell.model, cell.target).opset is None
+        label = cell.target.label
+        text = f"opset {cell.policy.opset} is outside {low}..{high}, which {label} takes"
+        advice = f"set opset in [model.target.{label}], or skip that target"
+        found[Problem("--opset" if by_flag else cell.model.where, text, advice)] = None
     return list(found)
 
 
@@ -277,68 +196,37 @@ def _refuse(problems: list[Problem], pick: Chosen, some: bool, why: Sequence[str
     raise NothingSelected(f"nothing selected: {text}", hint=advice)
 
 
-def _planned(
-    drafts: Sequence[_Draft], namer: Namer, options: PlanOptions
-) -> Iterator[PlannedModel]:
-    by_model: dict[str, list[_Draft]] = {}
-    for draft in drafts:
-        by_model.setdefault(draft.model.name, []).append(draft)
+def _planned(cells: Sequence[Cell], namer: Namer) -> Iterator[PlannedModel]:
+    by_model: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_model.setdefault(cell.model.name, []).append(_named(cell, namer))
     for group in by_model.values():
         model = group[0].model
-        package = namer.package(model)
-        group.sort(key=lambda draft: draft.profile is not None)  # portable cells come first
-        cells = tuple(_cell(draft, package, namer, options) for draft in group)
-        yield PlannedModel(model, cells, package, namer.export_version(model))
+        group.sort(key=lambda cell: cell.profile is not None)  # portable cells come first
+        yield PlannedModel(model, tuple(group), namer.package(model), namer.export_version(model))
 
 
-def _cell(draft: _Draft, package: str, namer: Namer, options: PlanOptions) -> Cell:
-    overrides, policy = draft.overrides, draft.policy
-    precision = None if policy.default else policy.precision
-    return Cell(
-        id=draft.id,
-        model=draft.model,
-        target=draft.target,
-        policy=policy,
-        package=package,
-        version=namer.version(
-            draft.model, draft.target, precision, draft.profile.label if draft.profile else None
-        ),
-        timeout=overrides.timeout or options.timeout,
-        publish_timeout=overrides.publish_timeout or options.publish_timeout,
-        skip=overrides.skip,
-        needs=_needs(draft, options),
-        profile=draft.profile,
-        members=tuple(
-            _cell(member, namer.package(member.model), namer, options) for member in draft.members
-        ),
-    )
+def _named(cell: Cell, namer: Namer) -> Cell:
+    members = tuple(_named(member, namer) for member in cell.members)
+    package, version = namer.package(cell.model), namer.version(cell)
+    return replace(cell, package=package, version=version, members=members)
 
 
-def _needs(draft: _Draft, options: PlanOptions) -> tuple[str, ...]:
-    if draft.profile is None:
-        return draft.model.needs
-    return (*draft.model.needs, compiling(draft.profile.label, emulated=options.emulated))
-
-
-def _not_compiled(drafts: Sequence[_Draft], flags: _Flags) -> Iterator[str]:
-    """Profiles that no selected cell is compiled for."""
-    used = {draft.profile.label for draft in drafts if draft.profile}
-    for profile in flags.compile:
+def _not_compiled(cells: Sequence[Cell], part: Filtered, crossing: Crossing) -> Iterator[str]:
+    """Profiles that no selected cell, or no group of selected entries, is compiled for."""
+    there = {(cell.model.name, cell.profile.label) for cell in cells if cell.profile}
+    used = {label for _model, label in there}
+    for profile in crossing.compile:
         if profile.label not in used:
             yield (
                 f"--compile {profile.label} compiles nothing: it takes cells of {profile.target}, "
                 "which are not selected"
             )
-
-
-def _groups_left_out(drafts: Sequence[_Draft], part: Filtered, flags: _Flags) -> Iterator[str]:
-    """Profiles for which the entries of a group are selected and the group is not compiled."""
-    there = {(draft.model.name, draft.profile.label) for draft in drafts if draft.profile}
     rows = {row.label for row in part.targets}
-    for name, members in flags.groups.items():
+    for name, members in crossing.groups.items():
         if not any(member in part.models for member in members):
             continue
-        for profile in flags.compile:
+        for profile in crossing.compile:
             if profile.target not in rows or (name, profile.label) in there:
                 continue
             why = f"it is not selected (--model {name})"
@@ -347,9 +235,9 @@ def _groups_left_out(drafts: Sequence[_Draft], part: Filtered, flags: _Flags) ->
             yield f"context group {name} is not compiled for {profile.label}: {why}"
 
 
-def _dropped(drafts: Iterable[_Draft]) -> list[str]:
+def _dropped(cells: Iterable[Cell]) -> list[str]:
     """One line per notice, with the number of its cells."""
-    counts = Counter(notice for draft in drafts for notice in draft.policy.notices)
+    counts = Counter(notice for cell in cells for notice in cell.policy.notices)
     return [f"{text} ({count} cell{'s' * (count > 1)})" for text, count in counts.items()]
 
 

@@ -7,7 +7,7 @@ are globs over cell ids and come last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeVar
 
 from matrix.errors import Problem, UsageError
@@ -38,10 +38,6 @@ class Selection:
     devices: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, list[str]]:
-        """As JSON values, for the record of a sweep."""
-        return {field.name: list(getattr(self, field.name)) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from flows.sweep.planning import selection_of
 from flows.sweep.published import Listing, list_feed
 from flows.sweep.recorded import note_plan
 from flows.sweep.stop import Stop
+from matrix.codec import to_json
 from matrix.model import Plan
 from matrix.needs import Words
 from matrix.status import FailureClass, Status
@@ -107,7 +108,7 @@ def record(
         ),
         model_rows(plan, known),
         {**recorded, "feed": feed.name},
-        selection_of(settings).to_json(),
+        to_json(selection_of(settings)),
         publish=not settings.no_publish,
         protocol=asdict(settings.protocol),
     )

@@ -54,7 +54,8 @@ def failing_flow() -> None:
     @flow(persist_result=False)
     def run() -> None:
         records = Records()
-        logging.getLogger("prefect.flow_runs").addHandler(records)
+        for name in ("flow_runs", "flow_engine"):
+            logging.getLogger(f"prefect.{name}").addHandler(records)
         fails(return_state=True)
         say(failed=records.levels)
         try:
