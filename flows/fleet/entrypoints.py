@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -61,7 +60,6 @@ SweepSettings: type[BaseModel] = create_model(
 @flow(name=SLOT_FLOW, flow_run_name="{stamp}-slot", persist_result=False)
 def slot(stamp: str, sweep: int, run: int) -> State[Any]:  # noqa: ARG001 - names the run
     """Build models of a sweep in this worker slot until nothing is left."""
-    quiet_prefect()
     stop, here = Stop(), this_run()
     worker = FleetSlot(sweep, run, os.environ, stop, here.id if here else None)
     error = _in_thread(worker.work, stop)
@@ -85,7 +83,6 @@ def parent(
 
     `sweep` and `run` name a run that is recorded in the state; all but `pool` is read from there.
     """
-    quiet_prefect()
     stop = Stop()
     made: list[Summary] = []
     here = this_run()
@@ -121,16 +118,6 @@ def parent(
     if code is Exit.OK:
         return Completed(message=text)
     return Cancelled(message=text) if code is Exit.INTERRUPTED else Failed(message=text)
-
-
-def quiet_prefect() -> None:
-    """Keep Prefect from repeating on the console, as errors, what we print about failed models.
-
-    Works around Prefect (test_a_failed_run_is_logged_as_an_error): no setting separates the states
-    of runs from real errors.
-    """
-    for name in ("EventsWorker", "flow_runs", "flow_engine"):
-        logging.getLogger(f"prefect.{name}").setLevel(logging.CRITICAL)
 
 
 def _failed(error: MillError) -> State[Any]:
