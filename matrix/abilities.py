@@ -2,22 +2,34 @@
 
 `data/abilities/ENGINE.json` is written by the engine's package (for optimum by
 `python -m workers.optimum_engine.abilities`); a test compares it with what is installed. An
-engine without such a file is assumed to build everything.
+engine without such a file is assumed to build everything. `rules.toml` has the tasks that are
+exported as another one: a ranker has the graph of a classifier.
 """
 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from matrix.model import Model, SourceKind
 from matrix.nearest import hint, quote
 
 DATA = Path(__file__).parent / "data" / "abilities"
 WITH_PAST = "-with-past"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A task that has the graph of another one."""
+
+    graphs: tuple[str, ...]
+    """The tasks that it is exported for, the best first."""
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +43,53 @@ class Abilities:
     architectures: Mapping[str, tuple[str, ...]]
     """Model types of Transformers and the tasks that each can be exported for."""
 
+    def task_for(self, architecture: str, task: str) -> str | None:
+        """The task that a model is exported for; None if the exporter knows no such model."""
+        tasks = self.architectures.get(architecture, ())
+        return next((name for name in self._graphs(task) if name in tasks), None)
+
+    def task_of_any(self, task: str) -> str:
+        """The task that a model of unknown architecture is exported for."""
+        return next((name for name in self._graphs(task) if self.knows(name)), task)
+
+    def knows(self, task: str) -> bool:
+        """Whether the exporter has a word for a task."""
+        return self.synonyms.get(task, task).removesuffix(WITH_PAST) in self.tasks
+
     def fault(self, model: Model) -> tuple[str, str] | None:
-        """Why the engine cannot build a model, and what to do about it; None if it can."""
+        """What is wrong with the words of an entry, and what to do about it; None if nothing is.
+
+        What cannot be built although its words are right is told by `matrix.coverage`.
+        """
         if model.source.file:
             return None  # a ready file needs no exporter
-        if not model.task:
-            return f"the engine {self.engine} needs a task", "see its reference for the tasks"
-        task = self.synonyms.get(model.task, model.task)
-        plain = task.removesuffix(WITH_PAST)
-        if plain not in self.tasks:
-            known = (*self.tasks, *self.synonyms)
-            return f"unknown task {quote(model.task)}", hint(model.task, known)
+        if found := self.task_fault(model.task):
+            return found
         if model.source.kind is SourceKind.RANDOM:
-            return self._architecture_fault(model.source.ref, task)
+            return self._architecture_fault(model.source.ref, model.task)
         return None
+
+    def task_fault(self, task: str) -> tuple[str, str] | None:
+        """What is wrong with the name of a task."""
+        if not task:
+            return f"the engine {self.engine} needs a task", "see its reference for the tasks"
+        if self.knows(task) or task in aliases() or task in hub_tasks():
+            return None
+        known = (*self.tasks, *self.synonyms, *aliases())
+        return f"unknown task {quote(task)}", hint(task, known)
+
+    def _graphs(self, task: str) -> tuple[str, ...]:
+        alias = aliases().get(task)
+        return (self.synonyms.get(task, task), *(alias.graphs if alias else ()))
 
     def _architecture_fault(self, architecture: str, task: str) -> tuple[str, str] | None:
         tasks = self.architectures.get(architecture)
         if tasks is None:
             text = f"the engine {self.engine} cannot build the architecture {quote(architecture)}"
             return text, hint(architecture, self.architectures)
-        if task not in tasks:
-            return f"{architecture} cannot be exported for {quote(task)}", hint(task, tasks)
+        if self.task_for(architecture, task) is None:
+            wanted = self.synonyms.get(task, task)
+            return f"{architecture} cannot be exported for {quote(wanted)}", hint(wanted, tasks)
         return None
 
 
@@ -65,3 +102,26 @@ def abilities_of(engine: str) -> Abilities | None:
     data = json.loads(file.read_text(encoding="ascii"))
     architectures = {name: tuple(tasks) for name, tasks in data["architectures"].items()}
     return Abilities(engine, tuple(data["tasks"]), data["synonyms"], architectures)
+
+
+def engines() -> tuple[str, ...]:
+    """The engines whose abilities are known."""
+    return tuple(sorted(file.stem for file in DATA.glob("*.json")))
+
+
+@cache
+def rules() -> Mapping[str, Any]:
+    """The tables of `rules.toml`."""
+    return tomllib.loads((DATA / "rules.toml").read_text(encoding="ascii"))
+
+
+@cache
+def aliases() -> Mapping[str, Alias]:
+    """Tasks that have the graph of another one."""
+    return {row["task"]: Alias(tuple(row["as"]), row["why"]) for row in rules()["alias"]}
+
+
+@cache
+def hub_tasks() -> frozenset[str]:
+    """Tasks of the Hub for which no exporter has a word."""
+    return frozenset(rules()["tasks"])

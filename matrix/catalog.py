@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from matrix import build_options
-from matrix.abilities import Abilities, abilities_of
+from matrix.abilities import Abilities, abilities_of, aliases
+from matrix.coverage import BUILDABLE, cover
 from matrix.entry import SOURCE_KEYS, read_model
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.model import Model
@@ -70,13 +72,15 @@ def load_catalog(
         models = [_if_able(model, able) for model in read_registry(text, path, bad)]
     else:
         models = _read_toml(text, path, targets or load_targets(), able, whole, bad)
+    if abilities:
+        models = [_covered(model, abilities) for model in models]
     models = _distinct(models, bad)
     models = [model for model in models if not _is_bad(model, bad)]
     if not models and not whole and (skip_bad or not bad):
         whole.append(Problem(path.name, "holds no model that can be built" if bad else NO_MODEL))
     if whole or (bad and not skip_bad):
         raise PlanError([*whole, *bad])
-    notices = tuple(f"left out: {problem}" for problem in bad)
+    notices = (*(f"left out: {problem}" for problem in bad), *_other_tasks(models))
     return Catalog(path.stem, tuple(models), path, notices)
 
 
@@ -173,7 +177,32 @@ def _if_able(model: Model, able: Able) -> Model:
     fault = able(model)
     if fault is None or model.overrides.skip:
         return model
-    return replace(model, overrides=replace(model.overrides, skip=unbuildable(fault[0])))
+    return _skipped(model, fault[0])
+
+
+def _covered(model: Model, abilities: Abilities) -> Model:
+    """With the task that it is exported for, or skipped with the reason why it cannot be built."""
+    if model.overrides.skip or model.source.file or not model.task:
+        return model
+    found = cover(model, abilities.engine)
+    if found.verdict not in BUILDABLE:
+        return _skipped(model, found.why)
+    if found.task != abilities.synonyms.get(model.task, model.task):
+        return replace(model, exported_as=found.task)
+    return model
+
+
+def _other_tasks(models: Iterable[Model]) -> list[str]:
+    """One line per task that is exported for another one."""
+    counts = Counter((one.task, one.exported_as) for one in models if one.exported_as)
+    return [
+        f"{task} is exported for {other}: {aliases()[task].why} ({count} model{'s' * (count > 1)})"
+        for (task, other), count in counts.items()
+    ]
+
+
+def _skipped(model: Model, why: str) -> Model:
+    return replace(model, overrides=replace(model.overrides, skip=unbuildable(why)))
 
 
 def _distinct(models: Iterable[Model], bad: list[Problem]) -> list[Model]:

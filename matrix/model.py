@@ -74,6 +74,8 @@ class Model:
     """A folder of authored build recipes, for engines that use them (winml)."""
     context_group: str = ""
     """Compiled for a device, it shares one context with all entries that name the same group."""
+    exported_as: str = ""
+    """The task that it is exported for, where that is not its own: a ranker as a classifier."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Keys of a registry that are carried along unread (downloads, order, ...)."""
     where: str = ""

@@ -52,6 +52,7 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
         "id": cell.id,
         "model": cell.model.id,
         "task": cell.model.task,
+        "exported_as": cell.model.exported_as or None,
         "model_type": cell.model.model_type,
         "group": cell.model.group,
         "priority": cell.model.priority,

@@ -136,7 +136,8 @@ def _stage(task: StageTask, action: Action) -> Json:
 
 
 def _model(model: Model) -> Json:
-    return {"id": model.id, "task": model.task, "model_type": model.model_type}
+    built = {"exported_as": model.exported_as} if model.exported_as else {}
+    return {"id": model.id, "task": model.task, "model_type": model.model_type, **built}
 
 
 def _seal(subject: Json, results: StageResults, files: Sequence[FileEntry]) -> PackageContent:

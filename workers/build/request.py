@@ -22,7 +22,7 @@ def request_for(
     return Request(
         model={
             "id": model.id,
-            "task": model.task,
+            "task": model.exported_as or model.task,
             "model_type": model.model_type,
             "source": {
                 "kind": source.kind.value,

@@ -1,6 +1,7 @@
-"""The table of what the installed exporter can export; plans are checked against it.
+"""The tables of what the installed exporter can export and of what Transformers has at all.
 
-`python -m workers.optimum_engine.abilities` writes the table; a test says when it is outdated.
+`python -m workers.optimum_engine.abilities` writes them; plans and `coverage` read them without
+either library, and a test says when they are outdated.
 """
 
 from __future__ import annotations
@@ -9,7 +10,47 @@ import json
 from typing import Any
 
 from matrix.abilities import DATA
+from matrix.coverage import HEADS
 from workers.sources.tasks import tasks_manager
+
+CLASSES = {
+    "AUDIO_CLASSIFICATION": "audio-classification",
+    "AUDIO_FRAME_CLASSIFICATION": "audio-frame-classification",
+    "AUDIO_XVECTOR": "audio-xvector",
+    "CAUSAL_LM": "text-generation",
+    "CTC": "automatic-speech-recognition",
+    "DEPTH_ESTIMATION": "depth-estimation",
+    "DOCUMENT_QUESTION_ANSWERING": "document-question-answering",
+    "IMAGE_CLASSIFICATION": "image-classification",
+    "IMAGE_SEGMENTATION": "image-segmentation",
+    "IMAGE_TEXT_TO_TEXT": "image-text-to-text",
+    "IMAGE_TO_IMAGE": "image-to-image",
+    "INSTANCE_SEGMENTATION": "image-segmentation",
+    "KEYPOINT_DETECTION": "keypoint-detection",
+    "KEYPOINT_MATCHING": "keypoint-matching",
+    "MASKED_LM": "fill-mask",
+    "MASK_GENERATION": "mask-generation",
+    "MULTIPLE_CHOICE": "multiple-choice",
+    "OBJECT_DETECTION": "object-detection",
+    "QUESTION_ANSWERING": "question-answering",
+    "RETRIEVAL": "visual-document-retrieval",
+    "SEMANTIC_SEGMENTATION": "image-segmentation",
+    "SEQUENCE_CLASSIFICATION": "text-classification",
+    "SEQ_TO_SEQ_CAUSAL_LM": "text2text-generation",
+    "SPEECH_SEQ_2_SEQ": "automatic-speech-recognition",
+    "TABLE_QUESTION_ANSWERING": "table-question-answering",
+    "TEXT_TO_SPECTROGRAM": "text-to-audio",
+    "TEXT_TO_WAVEFORM": "text-to-audio",
+    "TIME_SERIES_PREDICTION": "time-series-forecasting",
+    "TOKEN_CLASSIFICATION": "token-classification",
+    "UNIVERSAL_SEGMENTATION": "image-segmentation",
+    "VIDEO_CLASSIFICATION": "video-classification",
+    "VISION_2_SEQ": "image-to-text",
+    "VISUAL_QUESTION_ANSWERING": "visual-question-answering",
+    "ZERO_SHOT_IMAGE_CLASSIFICATION": "zero-shot-image-classification",
+    "ZERO_SHOT_OBJECT_DETECTION": "zero-shot-object-detection",
+}
+"""Tables of Transformers' auto classes -> the task of their heads."""
 
 
 def table() -> dict[str, Any]:
@@ -33,11 +74,23 @@ def table() -> dict[str, Any]:
     }
 
 
+def heads() -> dict[str, list[str]]:
+    """The tasks for which Transformers itself has a model class, by architecture."""
+    from transformers.models.auto import modeling_auto
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    found: dict[str, set[str]] = {name: {"feature-extraction"} for name in CONFIG_MAPPING_NAMES}
+    for name, task in CLASSES.items():
+        for architecture in getattr(modeling_auto, f"MODEL_FOR_{name}_MAPPING_NAMES"):
+            found.setdefault(architecture, set()).add(task)
+    return {name: sorted(tasks) for name, tasks in sorted(found.items())}
+
+
 def main() -> None:
-    """Write the table."""
+    """Write the tables."""
     DATA.mkdir(exist_ok=True)
-    text = json.dumps(table(), indent=1) + "\n"
-    (DATA / "optimum.json").write_text(text, encoding="ascii", newline="\n")
+    for file, content in ((DATA / "optimum.json", table()), (HEADS, heads())):
+        file.write_text(json.dumps(content, indent=1) + "\n", encoding="ascii", newline="\n")
 
 
 if __name__ == "__main__":

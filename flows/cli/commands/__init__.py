@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
     "plan": "print the matrix and the effective settings",
+    "coverage": "which models of a catalog build, and what the others need",
     "sweep": "build, verify and publish every selected cell",
     "resume": "go on with an interrupted sweep",
     "retry": "take failed cells of a sweep up again",

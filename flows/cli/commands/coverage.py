@@ -1,0 +1,97 @@
+"""`modelmill coverage`: which entries of a catalog build, and what the others need."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.table import render
+from flows.sweep.workspace import Workspace
+from matrix.errors import Exit
+
+if TYPE_CHECKING:
+    from flows.onboard.totals import Row
+
+
+def add(parser: Parser) -> None:
+    parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    add_settings(parser, ("engine", "home", "targets_file"))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    from flows.onboard.totals import by_verdict, judged, row_json, totals
+    from matrix.abilities import engines
+    from matrix.catalog import load_catalog
+    from workers.engines import find_engine
+
+    settings = settings_of(arguments)
+    find_engine(settings.engine)
+    catalog = load_catalog(
+        arguments.catalog,
+        base=settings.cwd,
+        targets=Workspace(settings).targets(),
+        skip_bad=True,
+    )
+    names = dict.fromkeys((settings.engine, *engines()))
+    found = {name: judged(catalog.models, name) for name in names}
+    rows = found[settings.engine]
+    sums = {name: by_verdict(of_one) for name, of_one in found.items()}
+    if arguments.json:
+        document = {
+            "catalog": catalog.name,
+            "engine": settings.engine,
+            "engines": sums,
+            "totals": totals(rows),
+            "entries": [row_json(row) for row in rows],
+            "notices": list(catalog.notices),
+        }
+        print(json.dumps(document, indent=1))
+        return Exit.OK
+    _print(rows, totals(rows), sums)
+    for notice in catalog.notices:
+        print(f"note: {notice}")
+    return Exit.OK
+
+
+def _print(
+    rows: Sequence[Row],
+    sums: Mapping[str, Mapping[str, Mapping[str, int]]],
+    engines: Mapping[str, Mapping[str, int]],
+) -> None:
+    from flows.onboard.totals import BUILT, built
+    from matrix.coverage import Verdict
+
+    rest = [row for row in rows if row.coverage.verdict is not Verdict.BUILDS]
+    if rest:
+        shown = [
+            (f"{row.model.name}", row.coverage.architecture, row.coverage.verdict, _told(row))
+            for row in sorted(rest, key=lambda row: row.coverage.verdict not in BUILT)
+        ]
+        print(render(("entry", "architecture", "verdict", "why"), shown) + "\n")
+    for what, groups in sums.items():
+        verdicts = [
+            one.value for one in Verdict if any(one.value in row for row in groups.values())
+        ]
+        table = [
+            (name, sum(counts.values()), *(counts.get(verdict, 0) for verdict in verdicts))
+            for name, counts in groups.items()
+        ]
+        print(render((what, "entries", *verdicts), table) + "\n")
+    for name, counts in engines.items():
+        spelled = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        print(f"{name}: {built(counts)} of {len(rows)} entries build ({spelled})")
+
+
+def _told(row: Row) -> str:
+    from matrix.coverage import Verdict
+
+    found = row.coverage
+    if found.verdict is Verdict.BUILDS_AS:
+        return f"{found.task}: {found.why}"
+    near = f"nearest that builds: {found.nearest}" if found.nearest else ""
+    return "; ".join(filter(None, (found.why, found.hint, near)))

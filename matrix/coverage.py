@@ -1,0 +1,198 @@
+"""Whether a model can be built, told before anything is downloaded.
+
+What decides is an entry's model type and task, and its config.json where that can be read: first
+the exporter's table (`matrix.abilities`), then what else can be true of the model, in this order.
+
+    its task has the graph of another one       it builds as that
+    the exporter lists it, but it fails         `[[fault]]` of rules.toml says why
+    a package is missing from the extra `build` `[[package]]`
+    Transformers has it, the exporter does not  an exporter of ours is needed; the nearest is named
+    Transformers lacks a head for the task      the entry's label is wrong
+    it is no model of Transformers              `[[foreign]]`, or code of its repository
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from matrix.abilities import DATA, Abilities, abilities_of, aliases, rules
+from matrix.model import Model, SourceKind
+
+HEADS = DATA.parent / "heads.json"
+UNKNOWN_TYPES = frozenset({"", "unknown", "none", "null"})
+Json = Mapping[str, Any]
+
+
+class Verdict(StrEnum):
+    """What can be said of an entry."""
+
+    BUILDS = "builds"
+    BUILDS_AS = "builds-as"
+    PACKAGE = "needs-package"
+    EXPORTER = "needs-exporter"
+    CODE = "needs-remote-code"
+    IMPOSSIBLE = "impossible"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+
+
+BUILDABLE = frozenset({Verdict.BUILDS, Verdict.BUILDS_AS, Verdict.PACKAGE, Verdict.UNKNOWN})
+"""A plan builds these: packages can be installed, and of unknown models the build finds out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What can be said of one entry, and why."""
+
+    verdict: Verdict
+    architecture: str
+    task: str = ""
+    """The task that it is exported for."""
+    why: str = ""
+    hint: str = ""
+    extra: str = ""
+    """The extra of modelmill that installs the missing package."""
+    nearest: str = ""
+    """`ARCHITECTURE:TASK` of the nearest model that builds."""
+
+
+def cover(model: Model, engine: str, config: Json | None = None) -> Coverage:
+    """What can be said of an entry, with its config.json if that is known."""
+    architecture = _architecture(model, config)
+    abilities = abilities_of(engine)
+    if model.overrides.skip:
+        return Coverage(Verdict.SKIPPED, architecture, why=model.overrides.skip)
+    if model.source.file:
+        why = "a ready ONNX file needs no exporter"
+        return Coverage(Verdict.BUILDS, architecture, model.task, why)
+    if abilities is None:
+        why = f"the engine {engine} has no table of what it builds"
+        return Coverage(Verdict.UNKNOWN, architecture, model.task, why)
+    found = _foreign(model, architecture) or _code(model, config, architecture)
+    if found is None and (fault := abilities.task_fault(model.task)):
+        found = Coverage(Verdict.IMPOSSIBLE, architecture, model.task, *fault)
+    if found is None and architecture in UNKNOWN_TYPES:
+        why = "neither the entry nor a config that can be read here says its architecture"
+        hint = "give model_type in the catalog"
+        task = abilities.task_of_any(model.task)
+        found = Coverage(Verdict.UNKNOWN, architecture, task, why, hint)
+    return found or _of_transformers(model.task, architecture, abilities, config)
+
+
+def _architecture(model: Model, config: Json | None) -> str:
+    if model.source.kind is SourceKind.RANDOM:
+        return model.source.ref
+    named = (config or {}).get("model_type")
+    return named if isinstance(named, str) and named else model.model_type.strip()
+
+
+def _of_transformers(
+    task: str, architecture: str, abilities: Abilities, config: Json | None
+) -> Coverage:
+    graph = abilities.task_for(architecture, task)
+    if graph is None:
+        return _not_exported(task, architecture, abilities)
+    if fault := _fault(architecture, graph):
+        nearest = nearest_to(architecture, graph, abilities)
+        return Coverage(Verdict.EXPORTER, architecture, graph, fault, nearest=nearest)
+    if missing := _package(architecture, graph, config):
+        return Coverage(
+            Verdict.PACKAGE, architecture, graph, f"{missing['package']}: {missing['why']}",
+            f"pip install modelmill[{missing['extra']}]", extra=missing["extra"],
+        )  # fmt: skip
+    if graph == task:
+        return Coverage(Verdict.BUILDS, architecture, graph)
+    alias = aliases().get(task)
+    why = alias.why if alias else f"{graph} is the exporter's name for it"
+    return Coverage(Verdict.BUILDS_AS, architecture, graph, why)
+
+
+def _not_exported(task: str, architecture: str, abilities: Abilities) -> Coverage:
+    known = heads().get(architecture)
+    if known is None:
+        why = f"Transformers has no architecture {architecture}; its code is in its repository"
+        hint = "set remote_code in the catalog, or give a ready ONNX file as onnx"
+        return Coverage(Verdict.CODE, architecture, task, why, hint)
+    wanted = [abilities.synonyms.get(task, task)]
+    if alias := aliases().get(task):
+        wanted += alias.graphs
+    nearest = nearest_to(architecture, wanted[-1], abilities)
+    exported = abilities.architectures.get(architecture, ())
+    if exported and not set(wanted) & set(known):
+        why = f"Transformers has no head of {architecture} for {task}; is the task right?"
+        hint = f"it is exported for {', '.join(_plain(exported))}"
+        return Coverage(Verdict.IMPOSSIBLE, architecture, task, why, hint, nearest=nearest)
+    what = f"{architecture} for {task}" if exported else architecture
+    why = f"Optimum's exporter does not have {what}"
+    return Coverage(Verdict.EXPORTER, architecture, task, why, nearest=nearest)
+
+
+def _plain(tasks: tuple[str, ...]) -> Iterator[str]:
+    return (task for task in tasks if not task.endswith("-with-past"))
+
+
+def _foreign(model: Model, architecture: str) -> Coverage | None:
+    """Another library's word in place of an architecture, or a task of such a library."""
+    if architecture in heads():
+        return None
+    word = architecture.casefold()
+    for row in rules()["foreign"]:
+        if word in row["words"] or (word in UNKNOWN_TYPES and model.task in row["tasks"]):
+            return Coverage(Verdict.IMPOSSIBLE, architecture, model.task, row["why"], row["hint"])
+    return None
+
+
+def _code(model: Model, config: Json | None, architecture: str) -> Coverage | None:
+    """A config that names classes of its own repository, of an architecture not in Transformers."""
+    if architecture in heads() or not (model.remote_code or (config or {}).get("auto_map")):
+        return None
+    why = "its config names classes of its own repository"
+    if model.remote_code:
+        return Coverage(Verdict.UNKNOWN, architecture, model.task, why, "--allow-remote-code")
+    hint = "set remote_code in the catalog after reading the code"
+    return Coverage(Verdict.CODE, architecture, model.task, why, hint)
+
+
+def _fault(architecture: str, task: str) -> str:
+    for row in rules()["fault"]:
+        if row["architecture"] == architecture and task in row["tasks"]:
+            return str(row["why"])
+    return ""
+
+
+def _package(architecture: str, task: str, config: Json | None) -> Json | None:
+    for row in rules()["package"]:
+        if architecture not in row["architectures"] or task not in row.get("tasks", [task]):
+            continue
+        if config is not None and row.get("unless") and config.get(row["unless"]) is False:
+            continue
+        found: Json = row
+        return found
+    return None
+
+
+def builds(architecture: str, task: str, abilities: Abilities) -> bool:
+    """Whether a pair of the exporter's table is said to build."""
+    return task in abilities.architectures.get(architecture, ()) and not _fault(architecture, task)
+
+
+def nearest_to(architecture: str, task: str, abilities: Abilities) -> str:
+    """The architecture with the most similar name that builds for a task, or for another one."""
+    able = [name for name in abilities.architectures if builds(name, task, abilities)]
+    near = difflib.get_close_matches(architecture, able, n=1, cutoff=0.4)
+    if near:
+        return f"{near[0]}:{task}"
+    return f"{able[0]}:{task}" if able else ""
+
+
+@cache
+def heads() -> Mapping[str, tuple[str, ...]]:
+    """The tasks for which Transformers has a model class, by architecture."""
+    data = json.loads(HEADS.read_text(encoding="ascii"))
+    return {name: tuple(tasks) for name, tasks in data.items()}

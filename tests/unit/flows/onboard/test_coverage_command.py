@@ -1,0 +1,122 @@
+"""`modelmill coverage`: what people and machines are told of a catalog."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli.main import main
+from flows.onboard.configs import config_of
+from matrix.coverage import heads
+from matrix.model import Model, Source, SourceKind
+
+ROWS = (
+    ("a/bert", "fill-mask", "bert", "P0"),
+    ("a/rank", "text-ranking", "bert", "P1"),
+    ("a/vilt", "visual-question-answering", "vilt", "P1"),
+    ("a/trees", "tabular-classification", "sklearn", "P3"),
+)
+
+
+def registry(folder: Path, rows: Any = ROWS) -> str:
+    entries = [
+        {"hf_id": name, "task": task, "model_type": kind, "group": "g", "priority": priority}
+        for name, task, kind, priority in rows
+    ]
+    file = folder / "registry.json"
+    file.write_text(json.dumps(entries), "utf-8")
+    return str(file)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_people_see_entries_totals_and_engines(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["coverage", registry(project)]) == 0
+    told = capsys.readouterr().out
+    assert "a/bert:fill-mask" not in told  # it simply builds
+    assert "text-classification: a ranker is a classifier with one label" in told
+    assert "a/vilt:visual-question-answering  vilt" in told
+    assert "nearest that builds: " in told
+    for words in (["P1", "2", "0", "1", "1", "0"], ["bert", "2", "1", "1", "0", "0"]):
+        assert words in [line.split() for line in told.splitlines()]
+    assert told.splitlines()[-1] == (
+        "optimum: 2 of 4 entries build (1 builds, 1 builds-as, 1 needs-exporter, 1 impossible)"
+    )
+
+
+def test_machines_get_the_same(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["coverage", registry(project), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["verdict"] for one in found["entries"]] == [
+        "builds", "builds-as", "needs-exporter", "impossible",
+    ]  # fmt: skip
+    assert found["totals"]["priority"]["P1"] == {"builds-as": 1, "needs-exporter": 1}
+    assert found["engines"]["optimum"]["builds"] == 1
+
+
+def test_an_engine_without_a_table_is_told_beside_those_that_have_one(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["coverage", registry(project), "--engine", "winml"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == "winml: 0 of 4 entries build (4 unknown)"
+    assert lines[-1].startswith("optimum: 2 of 4")
+
+
+def test_a_misspelt_engine_and_catalog(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["coverage", registry(project), "--engine", "optimun"]) == 2
+    assert "did you mean optimum" in capsys.readouterr().err
+    assert main(["coverage", "dem"]) == 2
+    assert "did you mean demo?" in capsys.readouterr().err
+
+
+def test_every_architecture_of_transformers_takes_moments(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(f"org/{name}", task, name, "P2") for name, tasks in heads().items() for task in tasks]
+    assert len(rows) > 456
+    started = time.process_time()
+    assert main(["coverage", registry(project, rows), "--json"]) == 0
+    assert time.process_time() - started < 5
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["entries"]) == len(rows)
+    assert found["engines"]["optimum"]["builds"] > 300
+
+
+def test_a_config_is_read_from_a_folder_and_from_the_cache_of_the_hub(project: Path) -> None:
+    folder = project / "mine"
+    folder.mkdir()
+    mine = Model("a/b", "fill-mask", Source(SourceKind.FOLDER, str(folder)))
+    assert config_of(mine) is None
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    assert config_of(mine) == {"model_type": "bert"}
+    commit = "a" * 40
+    place = project / "cache" / "models--org--name"
+    (place / "snapshots" / commit).mkdir(parents=True)
+    (place / "snapshots" / commit / "config.json").write_text('{"model_type": "vit"}')
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(commit)
+    for revision in (None, "main", commit):
+        hub = Model("org/name", "x", Source(SourceKind.HUB, "org/name", revision))
+        assert config_of(hub) == {"model_type": "vit"}
+    for revision in ("v2", "../refs/main", "/main"):
+        hub = Model("org/name", "x", Source(SourceKind.HUB, "org/name", revision))
+        assert config_of(hub) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"model_type": ', "\xff"])
+def test_rubbish_in_place_of_a_config_is_none(project: Path, text: str) -> None:
+    (project / "config.json").write_text(text, "latin-1")
+    mine = Model("a/b", "fill-mask", Source(SourceKind.FOLDER, str(project)))
+    assert config_of(mine) is None

@@ -1,0 +1,157 @@
+"""What is said of an entry before anything is downloaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matrix.abilities import Abilities, abilities_of, aliases, rules
+from matrix.catalog import load_catalog
+from matrix.coverage import Coverage, Verdict, cover, heads
+from matrix.model import Model, Overrides, Source, SourceKind
+from tests.plans.models import TARGETS, write
+
+
+def entry(task: str, architecture: str, kind: SourceKind = SourceKind.HUB, **more: Any) -> Model:
+    return Model(
+        id="org/name", task=task, source=Source(kind, "org/name"), model_type=architecture, **more
+    )
+
+
+def told(task: str, architecture: str, config: Mapping[str, Any] | None = None) -> Coverage:
+    return cover(entry(task, architecture), "optimum", config)
+
+
+def optimum() -> Abilities:
+    found = abilities_of("optimum")
+    assert found
+    return found
+
+
+def test_a_model_that_the_exporter_has_builds() -> None:
+    assert told("fill-mask", "bert") == Coverage(Verdict.BUILDS, "bert", "fill-mask")
+
+
+@pytest.mark.parametrize(
+    ("task", "architecture", "graph"),
+    [
+        ("text-ranking", "bert", "text-classification"),
+        ("translation", "marian", "text2text-generation"),
+        ("text-generation", "t5", "text2text-generation"),
+        ("table-question-answering", "bart", "text2text-generation"),
+        ("sentence-similarity", "bert", "feature-extraction"),
+        ("tabular-classification", "roberta", "text-classification"),
+        ("reinforcement-learning", "qwen2", "text-generation"),
+        ("document-question-answering", "layoutlmv3", "question-answering"),
+        ("document-question-answering", "vision-encoder-decoder", "image-to-text"),
+        ("causal-lm", "gpt2", "text-generation"),
+    ],
+)
+def test_a_task_with_the_graph_of_another_one(task: str, architecture: str, graph: str) -> None:
+    found = told(task, architecture)
+    assert (found.verdict, found.task) == (Verdict.BUILDS_AS, graph)
+    assert found.why
+
+
+def test_a_task_of_its_own_is_not_built_as_another() -> None:
+    found = told("reinforcement-learning", "decision_transformer")
+    assert (found.verdict, found.task) == (Verdict.BUILDS, "reinforcement-learning")
+
+
+def test_the_nearest_that_builds_is_named() -> None:
+    found = told("image-feature-extraction", "dinov2_with_registers")
+    assert found.verdict is Verdict.EXPORTER
+    assert found.nearest == "dinov2:feature-extraction"
+
+
+def test_a_package_is_told_unless_the_config_does_without() -> None:
+    found = told("object-detection", "detr")
+    assert (found.verdict, found.extra) == (Verdict.PACKAGE, "vision")
+    assert "modelmill[vision]" in found.hint
+    assert told("object-detection", "detr", {"use_timm_backbone": True}) == found
+    without = told("object-detection", "detr", {"use_timm_backbone": False})
+    assert without.verdict is Verdict.BUILDS
+
+
+@pytest.mark.parametrize(
+    ("task", "architecture", "why"),
+    [
+        ("tabular-classification", "sklearn", "pickles"),
+        ("tabular-regression", "unknown", "pickles"),
+        ("reinforcement-learning", "unknown", "agents"),
+        ("reinforcement-learning", "stable-baselines3", "agents"),
+        ("text-to-image", "stable-diffusion", "Diffusers"),
+        ("text-generation", "gguf", "another runtime"),
+        ("image-classification", "bert", "no head of bert"),
+        ("fil-mask", "bert", "unknown task 'fil-mask'"),
+        ("", "bert", "needs a task"),
+    ],
+)
+def test_what_cannot_be_an_onnx_model_here(task: str, architecture: str, why: str) -> None:
+    found = told(task, architecture)
+    assert found.verdict is Verdict.IMPOSSIBLE
+    assert why in found.why
+    assert found.hint
+
+
+def test_the_code_of_a_repository_is_told() -> None:
+    assert told("text-generation", "phi3_v").verdict is Verdict.CODE
+    config = {"model_type": "mine", "auto_map": {"AutoModel": "modeling.Mine"}}
+    assert told("text-generation", "unknown", config).verdict is Verdict.CODE
+    allowed = entry("text-generation", "mine", remote_code=True)
+    assert cover(allowed, "optimum", config).verdict is Verdict.UNKNOWN
+
+
+def test_the_config_knows_better_than_the_entry() -> None:
+    assert told("fill-mask", "vit", {"model_type": "bert"}).verdict is Verdict.BUILDS
+    assert told("fill-mask", "bert", {"model_type": 7}).architecture == "bert"
+    assert told("fill-mask", "unknown").verdict is Verdict.UNKNOWN
+
+
+def test_what_needs_no_exporter_and_what_is_skipped() -> None:
+    ready = Model("a/b", "whatever", Source(SourceKind.HUB, "a/b", file="model.onnx"))
+    assert cover(ready, "optimum").verdict is Verdict.BUILDS
+    skipped = entry("fill-mask", "bert", overrides=Overrides(skip="not yet"))
+    assert cover(skipped, "optimum") == Coverage(Verdict.SKIPPED, "bert", why="not yet")
+    assert cover(entry("fill-mask", "bert"), "mine").verdict is Verdict.UNKNOWN
+
+
+def test_plans_mark_what_cannot_be_built_and_name_the_task_that_is_exported(
+    tmp_path: Path,
+) -> None:
+    rows = [("ranker", "text-ranking", "bert"), ("vilt", "visual-question-answering", "vilt")]
+    rows += [("odd", "text-generation", "unknown"), ("plain", "translation", "t5")]
+    text = "".join(
+        f'[[model]]\nid = "a/{name}"\ntask = "{task}"\nmodel_type = "{architecture}"\n'
+        for name, task, architecture in rows
+    )
+    found = load_catalog(write(tmp_path, text), base=tmp_path, targets=TARGETS, engine="optimum")
+    ranker, vilt, odd, plain = found.models
+    assert ranker.exported_as == "text-classification"
+    assert vilt.overrides.skip == "cannot be built: Optimum's exporter does not have vilt"
+    assert (odd.overrides.skip, odd.exported_as) == (None, "")
+    assert plain.exported_as == ""  # the exporter's own name
+    why = aliases()["text-ranking"].why
+    assert found.notices == (f"text-ranking is exported for text-classification: {why} (1 model)",)
+
+
+def test_the_rules_speak_of_tasks_and_architectures_that_exist() -> None:
+    table = optimum()
+    for task, alias in aliases().items():
+        assert all(table.knows(graph) for graph in alias.graphs), task
+    for row in rules()["fault"]:
+        known = table.architectures[row["architecture"]]
+        assert set(row["tasks"]) <= set(known), row
+    for row in rules()["package"]:
+        assert set(row["architectures"]) <= set(table.architectures), row
+    for row in rules()["foreign"]:
+        assert not set(row["words"]) & set(heads()), row
+
+
+def test_the_tables_are_plain_json() -> None:
+    assert all(isinstance(tasks, tuple) for tasks in heads().values())
+    assert json.dumps(rules())
