@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, exists, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    bindparam,
+    exists,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from matrix.needs import to_text
 from matrix.status import Status
@@ -45,6 +56,14 @@ def same_work(one: Table, other: Table) -> ColumnElement[bool]:
 def of_work(table: Table, sweep_id: int, model: str, needs: str) -> ColumnElement[bool]:
     """Whether a row belongs to this work."""
     return and_(table.c.sweep_id == sweep_id, table.c.model == model, table.c.needs == needs)
+
+
+def bound(table: Table, *names: str) -> ColumnElement[bool]:
+    """Whether a row has the values that its statement is executed with, as `of_` and the name.
+
+    What runs for every cell is built once: building it takes longer than running it.
+    """
+    return and_(*(table.c[name] == bindparam(f"of_{name}") for name in names))
 
 
 is_leased = exists().where(same_work(lease, outcome))
@@ -106,11 +125,8 @@ def has_status(*statuses: Status) -> ColumnElement[bool]:
 
 def check_token(connection: Connection, held: Lease) -> None:
     """Raise unless the lease is still held; keeps it so until the end of the transaction."""
-    current = connection.execute(
-        select(lease.c.token)
-        .where(of_work(lease, held.sweep_id, held.model, to_text(held.needs)))
-        .with_for_update(read=True)
-    ).scalar()
+    key = {"of_sweep_id": held.sweep_id, "of_model": held.model, "of_needs": to_text(held.needs)}
+    current = connection.execute(_TOKEN, key).scalar()
     if current != held.token:
         raise LeaseLost(
             f"{held.model} is no longer leased to {held.owner}; its late result was refused",
@@ -142,8 +158,7 @@ def settle_work(connection: Connection, sweep_id: int) -> None:
 
 def open_benches(connection: Connection, sweep_id: int, model: str) -> None:
     """Let what waits to be measured be leased, now that its cell is published."""
-    done = and_(work.c.sweep_id == sweep_id, work.c.model == model, work.c.state == "done")
-    connection.execute(update(work).where(done, _has_measurable()).values(state="todo"))
+    connection.execute(_OPEN_BENCHES, {"of_sweep_id": sweep_id, "of_model": model})
 
 
 def is_measurable(condition: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -159,11 +174,8 @@ def _has_measurable() -> ColumnElement[bool]:
 
 def add_event(connection: Connection, sweep_id: int, kind: str, **columns: Any) -> int:
     """Append one event; returns its id."""
-    added = connection.execute(
-        insert(event).values(at=now()).returning(event.c.id),
-        {"sweep_id": sweep_id, "kind": str(kind), **columns},
-    )
-    return int(added.scalar_one())
+    row = {"sweep_id": sweep_id, "kind": str(kind), **columns}
+    return int(connection.execute(_ADD_EVENT, row).scalar_one())
 
 
 def is_unfinished(connection: Connection, sweep_id: int, *besides: Status) -> ColumnElement[bool]:
@@ -172,3 +184,13 @@ def is_unfinished(connection: Connection, sweep_id: int, *besides: Status) -> Co
     if found is None:
         raise unknown_sweep(sweep_id)
     return has_status(*besides, *unfinished(publish=bool(found)))
+
+
+_TOKEN = select(lease.c.token).where(bound(lease, "sweep_id", "model", "needs"))
+_TOKEN = _TOKEN.with_for_update(read=True)
+_ADD_EVENT = insert(event).values(at=now()).returning(event.c.id)
+_OPEN_BENCHES = (
+    update(work)
+    .where(bound(work, "sweep_id", "model"), work.c.state == "done", _has_measurable())
+    .values(state="todo")
+)

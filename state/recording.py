@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, insert, or_, select, update
+from sqlalchemy import Connection, Float, bindparam, case, func, insert, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from matrix.needs import to_text
 from matrix.status import FailureClass, Status
-from state.changes import FORGET, WritingPart, add_event, check_token, has_status, open_benches
+from state.changes import (
+    FORGET,
+    WritingPart,
+    add_event,
+    bound,
+    check_token,
+    has_status,
+    open_benches,
+)
 from state.database import now
 from state.errors import BadTransition, StateError
-from state.records import Facts, Json, Kind, Lease, StageRow
+from state.records import Facts, Json, Kind, Lease, StageRun
 from state.schema import outcome, stage_key, stage_run
 from state.text import clean, clean_tail
 from state.transitions import DEFAULT_CLASS, FINAL, RUNNING, SOURCES
 
 _IN_EVENT = ("tree", "failure", "stage", "exit_code", "message", "bytes", "seconds")
+_OF_RUN = tuple(name for name in StageRun.__slots__ if name not in {"id", "at", "parts"})
+_STANDING = select(outcome.c.status, outcome.c.token, outcome.c.model, outcome.c.needs).where(
+    bound(outcome, "sweep_id", "cell")
+)
+_ADD_RUNS = insert(stage_run).values(at=now())
 
 
 class Recording(WritingPart):
@@ -31,13 +45,21 @@ class Recording(WritingPart):
         cell: str,
         status: Status,
         facts: Facts = Facts(),  # noqa: B008 - frozen
-        stages: Sequence[StageRow] = (),
+        stages: Sequence[StageRun] = (),
     ) -> None:
         """Give a cell a new status with what is known of it, its event and its stage runs."""
         if held is None and status in RUNNING:
             raise StateError(f"{cell} cannot be {status} without a lease")
         known = _known(status, facts)
-        change = _change(sweep_id, cell, status, held, known)
+        values: dict[str, Any] = {
+            "of_sweep_id": sweep_id,
+            "of_cell": cell,
+            **_values(status, known),
+        }
+        if held is not None:
+            values |= {"of_model": held.model, "of_needs": to_text(held.needs)}
+            if status is not Status.PLANNED:
+                values["token"] = held.token
         tries = 0
 
         def work(connection: Connection) -> None:
@@ -45,11 +67,9 @@ class Recording(WritingPart):
             tries += 1
             if held is not None:
                 check_token(connection, held)
-            model = connection.execute(change).scalar()
+            model = connection.execute(_change(status, held is not None), values).scalar()
             if model is None:
-                # The connection may have broken after the commit of the first try.
-                if tries == 1 or not _arrived(connection, held, sweep_id, cell, status):
-                    _refuse(connection, held, sweep_id, cell, status)
+                _refuse(connection, held, sweep_id, cell, status, again=tries > 1)
                 return
             add_event(
                 connection,
@@ -76,25 +96,22 @@ class Recording(WritingPart):
         )
 
     def _add_stages(
-        self, connection: Connection, sweep_id: int, model: str, stages: Sequence[StageRow]
+        self, connection: Connection, sweep_id: int, model: str, stages: Sequence[StageRun]
     ) -> None:
-        parts = {row.key: row.parts for row in stages}
+        parts = {run.key: run.parts for run in stages}
         connection.execute(
             self.database.insert(stage_key).on_conflict_do_nothing(),
             # In one order, so that two writers of the same keys cannot block each other.
             [{"key": key, "parts": parts[key]} for key in sorted(parts)],
         )
-        names = [name for name in StageRow.__slots__ if name != "parts"]
+        # The clock may have been set back.
+        fixed = {"sweep_id": sweep_id, "model": model}
         connection.execute(
-            insert(stage_run).values(at=now()),
+            _ADD_RUNS,
             [
-                {
-                    **{name: getattr(row, name) for name in names},
-                    "sweep_id": sweep_id,
-                    "model": model,
-                    "seconds": max(row.seconds, 0.0),  # the clock may have been set back
-                }
-                for row in stages
+                {name: getattr(run, name) for name in _OF_RUN}
+                | {**fixed, "seconds": max(run.seconds, 0.0)}
+                for run in stages
             ],
         )
 
@@ -126,28 +143,29 @@ def _known(status: Status, facts: Facts) -> dict[str, Any]:
     return {name: value for name, value in columns.items() if value is not None}
 
 
-def _change(
-    sweep_id: int, cell: str, status: Status, held: Lease | None, known: dict[str, Any]
-) -> ReturningUpdate[Any]:
+def _values(status: Status, known: dict[str, Any]) -> dict[str, Any]:
+    """What `_change` is executed with, besides its key."""
+    if status is Status.PLANNED:
+        return {}
+    values = {"failure": None, "retryable": None, **known}
+    if status is Status.PUBLISHED:
+        values |= {"of_tree": known.get("tree"), "listed_at": values.pop("published_at", None)}
+    return values
+
+
+@cache
+def _change(status: Status, held: bool) -> ReturningUpdate[Any]:
     """The UPDATE for a new status, which matches no row where it must not happen."""
     columns = outcome.c
-    allowed: ColumnElement[bool] = has_status(*sorted(SOURCES[status]))
-    if status is Status.PUBLISHED and "tree" in known:
-        # Recorded twice with the same content (a repeated settle) it is still true.
-        same = and_(has_status(Status.PUBLISHED), columns.tree == known["tree"])
-        allowed = or_(allowed, same)
-    where = [columns.sweep_id == sweep_id, columns.cell == cell, allowed]
-    if held is not None:
-        where += [columns.model == held.model, columns.needs == to_text(held.needs)]
-    values: dict[str, Any] = {"status": status.value}
+    allowed = has_status(*sorted(SOURCES[status]))
+    values: dict[str, Any] = {"status": status.value, "ended_at": now()}
     if status is Status.PLANNED:
         values |= FORGET
-    else:
-        values |= {"failure": None, "retryable": None, "ended_at": now(), **known}
-        if held is not None:
-            values["token"] = held.token
     if status is Status.PUBLISHED:
-        values.setdefault("published_at", func.coalesce(columns.published_at, now()))
+        # Recorded twice with the same content (a repeated settle) it is still true.
+        allowed |= has_status(Status.PUBLISHED) & bound(outcome, "tree")
+        listed = bindparam("listed_at", type_=Float)
+        values["published_at"] = func.coalesce(listed, columns.published_at, now())
     if status in RUNNING:
         was_running = has_status(*RUNNING)
         again = status is Status.BUILDING
@@ -155,34 +173,27 @@ def _change(
         values["attempts"] = columns.attempts + (1 if again else case((was_running, 0), else_=1))
         if status is not Status.VERIFIED:
             values["ended_at"] = None
-    return update(outcome).where(*where).values(**values).returning(columns.model)
-
-
-def _arrived(
-    connection: Connection, held: Lease | None, sweep_id: int, cell: str, status: Status
-) -> bool:
-    found = connection.execute(
-        select(outcome.c.status, outcome.c.token).where(
-            outcome.c.sweep_id == sweep_id, outcome.c.cell == cell
-        )
-    ).first()
-    return (
-        found is not None
-        and found.status == status.value
-        and (held is None or found.token == held.token)
-    )
+    key = ("sweep_id", "cell", "model", "needs") if held else ("sweep_id", "cell")
+    change = update(outcome).where(bound(outcome, *key), allowed)
+    return change.values(**values).returning(columns.model)
 
 
 def _refuse(
-    connection: Connection, held: Lease | None, sweep_id: int, cell: str, status: Status
+    connection: Connection,
+    held: Lease | None,
+    sweep_id: int,
+    cell: str,
+    status: Status,
+    *,
+    again: bool,
 ) -> None:
-    found = connection.execute(
-        select(outcome.c.status, outcome.c.model, outcome.c.needs).where(
-            outcome.c.sweep_id == sweep_id, outcome.c.cell == cell
-        )
-    ).first()
+    """Raise because nothing was changed; `again`: unless an earlier try changed it, and the
+    connection broke after its commit."""
+    found = connection.execute(_STANDING, {"of_sweep_id": sweep_id, "of_cell": cell}).first()
     if found is None:
         raise StateError(f"there is no cell {cell} in sweep {sweep_id}")
+    if again and found.status == status and (held is None or found.token == held.token):
+        return
     if held is not None and (found.model, found.needs) != (held.model, to_text(held.needs)):
         raise StateError(f"{cell} is not a cell of this lease of {held.model}")
     raise BadTransition(f"{cell} is {found.status} and cannot become {status}")

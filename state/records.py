@@ -206,22 +206,6 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class StageRow:
-    """A stage that ran or was reused for a cell. `parts` is what the key was made of."""
-
-    cell: str
-    target: str
-    stage: str
-    key: str
-    parts: Json
-    component: str = ""
-    reused: bool = False
-    seconds: float = 0.0
-    bytes: int = 0
-    peak_memory: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """The latest record of a cell."""
 
@@ -271,21 +255,23 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """A stage run as it was recorded."""
+    """A stage that ran or was reused for a cell."""
 
-    id: int
-    at: float
-    sweep_id: int
-    model: str
     cell: str
     target: str
-    component: str
     stage: str
     key: str
-    reused: bool
-    seconds: float
-    bytes: int
-    peak_memory: int
+    parts: Json | None = None
+    """What the key was made of; read it with `key_parts`."""
+    component: str = ""
+    reused: bool = False
+    seconds: float = 0.0
+    bytes: int = 0
+    peak_memory: int = 0
+    sweep_id: int = 0
+    model: str = ""
+    id: int = 0
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

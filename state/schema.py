@@ -181,6 +181,7 @@ stage_run = _table(
     Index("ix_stage_run_model", "model", "stage", "id"),
     Index("ix_stage_run_sweep", "sweep_id", "cell"),
     _check("costs", "seconds >= 0 AND bytes >= 0 AND peak_memory >= 0"),
+    without=("parts",),
 )
 """A stage that ran, or was reused, for a cell."""
 

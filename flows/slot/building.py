@@ -21,7 +21,7 @@ from machine.waits import WaitRules
 from matrix.model import SourceKind
 from matrix.status import Status
 from state.errors import StateError
-from state.records import Facts, StageRow
+from state.records import Facts, StageRun
 from workers.build.builder import WAITS
 from workers.build.built import Built
 from workers.build.stage_runner import wait_report
@@ -84,8 +84,15 @@ def _verify(work: CellWork, built: Built) -> Built | None:
     unchanged = newest is not None and newest.tree == built.tree
     # An export is judged by the cells that are made from it.
     done = planned.is_export or unchanged
-    rows = [StageRow(work.id, planned.target, **asdict(run)) for run in built.stages]
-    work.record(Status.BUILT if done else Status.VERIFYING, facts, rows)
+    runs = [
+        StageRun(
+            cell=work.id,
+            target=planned.target,
+            **{name: getattr(run, name) for name in run.__slots__},
+        )
+        for run in built.stages
+    ]
+    work.record(Status.BUILT if done else Status.VERIFYING, facts, runs)
     if newest is not None and unchanged:
         detail = {"same_as": newest.version, **group_detail(built)}
         work.record(Status.UNCHANGED, Facts(tree=built.tree, detail=detail))

@@ -17,7 +17,7 @@ from flows.slot.leases import Activity, RenewedLease
 from matrix.errors import MillError
 from matrix.model import PlannedPackage
 from matrix.status import FailureClass, Status
-from state.records import Facts, StageRow
+from state.records import Facts, StageRun
 from workers.build.built import Built
 from workers.build.stage_runner import os_failure
 from workers.errors import BuildFailed, StoreError
@@ -61,7 +61,7 @@ class CellWork:
         return self.sweep.folders.logs / self.sweep.plan.stamp / f"{log_name(self.id)}.log"
 
     def record(
-        self, status: Status, facts: Facts | None = None, stages: Sequence[StageRow] = ()
+        self, status: Status, facts: Facts | None = None, stages: Sequence[StageRun] = ()
     ) -> None:
         """One transaction; raises `LeaseLost` when the model is no longer ours."""
         if self.lease.activity is not None and self.lease.activity.cell == self.id:

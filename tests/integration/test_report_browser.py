@@ -14,7 +14,7 @@ from flows.cli.quantity import show_duration
 from flows.observe.report.collect import collect
 from flows.observe.report.page import write
 from matrix.status import FailureClass, Status
-from state.records import CellRow, Facts, ModelRow, StageRow
+from state.records import CellRow, Facts, ModelRow, StageRun
 from state.state import open_state
 from tests.services.chromium import launched, opened
 from tests.states.samples import ALIVE, TREE
@@ -64,7 +64,7 @@ def large_sweep(folder: Path) -> Path:
                     )
                     state.record(lease, info.id, cell, Status.BUILD_FAILED, facts)
                     continue
-                stage = StageRow(cell, target, "optimize", "k" + target, {}, seconds=1.5, bytes=10)
+                stage = StageRun(cell, target, "optimize", "k" + target, {}, seconds=1.5, bytes=10)
                 facts = Facts(
                     tree=TREE,
                     bytes=1000,

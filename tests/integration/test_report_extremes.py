@@ -15,7 +15,7 @@ from flows.observe.diff.comparison import ChangeKind, compare
 from flows.observe.report.collect import collect
 from flows.observe.report.page import write
 from matrix.status import FailureClass, Status
-from state.records import Facts, StageRow, SweepInfo
+from state.records import Facts, StageRun, SweepInfo
 from state.state import State, open_state
 from tests.services.chromium import launched, opened
 from tests.states.samples import ALIVE, begin, cell, rows, take
@@ -51,7 +51,7 @@ def failed(state: State) -> SweepInfo:
         log_tail="last words",
         evidence={"rungs": [{"name": "loads", "passed": False, "detail": "x", "evidence": {}}]},
     )
-    stage = StageRow(cell(), "qnn_npu", "export", "k", {"inputs": {"source": "s"}})
+    stage = StageRun(cell(), "qnn_npu", "export", "k", {"inputs": {"source": "s"}})
     lease = take(state, info)
     state.record(lease, info.id, cell(), Status.BUILDING, stages=[stage])
     state.record(lease, info.id, cell(), Status.BUILD_FAILED, facts)
@@ -166,7 +166,7 @@ def test_a_comparison_can_be_looked_through(browser: Browser, state: State, tmp_
             assert name.startswith(lease.model)
             parts = {"tools": {"torch": tree}, "inputs": {"source": "s"}}
             key = f"{stamp}{name}{tree}"
-            stage = StageRow(name, "qnn_npu", "export", key, parts, seconds=2.0)
+            stage = StageRun(name, "qnn_npu", "export", key, parts, seconds=2.0)
             state.record(lease, info.id, name, Status.BUILDING, stages=[stage])
             cosine = {"model.onnx": {"cosine": 0.9 if tree == "a" else 0.95}}
             rungs = [{"name": "parity", "passed": True, "evidence": cosine}]

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from machine.processes import Process, this_host
 from matrix.status import Status
-from state.records import CellRow, Lease, ModelRow, Owner, StageRow, SweepInfo
+from state.records import CellRow, Lease, ModelRow, Owner, StageRun, SweepInfo
 from state.state import State
 from tests.machine.dead import NO_SUCH_PID
 
@@ -86,12 +86,12 @@ def counts(state: State, sweep_id: int) -> dict[Status, int]:
     return dict(Counter(state.statuses(sweep_id).values()))
 
 
-def stage(name: str, key: str, **facts: float | str | bool) -> StageRow:
+def stage(name: str, key: str, **facts: float | str | bool) -> StageRun:
     row = {"cell": cell(), "target": TARGETS[0], "stage": name, "key": key, "parts": {"is": key}}
-    return StageRow(**{**row, **facts})  # type: ignore[arg-type]  # mixed values by name
+    return StageRun(**{**row, **facts})  # type: ignore[arg-type]  # mixed values by name
 
 
-def add_stages(state: State, held: Lease, *stages: StageRow) -> None:
+def add_stages(state: State, held: Lease, *stages: StageRun) -> None:
     """Stage runs of a lease, whichever status their cell has."""
     state.record(held, held.sweep_id, stages[0].cell, Status.BUILDING, stages=stages)
 

@@ -42,7 +42,7 @@ def unit(cell: str, stage: str, seconds: float, *, key: str = "", **more: Any) -
     values = {"bytes": 100, "peak_memory": 1000, **more}
     model, _at, target = cell.partition("@")
     key = key or f"{cell} {stage}"
-    return StageRun(1, 0.0, 1, model, cell, target, "", stage, key, False, seconds, **values)
+    return StageRun(cell, target, stage, key, model=model, seconds=seconds, **values)
 
 
 def guess(past: Past, *models: PlannedModel) -> Estimates:

@@ -20,7 +20,7 @@ from flows.observe.summaries.markdown import markdown
 from matrix.errors import UsageError
 from matrix.model import is_export
 from matrix.status import FailureClass, Status
-from state.records import Facts, StageRow
+from state.records import Facts, StageRun
 from tests.states.samples import FOREIGN, add_stages, begin, cell, take
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
@@ -170,8 +170,8 @@ def test_the_source_that_was_read_is_told_with_its_commit(harness: SweepHarness)
     add_stages(
         harness.state,
         lease,
-        StageRow(cell(), "qnn_npu", "export", "k1", parts),
-        StageRow(cell(), "qnn_npu", "optimize", "k2", later),
+        StageRun(cell(), "qnn_npu", "export", "k1", parts),
+        StageRun(cell(), "qnn_npu", "optimize", "k2", later),
     )
     made = collect(harness.state, info)
     assert made["rows"][0]["content"] == {"digest": "d" * 64, "commit": "c" * 40}
