@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,6 +43,49 @@ class BuildFailed(MillError):
         self.log_tail = log_tail
         self.member = ""
         """Which of the models that share a context has failed, where only that one has."""
+
+    def told_as(
+        self, message: str, failure: FailureClass | None = None, hint: str = ""
+    ) -> BuildFailed:
+        """The same failure in other words, and as another class if one is given."""
+        told = BuildFailed(
+            failure or self.failure,
+            self.stage,
+            message,
+            hint=hint or self.hint,
+            exit_code=self.process_exit,
+            log_tail=self.log_tail,
+        )
+        told.member = self.member
+        return told
+
+
+FLAKY = frozenset({FailureClass.CRASH, FailureClass.MEMORY, FailureClass.UNKNOWN})
+"""Classes that may be accidental: they count from the second time on."""
+
+
+class KnownFailures:
+    """Failed stage runs of a model, by key: the same run fails in the same way for another target.
+
+    The key covers everything that can make a difference, so a broken export is not tried once for
+    each of eight targets. Failures are forgotten with the model and never cached.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[tuple[str, BuildFailed]]] = defaultdict(list)
+
+    def check(self, key: str) -> None:
+        """Raise the known failure of this key, if there is one."""
+        if not self._seen[key]:
+            return
+        cell_id, error = self._seen[key][-1]
+        if error.failure not in FLAKY or len(self._seen[key]) > 1:
+            raise error.told_as(f"{error.reason} (the same run failed for {cell_id})")
+
+    def note(self, key: str, cell_id: str, error: BuildFailed) -> None:
+        """Remember a failure unless it can be retried."""
+        if not error.retryable:
+            self._seen[key].append((cell_id, error))
 
 
 class Cancelled(MillError):

@@ -20,6 +20,7 @@ from workers.build.built import Built
 from workers.build.origin import Fetch
 from workers.build.stages import Rung
 from workers.compile.group import STAGE
+from workers.host.watch import Watching
 from workers.verify.verifier import Verifier, VerifyFailed
 
 
@@ -116,7 +117,7 @@ def _write(
 def _verified(built: Built, verifier: Verifier, settings: Settings) -> Built:
     """With its evidence. What could not be judged is no reason to withhold it here: it is told."""
     try:
-        return verifier.verify(built, timeout=settings.timeout)
+        return verifier.verify(built, Watching(settings.timeout))
     except VerifyFailed as error:
         if any(rung.passed is False for rung in error.built.evidence):
             raise

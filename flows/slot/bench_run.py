@@ -17,14 +17,14 @@ from flows.slot.cell_work import MOST_ACTIVITY, log_name
 from flows.slot.context import LeasedRun
 from flows.slot.leases import Activity
 from machine.reservations import UNDISTURBED
-from machine.waits import WaitCancelled, WaitRules
+from machine.waits import WaitCancelled
 from matrix.errors import MillError
 from state.errors import LeaseLost, StateError
 from state.measurements import same_protocol
 from state.records import Measurement, MeasurementKind, Outcome
 from workers.build.builder import WAITS
-from workers.build.stage_runner import wait_report
 from workers.errors import Cancelled
+from workers.host.watch import Watching
 from workers.measure.benchmark import benchmark
 from workers.measure.result import Benchmark
 from workers.measure.running import Driver
@@ -91,9 +91,10 @@ class BenchRun(LeasedRun):
         def say(text: str) -> None:
             self._say(one.cell, text)
 
-        rules = WaitRules(WAITS * settings.timeout, gone, wait_report(say, log))
+        watching = Watching(settings.timeout, gone, log, say)
+        rules = watching.waits(WAITS * settings.timeout)
         with self.sweep.ledger.reserve([UNDISTURBED], f"{one.cell} bench", rules):
-            driver = Driver(finder.runtimes, timeout=settings.timeout, cancel=gone, progress=say)
+            driver = Driver(finder.runtimes, watching)
             found = benchmark(driver, subject, settings.protocol)
         if gone.is_set():
             raise Cancelled("measuring was cancelled")

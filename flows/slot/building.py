@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from tenacity import (
@@ -17,15 +17,15 @@ from flows.slot.cell_work import CellWork
 from flows.slot.hub_outage import concerns
 from flows.slot.publishing import group_detail
 from machine.reservations import DISTURBS
-from machine.waits import WaitRules
+from machine.waits import untold
 from matrix.model import SourceKind
 from matrix.status import Status
 from state.errors import StateError
 from state.records import Facts, StageRun
 from workers.build.builder import WAITS
 from workers.build.built import Built
-from workers.build.stage_runner import wait_report
 from workers.errors import BuildFailed, Cancelled, wait_failures
+from workers.host.watch import Watching
 from workers.verify.verifier import VerifyFailed
 
 
@@ -55,12 +55,10 @@ def _build_and_verify(work: CellWork) -> Built | None:
                 offline = hub.known
                 built = work.slot.builder.build(
                     planned.cell,
+                    _watching(work),
                     export_version=planned.version if planned.is_export else None,
                     offline=offline,
-                    report=work.report,
                     attempt=work.lease.lease.attempt,
-                    cancel=work.lease.gone,
-                    log=work.log,
                 )
     except BuildFailed as error:
         if work.cancelled or not concerns(planned.cell, error):
@@ -112,17 +110,21 @@ def _verify(work: CellWork, built: Built) -> Built | None:
 
 def _with_evidence(work: CellWork, built: Built) -> Built:
     """The package with its evidence; `--publish-unverified` accepts any result."""
-    timeout, cancel = work.planned.cell.timeout, work.lease.gone
+    watching = _watching(work)
     with wait_failures("verify"):
-        rules = WaitRules(WAITS * timeout, cancel, wait_report(work.report, work.log))
+        rules = watching.waits(WAITS * work.planned.cell.timeout)
         reservation = work.sweep.ledger.reserve([DISTURBS], f"{work.id} verify", rules)
     try:
         with reservation:
-            return work.slot.verifier.verify(built, timeout=timeout, cancel=cancel, log=work.log)
+            return work.slot.verifier.verify(built, replace(watching, progress=untold))
     except VerifyFailed as error:
         if not work.sweep.settings.publish_unverified:
             raise
         return error.built
+
+
+def _watching(work: CellWork) -> Watching:
+    return Watching(work.planned.cell.timeout, work.lease.gone, work.log, work.report)
 
 
 def _retrying(work: CellWork) -> Retrying:

@@ -24,6 +24,7 @@ from state.records import Facts, Lease, Owner
 from workers.build.builder import Builder
 from workers.build.keys import last_keys
 from workers.errors import BuildFailed, Cancelled
+from workers.host.watch import Watching
 
 if TYPE_CHECKING:
     from state.state import State
@@ -79,10 +80,10 @@ def _are_unchanged(
     # Without a build before, planning a model of the hub would need a request.
     if not all(one.is_export or last_keys(builder.store.notes, one.id) for one in packages):
         return False
+    watching = Watching(cancel=stop.event)
     try:
         return all(
-            builder.predict(one.cell, export=one.is_export, cancel=stop.event)
-            == newest[one.id].tree
+            builder.predict(one.cell, watching, export=one.is_export) == newest[one.id].tree
             for one in packages
         )
     except (BuildFailed, Cancelled):

@@ -29,7 +29,7 @@ from flows.sweep.engines import runtimes_of
 from flows.sweep.local import open_builder
 from flows.sweep.planning import plan_of
 from flows.sweep.workspace import Workspace
-from matrix.model import Plan
+from matrix.model import Plan, Profile
 from tests.bench.command import table
 from tests.engines.shared_weights import quantized
 from workers.compile.devices import runtime_for
@@ -160,7 +160,7 @@ def _compiled(runtimes: Runtimes, runtime: Runtime, models: list[Path], folder: 
             Member(model.name, lambda dest, model=model: _place(model, dest), model.name)  # type: ignore[misc]
             for model in models
         ]
-        result = compile_group(runtimes, members, Job(runtime, "api", False, Path(work)))
+        result = compile_group(runtimes, members, Job(runtime, Profile("p", "t", "r"), Path(work)))
         assert not result.failures, result.failures
         binaries = [one for one in result.folder.glob("*.bin") if "_schematic" not in one.name]
         return [path.stat().st_size for path in binaries]

@@ -32,6 +32,7 @@ from flows.packages.measured import Choice, Finder, finding
 from machine.waits import untold
 from tests.measuring.models import layers
 from tests.measuring.noise import KINDS, drawn, experiment, recorded
+from workers.host.watch import Watching
 from workers.measure.benchmark import benchmark
 from workers.measure.comparison import ROUNDS, Comparison, compare
 from workers.measure.result import Protocol
@@ -195,7 +196,7 @@ def record(dest: Path) -> None:
             for target in ("mlas_cpu", "ov_cpu"):
                 [subject] = finder.find([str(file)], Choice(target=target))
                 found = compare(
-                    Driver(finder.runtimes, progress=print),
+                    Driver(finder.runtimes, Watching(progress=print)),
                     subject, subject, Protocol(20, 200, 10), 0,
                 )  # fmt: skip
                 kept[target] = _turns(found)

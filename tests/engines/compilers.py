@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from workers.host.client import Reply
+from workers.host.watch import Watching
 from workers.runtimes.runtime import Runtime
 
 RUNTIME = Runtime("qnn", "QNNExecutionProvider", "npu", "1")
@@ -24,19 +24,14 @@ class FakeRuntimes:
     calls: list[list[str]] = field(default_factory=list)
 
     def compile(
-        self,
-        _runtime: Runtime,
-        args: dict[str, Any],
-        *,
-        progress: Callable[[str], None],
-        **_more: Any,
+        self, _runtime: Runtime, args: dict[str, Any], watching: Watching
     ) -> dict[str, Any]:
         folder = Path(args["folder"])
         texts = [(folder / source).read_text() for source in args["sources"]]
         self.calls.append(texts)
         seconds: list[float] = []
         for place, (text, output) in enumerate(zip(texts, args["outputs"], strict=True)):
-            progress(f"compiling {place + 1}/{len(texts)}")
+            watching.progress(f"compiling {place + 1}/{len(texts)}")
             error = self.bad.get(text)
             if isinstance(error, Exception):
                 raise error
@@ -52,7 +47,7 @@ class FakeRuntimes:
     def checker(self) -> FakeRuntimes:
         return self
 
-    def call(self, op: str, args: dict[str, Any], **_more: Any) -> Reply:
+    def call(self, op: str, args: dict[str, Any], *_more: Any, **_words: Any) -> Reply:
         assert op == "contexts"
         found = {
             name: {

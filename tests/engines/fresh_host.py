@@ -8,6 +8,7 @@ from typing import Any
 
 from workers.engine import StageJob, StageReport
 from workers.host.client import EngineHost
+from workers.host.watch import UNWATCHED, Watching
 
 
 class FreshHost(EngineHost):
@@ -17,10 +18,11 @@ class FreshHost(EngineHost):
         super().__init__(*args, **named)
         self.said: dict[str, list[str]] = {}
 
-    def run(self, job: StageJob, **how: Any) -> StageReport:
+    def run(self, job: StageJob, watching: Watching = UNWATCHED) -> StageReport:
         self.close()
         said = self.said.setdefault(" ".join(filter(None, (job.stage, job.component))), [])
-        return super().run(replace(job, progress=_both(said.append, job.progress)), **how)
+        told = _both(said.append, watching.progress)
+        return super().run(job, replace(watching, progress=told))
 
 
 def _both(first: Callable[[str], None], second: Callable[[str], None]) -> Callable[[str], None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from workers.engine import BuildPlan, Engine, Request, StageError, StageJob, Sta
 from workers.errors import BuildFailed, failure_of
 from workers.host import codec
 from workers.host.client import EngineHost
+from workers.host.watch import UNWATCHED, Watching
 
 
 class InProcessHost(EngineHost):
@@ -38,9 +38,7 @@ class InProcessHost(EngineHost):
             ],
         }
 
-    def plan(
-        self, request: Request, *, log: Path | None = None, cancel: threading.Event | None = None
-    ) -> BuildPlan:
+    def plan(self, request: Request, watching: Watching = UNWATCHED) -> BuildPlan:
         self.plans += 1
         try:
             plan = self.engine.plan(request)
@@ -48,14 +46,7 @@ class InProcessHost(EngineHost):
             raise BuildFailed(failure_of(error.failure), "plan", str(error)) from error
         return codec.from_json(codec.to_json(plan), BuildPlan)
 
-    def run(
-        self,
-        job: StageJob,
-        *,
-        timeout: float | None = None,
-        log: Path | None = None,
-        cancel: threading.Event | None = None,
-    ) -> StageReport:
+    def run(self, job: StageJob, watching: Watching = UNWATCHED) -> StageReport:
         self.ran.append(f"{job.stage} {job.component}".strip())
         try:
             report = self.engine.run(job)

@@ -17,7 +17,7 @@ from tests.machine.timing import patient
 from tests.plans.cells import LABELS, make_cell, plan_model
 from workers.build.builder import Builder
 from workers.errors import BuildFailed, Cancelled
-from workers.host.watch import HostLimits
+from workers.host.watch import HostLimits, Watching
 from workers.store import Store
 
 REPOSITORY = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def test_one_bad_cell_costs_no_other(builder: Builder, tmp_path: Path) -> None:
         # Different levels, so that no cell profits from another one's run.
         cell = make_cell(label=label, optimization=label, act=bad)
         try:
-            built = builder.build(cell, log=tmp_path / f"{label}.log")
+            built = builder.build(cell, Watching(log=tmp_path / f"{label}.log"))
         except BuildFailed as error:
             outcomes[label] = (error.stage, error.failure.value)
         else:
@@ -74,7 +74,7 @@ def test_one_bad_cell_costs_no_other(builder: Builder, tmp_path: Path) -> None:
 def test_the_time_limit_of_a_cell_is_its_stages(builder: Builder, tmp_path: Path) -> None:
     cell = make_cell(timeout=0.3, act={"export": "hang"})
     with pytest.raises(BuildFailed) as failed:
-        builder.build(cell, log=tmp_path / "cell.log")
+        builder.build(cell, Watching(log=tmp_path / "cell.log"))
     assert failed.value.failure is FailureClass.TIMEOUT
     assert left_behind(builder) == []
 
@@ -90,7 +90,7 @@ def test_cancel_while_a_stage_runs(builder: Builder, tmp_path: Path) -> None:
     waiter = threading.Thread(target=when_begun)
     waiter.start()
     with pytest.raises(Cancelled):
-        builder.build(make_cell(act={"optimize": f"wait:{marker}"}), cancel=cancel)
+        builder.build(make_cell(act={"optimize": f"wait:{marker}"}), Watching(cancel=cancel))
     waiter.join(10)
     assert left_behind(builder) == []
     assert [run.reused for run in builder.build(make_cell()).stages] == [True, True, False]

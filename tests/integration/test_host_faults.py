@@ -19,7 +19,7 @@ from tests.machine.timing import patient
 from workers.engine import StageJob, StageReport
 from workers.errors import BuildFailed, Cancelled
 from workers.host.client import EngineHost, EngineSpec
-from workers.host.watch import HostLimits
+from workers.host.watch import HostLimits, Watching
 
 Run = Callable[..., StageReport]
 MB = 1_000_000
@@ -43,7 +43,7 @@ def run(host: EngineHost, tmp_path: Path) -> Run:
         out.mkdir()
         job = StageJob("export", {"size": 64}, request(act={"export": action}), {}, out)
         given: dict[str, object] = {"log": tmp_path / "cell.log", **options}
-        return host.run(job, **given)  # type: ignore[arg-type]  # a test's own keywords
+        return host.run(job, Watching(**given))  # type: ignore[arg-type]  # a test's own keywords
 
     return run_one
 

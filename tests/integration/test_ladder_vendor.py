@@ -25,9 +25,9 @@ from tests.verification.packages import (
     told,
 )
 from tests.verification.vendor import Vendor
-from workers.host.watch import HostLimits
+from workers.host.watch import HostLimits, Watching
 from workers.runtimes.kinds import KINDS, ORT, Kind
-from workers.runtimes.pool import Runtimes, Watching
+from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing, Runtime
 from workers.verify.ladder.levels import Demand
 

@@ -18,6 +18,7 @@ from workers.build.builder import Builder
 from workers.build.disk_budget import DiskBudget
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
+from workers.host.watch import Watching
 from workers.store import Store
 
 MB = 1 << 20
@@ -57,7 +58,7 @@ def test_a_stage_that_fills_the_disk_costs_one_cell(
     action = action.replace("MARKER", str(tmp_path / "marker"))
     cell = make_cell("big/model", salt="big", act={"optimize": action})
     with pytest.raises(BuildFailed) as failed:
-        builder.build(cell, log=tmp_path / "cell.log")
+        builder.build(cell, Watching(log=tmp_path / "cell.log"))
     assert failed.value.failure is FailureClass.DISK
     assert failed.value.retryable
     assert "--disk-budget" in failed.value.hint or "No space" in failed.value.reason

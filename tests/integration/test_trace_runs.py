@@ -18,12 +18,13 @@ import pytest
 from machine.waits import untold
 from matrix.targets import load_targets
 from tests.engines.onnx_files import convolution
+from workers.host.watch import Watching
 from workers.measure.subject import Artifact, Graph, Subject
 from workers.measure.trace.readings import Window
 from workers.measure.trace.result import FallbackReason, Trace, TraceStatus
 from workers.measure.trace.tracer import Plan, Tracer
 from workers.measure.trace.viewer import find_viewer
-from workers.runtimes.pool import Runtimes, Watching
+from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,7 +63,7 @@ def traced(
     subject = Subject(Artifact("m", "0"), (Graph("", model, (), SHAPES),), runtime)
     folder = model.parent / f"trace-{target}-{level}"
     folder.mkdir()
-    tracer = Tracer(runtimes, lambda: find_viewer(None), progress=progress)
+    tracer = Tracer(runtimes, lambda: find_viewer(None), Watching(progress=progress))
     found = tracer.trace(subject, subject.graphs[0], Plan(level, window), folder)
     jsonschema.validate(found.to_json(), SCHEMA)
     for name in found.artifacts.values():

@@ -8,11 +8,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from machine.waits import untold
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
+from workers.host.client import Reply
+from workers.host.watch import UNWATCHED, Watching
 from workers.measure.subject import Artifact, Graph, Subject
-from workers.runtimes.pool import Runtimes, Watching
+from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
 
 CPU = Runtime("onnxruntime", "CPUExecutionProvider", "cpu", "1.0")
@@ -44,14 +45,16 @@ class FakeRuntimes(Runtimes):
         runtime: Runtime,
         op: str,
         args: dict[str, Any],
+        watching: Watching = UNWATCHED,
         *,
         stage: str,
-        watching: Watching | None = None,
-        progress: Callable[[str], None] = untold,
-    ) -> dict[str, Any]:
+    ) -> Reply:
+        watching.progress(op)
+        return Reply(self._answer(runtime, op, args), 0, 0.0)
+
+    def _answer(self, runtime: Runtime, op: str, args: dict[str, Any]) -> dict[str, Any]:
         key = args["key"]
         self.asked.append((op, key))
-        progress(op)
         if op in self.fails and key == self.fails_for:
             if isinstance(self.fails[op], Exception):
                 raise self.fails[op]

@@ -12,7 +12,8 @@ import numpy as np
 from machine.files import hash_file
 from matrix.digest import FileEntry, files_digest
 from matrix.model import Target
-from workers.runtimes.pool import Runtimes, Watching
+from workers.host.watch import Watching
+from workers.runtimes.pool import Runtimes
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Part, Subject

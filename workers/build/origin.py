@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.folders import remove
-from machine.waits import WaitRules
+from machine.waits import WITHOUT_LIMIT, WaitRules
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest, value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
@@ -44,24 +44,26 @@ class Begun:
     export: tuple[FileEntry, ...]
 
 
-def begin(store: Store, cell: Cell, fetch: Fetch, rules: WaitRules) -> Begun:
-    """The package of `cell.origin` as the stages that made it, fetched unless the store has it."""
-    action = stored(store, cell)
-    if action is None:
+def begin(
+    store: Store, cell: Cell, fetch: Fetch | None = None, rules: WaitRules = WITHOUT_LIMIT
+) -> Begun | None:
+    """The package of `cell.origin` as the stages that made it, fetched unless the store has it.
+
+    None: the cell is built from its source, or nobody fetches what the store lacks.
+    """
+    if cell.origin is None:
+        return None
+    action = store.lookup(_key(cell))
+    if action is None and fetch is not None:
         with store.lock(_key(cell), rules):
-            action = stored(store, cell)
+            action = store.lookup(_key(cell))
             if action is None:
                 rules.told("fetching the portable package")
                 action = _take_in(store, cell, fetch)
-    return begun_with(store, cell, action)
+    return _begun_with(store, cell, action) if action else None
 
 
-def stored(store: Store, cell: Cell) -> Action | None:
-    """The package of `cell.origin`, if the store has it."""
-    return store.lookup(_key(cell))
-
-
-def begun_with(store: Store, cell: Cell, action: Action) -> Begun:
+def _begun_with(store: Store, cell: Cell, action: Action) -> Begun:
     """Read a package. Raises `BuildFailed` for one that is not what the cell is made from."""
     files = within(action.files, PACKAGE)
     if cell.origin is None or tree_digest(files) != cell.origin.tree:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -13,25 +13,24 @@ from machine.disk import free, is_full, reason, says_full
 from machine.waits import WaitRules
 from matrix.model import Cell
 from matrix.status import FailureClass
-from workers.build.build_space import BuildSpace
+from workers.build.context import placed, within_group
+from workers.build.disk_budget import BuildSpace
 from workers.build.graph import StageTask
-from workers.build.known_failures import KnownFailures
 from workers.build.memory_budget import MemoryBudget
 from workers.build.stages import StageRun, doing
 from workers.compile.group import STAGE as COMPILE
+from workers.compile.sharing import ALONE
 from workers.compile.stage import CompileStage
 from workers.engine import SOURCE, BuildPlan, Request, StageJob, StageReport
-from workers.errors import BuildFailed, failure_of
+from workers.errors import BuildFailed, KnownFailures, failure_of
 from workers.host.client import EngineHost
+from workers.host.watch import Watching
 from workers.store import Action, Store
 from workers.store.blobs import NotAFile
 
 MAKE_ROOM = "free some space or set --disk-budget"
 LEAST_FREE = 4 * 1024 * 1024
 """A stage that fails with less space than this most likely fails because of it."""
-
-Report = Callable[[str], None]
-"""Called with the current activity: `exporting`, `calibrating 40/128`, `waits for ...`."""
 
 
 class Expectation(Protocol):
@@ -42,20 +41,6 @@ class Expectation(Protocol):
 
     def memory_of(self, cell: Cell, stage: str, component: str) -> int:
         """What it took at its peak."""
-
-
-def wait_report(report: Report, log: Path | None) -> Report:
-    """Reports what a build waits for, and writes it to the cell's log."""
-
-    def tell(text: str) -> None:
-        report(text)
-        if log is not None:
-            with suppress(OSError):
-                log.parent.mkdir(parents=True, exist_ok=True)
-                with log.open("a", encoding="utf-8") as stream:
-                    stream.write(f"{text}\n")
-
-    return tell
 
 
 def os_failure(stage: str, error: OSError) -> BuildFailed:
@@ -69,33 +54,54 @@ def os_failure(stage: str, error: OSError) -> BuildFailed:
     return BuildFailed(FailureClass.DISK, stage, text, hint="can the store be read and written?")
 
 
+class LookUp:
+    """Resolves stages with what the store has of them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._member = ALONE
+        self.seen: list[tuple[StageTask, Action | None]] = []
+
+    def enter(self, _cell: Cell, _request: Request, _plan: BuildPlan | None, member: str) -> None:
+        """Begin with the stages of a member of a shared context."""
+        self._member = member
+
+    def resolve(self, task: StageTask) -> Action | None:
+        """What a stage made before; None: the store lacks some of it."""
+        action = self._store.lookup(task.key.key)
+        self.seen.append((placed(task, self._member), action))
+        return action
+
+
 @dataclass(slots=True)
 class StageRunner:
     """Resolves the stages of one build, however often it begins again."""
 
     store: Store
     host: EngineHost
-    cell: Cell
-    request: Request
     space: BuildSpace
     memory: MemoryBudget | None
     expected: Expectation | None
     known: KnownFailures
-    report: Report
-    log: Path | None
+    watching: Watching
+    """Of a stage."""
     rules: WaitRules
-    """Of waiting for other builds; what cancels a wait cancels a stage too."""
+    """Of waiting for other builds; what cancels a stage cancels a wait too."""
     compiler: CompileStage | None = None
     """Runs the stage that compiles; None: this build compiles nothing."""
-    plan: BuildPlan = field(init=False)
-    runs: list[StageRun] = field(init=False)
+    runs: list[StageRun] = field(default_factory=list)
     """The stages of this try."""
+    cell: Cell = field(init=False)
+    """At hand: of a shared context every member in turn, and at last the whole."""
+    request: Request = field(init=False)
+    plan: BuildPlan = field(init=False)
+    _member: str = ALONE
     _made: dict[str, StageRun] = field(default_factory=dict)
     """What earlier tries of this build ran, by key: a later one finds it in the store."""
 
-    def begin(self, plan: BuildPlan) -> None:
-        """Begin a try."""
-        self.plan, self.runs = plan, []
+    def enter(self, cell: Cell, request: Request, plan: BuildPlan | None, member: str) -> None:
+        """Begin with the stages of a cell. Without a plan, the estimates of the last one hold."""
+        self.cell, self.request, self.plan, self._member = cell, request, plan or self.plan, member
 
     def resolve(self, task: StageTask) -> Action:
         """The outputs of a stage, from the store or made now."""
@@ -132,7 +138,7 @@ class StageRunner:
     def _note(self, task: StageTask, action: Action, ran: bool, seconds: float) -> None:
         run = StageRun(
             stage=task.spec.name,
-            component=task.component,
+            component=within_group(self._member, task.component),
             key=task.key.key,
             parts=task.key.parts,
             reused=not ran,
@@ -147,7 +153,7 @@ class StageRunner:
     def _run(self, task: StageTask) -> Action:
         """Run a stage in working folders of its own."""
         borrow = self.store.scratch.borrow
-        self.report(doing(task.spec.name, task.component))
+        self.watching.progress(doing(task.spec.name, task.component))
         with self._failures_of(task), ExitStack() as folders:
             out = folders.enter_context(borrow(task.spec.name))
             inputs = {}
@@ -164,7 +170,6 @@ class StageRunner:
                 inputs=inputs,
                 out=out,
                 component=task.component,
-                progress=self.report,
             )
             with self._memory(task):
                 made = self._perform(job, task.key.key)
@@ -183,11 +188,10 @@ class StageRunner:
     def _perform(self, job: StageJob, key: str) -> StageReport:
         """Run a stage where it belongs: compiling in the process of a runtime, all else in the
         engine's."""
-        log, cancel = self.log, self.rules.cancel
         if job.stage != COMPILE or self.compiler is None:
-            return self.host.run(job, timeout=self.cell.timeout, log=log, cancel=cancel)
+            return self.host.run(job, self.watching)
         with self.store.scratch.borrow("compiling") as scratch:
-            return self.compiler.run(job, self.cell, key, log=log, cancel=cancel, scratch=scratch)
+            return self.compiler.run(job, self.cell, key, scratch, self.watching)
 
     @contextmanager
     def _failures_of(self, task: StageTask) -> Iterator[None]:
@@ -200,14 +204,8 @@ class StageRunner:
             except BuildFailed as error:
                 if error.failure is FailureClass.DISK or not self._looks_full(error):
                     raise
-                raise BuildFailed(
-                    FailureClass.DISK,
-                    task.spec.name,
-                    f"the disk is full ({error.reason})",
-                    hint=MAKE_ROOM,
-                    exit_code=error.process_exit,
-                    log_tail=error.log_tail,
-                ) from error
+                text = f"the disk is full ({error.reason})"
+                raise error.told_as(text, FailureClass.DISK, MAKE_ROOM) from error
         except BuildFailed as error:
             self.known.note(task.key.key, self.cell.id, error)
             raise

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from matrix.verification import Threshold
-from workers.runtimes.pool import Runtimes, Watching
+from workers.host.watch import Watching
+from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
 from workers.verify.ladder.parity import too_far
 

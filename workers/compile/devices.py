@@ -47,9 +47,7 @@ def runtime_for(
     return replace(found, options=given)
 
 
-def parameters(
-    runtime: Runtime, profile: Profile, backend: str, *, embed: bool, base: Path | None = None
-) -> dict[str, Any]:
+def parameters(runtime: Runtime, profile: Profile, base: Path = Path()) -> dict[str, Any]:
     """Everything beside the models that can change a byte of what is compiled, for stage keys.
 
     Not the label of the profile: two profiles that ask for the same give the same. Options that
@@ -62,16 +60,16 @@ def parameters(
         "provider": runtime.provider,
         "version": runtime.version,
         "options": options,
-        "backend": backend,
-        "embed": embed,
+        "backend": profile.backend,
+        "embed": profile.embed,
         "system": f"{sys.platform}-{platform.machine().lower()}",
         "emulated": runtime.emulated,
         "device": runtime.detail if profile.asks_device else "",
     }
 
 
-def _content(name: str, value: str, base: Path | None) -> str:
-    path = (base or Path()) / value
+def _content(name: str, value: str, base: Path) -> str:
+    path = base / value
     try:
         return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

@@ -17,7 +17,8 @@ from workers.compile.check import Checked, check_compiled
 from workers.compile.devices import parameters
 from workers.compile.group import GroupResult, Job, Member, compare_sizes, compile_group
 from workers.errors import BuildFailed
-from workers.runtimes.pool import Runtimes, Watching
+from workers.host.watch import UNWATCHED, Watching
+from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
 
 SUFFIX = "_ctx"
@@ -31,13 +32,10 @@ class FileOptions:
     profile: Profile
     runtime: Runtime
     dest: Path
-    backend: str
-    embed: bool = False
     share: bool = False
     check: bool = True
     overwrite: bool = False
-    timeout: float | None = None
-    progress: Callable[[str], None] = lambda _text: None
+    watching: Watching = UNWATCHED
 
 
 @dataclass(slots=True)
@@ -127,15 +125,12 @@ class FileCompiler:
         self._count += 1
         folder = self.scratch / f"group-{self._count}"
         folder.mkdir()
-        job = Job(
-            options.runtime, options.backend, options.embed, folder,
-            timeout=options.timeout, progress=options.progress,
-        )  # fmt: skip
+        job = Job(options.runtime, options.profile, folder, options.watching)
         result = compile_group(self.runtimes, members, job)
         shared = [one for one in members if result.contexts.get(one.name, {}).get("nodes")]
         sharing = None
         if len(shared) > 1:
-            options.progress("compiling each model alone, to compare the sizes")
+            options.watching.progress("compiling each model alone, to compare the sizes")
             sharing = compare_sizes(self.runtimes, shared, result, job)
         found = []
         for source, member in zip(sources, members, strict=True):
@@ -161,10 +156,10 @@ class FileCompiler:
             names = result.contexts[member.name]["binaries"]
             compiled.binaries = tuple(dest / name for name in names)
             if self.options.check:
-                self.options.progress(f"checking {source.path}")
+                self.options.watching.progress(f"checking {source.path}")
                 compiled.checked = check_compiled(
                     self.runtimes, self.options.runtime, source.path, result.folder / member.output,
-                    self.scratch, Watching(timeout=self.options.timeout), shared=shared,
+                    self.scratch, self.options.watching, shared=shared,
                 )  # fmt: skip
                 if compiled.checked.passed is False:
                     compiled.error = (
@@ -190,9 +185,7 @@ class FileCompiler:
 
     def _token(self, sources: Sequence[_Source]) -> str:
         options = self.options
-        made_of = parameters(
-            options.runtime, options.profile, options.backend, embed=options.embed, base=Path()
-        )
+        made_of = parameters(options.runtime, options.profile)
         return value_digest({**made_of, "sources": [one.digest for one in sources]})[:_TOKEN]
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from matrix.model import Profile
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
-from workers.runtimes.pool import Runtimes, Watching
+from workers.host.watch import UNWATCHED, Watching
+from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
 
 STAGE = "compile"
@@ -37,15 +38,11 @@ class Job:
     """How a group is compiled."""
 
     runtime: Runtime
-    backend: str
-    embed: bool
+    profile: Profile
     folder: Path
     """A private folder, empty; what is compiled ends up in its `out`."""
-    timeout: float | None = None
-    """For one member."""
-    cancel: threading.Event | None = None
-    log: Path | None = None
-    progress: Callable[[str], None] = lambda _text: None
+    watching: Watching = UNWATCHED
+    """Of one member."""
 
 
 @dataclass(slots=True)
@@ -127,24 +124,25 @@ def _compile(
         inside = job.folder / f"in-{place}"
         inside.mkdir()
         sources.append(f"in-{place}/{member.place(inside)}")
-    at = 0
+    at, watching = 0, job.watching
 
     def progress(text: str) -> None:
         nonlocal at
         if found := _AT.match(text):
             at = int(found[1]) - 1
-            job.progress(f"{text} {members[at].name}")
+            watching.progress(f"{text} {members[at].name}")
 
     args = {
         "folder": str(job.folder.absolute()),
         "sources": sources,
         "outputs": [f"out/{member.output}" for member in members],
-        "backend": job.backend,
-        "embed": job.embed,
+        "backend": job.profile.backend,
+        "embed": job.profile.embed,
     }
     try:
-        watching = Watching(job.timeout and job.timeout * len(members), job.cancel, job.log)
-        answer = runtimes.compile(job.runtime, args, watching=watching, progress=progress)
+        limit = watching.timeout and watching.timeout * len(members)
+        limited = replace(watching, timeout=limit, progress=progress)
+        answer = runtimes.compile(job.runtime, args, limited)
     except BuildFailed as error:
         if error.failure not in _LOST:
             raise
@@ -163,8 +161,7 @@ _HINT = "does the device of this profile take the precision and operators of the
 def _read(runtimes: Runtimes, members: Sequence[Member], result: GroupResult, job: Job) -> None:
     there = [one for one in members if (result.folder / one.output).is_file()]
     args = {"folder": str(result.folder.absolute()), "models": [one.output for one in there]}
-    watching = Watching(job.timeout, job.cancel, job.log)
-    contexts = watching.call(runtimes.checker, "contexts", args, STAGE)
+    contexts = runtimes.checker.call("contexts", args, job.watching, stage=STAGE).result
     for member in members:
         found = contexts.get(member.output, {"nodes": [], "binaries": [], "problems": []})
         result.contexts[member.name] = found

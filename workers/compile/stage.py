@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from workers.compile.portable import copy_file, external_files, files_in, model_
 from workers.compile.sharing import compile_shared
 from workers.engine import BuildPlan, Json, StageJob, StageReport, StageSpec
 from workers.errors import BuildFailed
+from workers.host.watch import Watching
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing, Runtime
 
@@ -49,10 +49,7 @@ class CompileStage:
     ) -> StageSpec:
         if cell.profile is None:
             raise AssertionError("only compiled cells have this stage")
-        runtime, profile = self._runtime(cell), cell.profile
-        made_with = parameters(
-            runtime, profile, profile.backend, embed=profile.embed, base=self.base
-        )
+        made_with = parameters(self._runtime(cell), cell.profile, self.base)
         return StageSpec(STAGE, {**made_with, **params}, inputs, (), per_component)
 
     def run(
@@ -60,19 +57,14 @@ class CompileStage:
         job: StageJob,
         cell: Cell,
         key: str,
-        *,
-        log: Path | None,
-        cancel: threading.Event | None,
         scratch: Path,
+        watching: Watching,
     ) -> StageReport:
         """Compile into `job.out`, with the files that go along with the models."""
         if cell.profile is None:
             raise AssertionError("only compiled cells have this stage")
         runtime = self._runtime(cell)
-        how = Job(
-            runtime, cell.profile.backend, cell.profile.embed, scratch,
-            timeout=cell.timeout, cancel=cancel, log=log, progress=job.progress,
-        )  # fmt: skip
+        how = Job(runtime, cell.profile, scratch, watching)
         if cell.shares_context:
             return compile_shared(self.runtimes, job.inputs, job.out, key, how)
         (folder,) = job.inputs.values()

@@ -8,14 +8,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from machine.folders import remove_tree
 from machine.scratch import Scratch, sweep_dead
-from machine.waits import untold
 from matrix.status import FailureClass
 from workers.engine import BuildPlan, Request, StageJob, StageReport
 from workers.errors import BuildFailed, failure_of
@@ -23,7 +21,7 @@ from workers.host import codec
 from workers.host.environment import NEEDED_CREDENTIAL, child_environment
 from workers.host.process import HostProcess, Message
 from workers.host.spec import EngineSpec
-from workers.host.watch import Call, HostLimits, Watch, log_size
+from workers.host.watch import UNWATCHED, Call, HostLimits, Watch, Watching, log_size
 
 __all__ = ["EngineHost", "EngineSpec", "Host", "HostLimits", "Reply"]
 
@@ -62,34 +60,23 @@ class Host:
         self.starts = 0
         """How often the child was started."""
 
-    def call(
-        self,
-        op: str,
-        args: Any,
-        *,
-        stage: str = "",
-        timeout: float | None = None,
-        log: Path | None = None,
-        cancel: threading.Event | None = None,
-        progress: Callable[[str], None] = untold,
-    ) -> Reply:
+    def call(self, op: str, args: Any, watching: Watching = UNWATCHED, *, stage: str = "") -> Reply:
         """Send one request and watch over it. Raises `BuildFailed` or `Cancelled`."""
         with self._lock:
-            target = log or self._own_log
+            log, timeout = watching.log or self._own_log, watching.timeout
             call = Call(
                 stage=stage or op,
-                log=target,
-                log_start=log_size(target),
+                log=log,
+                log_start=log_size(log),
                 timeout=self.limits.timeout if timeout is None else timeout,
                 limits=self.limits,
-                cancel=cancel,
-                progress=progress,
+                watching=watching,
                 secret=os.environ.get(NEEDED_CREDENTIAL),
             )
-            for one in {self._own_log, target}:
+            for one in {self._own_log, log}:
                 _check_log(one, call)
             request = {"id": next(self._ids), "op": op, "args": args}
-            request["log"] = str(target.absolute()) if log else None
+            request["log"] = str(log.absolute()) if watching.log else None
             began = time.monotonic()
             try:
                 reply, peak = self._exchange(request, call)
@@ -103,8 +90,7 @@ class Host:
 
     def environment(self) -> dict[str, Any]:
         """The interpreter, the system and the distributions that the child runs with."""
-        reply = self.call("environment", {}, timeout=self.limits.plan_timeout)
-        return dict(reply.result)
+        return dict(self.call("environment", {}, Watching(self.limits.plan_timeout)).result)
 
     def close(self) -> None:
         """End the child; a request in flight ends as `Cancelled`. The next call starts anew."""
@@ -179,39 +165,16 @@ class EngineHost(Host):
 
     def tools(self) -> dict[str, str]:
         """Versions of the engine's tools."""
-        reply = self.call("tools", {}, timeout=self.limits.plan_timeout)
-        return dict(reply.result)
+        return dict(self.call("tools", {}, Watching(self.limits.plan_timeout)).result)
 
-    def plan(
-        self,
-        request: Request,
-        *,
-        log: Path | None = None,
-        cancel: threading.Event | None = None,
-    ) -> BuildPlan:
-        """The stages of a cell."""
-        args, limit = codec.to_json(request), self.limits.plan_timeout
-        reply = self.call("plan", args, timeout=limit, log=log, cancel=cancel)
-        return codec.from_json(reply.result, BuildPlan)
+    def plan(self, request: Request, watching: Watching = UNWATCHED) -> BuildPlan:
+        """The stages of a cell, within the limit of a plan."""
+        limited = replace(watching, timeout=self.limits.plan_timeout)
+        return codec.from_json(self.call("plan", codec.to_json(request), limited).result, BuildPlan)
 
-    def run(
-        self,
-        job: StageJob,
-        *,
-        timeout: float | None = None,
-        log: Path | None = None,
-        cancel: threading.Event | None = None,
-    ) -> StageReport:
+    def run(self, job: StageJob, watching: Watching = UNWATCHED) -> StageReport:
         """Run one stage; what it took is added to the report's `info`."""
-        reply = self.call(
-            "run",
-            codec.to_json(job),
-            stage=job.stage,
-            timeout=timeout,
-            log=log,
-            cancel=cancel,
-            progress=job.progress,
-        )
+        reply = self.call("run", codec.to_json(job), watching, stage=job.stage)
         report = codec.from_json(reply.result, StageReport)
         info = {"peak_memory": reply.peak_memory, "seconds": reply.seconds}
         return StageReport(report.facts, {**report.info, **info})

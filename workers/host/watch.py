@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.children import describe_exit
+from machine.waits import Told, WaitRules, untold
 from matrix.status import FailureClass
 from workers.errors import BuildFailed, Cancelled
 from workers.host.environment import mask
@@ -37,6 +38,33 @@ class HostLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Watching:
+    """How somebody waits for an answer: how long, and what is told meanwhile."""
+
+    timeout: float | None = None
+    """None: the limit of the host."""
+    cancel: threading.Event | None = None
+    log: Path | None = None
+    """Gets what the request prints; None: the log of the host."""
+    progress: Told = untold
+
+    def waits(self, limit: float) -> WaitRules:
+        """For waits meanwhile, which are told of and written to the log."""
+        return WaitRules(limit, self.cancel, self._note)
+
+    def _note(self, text: str) -> None:
+        self.progress(text)
+        if self.log is not None:
+            with contextlib.suppress(OSError):
+                self.log.parent.mkdir(parents=True, exist_ok=True)
+                with self.log.open("a", encoding="utf-8") as stream:
+                    stream.write(f"{text}\n")
+
+
+UNWATCHED = Watching()
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One request as the watch sees it."""
 
@@ -45,8 +73,7 @@ class Call:
     log_start: int
     timeout: float
     limits: HostLimits
-    cancel: threading.Event | None
-    progress: Callable[[str], None]
+    watching: Watching
     secret: str | None
 
     def failed(self, failure: FailureClass, message: str, **more: Any) -> BuildFailed:
@@ -82,12 +109,13 @@ class Watch:
             if wanted(message):
                 self.peak = max(self.peak, int(message.get("peak", 0)))
                 return message
-            self.call.progress(mask(str(message.get("progress", "")), self.call.secret))
+            self.call.watching.progress(mask(str(message.get("progress", "")), self.call.secret))
             self._look(deadline, cheap=True)
 
     def _look(self, deadline: float | None, *, cheap: bool = False) -> None:
         call = self.call
-        if call.cancel is not None and call.cancel.is_set():
+        cancel = call.watching.cancel
+        if cancel is not None and cancel.is_set():
             self.process.end()
             raise Cancelled(f"{call.stage}: cancelled")
         if deadline is not None and time.monotonic() > deadline:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import base64
 import sys
-import threading
 import time
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from statistics import median
 from typing import Any
 
 import psutil
 
-from machine.waits import untold
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
+from workers.host.watch import UNWATCHED, Watching
 from workers.measure.result import Fault, Session
 from workers.measure.subject import Graph
-from workers.runtimes.pool import Runtimes, Watching
+from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
 
 STAGE = "measure"
@@ -149,10 +148,8 @@ class Driver:
     """Runs sessions in the hosts of runtimes."""
 
     runtimes: Runtimes
-    timeout: float | None = None
+    watching: Watching = UNWATCHED
     """Of each request."""
-    cancel: threading.Event | None = None
-    progress: Callable[[str], None] = untold
     load: Load = field(default_factory=Load)
     _label: str = ""
 
@@ -189,16 +186,17 @@ class Driver:
             found.blocks.append(told["times"])
 
     def _ask(self, arm: Arm, op: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        watching = Watching(timeout=self.timeout, cancel=self.cancel)
-        sent = {**args, "key": arm.key}
-
         def told_of(text: str) -> None:
-            self.progress(f"{self._label}: {text}")
+            self.watching.progress(f"{self._label}: {text}")
 
         try:
-            told = self.runtimes.call(
-                arm.runtime, op, sent, stage=STAGE, watching=watching, progress=told_of
-            )
+            told: dict[str, Any] = self.runtimes.call(
+                arm.runtime,
+                op,
+                {**args, "key": arm.key},
+                replace(self.watching, progress=told_of),
+                stage=STAGE,
+            ).result
         except BuildFailed as error:
             fault = Fault("crash", error.failure.value, error.reason, error.log_tail)
             raise Broken(arm.key, fault) from error

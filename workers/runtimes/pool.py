@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine.waits import untold
 from matrix.model import Target
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
 from workers.host.client import EngineSpec, Host, Reply
-from workers.host.watch import HostLimits
+from workers.host.watch import UNWATCHED, HostLimits, Watching
 from workers.runtimes.kinds import CPU, KINDS, ORT, Kind, kind_for
 from workers.runtimes.runtime import Missing, Runtime
 
 STAGE = "verify"
 _GONE = {FailureClass.CRASH, FailureClass.TIMEOUT, FailureClass.MEMORY}
 """Failures in which a vendor library takes its process down: the answer is `crash`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Watching:
-    """The limits of a call, and where its output goes."""
-
-    timeout: float | None = None
-    cancel: threading.Event | None = None
-    log: Path | None = None
-
-    def call(self, host: Host, op: str, args: dict[str, Any], stage: str = STAGE) -> Any:
-        """What a host answers."""
-        return host.call(
-            op, args, stage=stage, timeout=self.timeout, cancel=self.cancel, log=self.log
-        ).result
 
 
 @dataclass(slots=True)
@@ -98,33 +81,23 @@ class Runtimes:
 
     def measure(self, runtime: Runtime, args: dict[str, Any], watching: Watching) -> dict[str, Any]:
         """Run a model; a process that is lost over it is an answer too."""
-        self._used.add(runtime.kind)
         try:
-            host, sent = self._host_of(runtime), {**args, "runtime": runtime.to_json()}
-            return dict(watching.call(host, "measure", sent))
+            return dict(self.call(runtime, "measure", args, watching, stage=STAGE).result)
         except BuildFailed as error:
             if error.failure not in _GONE:
                 raise
             # The crash may have broken a device or a cache: the answer is not noted.
             return {"at": "crash", "error": error.reason, "failure": error.failure.value}
 
-    def compile(
-        self,
-        runtime: Runtime,
-        args: dict[str, Any],
-        *,
-        watching: Watching,
-        progress: Callable[[str], None],
-    ) -> dict[str, Any]:
+    def compile(self, runtime: Runtime, args: dict[str, Any], watching: Watching) -> dict[str, Any]:
         """Compile models, see `workers.runtimes.compile`.
 
         In a process that has opened no model yet: what a compiler writes depends on what it did
         before, and a group that was broken off leaves its contexts open.
         """
-        host = self._host_of(runtime)
         if runtime.kind in self._used:
-            host.close()
-        reply = self._ask(runtime, "compile", args, "compile", watching, progress)
+            self.renew(runtime)
+        reply = self.call(runtime, "compile", args, watching, stage="compile")
         return {**reply.result, "peak_memory": reply.peak_memory}
 
     def call(
@@ -132,34 +105,14 @@ class Runtimes:
         runtime: Runtime,
         op: str,
         args: dict[str, Any],
+        watching: Watching = UNWATCHED,
         *,
         stage: str,
-        watching: Watching | None = None,
-        progress: Callable[[str], None] = untold,
-    ) -> dict[str, Any]:
-        """Any other operation of a runtime's host. Raises `BuildFailed` if the process is lost."""
-        limits = watching or Watching()
-        return dict(self._ask(runtime, op, args, stage, limits, progress).result)
-
-    def _ask(
-        self,
-        runtime: Runtime,
-        op: str,
-        args: dict[str, Any],
-        stage: str,
-        watching: Watching,
-        progress: Callable[[str], None],
     ) -> Reply:
+        """Any operation of a runtime's host. Raises `BuildFailed` if the process is lost."""
         self._used.add(runtime.kind)
-        return self._host_of(runtime).call(
-            op,
-            {**args, "runtime": runtime.to_json()},
-            stage=stage,
-            timeout=watching.timeout,
-            cancel=watching.cancel,
-            log=watching.log,
-            progress=progress,
-        )
+        sent = {**args, "runtime": runtime.to_json()}
+        return self._host_of(runtime).call(op, sent, watching, stage=stage)
 
     def renew(self, runtime: Runtime) -> None:
         """End the process of a runtime: its next call begins in a new one."""
@@ -179,8 +132,8 @@ class Runtimes:
             return Missing(provider, "", why, kind.remedy)
         try:
             # A vendor library that hangs during discovery counts as missing.
-            limit = self.limits.start_timeout
-            rows = self._host(kind).call("discover", {}, stage=STAGE, timeout=limit).result
+            limit = Watching(self.limits.start_timeout)
+            rows = self._host(kind).call("discover", {}, limit, stage=STAGE).result
         except BuildFailed as error:
             if kind is ORT:
                 raise

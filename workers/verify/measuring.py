@@ -13,7 +13,8 @@ from matrix.digest import value_digest
 from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for
 from workers.composition import split
-from workers.runtimes.pool import Runtimes, Watching
+from workers.host.watch import Watching
+from workers.runtimes.pool import STAGE, Runtimes
 from workers.runtimes.runtime import Missing, Runtime
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
@@ -304,7 +305,8 @@ class _Job:
                     for component, output in map(split, join.outputs)
                 ]
             if all(Path(side["file"]).is_file() for side in (*args["found"], *args["wanted"])):
-                answers |= self._watching.call(self._owner.runtimes.checker, "join", args)
+                host = self._owner.runtimes.checker
+                answers |= host.call("join", args, self._watching, stage=STAGE).result
         return answers
 
     def close(self) -> None:

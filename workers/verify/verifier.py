@@ -8,7 +8,6 @@ subject --> inspect (checker's process) --------+
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +20,8 @@ from workers.build.built import Built
 from workers.build.package import compact_bytes, write_record
 from workers.build.stages import Rung
 from workers.errors import BuildFailed, CorruptBlob
-from workers.runtimes.pool import STAGE, Runtimes, Watching
+from workers.host.watch import UNWATCHED, Watching
+from workers.runtimes.pool import STAGE, Runtimes
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.levels import DEFAULT_LEVEL, failing, up_to
 from workers.verify.ladder.observed import Observed
@@ -97,24 +97,16 @@ class Verifier:
         self._measuring = Measuring(runtimes)
         self._versions: dict[str, str] | None = None
 
-    def verify(
-        self,
-        built: Built,
-        *,
-        timeout: float | None = None,
-        cancel: threading.Event | None = None,
-        log: Path | None = None,
-    ) -> Built:
+    def verify(self, built: Built, watching: Watching = UNWATCHED) -> Built:
         """The same package with evidence in its build record. Raises `VerifyFailed`."""
-        climbed = self.climb(Subject.of(built), Watching(timeout, cancel, log))
+        climbed = self.climb(Subject.of(built), watching)
         proven = with_evidence(built, climbed)
         if climbed.failed:
             raise VerifyFailed(proven, climbed.failed)
         return proven
 
-    def climb(self, subject: Subject, watching: Watching | None = None) -> Climbed:
+    def climb(self, subject: Subject, watching: Watching = UNWATCHED) -> Climbed:
         """All rungs up to the level, each judged by itself."""
-        watching = watching or Watching()
         wanted = up_to(self.level)
         observed = Observed(files=subject.file_problems(), passes=subject.blocked_passes())
         notes = Notes(subject.store)
@@ -172,7 +164,7 @@ class Verifier:
         self, folder: Path, models: list[str], watching: Watching
     ) -> dict[str, Any]:
         args = {"folder": str(folder.absolute()), "models": models}
-        return dict(watching.call(self.runtimes.checker, "inspect", args))
+        return dict(self.runtimes.checker.call("inspect", args, watching, stage=STAGE).result)
 
 
 def with_evidence(built: Built, climbed: Climbed) -> Built:

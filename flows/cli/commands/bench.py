@@ -97,6 +97,7 @@ def progress_of(arguments: argparse.Namespace) -> Callable[[str], None]:
 
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.packages.measured import finding
+    from workers.host.watch import Watching
     from workers.measure.quiet import quiet
     from workers.measure.running import Driver
 
@@ -106,7 +107,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     others = arguments.against or []
     refuse((len(others) > 2, "--against takes one OTHER", "or PACKAGE VERSION"))
     with finding(settings, protocol.threads) as finder:
-        driver = Driver(finder.runtimes, settings.timeout, progress=progress_of(arguments))
+        watching = Watching(settings.timeout, progress=progress_of(arguments))
+        driver = Driver(finder.runtimes, watching)
         subjects = finder.find(arguments.what, choice)
         against = finder.find(others, choice) if others else []
         refuse(

@@ -242,6 +242,7 @@ def _told(asked: _Asked, results: Iterable[Compiled | Written]) -> Exit:
 
 def _compile_files(asked: _Asked, paths: Sequence[Path]) -> Iterator[Compiled]:
     from workers.compile.files import FileCompiler, FileOptions
+    from workers.host.watch import Watching
 
     arguments, settings = asked.arguments, asked.settings
     if len(asked.profiles) > 1:
@@ -252,13 +253,10 @@ def _compile_files(asked: _Asked, paths: Sequence[Path]) -> Iterator[Compiled]:
             profile=profile,
             runtime=_runtime(asked, profile, runtimes),
             dest=Path(arguments.output),
-            backend=profile.backend,
-            embed=profile.embed,
             share=arguments.share,
             check=not arguments.no_check,
             overwrite=arguments.overwrite,
-            timeout=settings.timeout,
-            progress=asked.progress,
+            watching=Watching(settings.timeout, progress=asked.progress),
         )
         yield from FileCompiler(runtimes, options, folder).run(paths)
 

@@ -190,6 +190,7 @@ def _print(arguments: argparse.Namespace, lines: Callable[[int, int], Iterable[s
 def _traced(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]:
     from flows.packages.measured import finding
     from flows.packages.traces import keep
+    from workers.host.watch import Watching
     from workers.measure.quiet import quiet
     from workers.measure.trace.readings import Window
     from workers.measure.trace.tracer import Plan, Tracer
@@ -202,8 +203,7 @@ def _traced(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace
         tracer = Tracer(
             finder.runtimes,
             lambda: find_viewer(os.environ.get("QNN_SDK_ROOT")),
-            settings.timeout,
-            progress=progress_of(arguments),
+            Watching(settings.timeout, progress=progress_of(arguments)),
         )
         pairs = [(at, one, graph) for at, one in enumerate(subjects, 1) for graph in one.graphs]
         with quiet("a trace", wait=arguments.wait, told=tell):

@@ -23,6 +23,7 @@ from tests.engines.winml import (
 from workers.build.builder import Builder
 from workers.engines import find_engine
 from workers.errors import BuildFailed, EngineNotFound
+from workers.host.watch import Watching
 from workers.winml_engine.install import ENVIRONMENT
 
 pytestmark = [pytest.mark.winml, pytest.mark.timeout(900)]
@@ -191,7 +192,7 @@ def test_the_users_home_is_left_alone_and_art_stays_in_the_log(
     models: Path, home: Path, engine: Builder, tmp_path: Path
 ) -> None:
     log = tmp_path / "cell.log"
-    built = engine.build(cell(bert(models, tmp_path), "qnn_npu"), log=log)
+    built = engine.build(cell(bert(models, tmp_path), "qnn_npu"), Watching(log=log))
     assert [path for path in home.rglob("*") if path.is_file()] == []
     assert "BertForSequenceClassification" in log.read_text(encoding="utf-8")
     told = str(built.manifest) + str(built.build_record)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,8 +9,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from machine.waits import untold
 from workers.errors import BuildFailed
+from workers.host.watch import UNWATCHED, Watching
 from workers.measure.result import this_machine
 from workers.measure.subject import Graph, Subject
 from workers.measure.trace import graph as onnx
@@ -20,7 +19,7 @@ from workers.measure.trace.operators import Series, by_cost, per_inference, stat
 from workers.measure.trace.readings import Window
 from workers.measure.trace.result import Metadata, Trace, TraceStatus
 from workers.runtimes.kinds import CPU, QNN
-from workers.runtimes.pool import Runtimes, Watching
+from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
 
 STAGE = "trace"
@@ -46,9 +45,7 @@ class Tracer:
 
     runtimes: Runtimes
     find_viewer: FindViewer
-    timeout: float | None = None
-    cancel: threading.Event | None = None
-    progress: Callable[[str], None] = untold
+    watching: Watching = UNWATCHED
 
     def trace(self, subject: Subject, graph: Graph, plan: Plan, folder: Path) -> Trace:
         """The trace of one graph. What the source writes stays in the folder, which is new."""
@@ -85,11 +82,10 @@ class Tracer:
             "warmup": plan.window.warmup,
             "iterations": plan.window.iterations,
         }
-        watching = Watching(timeout=self.timeout, cancel=self.cancel)
         self.runtimes.renew(runtime)
         try:
-            return self.runtimes.call(
-                runtime, "trace", args, stage=STAGE, watching=watching, progress=self.progress
+            return dict(
+                self.runtimes.call(runtime, "trace", args, self.watching, stage=STAGE).result
             )
         finally:
             self.runtimes.renew(runtime)  # a profiler stays on in the libraries of some vendors

@@ -13,6 +13,7 @@ from machine.reservations import DISTURBS, UNDISTURBED
 from matrix.status import Status
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.build.built import Built
+from workers.host.watch import Watching
 
 
 def test_verification_waits_until_no_measurement_is_made(
@@ -22,9 +23,9 @@ def test_verification_waits_until_no_measurement_is_made(
     ledger, pause = Ledger(), threading.Event()
     verify, disturbed = harness.verifier.verify, list[bool]()
 
-    def verified(built: Built, **how: object) -> Built:
+    def verified(built: Built, *how: Watching) -> Built:
         disturbed.append(ledger.claim([UNDISTURBED]) is None)
-        return verify(built, **how)
+        return verify(built, *how)
 
     monkeypatch.setattr(harness.verifier, "verify", verified)
     thread = threading.Thread(target=harness.sweep, args=(make_plan(small_model(cells=1)),))

@@ -53,10 +53,10 @@ def test_a_bug_while_verifying_costs_that_cell_only(
     bad = next(plan.cells())
     verify = harness.verifier.verify
 
-    def broken(built: Any, **how: Any) -> Any:
+    def broken(built: Any, *how: Any) -> Any:
         if built.cell_id == bad.id:
             raise ZeroDivisionError("by nought")
-        return verify(built, **how)
+        return verify(built, *how)
 
     monkeypatch.setattr(harness.verifier, "verify", broken)
     summary = harness.sweep(plan, slots=2)

@@ -14,6 +14,7 @@ from tests.plans.cells import LABELS, make_cell, make_model, plan_model
 from workers.build.builder import Builder, Built
 from workers.build.explain import explain
 from workers.errors import StoreError
+from workers.host.watch import Watching
 
 
 def on_disk(built: Built) -> dict[str, tuple[str, int]]:
@@ -128,7 +129,7 @@ def test_what_a_package_was_made_of_stays_until_it_is_let_go(harness: BuilderHar
 
 def test_a_build_reports_what_it_is_doing_and_what_it_reused(harness: BuilderHarness) -> None:
     seen: list[str] = []
-    built = harness.builder.build(make_cell(), report=seen.append)
+    built = harness.builder.build(make_cell(), Watching(progress=seen.append))
     assert seen[:3] == ["exporting", "export begins", "making inputs"]
     assert [(run.stage, run.reused, run.bytes > 0) for run in built.stages] == [
         ("export", False, True),
@@ -136,7 +137,7 @@ def test_a_build_reports_what_it_is_doing_and_what_it_reused(harness: BuilderHar
         ("optimize", False, True),
     ]
     seen.clear()
-    again = harness.builder.build(make_cell(), report=seen.append)
+    again = harness.builder.build(make_cell(), Watching(progress=seen.append))
     assert [run.reused for run in again.stages] == [True, True, True]
     assert seen == []
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from matrix.status import FailureClass
-from workers.build.known_failures import KnownFailures
-from workers.errors import BuildFailed
+from workers.errors import BuildFailed, KnownFailures
 
 
 def failed(failure: FailureClass = FailureClass.EXPORT, *, retryable: bool = False) -> BuildFailed:

@@ -87,20 +87,20 @@ def test_every_profile_is_listed_with_what_stands_against_it() -> None:
 
 
 def test_the_key_holds_what_can_change_the_bytes() -> None:
-    base = parameters(DEVICE, HTP73, "api", embed=False)
+    base = parameters(DEVICE, HTP73)
     assert base["options"] == {}
     assert "backend_path" not in str(base)
     others = [
-        parameters(replace(DEVICE, version="3"), HTP73, "api", embed=False),
-        parameters(replace(DEVICE, emulated=True), HTP73, "api", embed=False),
-        parameters(replace(DEVICE, options={"htp_arch": "81"}), HTP73, "api", embed=False),
-        parameters(DEVICE, HTP73, "session", embed=False),
-        parameters(DEVICE, HTP73, "api", embed=True),
+        parameters(replace(DEVICE, version="3"), HTP73),
+        parameters(replace(DEVICE, emulated=True), HTP73),
+        parameters(replace(DEVICE, options={"htp_arch": "81"}), HTP73),
+        parameters(DEVICE, replace(HTP73, backend="session")),
+        parameters(DEVICE, replace(HTP73, embed=True)),
     ]
     assert all(other != base for other in others)
-    same = parameters(replace(DEVICE, detail="another"), HTP73, "api", embed=False)
+    same = parameters(replace(DEVICE, detail="another"), HTP73)
     assert same == base, "this compiler does not ask the device"
-    cpus = [parameters(replace(DEVICE, detail=name), OV_CPU, "api", embed=False) for name in "ab"]
+    cpus = [parameters(replace(DEVICE, detail=name), OV_CPU) for name in "ab"]
     assert cpus[0] != cpus[1]
 
 
@@ -108,12 +108,12 @@ def test_a_file_counts_by_its_content(tmp_path: Path) -> None:
     profile = replace(HTP73, options={"config": "a.json"}, file_options=("config",))
     runtime = replace(DEVICE, options={"config": "a.json"})
     (tmp_path / "a.json").write_text("1")
-    one = parameters(runtime, profile, "api", embed=False, base=tmp_path)
+    one = parameters(runtime, profile, tmp_path)
     (tmp_path / "b.json").write_text("1")
     moved = replace(DEVICE, options={"config": "b.json"})
-    assert parameters(moved, profile, "api", embed=False, base=tmp_path) == one
+    assert parameters(moved, profile, tmp_path) == one
     (tmp_path / "a.json").write_text("2")
-    assert parameters(runtime, profile, "api", embed=False, base=tmp_path) != one
+    assert parameters(runtime, profile, tmp_path) != one
     (tmp_path / "a.json").unlink()
     with pytest.raises(UsageError, match=r"option config: .*a.json cannot be read"):
-        parameters(runtime, profile, "api", embed=False, base=tmp_path)
+        parameters(runtime, profile, tmp_path)

@@ -7,10 +7,12 @@ from typing import cast
 
 import pytest
 
+from matrix.model import Profile
 from matrix.status import FailureClass
 from tests.engines.compilers import RUNTIME, FakeRuntimes
 from workers.compile.group import GroupResult, Job, Member, compile_group
 from workers.errors import BuildFailed, Cancelled
+from workers.host.watch import Watching
 from workers.runtimes.pool import Runtimes
 
 
@@ -24,7 +26,7 @@ def member(name: str) -> Member:
 
 def compiled(fake: FakeRuntimes, folder: Path, *names: str) -> GroupResult:
     told: list[str] = []
-    job = Job(RUNTIME, "api", False, folder, timeout=5, progress=told.append)
+    job = Job(RUNTIME, Profile("p", "t", "r"), folder, Watching(5, progress=told.append))
     result = compile_group(cast("Runtimes", fake), [member(name) for name in names], job)
     assert all(text.rpartition(" ")[2] in names for text in told)
     return result

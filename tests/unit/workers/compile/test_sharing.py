@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from matrix.model import Profile
 from matrix.status import FailureClass
 from tests.engines.compilers import RUNTIME, FakeRuntimes
 from workers import composition
@@ -40,7 +41,7 @@ def package(folder: Path, **models: str) -> Path:
 def shared(fake: FakeRuntimes, inputs: Mapping[str, Path], folder: Path) -> StageReport:
     for name in ("out", "scratch"):
         (folder / name).mkdir()
-    job = Job(RUNTIME, "api", False, folder / "scratch")
+    job = Job(RUNTIME, Profile("p", "t", "r"), folder / "scratch")
     return compile_shared(cast("Runtimes", fake), inputs, folder / "out", KEY, job)
 
 

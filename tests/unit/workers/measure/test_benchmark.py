@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.measuring.runtimes import FakeRuntimes, always, crash, subject
+from workers.host.watch import Watching
 from workers.measure.benchmark import benchmark
 from workers.measure.result import Protocol
 from workers.measure.running import Driver, unpack
@@ -60,6 +61,6 @@ def test_drift_from_the_first_to_the_last_session_is_warned_of() -> None:
 def test_progress_names_the_session() -> None:
     told: list[str] = []
     runtimes = FakeRuntimes({"m": always(1000)})
-    benchmark(Driver(runtimes, progress=told.append), subject("m"), PROTOCOL)
+    benchmark(Driver(runtimes, Watching(progress=told.append)), subject("m"), PROTOCOL)
     assert told[0] == "session 1 of 3: bench_open"
     assert told[-1] == "session 3 of 3: bench_close"
