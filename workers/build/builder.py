@@ -238,31 +238,42 @@ class Builder:
         offline: bool = False,
         watching: Watching = UNWATCHED,
     ) -> StageResults | None:
-        """The stages of a cell, of every member of a shared context; None: some cannot be resolved.
-
-        What is made of a package that is there already names the engine and tools of that.
-        """
+        """The stages of a cell, of every member of a shared context; None: some are missing."""
         if cell.origin is not None and begun is None and not export:
             return None
-        until, done = EXPORT if export else "", begun.results if begun else None
-        engine, tools = (done.engine, done.tools) if done else (self.host.spec.name, self.tools())
-
-        def walked(one: Cell, member: str = ALONE) -> StageResults | None:
-            request = self._request(one, offline)
-            plan = self._plan(request, one, done, export=export, watching=watching)
-            resolver.enter(one, request, plan, member)
-            return walk(engine, tools, plan, resolver.resolve, until=until, begun=done)
-
+        done = begun.results if begun else None
+        one = partial(
+            self._walk_one, done, resolver, export=export, offline=offline, watching=watching
+        )
         if not cell.shares_context or export or self._compiler is None:
-            return walked(cell)
-        shared = partial(self._compiler.shared, cell)
+            return one(cell, ALONE)
 
         def resolve(task: StageTask) -> Action | None:
             plan = done.plan if done else None
             resolver.enter(cell, self._request(cell, offline), plan, ALONE)
             return resolver.resolve(task)
 
-        return share(cell, lambda name, one: done or walked(one, name), shared, resolve)
+        shared = partial(self._compiler.shared, cell)
+        return share(cell, lambda name, member: done or one(member, name), shared, resolve)
+
+    def _walk_one(
+        self,
+        done: StageResults | None,
+        resolver: StageRunner | LookUp,
+        cell: Cell,
+        member: str,
+        *,
+        export: bool,
+        offline: bool,
+        watching: Watching,
+    ) -> StageResults | None:
+        """The stages of one member. What is made of a package names the engine and tools of that."""
+        engine, tools = (done.engine, done.tools) if done else (self.host.spec.name, self.tools())
+        request = self._request(cell, offline)
+        plan = self._plan(request, cell, done, export=export, watching=watching)
+        resolver.enter(cell, request, plan, member)
+        until = EXPORT if export else ""
+        return walk(engine, tools, plan, resolver.resolve, until=until, begun=done)
 
     def _request(self, cell: Cell, offline: bool) -> Request:
         code, pickle = self.options.remote_code, self.options.pickle
