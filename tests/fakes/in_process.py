@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class InProcessHost(EngineHost):
     def run(self, job: StageJob, watching: Watching = UNWATCHED) -> StageReport:
         self.ran.append(f"{job.stage} {job.component}".strip())
         try:
-            report = self.engine.run(job)
+            report = self.engine.run(replace(job, progress=watching.progress))
         except StageError as error:
             failure = failure_of(error.failure or job.stage)
             raise BuildFailed(

@@ -267,7 +267,7 @@ class Builder:
         offline: bool,
         watching: Watching,
     ) -> StageResults | None:
-        """The stages of one member. What is made of a package names the engine and tools of that."""
+        """The stages of one member; what is made of a package names the tools of that."""
         engine, tools = (done.engine, done.tools) if done else (self.host.spec.name, self.tools())
         request = self._request(cell, offline)
         plan = self._plan(request, cell, done, export=export, watching=watching)
