@@ -14,6 +14,7 @@ from matrix.overlay import trial_digest
 from workers.build.builder import Builder
 from workers.build.built import Built
 from workers.build.stages import Rung
+from workers.host.watch import Watching
 from workers.measure.subject import Artifact, Subject
 from workers.verify.subject import Subject as Package
 from workers.verify.verifier import Verifier
@@ -67,7 +68,7 @@ class Workshop:
         """Build it; what equal stages made before is reused."""
         with self.busy(f"build {cell.id}"):
             self.builder.begin_model()
-            built = self.builder.build(cell, report=self.report)
+            built = self.builder.build(cell, Watching(progress=self.report))
         try:
             subject = self._subject(cell, built, session)
         except BaseException:

@@ -24,6 +24,8 @@ from state.state import State
 from tests.measuring.runtimes import CPU, FakeRuntimes, always
 from tests.plans.models import EVERYTHING, TARGETS, load, plan_options
 from workers.build.stages import Rung
+from workers.host.client import Reply
+from workers.host.watch import UNWATCHED, Watching
 from workers.measure.result import Benchmark, Protocol
 from workers.measure.running import Driver
 from workers.measure.subject import Artifact, Graph, Subject
@@ -105,7 +107,15 @@ class HookedRuntimes(FakeRuntimes):
         self._hook = hook
         self._builds: dict[str, str] = {}
 
-    def call(self, runtime: Runtime, op: str, args: dict[str, Any], **more: Any) -> dict[str, Any]:
+    def call(
+        self,
+        runtime: Runtime,
+        op: str,
+        args: dict[str, Any],
+        watching: Watching = UNWATCHED,
+        *,
+        stage: str,
+    ) -> Reply:
         key = args["key"]
         if op == "bench_open":
             self._builds[key] = Path(args["file"]).stem
@@ -113,8 +123,8 @@ class HookedRuntimes(FakeRuntimes):
         if isinstance(told, BaseException):
             raise told
         if told is not None:
-            return dict(told)
-        return super().call(runtime, op, args, **more)
+            return Reply(dict(told), 0, 0.0)
+        return super().call(runtime, op, args, watching, stage=stage)
 
 
 @dataclass(slots=True)
