@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -20,16 +21,14 @@ _INDENT = " " * 9
 def result_lines(done: Sequence[Compiled | Written]) -> Iterator[str]:
     """For people."""
     for one in done:
-        yield from _written_lines(one) if isinstance(one, Written) else _file_lines(one)
-    users = [path for one in done for path in one.binaries if not isinstance(one, Written)]
-    for path in dict.fromkeys(users):
-        if users.count(path) > 1:
-            size = show_size(path.stat().st_size)
-            yield f"{path.name} ({size}) holds {users.count(path)} graphs"
-    sizes = next(
-        (one.sharing for one in done if not isinstance(one, Written) and one.sharing), None
-    )
-    if sizes and (together := sizes["together"]) and (apart := sizes["apart"]):
+        yield from _lines(one)
+    files = [one for one in done if not isinstance(one, Written)]
+    users = Counter(path for one in files for path in one.binaries)
+    for path, count in users.items():
+        if count > 1:
+            yield f"{path.name} ({show_size(path.stat().st_size)}) holds {count} graphs"
+    sizes = next((one.sharing for one in files if one.sharing), {})
+    if (together := sizes.get("together")) and (apart := sizes.get("apart")):
         yield (
             f"in one context {show_size(together)} with the models, "
             f"in a context for each {show_size(apart)}"
@@ -40,89 +39,64 @@ def result_lines(done: Sequence[Compiled | Written]) -> Iterator[str]:
 
 def result_to_json(one: Compiled | Written) -> dict[str, object]:
     """For machines."""
-    if isinstance(one, Written):
-        return _written_to_json(one)
-    return _to_json(one)
+    if not isinstance(one, Written):
+        return {**asdict(one), "error": one.error or None, "warning": one.warning or None}
+    return {
+        "cell": one.cell,
+        "output": one.output,
+        "tree": one.tree or None,
+        "binaries": one.binaries,
+        "seconds": one.seconds,
+        "error": one.error or None,
+        "checked": one.checked,
+        "verification": one.rungs,
+        "opening": opening_of(one.build_record),
+    }
 
 
-def _written_lines(one: Written) -> Iterator[str]:
+def _lines(one: Compiled | Written) -> Iterator[str]:
+    name, warning = (one.cell, "") if isinstance(one, Written) else (str(one.source), one.warning)
     if one.error:
-        yield f"FAILED   {one.cell}: {one.error}"
-        return
-    took = f"in {show_duration(one.seconds)}" if one.seconds else "from the store"
-    yield f"compiled {one.cell} -> {one.output} {took}"
-    for path in one.binaries:
-        yield f"{_INDENT}binary {path.name}, {show_size(path.stat().st_size)}"
+        yield f"FAILED   {name}: {one.error}"
+    elif warning:
+        yield f"warning  {name}: {warning}"
+    else:
+        took = f"in {show_duration(one.seconds)}" if one.seconds else "from the store"
+        yield f"compiled {name} -> {one.output} {took}"
+        for path in one.binaries:
+            yield f"{_INDENT}binary {path.name}, {show_size(path.stat().st_size)}"
+        about = _of_package(one) if isinstance(one, Written) else _of_file(one)
+        yield from (f"{_INDENT}{line}" for line in about)
+
+
+def _of_package(one: Written) -> Iterator[str]:
     names = [rung.name for rung in one.rungs]
     unsure = next((rung for rung in one.rungs if rung.passed is None), None)
     if unsure:
-        yield f"{_INDENT}not checked: {unsure.name}: {unsure.detail}"
+        yield f"not checked: {unsure.name}: {unsure.detail}"
     elif "loads" in names:
-        yield f"{_INDENT}checked: {', '.join(names)}"
+        yield f"checked: {', '.join(names)}"
     else:
-        yield f"{_INDENT}not checked: it was not opened"
+        yield "not checked: it was not opened"
     opening = opening_of(one.build_record)
     for model in opening.models if opening else ():
         if model.compiled.seconds is not None and model.portable.seconds is not None:
             after, before = show_duration(model.compiled.seconds), model.portable.seconds
-            yield (
-                f"{_INDENT}{model.model} opens in {after}; "
-                f"the portable model in {show_duration(before)}"
-            )
+            yield f"{model.model} opens in {after}; the portable model in {show_duration(before)}"
     if opening and opening.emulated:
-        yield f"{_INDENT}{EMULATED}"
+        yield EMULATED
 
 
-def _written_to_json(one: Written) -> dict[str, object]:
-    opening = opening_of(one.build_record)
-    return {
-        "cell": one.cell,
-        "output": str(one.output) if one.output else None,
-        "tree": one.tree or None,
-        "binaries": [str(path) for path in one.binaries],
-        "seconds": one.seconds,
-        "error": one.error or None,
-        "checked": one.checked,
-        "verification": [asdict(rung) for rung in one.rungs],
-        "opening": asdict(opening) if opening else None,
-    }
-
-
-def _file_lines(one: Compiled) -> Iterator[str]:
-    if one.error:
-        yield f"FAILED   {one.source}: {one.error}"
-    elif one.warning:
-        yield f"warning  {one.source}: {one.warning}"
-    else:
-        yield f"compiled {one.source} -> {one.output} in {show_duration(one.seconds)}"
-        yield from _details(one)
-
-
-def _details(one: Compiled) -> Iterator[str]:
-    for path in one.binaries:
-        yield f"{_INDENT}binary {path.name}, {show_size(path.stat().st_size)}"
+def _of_file(one: Compiled) -> Iterator[str]:
     checked = one.checked
     if checked is None:
-        yield f"{_INDENT}not checked"
+        yield "not checked"
         return
-    yield f"{_INDENT}{'checked' if checked.passed else 'not checked'}: {checked.detail}"
+    yield f"{'checked' if checked.passed else 'not checked'}: {checked.detail}"
     if checked.portable and checked.compiled:
         opens, before = _opening(checked.compiled), _opening(checked.portable)
-        yield f"{_INDENT}opens in {opens}; the portable model in {before}"
+        yield f"opens in {opens}; the portable model in {before}"
 
 
 def _opening(opening: Opening) -> str:
     return f"{show_duration(opening.seconds)} and {show_size(opening.memory)}"
-
-
-def _to_json(one: Compiled) -> dict[str, object]:
-    return {
-        "source": str(one.source),
-        "output": str(one.output) if one.output else None,
-        "binaries": [str(path) for path in one.binaries],
-        "seconds": one.seconds,
-        "error": one.error or None,
-        "warning": one.warning or None,
-        "checked": asdict(one.checked) if one.checked else None,
-        "sharing": dict(one.sharing) if one.sharing else None,
-    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 from flows.cli.quantity import show_duration, show_size
@@ -23,33 +23,14 @@ _LATE = 0.1
 """The least that is left of a cell, as a share of its estimate, however long it has taken."""
 
 
-_RECORDED = tuple(
-    one.name
-    for one in fields(Estimates)
-    if one.name not in {"models", "cells", "peaks", "sizes"}  # the first two in another form
-)
-
-
 def to_record(known: Estimates) -> dict[str, Any]:
-    """What each model takes, and how its seconds are divided among its cells."""
-    cells: dict[str, dict[str, float]] = {name: {} for name in known.models}
-    for cell, seconds in known.cells.items():
-        name, _at, right = cell.rpartition("@")
-        if name in cells:
-            cells[name][right] = seconds
-    models = {name: {**to_json(cost), "cells": cells[name]} for name, cost in known.models.items()}
-    told = {name: to_json(getattr(known, name)) for name in _RECORDED}
-    return {**told, "models": _rounded(models)}
+    """The estimates as their sweep records them; stages are estimated where they run."""
+    told: dict[str, Any] = _rounded(to_json(replace(known, peaks={}, sizes={})))
+    return told
 
 
 def from_record(record: Mapping[str, Any]) -> Estimates:
-    models: dict[str, Any] = {}
-    cells: dict[str, Any] = {}
-    for name, row in record["models"].items():
-        models[name] = dict(row)
-        of_model = models[name].pop("cells")
-        cells |= {f"{name}@{right}": seconds for right, seconds in of_model.items()}
-    return from_json({**record, "models": models, "cells": cells}, Estimates, exact=False)
+    return from_json(record, Estimates, exact=False)
 
 
 def _rounded(value: Any) -> Any:

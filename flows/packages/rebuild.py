@@ -50,30 +50,13 @@ class Rebuilt:
         return self.published == self.rebuilt
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """Where the local folders that a package was made from are on this machine."""
+def rebuild(
+    feed: Feed, package: str, version: str, settings: Settings, given: Mapping[str, Path | None]
+) -> Rebuilt:
+    """Build it again. Raises `BuildFailed` if it cannot be built on this machine.
 
-    source: Path | None = None
-    recipes: Path | None = None
-
-    def place(self, name: str, known_as: str | None, what: str, cwd: Path) -> str | None:
-        """One of these folders; required if the package was made from one (`known_as`)."""
-        folder: Path | None = getattr(self, name)
-        if folder is None:
-            if known_as is None:
-                return None
-            raise UsageError(
-                f"it was made {what} named {known_as!r}",
-                hint=f"say with --{name} where that is on this machine",
-            )
-        if not (cwd / folder).is_dir():
-            raise UsageError(f"--{name} {folder}: there is no such folder")
-        return str((cwd / folder).absolute())
-
-
-def rebuild(feed: Feed, package: str, version: str, settings: Settings, given: Given) -> Rebuilt:
-    """Build it again. Raises `BuildFailed` if it cannot be built on this machine."""
+    `given`: where the local `source` and `recipes` that it was made from are on this machine.
+    """
     work = Workspace(settings)
     work.prepare()
     with tempfile.TemporaryDirectory(prefix="rebuild-", dir=work.home) as folder:
@@ -93,7 +76,7 @@ def rebuild(feed: Feed, package: str, version: str, settings: Settings, given: G
         )
 
 
-def _cell(original: Original, settings: Settings, given: Given) -> Cell:
+def _cell(original: Original, settings: Settings, given: Mapping[str, Path | None]) -> Cell:
     recipe = original.recipe
     try:
         model = recipe["model"]
@@ -105,8 +88,8 @@ def _cell(original: Original, settings: Settings, given: Given) -> Cell:
         cell = cell_of(
             recipe,
             timeout=settings.timeout,
-            folder=given.place("source", local, "from a local folder", settings.cwd),
-            recipes=given.place("recipes", model.get("recipes"), "with recipes", settings.cwd),
+            folder=_place("source", given, local, "from a local folder", settings.cwd),
+            recipes=_place("recipes", given, model.get("recipes"), "with recipes", settings.cwd),
         )
         commits = _commits(original.manifest, cell)
         return replace(
@@ -115,6 +98,23 @@ def _cell(original: Original, settings: Settings, given: Given) -> Cell:
         )
     except (LookupError, TypeError, ValueError) as error:
         raise Corrupt(f"its {PROVENANCE} holds no recipe: {error!r}") from error
+
+
+def _place(
+    name: str, given: Mapping[str, Path | None], known_as: str | None, what: str, cwd: Path
+) -> str | None:
+    """One of these folders; required if the package was made from one (`known_as`)."""
+    folder = given.get(name)
+    if folder is None:
+        if known_as is None:
+            return None
+        raise UsageError(
+            f"it was made {what} named {known_as!r}",
+            hint=f"say with --{name} where that is on this machine",
+        )
+    if not (cwd / folder).is_dir():
+        raise UsageError(f"--{name} {folder}: there is no such folder")
+    return str((cwd / folder).absolute())
 
 
 def _commits(manifest: Json, cell: Cell) -> dict[str, str | None]:

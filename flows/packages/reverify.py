@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, files_
 from matrix.errors import UsageError
 from matrix.model import EXPORT
 from workers.build.built import Built
+from workers.build.origin import files_of_stage
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Part, Subject
@@ -149,15 +149,7 @@ def _folder_part(folder: Path) -> Part:
 
 def _stage_part(store: Store, manifest: Mapping[str, Any], stage: str) -> Part | None:
     """What a stage wrote for all components, if this machine's store has it."""
-    files: list[FileEntry] = []
-    for one in manifest.get("stages", ()):
-        if one["stage"] == stage:
-            action = store.lookup(one["key"])
-            if action is None:
-                return None
-            head = f"{one['component']}/" if one["component"] else ""
-            files += [replace(file, path=f"{head}{file.path}") for file in action.files]
-    return Part.stored(store, files)
+    return Part.stored(store, list(files_of_stage(store, manifest, stage)))
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -89,13 +89,13 @@ def _begun(
     claim = replace(
         Claim.from_records(manifest, record, cell.target), cell=cell.id, profile=cell.profile
     )
-    export = embedded or within(action.files, EXPORT) or _of_stage(store, manifest, EXPORT)
+    export = embedded or within(action.files, EXPORT) or files_of_stage(store, manifest, EXPORT)
     own = tuple(one for one in files if not one.path.startswith(f"{EXPORT}/"))
     return Begun(
         results=_results(cell, manifest, own, embedded),
         self_contained=bool(embedded),
         claim=claim,
-        inputs=_of_stage(store, manifest, INPUTS),
+        inputs=files_of_stage(store, manifest, INPUTS),
         export=export,
     )
 
@@ -133,10 +133,10 @@ def _action(files: tuple[FileEntry, ...]) -> Action:
     return Action("", {}, files, {}, {}, 0.0, 0)
 
 
-def _of_stage(store: Store, manifest: Mapping[str, Any], stage: str) -> tuple[FileEntry, ...]:
+def files_of_stage(store: Store, manifest: Mapping[str, Any], stage: str) -> tuple[FileEntry, ...]:
     """What a stage of the package has written, if this machine's store has it."""
     found: list[FileEntry] = []
-    for one in manifest["stages"]:
+    for one in manifest.get("stages", ()):
         if one["stage"] == stage:
             action = store.lookup(one["key"])
             if action is None:

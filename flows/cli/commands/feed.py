@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.activity import meter, waiting_for
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Parser, add_settings, refuse, settings_of
+from flows.cli.console import print_json, tell
 from flows.cli.quantity import show_duration, show_moment, show_size
 from flows.cli.settings import Settings
 from flows.cli.table import render
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from feed.listing import VersionDetails
     from feed.reader import Pulled
     from feed.verify import CheckSignature, Verdict
-    from flows.observe.evidence import Opening, Side
+    from flows.observe.evidence import Side
     from matrix.model import Profile
 
 _ORT_PACKAGE = "ort-package"
@@ -61,9 +61,10 @@ def _verb(
 
 
 def _add_ls(parser: Parser) -> None:
-    parser.add_argument("name", nargs="?", help="a package, globs allowed; default: all packages")
-    parser.add_argument("version", nargs="?", default="*", help="a glob, e.g. '0.0.0-20260609-*'")
-    parser.add_argument("--deleted", action="store_true", help="deleted versions too")
+    add = parser.add_argument
+    add("name", nargs="?", help="a package, globs allowed; default: all packages")
+    add("version", nargs="?", default="*", help="a glob, e.g. '0.0.0-20260609-*'")
+    add("--deleted", action="store_true", help="deleted versions too")
 
 
 def _add_version(parser: Parser) -> None:
@@ -72,18 +73,15 @@ def _add_version(parser: Parser) -> None:
 
 
 def _add_pull(parser: Parser) -> None:
-    parser.add_argument("name", nargs="?", help="the package; or select with --stamp")
-    parser.add_argument("version", nargs="?", help="the version")
-    parser.add_argument("--stamp", help="a whole batch, by its index")
-    parser.add_argument("--target", action="append", metavar="GLOB", help="with --stamp")
-    parser.add_argument("--model", action="append", metavar="GLOB", help="with --stamp")
-    parser.add_argument(
-        "--for",
-        dest="profile",
-        metavar="PROFILE",
-        help="what is compiled for a device profile, the portable package where nothing is",
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("name", nargs="?", help="the package; or select with --stamp")
+    add("version", nargs="?", help="the version")
+    add("--stamp", help="a whole batch, by its index")
+    add("--target", action="append", default=[], metavar="GLOB", help="with --stamp")
+    add("--model", action="append", default=[], metavar="GLOB", help="with --stamp")
+    text = "what is compiled for a device profile, the portable package where nothing is"
+    add("--for", dest="profile", metavar="PROFILE", help=text)
+    add(
         "--as",
         dest="form",
         nargs=2,
@@ -91,17 +89,18 @@ def _add_pull(parser: Parser) -> None:
         help="with --stamp and --model: one folder that ONNX Runtime opens as a model package, "
         "with the model's cells as its variants",
     )
-    parser.add_argument("--dest", type=Path, default=Path(), help="folder; default: here")
-    parser.add_argument("--files", action="append", metavar="GLOB", help="only matching files")
-    parser.add_argument("--force", action="store_true", help="replace files of the same name")
+    add("--dest", type=Path, default=Path(), help="folder; default: here")
+    add("--files", action="append", default=[], metavar="GLOB", help="only matching files")
+    add("--force", action="store_true", help="replace files of the same name")
     add_settings(parser, ("targets_file",))
 
 
 def _add_verify(parser: Parser) -> None:
-    parser.add_argument("name", nargs="?", help="a package, globs allowed; or --folder")
-    parser.add_argument("version", nargs="?", default="*", help="a glob; default: all versions")
-    parser.add_argument("--folder", type=Path, help="a package that was pulled")
-    parser.add_argument("--key", type=Path, help="every package must be signed by it (PEM)")
+    add = parser.add_argument
+    add("name", nargs="?", help="a package, globs allowed; or --folder")
+    add("version", nargs="?", default="*", help="a glob; default: all versions")
+    add("--folder", type=Path, help="a package that was pulled")
+    add("--key", type=Path, help="every package must be signed by it (PEM)")
 
 
 def _open(arguments: argparse.Namespace) -> tuple[Settings, Feed]:
@@ -120,7 +119,7 @@ def _ls(arguments: argparse.Namespace) -> Exit:
     if arguments.name is None:
         packages = list(list_packages(feed))
         if arguments.json:
-            _print_json([asdict(one) for one in packages])
+            print_json(packages)
         else:
             rows = [(one.package, one.versions, _when(one.newest)) for one in packages]
             print(render(("package", "versions", "newest"), rows))
@@ -129,7 +128,7 @@ def _ls(arguments: argparse.Namespace) -> Exit:
         list_versions(feed, arguments.name, arguments.version, deleted=arguments.deleted)
     )
     if arguments.json:
-        _print_json([asdict(one) for one in versions])
+        print_json(versions)
     else:
         headers = ("package", "version", "published", "tree", "views")
         print(render(headers, [_version_row(one) for one in versions]))
@@ -138,16 +137,16 @@ def _ls(arguments: argparse.Namespace) -> Exit:
 
 def _show(arguments: argparse.Namespace) -> Exit:
     from feed.listing import show
-    from flows.observe.evidence import opening_of, sharing_of
+    from flows.observe.evidence import EMULATED, opening_of, sharing_of
 
     _settings, feed = _open(arguments)
     found = show(feed, arguments.name, arguments.version)
     record = _build_record(feed, found)
     opening, sharing = opening_of(record), sharing_of(record)
     if arguments.json:
-        more = {"opening": asdict(opening)} if opening else {}
-        more |= {"sharing": asdict(sharing)} if sharing else {}
-        _print_json({**asdict(found), "size": found.size, **more})
+        more: dict[str, Any] = {"opening": opening} if opening else {}
+        more |= {"sharing": sharing} if sharing else {}
+        print_json({**asdict(found), "size": found.size, **more})
         return Exit.OK
     one = found.published
     print(f"{one.package} {one.version}" + (" (deleted)" if one.deleted else ""))
@@ -156,12 +155,15 @@ def _show(arguments: argparse.Namespace) -> Exit:
         print(f"  views: {', '.join(one.views)}")
     rows = [(file.path, show_size(file.size), file.sha256) for file in found.files]
     print(render(("file", "size", "sha256"), rows))
-    if opening:
-        print("\n".join(_opening_lines(opening)))
+    for model in opening.models if opening else ():
+        compiled, portable = _opened(model.compiled), _opened(model.portable)
+        print(f"{model.model} opens in {compiled}; the portable model in {portable}")
+    if opening and opening.on:
+        print(f"  on {opening.on}")
+    if opening and opening.emulated:
+        print(f"  {EMULATED}")
     if sharing:
-        apart = (
-            "" if sharing.apart is None else f"; a context each takes {show_size(sharing.apart)}"
-        )
+        apart = f"; a context each takes {show_size(sharing.apart)}" if sharing.apart else ""
         print(f"{sharing.graphs} graphs share one context of {show_size(sharing.together)}{apart}")
     return Exit.OK
 
@@ -184,20 +186,8 @@ def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
                 raise TypeError(f"it holds {type(record).__name__}")
             return record
         except (FeedError, ValueError, TypeError) as error:
-            print(f"modelmill: {BUILD_RECORD} cannot be read: {error}", file=sys.stderr)
+            tell(f"{BUILD_RECORD} cannot be read: {error}")
             return None
-
-
-def _opening_lines(opening: Opening) -> Iterator[str]:
-    from flows.observe.evidence import EMULATED
-
-    for one in opening.models:
-        compiled, portable = _opened(one.compiled), _opened(one.portable)
-        yield f"{one.model} opens in {compiled}; the portable model in {portable}"
-    if opening.on:
-        yield f"  on {opening.on}"
-    if opening.emulated:
-        yield f"  {EMULATED}"
 
 
 def _opened(side: Side) -> str:
@@ -209,66 +199,62 @@ def _opened(side: Side) -> str:
 def _pull(arguments: argparse.Namespace) -> Exit:
     from feed.reader import pull
     from feed.selection import version_for
+    from flows.sweep.workspace import Workspace
 
     settings, feed = _open(arguments)
-    patterns = tuple(arguments.files or ("*",))
     if arguments.form:
         return _pull_ort_package(arguments, settings, feed)
+    profile = Workspace(settings).profiles().get(arguments.profile) if arguments.profile else None
     if arguments.stamp and not arguments.name:
-        return _pull_stamp(arguments, settings, feed, patterns)
-    if not (arguments.name and arguments.version) or arguments.stamp:
-        raise UsageError("pull wants a package and a version, or --stamp alone")
-    if arguments.target or arguments.model:
-        raise UsageError("--target and --model go with --stamp")
-    folder = Path(arguments.name) if arguments.dest == Path() else arguments.dest
-    name, version = arguments.name, arguments.version
-    profile = _profile(arguments, settings)
+        return _pull_stamp(arguments, settings, feed, profile)
+    name, version, folder = arguments.name, arguments.version, arguments.dest
+    one = name and version and not arguments.stamp
+    refuse(
+        (not one, "pull wants a package and a version, or --stamp alone", ""),
+        (arguments.target or arguments.model, "--target and --model go with --stamp", ""),
+    )
     if profile:
         version = version_for(feed, name, version, profile)
     with meter(f"{name} {version}") as progress:
         pulled = pull(
-            feed, name, version, folder, patterns, progress=progress, force=arguments.force
+            feed,
+            name,
+            version,
+            Path(name) if folder == Path() else folder,
+            arguments.files or ("*",),
+            progress=progress,
+            force=arguments.force,
         )
     compiled = profile is not None and version.endswith(f"-{slug(profile.label)}")
-    _tell([(pulled, compiled)], profile, as_json=arguments.json)
+    _tell_pulled([(pulled, compiled)], profile, as_json=arguments.json)
     return Exit.OK
 
 
-def _profile(arguments: argparse.Namespace, settings: Settings) -> Profile | None:
-    from flows.sweep.workspace import Workspace
-
-    return Workspace(settings).profiles().get(arguments.profile) if arguments.profile else None
-
-
 def _pull_stamp(
-    arguments: argparse.Namespace, settings: Settings, feed: Feed, patterns: tuple[str, ...]
+    arguments: argparse.Namespace, settings: Settings, feed: Feed, profile: Profile | None
 ) -> Exit:
     from feed.selection import pull_selection
     from matrix.naming import index_name
 
-    index_package = index_name(settings.package, arguments.stamp)[0]
-    profile = _profile(arguments, settings)
     if profile and arguments.target:
         raise UsageError(f"--for {profile.label} names the target: leave --target out")
-
     found = pull_selection(
         feed,
-        index_package,
+        index_name(settings.package, arguments.stamp)[0],
         arguments.stamp,
         arguments.dest,
-        targets=tuple(arguments.target or ("*",)),
-        models=tuple(arguments.model or ("*",)),
+        targets=arguments.target or ("*",),
+        models=arguments.model or ("*",),
         profile=profile,
-        patterns=patterns,
+        patterns=arguments.files or ("*",),
         force=arguments.force,
     )
     taken = [(one.pulled, "+" in one.cell.target) for one in found.pulled]
-    _tell(taken, profile, as_json=arguments.json)
+    _tell_pulled(taken, profile, as_json=arguments.json)
     for lost in found.lost:
-        print(f"modelmill: {lost.cell.id}: {lost.error}", file=sys.stderr)
+        tell(f"{lost.cell.id}: {lost.error}")
     if found.lost:
-        cells = len(found.lost) + len(found.pulled)
-        print(f"modelmill: {len(found.lost)} of {cells} cells are not here", file=sys.stderr)
+        tell(f"{len(found.lost)} of {len(found.lost) + len(found.pulled)} cells are not here")
     return Exit.CELLS_FAILED if found.lost else Exit.OK
 
 
@@ -277,23 +263,24 @@ def _pull_ort_package(arguments: argparse.Namespace, settings: Settings, feed: F
     from matrix.naming import index_name
 
     form, dest = arguments.form
-    if form != _ORT_PACKAGE:
-        raise UsageError(f"--as {form}: the only format is {_ORT_PACKAGE}")
-    if not (arguments.stamp and arguments.model):
-        raise UsageError(f"--as {_ORT_PACKAGE} wants --stamp and --model")
+    whole = arguments.stamp and arguments.model
     others = (arguments.name, arguments.profile, arguments.files, arguments.force)
-    if any(others) or arguments.dest != Path():
-        raise UsageError(f"--as {_ORT_PACKAGE} takes whole packages: only --target goes with it")
+    more = any(others) or arguments.dest != Path()
+    refuse(
+        (form != _ORT_PACKAGE, f"--as {form}: the only format is {_ORT_PACKAGE}", ""),
+        (not whole, f"--as {_ORT_PACKAGE} wants --stamp and --model", ""),
+        (more, f"--as {_ORT_PACKAGE} takes whole packages: only --target goes with it", ""),
+    )
     made = pull_ort_package(
         feed,
         index_name(settings.package, arguments.stamp)[0],
         arguments.stamp,
         Path(dest),
-        targets=tuple(arguments.target or ("*",)),
-        models=tuple(arguments.model),
+        targets=arguments.target or ("*",),
+        models=arguments.model,
     )
     if arguments.json:
-        _print_json(asdict(made))
+        print_json(made)
     else:
         print(f"{made.model} -> {made.dest}: {show_size(made.size)}")
         print(f"  components: {', '.join(made.components)}")
@@ -301,31 +288,31 @@ def _pull_ort_package(arguments: argparse.Namespace, settings: Settings, feed: F
     return Exit.OK
 
 
-def _tell(pulled: list[tuple[Pulled, bool]], profile: Profile | None, *, as_json: bool) -> None:
+def _tell_pulled(
+    pulled: list[tuple[Pulled, bool]], profile: Profile | None, *, as_json: bool
+) -> None:
     """What was pulled, each with whether it is compiled; with a profile, that is told."""
     if as_json:
-        told = [{"compiled": compiled} if profile else {} for _one, compiled in pulled]
-        _print_json([asdict(one) | more for (one, _), more in zip(pulled, told, strict=True)])
+        mark = [{"compiled": compiled} if profile else {} for _one, compiled in pulled]
+        print_json([asdict(one) | more for (one, _), more in zip(pulled, mark, strict=True)])
         return
     for one, compiled in pulled:
         size = show_size(sum(file.size for file in one.files))
         what = "is there already" if one.unchanged else f"{len(one.files)} files, {size}"
-        if profile and compiled:
-            what += f", compiled for {profile.label}"
-        elif profile:
-            what += f", portable: nothing is compiled for {profile.label}"
+        if profile:
+            none = f"portable: nothing is compiled for {profile.label}"
+            what += f", {f'compiled for {profile.label}' if compiled else none}"
         print(f"{one.package} {one.version} -> {one.dest}: {what}")
 
 
 def _verify(arguments: argparse.Namespace) -> Exit:
-    if (arguments.name is None) == (arguments.folder is None):
-        raise UsageError("verify wants a package, or --folder with one that was pulled")
+    one = (arguments.name is None) != (arguments.folder is None)
+    refuse((not one, "verify wants a package, or --folder with one that was pulled", ""))
     signature = None
     if arguments.key:
         from flows.packages.signing import check_signature, public_key
 
-        key = public_key(arguments.key)
-        signature = partial(check_signature, key=key)
+        signature = partial(check_signature, key=public_key(arguments.key))
     good = True
     for verdict in _verdicts(arguments, signature):
         good = good and verdict.ok
@@ -373,7 +360,7 @@ def _promote(arguments: argparse.Namespace) -> Exit:
     settings, feed = _open(arguments)
     view = promote(settings, feed, arguments.name, arguments.version, arguments.view)
     if arguments.json:
-        _print_json(asdict(show(feed, arguments.name, arguments.version).published))
+        print_json(show(feed, arguments.name, arguments.version).published)
     else:
         print(f"{arguments.name} {arguments.version} is in view {view}")
     return Exit.OK
@@ -386,7 +373,3 @@ def _version_row(one: Published) -> tuple[object, ...]:
 
 def _when(at: datetime | None) -> str:
     return show_moment(at.timestamp()) if at else "-"
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1, default=str))

@@ -25,11 +25,11 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from flows.packages.rebuild import Given, rebuild
+    from flows.packages.rebuild import rebuild
 
     settings = settings_of(arguments)
     feed = Workspace(settings).open_feed()
-    given = Given(arguments.source, arguments.recipes)
+    given = {"source": arguments.source, "recipes": arguments.recipes}
     found = rebuild(feed, arguments.name, arguments.version, settings, given)
     if arguments.json:
         print(json.dumps({**asdict(found), "same": found.same}, indent=1))

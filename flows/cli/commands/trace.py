@@ -128,7 +128,7 @@ def _compared(
     return {
         "trace": trace.to_json(),
         "against": other.to_json(),
-        "difference": found.to_json(),
+        "difference": found,
     }
 
 

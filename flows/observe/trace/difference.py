@@ -18,6 +18,7 @@ from flows.observe.trace.table import cut
 from workers.measure.trace.result import Metadata, Operator, Trace
 
 _NARROWEST = 16
+Json = dict[str, Any]
 _COMPARED = ("ep", "device", "tracing_level", "threads", "machine", "runtime")
 _CALLED = {"ep": "provider", "tracing_level": "level"}
 
@@ -26,76 +27,35 @@ _CALLED = {"ep": "provider", "tracing_level": "level"}
 class Group:
     """Operators of both traces that do the same work."""
 
-    before: tuple[Operator, ...]
-    after: tuple[Operator, ...]
+    name: str
+    """Its longest operator, of the trace in which it takes longer."""
+    what: str
+    """What became of it."""
     before_us: float
     """In one inference."""
     after_us: float
-
-    @property
-    def delta_us(self) -> float:
-        """How much longer it takes."""
-        return self.after_us - self.before_us
-
-    @property
-    def name(self) -> str:
-        """Its longest operator, of the trace in which it takes longer."""
-        longer = self.after if self.delta_us >= 0 and self.after else self.before or self.after
-        return max(longer, key=lambda one: one.total_us).name
-
-    @property
-    def what(self) -> str:
-        """What became of it."""
-        if not self.before:
-            return "only after"
-        if not self.after:
-            return "only before"
-        counts = len(self.before), len(self.after)
-        return "" if counts == (1, 1) else f"{counts[0]} -> {counts[1]} operators"
+    delta_us: float
+    """How much longer it takes."""
+    before: tuple[Json, ...]
+    after: tuple[Json, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Two traces compared; the groups are sorted by the size of their difference."""
 
-    before: Metadata
-    after: Metadata
+    before: str | None
+    """The model."""
+    after: str | None
+    before_emulated: bool
+    after_emulated: bool
     before_us: float
     """All operators in one inference, by their medians where every sample is known."""
     after_us: float
+    delta_us: float
     groups: tuple[Group, ...]
     notes: tuple[str, ...]
     """What else differs between the two, and what makes their times doubtful."""
-
-    @property
-    def delta_us(self) -> float:
-        """How much longer all operators take together."""
-        return self.after_us - self.before_us
-
-    def to_json(self) -> dict[str, Any]:
-        """For machines."""
-        return {
-            "before": self.before.model,
-            "after": self.after.model,
-            "before_emulated": self.before.emulated,
-            "after_emulated": self.after.emulated,
-            "before_us": self.before_us,
-            "after_us": self.after_us,
-            "delta_us": self.delta_us,
-            "notes": list(self.notes),
-            "groups": [
-                {
-                    "name": one.name,
-                    "what": one.what,
-                    "before_us": one.before_us,
-                    "after_us": one.after_us,
-                    "delta_us": one.delta_us,
-                    "before": [_named(each) for each in one.before],
-                    "after": [_named(each) for each in one.after],
-                }
-                for one in self.groups
-            ],
-        }
 
 
 def difference(before: Trace, after: Trace) -> Difference:
@@ -106,18 +66,32 @@ def difference(before: Trace, after: Trace) -> Difference:
     """
     middle = all(one.samples_us for one in (*before.operators, *after.operators))
     groups = [
-        Group(was, now, _cost(was, before, middle), _cost(now, after, middle))
+        _group(was, now, _cost(was, before, middle), _cost(now, after, middle))
         for was, now in _together(before.operators, after.operators)
     ]
-    groups.sort(key=lambda one: (-abs(one.delta_us), one.name))
+    first, second = _cost(before.operators, before, middle), _cost(after.operators, after, middle)
     return Difference(
-        before.metadata,
-        after.metadata,
-        _cost(before.operators, before, middle),
-        _cost(after.operators, after, middle),
-        tuple(groups),
-        tuple(_notes(before, after)),
+        before.metadata.model,
+        after.metadata.model,
+        before.metadata.emulated,
+        after.metadata.emulated,
+        first,
+        second,
+        second - first,
+        tuple(sorted(groups, key=lambda one: (-abs(one.delta_us), one.name))),
+        tuple(_notes(before.metadata, after.metadata)),
     )
+
+
+def _group(
+    was: Sequence[Operator], now: Sequence[Operator], before_us: float, after_us: float
+) -> Group:
+    longer = now if after_us >= before_us and now else was or now
+    name = max(longer, key=lambda one: one.total_us).name
+    what = "" if len(was) == len(now) == 1 else f"{len(was)} -> {len(now)} operators"
+    what = what if was and now else "only before" if was else "only after"
+    sides = (tuple(map(_named, was)), tuple(map(_named, now)))
+    return Group(name, what, before_us, after_us, after_us - before_us, *sides)
 
 
 def _cost(operators: Iterable[Operator], trace: Trace, middle: bool) -> float:
@@ -164,8 +138,7 @@ def _keys(one: Operator) -> Iterator[tuple[str, str]]:
         yield "operator", one.op_path or one.name
 
 
-def _notes(before: Trace, after: Trace) -> Iterator[str]:
-    one, other = before.metadata, after.metadata
+def _notes(one: Metadata, other: Metadata) -> Iterator[str]:
     for name in _COMPARED:
         was, now = getattr(one, name), getattr(other, name)
         if was != now:
@@ -175,17 +148,14 @@ def _notes(before: Trace, after: Trace) -> Iterator[str]:
             yield f"{which} was traced on an emulator: its times say nothing about the device"
 
 
-def _named(one: Operator) -> dict[str, Any]:
+def _named(one: Operator) -> Json:
     return {"name": one.name, "type": one.type, "nodes": [n.name for n in one.onnx_nodes or ()]}
 
 
 def lines(found: Difference, top: int, width: int) -> Iterator[str]:
     """The largest differences first; names are cut at their beginning to fit the width."""
-    sides = [
-        f"{name} (emulated)" if side.emulated else name
-        for name, side in (("before", found.before), ("after", found.after))
-    ]
-    headers = ("difference", *sides, "operator")
+    marks = [" (emulated)" * one for one in (found.before_emulated, found.after_emulated)]
+    headers = ("difference", f"before{marks[0]}", f"after{marks[1]}", "operator")
     change = f" ({found.delta_us / found.before_us:+.1%})" if found.before_us else ""
     yield (
         f"operators of one inference: {show_us(found.before_us)} -> {show_us(found.after_us)}"

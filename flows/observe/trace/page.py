@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from flows.observe.masking import masked_json
@@ -18,7 +19,7 @@ def render(trace: Trace, against: Trace | None = None) -> str:
     told, about = trace.to_json(), trace.metadata
     for one in told["operators"]:
         one["samples_us"] = one.get("samples_us", [])[: MOST_SAMPLES + 1]
-    compared = difference(trace, against).to_json() if against is not None else None
+    compared = asdict(difference(trace, against)) if against is not None else None
     mark = " (emulated)" if about.emulated else ""
     return webpage(
         "trace",

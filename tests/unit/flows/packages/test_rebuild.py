@@ -13,7 +13,7 @@ import pytest
 from feed.errors import Corrupt
 from flows.cli.resolution import resolve
 from flows.packages.published import Original
-from flows.packages.rebuild import Given, Rebuilt, _cell
+from flows.packages.rebuild import Rebuilt, _cell
 from matrix.errors import UsageError
 from matrix.model import Cell, Source, SourceKind
 from tests.plans.cells import make_cell
@@ -36,7 +36,10 @@ def original(cell: Cell, **source: Any) -> Original:
 def read(
     what: Original, folder: Path, source: str | None = None, recipes: str | None = None
 ) -> Cell:
-    given = Given(Path(source) if source else None, Path(recipes) if recipes else None)
+    given = {
+        "source": Path(source) if source else None,
+        "recipes": Path(recipes) if recipes else None,
+    }
     return _cell(what, resolve({}, {}, folder), given)
 
 

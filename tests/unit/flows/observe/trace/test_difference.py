@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -100,9 +100,7 @@ def test_the_sum_of_the_groups_is_the_difference() -> None:
     after = trace(*(op(f"a{at}", at + 2.5, f"n{at}") for at in range(41)))
     found = difference(before, after)
     assert sum(one.delta_us for one in found.groups) == pytest.approx(found.delta_us)
-    assert sum(one["delta_us"] for one in found.to_json()["groups"]) == pytest.approx(
-        found.delta_us
-    )
+    assert sum(one["delta_us"] for one in asdict(found)["groups"]) == pytest.approx(found.delta_us)
 
 
 @pytest.mark.parametrize("width", [60, 120])
