@@ -189,20 +189,13 @@ def _pass_setting(name: str, prefix: str) -> str:
 def _hypothesis(entry: Entry, file: str, targets: Targets) -> Hypothesis:
     name = _id(entry)
     labels = _targets(entry, targets)
-    changes = Entry(entry.table("changes") or {}, f"{entry.where}: changes", entry.problems)
-    precision = changes.text("precision")
-    if precision is not None and canonical(precision) not in PRECISIONS:
-        changes.bad(f"unknown precision {quote(precision)}", hint(precision, PRECISIONS))
     rows = {row.label: row.provider for row in targets if matches(row.label, labels)}
-    one = Hypothesis(
+    one = replace(
+        read_changes(entry),
         id=name,
         title=entry.text("title", required=True, empty=False) or "",
         targets=labels,
         axis=entry.choice("axis", AXES, required=True) or "",
-        opset=changes.integer("opset", *OPSETS),
-        precision=None if precision is None else canonical(precision),
-        build=read_build(changes) or {},
-        engines=_engines(changes),
         runtime=read_session(entry, rows),
         compiled=_compiled(entry),
         guards=_guards(entry),
@@ -210,10 +203,29 @@ def _hypothesis(entry: Entry, file: str, targets: Targets) -> Hypothesis:
         missing=entry.text("missing", empty=False) or "",
         file=file,
     )
-    changes.close()
     entry.close()
     _check(entry, one)
     return one
+
+
+def read_changes(entry: Entry) -> Hypothesis:
+    """The table `changes`: what a catalog may say. The rest is left to the caller."""
+    changes = Entry(entry.table("changes") or {}, f"{entry.where}: changes", entry.problems)
+    precision = changes.text("precision")
+    if precision is not None and canonical(precision) not in PRECISIONS:
+        changes.bad(f"unknown precision {quote(precision)}", hint(precision, PRECISIONS))
+    made = Hypothesis(
+        id="",
+        title="",
+        targets=(),
+        axis="",
+        opset=changes.integer("opset", *OPSETS),
+        precision=None if precision is None else canonical(precision),
+        build=read_build(changes) or {},
+        engines=_engines(changes),
+    )
+    changes.close()
+    return made
 
 
 def _id(entry: Entry) -> str:

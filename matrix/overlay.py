@@ -15,7 +15,7 @@ from matrix.cellid import cell_id
 from matrix.digest import MANIFEST, FileEntry, files_digest, tree_digest, value_digest
 from matrix.errors import UsageError
 from matrix.hypotheses import Guards, Hypothesis
-from matrix.model import Cell, Model, Overrides, Profile
+from matrix.model import Cell, Model, Overrides, Profile, Target
 from matrix.policy import Flags, overrides_of, policies
 
 LISTS = frozenset({"passes", "without_passes", "flags", "without_flags", "float_ops"})
@@ -36,17 +36,13 @@ def overlay(cell: Cell, hypothesis: Hypothesis, profile: Profile | None = None) 
     if hypothesis.missing:
         raise Unfit(hypothesis.missing)
     profile = _profile(cell, hypothesis, profile)
-    low, high = cell.target.opset
-    if hypothesis.opset is not None and not low <= hypothesis.opset <= high:
-        raise Unfit(f"{cell.target.label} takes opsets {low} to {high}, not {hypothesis.opset}")
-    own = overrides_of(cell.model, cell.target)
-    asked = hypothesis.precision or cell.policy.asked
-    changed = replace(
-        own,
+    asked = cell.policy.asked
+    own = replace(
+        overrides_of(cell.model, cell.target),
         precision=(asked,) if asked else None,
-        opset=cell.policy.opset if hypothesis.opset is None else hypothesis.opset,
-        build=merged_build(own.build or {}, hypothesis.build) or None,
+        opset=cell.policy.opset,
     )
+    changed = overlaid(own, hypothesis, cell.target)
     (policy,) = policies(changed, cell.target, Flags())
     if hypothesis.precision and policy.precision != hypothesis.precision:
         raise Unfit(policy.notices[0])
@@ -59,6 +55,19 @@ def overlay(cell: Cell, hypothesis: Hypothesis, profile: Profile | None = None) 
         policy=policy,
         profile=profile,
         origin=None,
+    )
+
+
+def overlaid(own: Overrides, hypothesis: Hypothesis, target: Target) -> Overrides:
+    """What the catalog says of a target with what a hypothesis changes. Raises `Unfit`."""
+    low, high = target.opset
+    if hypothesis.opset is not None and not low <= hypothesis.opset <= high:
+        raise Unfit(f"{target.label} takes opsets {low} to {high}, not {hypothesis.opset}")
+    return replace(
+        own,
+        precision=(hypothesis.precision,) if hypothesis.precision else own.precision,
+        opset=own.opset if hypothesis.opset is None else hypothesis.opset,
+        build=merged_build(own.build or {}, hypothesis.build) or None,
     )
 
 

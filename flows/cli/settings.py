@@ -49,6 +49,9 @@ class Settings:
         None, "folder of your own findings; default HOME/knowledge", "FOLDER"
     )
     targets_file: str | None = place(None, "a TOML file with further targets", "FILE", scope=PLAN)
+    champions: str | None = place(
+        None, "a file of champions that is laid over the catalog", "FILE", scope=PLAN
+    )
     summary: str | None = place(
         None, "folder for summary.json, summary.md and junit.xml of the sweep", "FOLDER"
     )

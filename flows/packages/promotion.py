@@ -12,6 +12,7 @@ from feed.errors import NotFound, Rejected
 from feed.index import INDEX_FILE
 from feed.interface import Feed
 from flows.cli.settings import Settings
+from flows.packages.crowning import check_champion, publish_proof
 from flows.packages.reverify import evidence_file
 from matrix.digest import BUILD_RECORD, MANIFEST
 from matrix.errors import UsageError
@@ -28,13 +29,42 @@ def demand_of(settings: Settings, view: str) -> Demand | None:
     return None
 
 
-def promote(settings: Settings, feed: Feed, package: str, version: str, view: str) -> str:
-    """Promote a version into a view if it may enter; returns the view as the feed spells it."""
+def promote(
+    settings: Settings,
+    feed: Feed,
+    package: str,
+    version: str,
+    view: str,
+    champions: Path | None = None,
+) -> str:
+    """Promote a version into a view if it may enter; returns the view as the feed spells it.
+
+    `champions`: a file of them, one of which it must be the build of; its evidence is published.
+    """
     name = feed.view(view)
     _check_demands(settings, feed, name)
     _check(settings, feed, package, version, name)
+    if champions is not None:
+        _check_champion(settings, feed, package, version, champions)
     feed.promote(package, version, name)
     return name
+
+
+def _check_champion(
+    settings: Settings, feed: Feed, package: str, version: str, champions: Path
+) -> None:
+    """Raise `Rejected` unless the version is the build of a champion; publish its evidence.
+
+    Exports and indexes belong to no champion.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        feed.fetch(package, version, Path(folder), (MANIFEST, INDEX_FILE))
+        manifest, index = _json(Path(folder) / MANIFEST), _json(Path(folder) / INDEX_FILE)
+    if manifest.get("kind") == EXPORT or (index and not manifest):
+        return
+    champion = check_champion(settings, champions, manifest, f"{package} {version}")
+    if subject := feed.find(package, version):
+        publish_proof(settings, feed, subject, champion)
 
 
 def _check_demands(settings: Settings, feed: Feed, view: str) -> None:

@@ -1,39 +1,25 @@
-"""Traces that are kept in folders, or published as records of a run.
-
-A record is a version of its own that names the package by digest; the package itself never changes.
-Records are in the package that the template gives for the model name `traces`; the same trace is
-published once.
-"""
+"""Traces that are kept in folders, or published as records beside what was traced."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feed.interface import LocalFile
-from feed.publisher import Publisher
 from flows.cli.settings import Settings
 from flows.observe.trace.page import render as page_of
+from flows.packages.run_records import publish_record
 from flows.sweep.workspace import Workspace
 from machine.disk import reason
 from machine.files import replace_file
-from matrix.digest import FileEntry, tree_digest
 from matrix.errors import UsageError
-from matrix.naming import render
 from workers.measure.trace.result import Trace
 
-TRACES = "traces"
-RESULT, PAGE, RECORD = "trace.json", "trace.html", "record.json"
-SCHEMA = 1
+RESULT, PAGE = "trace.json", "trace.html"
 MOST_BYTES = 512 * 2**20
-_SHOWN = 12
-"""Characters of a digest in a version."""
 
 
 def prepare(output: Path) -> None:
@@ -95,40 +81,15 @@ def publish_trace(settings: Settings, package: str, version: str, trace: Trace) 
             f"{package} {version} in {feed.name} is not what was traced",
             hint="trace a published version: modelmill trace PACKAGE VERSION --publish",
         )
-    record = {
-        "schema": SCHEMA,
-        "kind": "trace",
-        "of": {"package": package, "version": version, "tree": about.tree},
+    told = {
         "component": about.component,
         "on": {"provider": about.ep, "device": about.device, "emulated": about.emulated},
         "runtime": about.runtime,
         "status": trace.status.value,
     }
-    files = {
-        RESULT: _json(trace.to_json()),
-        PAGE: page_of(trace).encode(),
-        RECORD: _json(record),
-    }
-    named = render(settings.package, TRACES, "")
-    with tempfile.TemporaryDirectory(prefix="modelmill-trace-") as folder:
-        local = []
-        for name, data in files.items():
-            path = Path(folder, name)
-            path.write_bytes(data)
-            entry = FileEntry(name, len(data), hashlib.sha256(data).hexdigest())
-            local.append(LocalFile(entry, path))
-        tree = tree_digest(file.entry for file in local)
-        own = f"0.0.0-trace-{(found.tree or '')[:_SHOWN]}-{tree[:_SHOWN]}"
-        mark = " (emulated)" if about.emulated else ""
-        Publisher(feed, tries=settings.tries).publish(
-            named,
-            own,
-            local,
-            description_text=f"trace of {package} {version}{mark}",
-            tree=tree,
-            timeout=settings.publish_timeout,
-        )
-    return named, own
+    files = {RESULT: _json(trace.to_json()), PAGE: page_of(trace).encode()}
+    mark = " (emulated)" if about.emulated else ""
+    return publish_record(settings, feed, "trace", found, files, told, mark=mark)
 
 
 def _json(value: Any) -> bytes:

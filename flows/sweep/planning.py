@@ -9,7 +9,7 @@ from feed.rules import STRICTEST
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.sweep.workspace import Workspace
-from matrix.catalog import load_catalog, packaged
+from matrix.catalog import Catalog, load_catalog, packaged
 from matrix.cellid import parse
 from matrix.errors import NothingSelected, PlanError, Problem, UsageError
 from matrix.limits import Limits
@@ -18,6 +18,7 @@ from matrix.plan import PlanOptions, make_plan
 from matrix.selector import Selection
 from matrix.slugs import has_plain_name
 from matrix.status import Status
+from matrix.targets import Targets
 from state.errors import OlderSchema
 from workers.engines import find_engine
 from workers.errors import EngineNotFound
@@ -116,6 +117,8 @@ def _plan_of(settings: Settings, catalog: str, today: date, limits: Limits) -> P
         skip_bad=settings.skip_bad_entries,
     )
     work = Workspace(settings)
+    if settings.champions:
+        loaded = _with_champions(settings, loaded, targets)
     return make_plan(
         loaded,
         targets,
@@ -123,6 +126,16 @@ def _plan_of(settings: Settings, catalog: str, today: date, limits: Limits) -> P
         options,
         lambda: _published_before(work),
         work.profiles(),
+    )
+
+
+def _with_champions(settings: Settings, catalog: Catalog, targets: Targets) -> Catalog:
+    from matrix.champions import read_champions, with_champions
+
+    found = read_champions(settings.path(settings.champions or ""), targets)
+    compiled = [label.strip().casefold().replace("-", "_") for label in settings.compile]
+    return with_champions(
+        catalog, found.values(), targets, engine=settings.engine, profiles=compiled
     )
 
 

@@ -37,8 +37,9 @@ _PUBLISHED = {Status.PUBLISHED, Status.UNCHANGED}
 def remember(settings: Settings, catalog: str) -> dict[str, Any]:
     """The settings of the sweep as it records them."""
     values = settings.chosen(RECORDED)
-    if settings.targets_file:
-        values["targets_file"] = str(settings.path(settings.targets_file).absolute())
+    for name in ("targets_file", "champions"):
+        if name in values:
+            values[name] = str(settings.path(values[name]).absolute())
     return {**values, "catalog": catalog}
 
 

@@ -44,7 +44,14 @@ def add(parser: Parser) -> None:
     promote = _verb(verbs, "promote", "make a version part of a view; cannot be undone", _promote)
     _add_version(promote)
     promote.add_argument("--view", required=True, help="for example release")
-    add_settings(promote, ("demand",))
+    promote.add_argument(
+        "--champion",
+        type=Path,
+        metavar="FILE",
+        help="a file of champions: the version must be built as its champion there says, and the"
+        " evidence is published beside it",
+    )
+    add_settings(promote, ("demand", "targets_file", "state"))
 
 
 def _verb(
@@ -358,7 +365,9 @@ def _promote(arguments: argparse.Namespace) -> Exit:
     from flows.packages.promotion import promote
 
     settings, feed = _open(arguments)
-    view = promote(settings, feed, arguments.name, arguments.version, arguments.view)
+    view = promote(
+        settings, feed, arguments.name, arguments.version, arguments.view, arguments.champion
+    )
     if arguments.json:
         print_json(show(feed, arguments.name, arguments.version).published)
     else:

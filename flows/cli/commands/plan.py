@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
     known = _estimates(plan, settings)
+    stale = _stale(plan, settings)
     if arguments.json:
         from matrix.plan_json import plan_to_json
 
@@ -46,13 +47,25 @@ def run(arguments: argparse.Namespace) -> Exit:
         document = {**plan_to_json(plan), "settings": effective}
         if known is not None:
             document["estimate"] = _estimate_json(known, settings)
+        if settings.champions:
+            document["stale_champions"] = stale
         print(json.dumps(document, indent=1))
     else:
         print_plan(plan, settings)
         _note_engine(settings)
+        for line in stale:
+            print(f"note: {line}")
         if known is not None:
             print("\n" + "\n".join(_estimate_lines(known, settings)))
     return Exit.OK
+
+
+def _stale(plan: Plan, settings: Settings) -> list[str]:
+    if not settings.champions:
+        return []
+    from flows.tune.staleness import stale_champions
+
+    return stale_champions(settings, plan)
 
 
 def _note_engine(settings: Settings) -> None:

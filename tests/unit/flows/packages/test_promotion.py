@@ -14,9 +14,13 @@ from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.packages.promotion import demand_of, promote
 from flows.packages.reverify import evidence_file
+from flows.tune.champions import keep_champions
+from matrix.champions import Champion
 from matrix.errors import UsageError
 from matrix.verification import RUNGS
 from tests.fakes.feed import MemoryFeed, tree_of, write_files
+from tests.plans.models import TARGETS
+from tests.tunings.champions import a_champion
 
 NAME, VERSION = "modelmill-a", "0.0.0-1-qnn-npu-a"
 OWN = {"provider": "QNNExecutionProvider", "device": "npu", "own": True}
@@ -45,9 +49,10 @@ class PromotionHarness:
         flags = {"demand": demand} if demand else {}
         self.settings: Settings = resolve(flags, {}, folder)
         self.tree = ""
+        self.manifest: dict[str, Any] = {}
 
     def publish(self, told: dict[str, Any] | None, kind: str = "cell", **more: Any) -> None:
-        contents = {"modelmill.json": {"kind": kind}} if kind else {}
+        contents = {"modelmill.json": {"kind": kind, **self.manifest}} if kind else {}
         contents |= {"build.json": told} if told is not None else {}
         contents |= {name.replace("_", "."): value for name, value in more.items()}
         made = {name: json.dumps(value).encode() for name, value in contents.items()}
@@ -55,10 +60,10 @@ class PromotionHarness:
         self.tree = tree_of(files)
         self.feed.publish(NAME, VERSION, files, write_description(self.tree))
 
-    def refusal(self, view: str = "release") -> str:
+    def refusal(self, view: str = "release", champions: Path | None = None) -> str:
         """Why the version does not enter; empty: it does."""
         try:
-            promote(self.settings, self.feed, NAME, VERSION, view)
+            promote(self.settings, self.feed, NAME, VERSION, view, champions)
         except Rejected as error:
             return error.message if error.hint else "without a hint"
         return ""
@@ -131,6 +136,67 @@ def test_what_a_view_asks_is_a_setting(
     harness.publish(told)
     assert why in harness.refusal()
     assert bool(harness.refusal()) == bool(why)
+
+
+MANIFEST = {
+    "model": {"id": "a/b", "task": "fill-mask"},
+    "target": {"label": "mlas_cpu"},
+    "engine": {"name": "optimum"},
+    "policy": {"opset": 19, "precision": "fp32", "build": {}},
+}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "champion", "why"),
+    [
+        (MANIFEST, a_champion(opset=19), ""),
+        (MANIFEST, a_champion(opset=21), "its opset is 19, not 21"),
+        (MANIFEST, a_champion("c"), "is no champion: there is no champion of 'a/b:fill-mask@mlas"),
+        (MANIFEST, a_champion(proof={"emulated": True}), "on an emulator, which proves nothing"),
+        ({}, a_champion(), "is no champion"),
+        ({"model": ["x"], "target": {"label": [1]}}, a_champion(), "is no champion"),
+    ],
+)
+def test_a_view_can_demand_the_champions_build(
+    harness: PromotionHarness,
+    tmp_path: Path,
+    manifest: dict[str, Any],
+    champion: Champion,
+    why: str,
+) -> None:
+    file = tmp_path / "champions.toml"
+    keep_champions(file, [champion], TARGETS)
+    harness.manifest = manifest
+    harness.publish(record(RAN))
+    assert why in harness.refusal(champions=file)
+    assert bool(harness.refusal(champions=file)) == bool(why)
+    published = harness.feed.find(NAME, VERSION)
+    assert published is not None
+    assert bool(published.views) == (not why)
+
+
+def test_the_evidence_of_a_champion_is_published_beside_it(
+    harness: PromotionHarness, tmp_path: Path
+) -> None:
+    keep_champions(tmp_path / "champions.toml", [a_champion()], TARGETS)
+    harness.manifest = MANIFEST
+    harness.publish(record(RAN))
+    for _again in range(2):
+        assert harness.refusal(champions=Path("champions.toml")) == ""
+    (published,) = harness.feed.versions("modelmill-champions", "")
+    assert published.version.startswith(f"0.0.0-champion-{harness.tree[:12]}-")
+    harness.feed.fetch("modelmill-champions", published.version, tmp_path / "record")
+    told = json.loads((tmp_path / "record" / "record.json").read_text("utf-8"))
+    assert told["of"] == {"package": NAME, "version": VERSION, "tree": harness.tree}
+    assert (told["kind"], told["tuning"], told["gain"]["percent"]) == ("champion", "monday", 12.5)
+    champion = json.loads((tmp_path / "record" / "champion.json").read_text("utf-8"))
+    assert champion["changes"]["opset"] == 19
+
+
+def test_exports_belong_to_no_champion(harness: PromotionHarness, tmp_path: Path) -> None:
+    keep_champions(tmp_path / "champions.toml", [a_champion()], TARGETS)
+    harness.publish({}, kind="export")
+    assert harness.refusal(champions=Path("champions.toml")) == ""
 
 
 def test_later_evidence_of_this_machine_counts_for_that_content_alone(

@@ -12,7 +12,8 @@ import pytest
 from flows.cli.main import main
 from flows.cli.resolution import resolve
 from flows.packages.keeping import keep_trace
-from flows.packages.traces import RECORD, keep, kept_trace, publish_trace
+from flows.packages.run_records import RECORD
+from flows.packages.traces import keep, kept_trace, publish_trace
 from flows.sweep.workspace import Workspace
 from matrix.errors import UsageError
 from state.records import MeasurementKind

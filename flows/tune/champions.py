@@ -1,0 +1,159 @@
+"""The file of champions, and what a tuning adds to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flows.tune.record import Recorded, Step, Trial
+from machine.disk import reason
+from machine.files import replace_file
+from machine.locks import locked
+from matrix.champions import Champion, Key, Proof, baseline_digest, read_champions
+from matrix.codec import from_json, to_json
+from matrix.digest import value_digest
+from matrix.errors import Exit, MillError
+from matrix.hypotheses import Hypothesis
+from matrix.targets import Targets
+from workers.measure.result import Machine
+from workers.runtimes.runtime import Runtime
+
+HEAD = """\
+# The best known build of each model for a target, found and confirmed by modelmill tune.
+# modelmill sweep CATALOG --champions FILE builds them; docs/tune.md says what the keys mean.
+# This file is written anew with each champion: comments of your own are lost.
+"""
+ROUNDED = 3
+"""Digits of gains."""
+
+
+class Unwritten(MillError):
+    """The file of champions cannot be written."""
+
+    exit_code = Exit.UNUSABLE
+
+
+def champion_of(recorded: Recorded, tools: Mapping[str, str], at: str) -> Champion | None:
+    """The confirmed winner of a tuning; None if the baseline is the best known.
+
+    `tools`: versions of what built it; `at`: when.
+    """
+    trial, tuning = recorded.champion, recorded.tuning
+    if trial is None or trial.gain is None:
+        return None
+    cell = tuning.cell
+    changes = _changes(recorded, trial)
+    decision = trial.gain
+    numbers = {name: round(getattr(decision, name), ROUNDED) for name in ("gain", "low", "high")}
+    return Champion(
+        model=cell.model.id,
+        task=cell.model.task,
+        target=cell.target.label,
+        engine=tuning.engine,
+        changes=replace(changes, compiled=_profile_of(trial) if changes.compiled else ""),
+        proof=Proof(
+            tuning=tuning.name,
+            trial=trial.key,
+            comparison=comparison_digest(trial),
+            artifact=trial.tree,
+            baseline=baseline_digest(cell.model, cell.target),
+            emulated=tuning.emulated,
+            at=at,
+            tools=dict(tools),
+            runtime=runtime_words(tuning.runtime),
+            machine=machine_words(tuning.machine),
+            **numbers,
+        ),
+    )
+
+
+def comparison_digest(trial: Trial) -> str:
+    """The identity of the measurement that a trial's verdict rests on."""
+    return value_digest(to_json(trial.confirmation or trial.judgement))
+
+
+def _changes(recorded: Recorded, trial: Trial) -> Hypothesis:
+    steps: Iterable[Step] = (*(recorded.tuning.plan or ()), *(recorded.tuning.combinations or ()))
+    step = next(one for one in steps if one.key == trial.key)
+    return from_json(dict(step.changes), Hypothesis, exact=False)
+
+
+def _profile_of(trial: Trial) -> str:
+    return trial.cell.rpartition("+")[2]
+
+
+def runtime_words(one: Runtime | None) -> dict[str, str]:
+    """What a proof tells of a runtime."""
+    if one is None:
+        return {}
+    return {"provider": one.provider, "device": one.device, "version": one.version}
+
+
+def machine_words(one: Machine | None) -> dict[str, str]:
+    """What a proof tells of a machine."""
+    if one is None:
+        return {}
+    return {"name": one.name, "processor": one.processor, "system": one.system}
+
+
+def keep_champions(
+    path: Path, found: Iterable[Champion], targets: Targets, *, gone: Collection[Key] = ()
+) -> None:
+    """Put champions into a file, in place of those of the same model and target; the rest stays.
+
+    `gone`: whose baseline is the best known now. Raises `PlanError` for a file that cannot be
+    read, which is then left as it is, and `Unwritten`.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(path.with_name(f"{path.name}.lock")):
+            there = read_champions(path, targets) if path.exists() else {}
+            both = {**there, **{one.key: one for one in found}}
+            kept = [one for key, one in sorted(both.items()) if key not in gone]
+            replace_file(path, as_toml(kept).encode(), sync=True)
+    except OSError as error:
+        text = f"{path} cannot be written: {reason(error)}"
+        raise Unwritten(text, hint="name another file with --champions") from None
+
+
+def as_toml(champions: Iterable[Champion]) -> str:
+    """The text of a file of champions."""
+    return "\n".join([HEAD, *(line for one in champions for line in _lines(one))])
+
+
+def _lines(one: Champion) -> Iterator[str]:
+    changes, proof = one.changes, one.proof
+    head = {"model": one.model, "task": one.task, "target": one.target, "engine": one.engine}
+    yield from _table("[champion]", {**head, **_given(compiled=changes.compiled)})
+    yield from _table("champion.changes", _given(opset=changes.opset, precision=changes.precision))
+    yield from _table("champion.changes.build", changes.build)
+    yield from _table("champion.runtime", changes.runtime)
+    told: dict[str, Any] = to_json(proof)
+    inner = {name: told.pop(name) for name in ("tools", "runtime", "machine")}
+    yield from _table("champion.proof", told)
+    for name, values in inner.items():
+        yield from _table(f"champion.proof.{name}", values)
+    yield ""
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}
+
+
+def _table(name: str, values: Mapping[str, Any]) -> Iterator[str]:
+    if values:
+        yield f"[{name}]"
+        # What JSON writes of texts, numbers, truth values and lists of texts is TOML too.
+        yield from (f"{_key(key)} = {_value(value)}" for key, value in values.items())
+
+
+def _key(text: str) -> str:
+    plain = text.replace("-", "").replace("_", "")
+    return text if plain.isascii() and plain.isalnum() else _value(text)
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,123 @@
+"""The file of champions: written, merged, read back, and compared with what is here now."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from flows.cli.resolution import resolve
+from flows.sweep.planning import plan_of
+from flows.sweep.recorded import recall, remember
+from flows.tune.champions import Unwritten, as_toml, keep_champions
+from flows.tune.staleness import stale_lines
+from matrix.champions import Champion, read_champions
+from matrix.errors import PlanError
+from tests.measuring.runtimes import CPU
+from tests.plans.models import TARGETS
+from tests.tunings.champions import a_champion
+from workers.measure.result import this_machine
+from workers.runtimes.runtime import Missing
+
+ALL = a_champion(
+    "c-\"d'", target="qnn_npu", opset=21, precision="w8a8", compiled="htp73",
+    build={"passes": ["BiasGeluFusion"], "samples": 4, "per_channel": False},
+    runtime={"htp_performance_mode": "burst"},
+    proof={"emulated": True, "tools": {"onnx runtime": 'a "quoted" \\ path', "torch": "2"}},
+)  # fmt: skip
+
+
+def test_what_is_written_can_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "champions.toml"
+    keep_champions(file, [ALL, a_champion()], TARGETS)
+    found = read_champions(file, TARGETS)
+    assert found == {one.key: one for one in (a_champion(), ALL)}
+    assert file.read_text("utf-8").startswith("# The best known build of each model")
+
+
+def test_a_new_one_takes_the_place_of_the_old_one_and_the_rest_stays(tmp_path: Path) -> None:
+    file = tmp_path / "champions.toml"
+    keep_champions(file, [ALL, a_champion()], TARGETS)
+    keep_champions(file, [a_champion(opset=21)], TARGETS)
+    found = read_champions(file, TARGETS)
+    assert found[ALL.key] == ALL
+    assert found[a_champion().key].changes.opset == 21
+    keep_champions(file, [], TARGETS, gone=[ALL.key])
+    assert list(read_champions(file, TARGETS)) == [a_champion().key]
+
+
+def test_a_damaged_file_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "champions.toml"
+    file.write_text("[[champion", "utf-8")
+    with pytest.raises(PlanError, match="is not valid TOML"):
+        keep_champions(file, [a_champion()], TARGETS)
+    assert file.read_text("utf-8") == "[[champion"
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unwritten, match=r"cannot be written.*--champions"):
+        keep_champions(tmp_path / "file" / "champions.toml", [a_champion()], TARGETS)
+
+
+def test_two_tunings_can_end_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "champions.toml"
+    each = [a_champion(f"m{number}") for number in range(8)]
+    threads = [threading.Thread(target=keep_champions, args=(file, [one], TARGETS)) for one in each]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(read_champions(file, TARGETS)) == {one.key for one in each}
+
+
+def now(champion: Champion) -> Champion:
+    """As it would be if it had been measured on this machine."""
+    machine = {"name": "box", "processor": this_machine().processor}
+    runtime = {"provider": CPU.provider, "device": CPU.device, "version": CPU.version}
+    proof = replace(champion.proof, machine=machine, runtime=runtime, tools={"onnx": "1"})
+    return replace(champion, proof=proof)
+
+
+def test_nothing_has_changed() -> None:
+    one = now(a_champion())
+    assert list(stale_lines([one], {"onnx": "1", "torch": "2"}, {"mlas_cpu": CPU})) == []
+
+
+def test_what_has_changed_is_told() -> None:
+    one = now(a_champion())
+    (line,) = stale_lines([one], {"onnx": "2"}, {"mlas_cpu": replace(CPU, version="9")})
+    assert "is stale: onnx was 1, and is 2; its runtime was 1.0, and is 9" in line
+    (line,) = stale_lines([one], {"torch": "2"}, {"mlas_cpu": CPU})
+    assert "onnx was 1, and is missing" in line
+    moved = replace(one, proof=replace(one.proof, machine={"processor": "another"}))
+    (line,) = stale_lines([moved], {"onnx": "1"}, {"mlas_cpu": CPU})
+    assert "it was measured on another, this machine has" in line
+
+
+def test_what_cannot_be_known_here_is_told() -> None:
+    one = now(a_champion())
+    missing = Missing("CPUExecutionProvider", "cpu", "it is not installed")
+    (line,) = stale_lines([one], {"onnx": "1"}, {"mlas_cpu": missing})
+    assert line.endswith("whether its device has changed is not known here: it is not installed")
+    (line,) = stale_lines([one], {}, {"mlas_cpu": CPU})
+    assert line.endswith("whether its tools have changed is not known here")
+
+
+def test_a_sweep_applies_them_and_records_the_file(tmp_path: Path) -> None:
+    (tmp_path / "champions.toml").write_text(as_toml([a_champion("demo/bert-tiny", opset=19)]))
+    (tmp_path / "c.toml").write_text(
+        '[[model]]\nid = "demo/bert-tiny"\ntask = "fill-mask"\nrandom = { architecture = "bert" }\n'
+    )
+    settings = resolve({"champions": "champions.toml"}, {}, tmp_path)
+    plan = plan_of(settings, "c.toml", date(2026, 6, 9))
+    opsets = {cell.target.label: cell.policy.opset for cell in plan.cells()}
+    assert opsets.pop("mlas_cpu") == 19
+    assert set(opsets.values()) == {17}
+    told = remember(settings, "c.toml")
+    assert told["champions"] == str(tmp_path / "champions.toml")
+    again, _ = recall(resolve({}, {}, tmp_path), "1", told)
+    assert again.champions == told["champions"]
