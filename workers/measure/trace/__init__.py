@@ -8,6 +8,6 @@ source has a parser of its own: QNN's profiling CSV and, at level detail, the ve
 the profile of ONNX Runtime; the profiling info of OpenVINO. All give the same `Trace` (`result`),
 whatever went wrong: its status says how much of it can be believed.
 
-`result`, `operators` and the parsers need only the standard library; what reads ONNX files or opens
-sessions runs in a host process.
+`result`, `operators` and the parsers need no NumPy; what reads ONNX files or opens sessions runs in
+a host process.
 """

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from workers.measure.trace.errors import NoData, Unreadable
 from workers.measure.trace.operators import Series
@@ -21,16 +23,30 @@ from workers.measure.trace.result import Summary
 MOST_EVENTS = 1_000_000
 """ONNX Runtime drops what comes after these."""
 LONGEST_LINE = 1024 * 1024
-_EVENT = re.compile(
-    r'\{"cat"\s*:\s*"(\w+)"(?:,"[pt]id"\s*:\s*\d+)*,"dur"\s*:\s*(\d+),"ts"\s*:\s*(\d+)'
-    r'(?:,"ph"\s*:\s*"\w")?,"name"\s*:\s*"(.*?)","args"'
+_CHUNK = 1024 * 1024
+_PATTERN = re.compile(
+    rb'\{"cat"\s*:\s*"(\w+)"(?:,"[pt]id"\s*:\s*\d+)*,"dur"\s*:\s*(\d{1,18})'
+    rb',"ts"\s*:\s*(\d{1,18})(?:,"ph"\s*:\s*"\w")?,"name"\s*:\s*"(.*?)","args"'
 )
-_INDEX = '"node_index"'
-_PROVIDER = re.compile(r'"provider"\s*:\s*"(\w+)"')
-_TYPE = re.compile(r'"op_name"\s*:\s*"(.*?)"')
-_OUTPUT = re.compile(r'"output_type_shape"\s*:\s*\[\{"(\w+)"\s*:\s*\[([\d,\s]*)\]')
+_INDEX = re.compile(rb'"node_index"\s*:\s*"(\d*)"')
+_OUTPUT = re.compile(rb'"output_type_shape"\s*:\s*\[\{"(\w+)"\s*:\s*\[([\d,\s]*)\]')
+_PROVIDER = re.compile(rb'"provider"\s*:\s*"(\w+)"')
+_TYPE = re.compile(rb'"op_name"\s*:\s*"(.*?)"')
 _KERNEL = "_kernel_time"
 _CONTAINERS = {"If", "Loop", "Scan", "BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"}
+_Microseconds = Annotated[int, msgspec.Meta(ge=0, lt=10**18)]
+
+
+class _Args(msgspec.Struct, gc=False):
+    node_index: str = ""
+
+
+class _Event(msgspec.Struct, gc=False):
+    cat: str
+    dur: _Microseconds
+    ts: _Microseconds
+    name: str
+    args: _Args
 
 
 def read_profile(path: Path, window: Window) -> Readings:
@@ -66,18 +82,16 @@ class _Profile:
     run: list[tuple[int, int, int]] = field(default_factory=list)
     """Of the present run: place, start and time of each operator."""
 
-    def place(self, line: str, name: str) -> int:
-        """Where the operator of an event stands; below 0: it is none."""
-        # Not a regular expression: this is most of the time of reading a large profile.
-        begin = line.find('"', line.find(_INDEX) + len(_INDEX)) + 1
-        index = line[begin : line.find('"', begin)]
-        place = self.places.get((index, name), -1)
-        if place < 0 and _INDEX in line and index.isdigit() and len(index) < 10:
-            place = self.places[index, name] = len(self.series)
-            facts = _facts(line)
-            self.series.append(Series(name.removesuffix(_KERNEL), int(index), place, facts=facts))
-            if facts["op_type"] in _CONTAINERS:
-                self.containers.add(place)
+    def new_place(self, event: _Event, line: bytes) -> int:
+        """Where an operator stands that was not there before; below 0: it is none."""
+        index, name = event.args.node_index, event.name
+        if not (index.isascii() and index.isdigit() and len(index) < 10):
+            return -1
+        place = self.places[index, name] = len(self.series)
+        facts = _facts(line)
+        self.series.append(Series(name.removesuffix(_KERNEL), int(index), place, facts=facts))
+        if facts["op_type"] in _CONTAINERS:
+            self.containers.add(place)
         return place
 
     def add(self, place: int, start: int, time: int) -> None:
@@ -103,45 +117,70 @@ class _Profile:
 
 def _read(path: Path, profile: _Profile) -> int:
     events, closed = 0, False
-    for number, line in _lines(path):
-        match = _EVENT.match(line)
-        if match is None:
-            closed = line.strip() == "]"
-            if not closed and line.strip() != "[":
-                raise Unreadable(f"{path.name}:{number}: this is no event of ONNX Runtime")
-            continue
+    decode = msgspec.json.Decoder(_Event).decode
+    for number, line in enumerate(_lines(path), 1):
+        try:
+            event = decode(line.rstrip(b",\r"))
+        except ValueError:
+            found = line.strip()
+            closed = found == b"]" or (closed and not found)
+            if closed or found == b"[":
+                continue
+            event = _by_pattern(path, number, line)
         events += 1
-        category, time, start, name = match.groups()
-        if category == "Node" and name.endswith(_KERNEL):
-            place = profile.place(line, name)
+        if event.cat == "Node" and event.name.endswith(_KERNEL):
+            place = profile.places.get((event.args.node_index, event.name), -1)
+            if place < 0:
+                place = profile.new_place(event, line)
             if place >= 0:
-                profile.add(place, int(start), int(time))
-        elif name == "model_run":
-            profile.end_run(int(time))
+                profile.add(place, event.ts, event.dur)
+        elif event.name == "model_run":
+            profile.end_run(event.dur)
     if not closed:
         raise Unreadable(f"{path.name} is cut off")
     return events
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    if regular_size(path) == 0:
+def _by_pattern(path: Path, number: int, line: bytes) -> _Event:
+    """ONNX Runtime writes names as they are: quotes in them are no JSON."""
+    match = _PATTERN.match(line)
+    if match is None:
+        raise Unreadable(f"{path.name}:{number}: this is no event of ONNX Runtime")
+    category, time, start, name = match.groups()
+    index = _INDEX.search(line, match.end())
+    args = _Args(_text(index[1])) if index else _Args()
+    return _Event(_text(category), int(time), int(start), _text(name), args)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Without their ends. Large profiles are not decoded: that takes longer than reading them."""
+    left = regular_size(path)
+    if left == 0:
         raise NoData(f"{path.name} is empty")
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as stream:
-        number = 0
-        while line := stream.readline(LONGEST_LINE):
-            number += 1
-            if len(line) == LONGEST_LINE:
-                raise Unreadable(f"{path.name}:{number}: the event does not end")
-            yield number, line
+    with path.open("rb", buffering=0) as stream:
+        rest, number = b"", 0
+        while left > 0 and (chunk := stream.read(min(_CHUNK, left))):
+            left -= len(chunk)
+            lines = (rest + chunk).split(b"\n")
+            rest = lines.pop()
+            number += len(lines)
+            if len(rest) > LONGEST_LINE:
+                raise Unreadable(f"{path.name}:{number + 1}: the event does not end")
+            yield from lines
+        yield rest
 
 
-def _facts(line: str) -> dict[str, Any]:
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "replace")
+
+
+def _facts(line: bytes) -> dict[str, Any]:
     provider, kind, output = (one.search(line) for one in (_PROVIDER, _TYPE, _OUTPUT))
     found: dict[str, Any] = {
-        "op_type": kind[1] if kind else None,
-        "provider": provider[1] if provider else None,
+        "op_type": _text(kind[1]) if kind else None,
+        "provider": _text(provider[1]) if provider else None,
     }
     if output is not None:
-        found["data_type"] = output[1]
-        found["dims"] = tuple(int(one) for one in output[2].split(",") if one.strip())
+        found["data_type"] = _text(output[1])
+        found["dims"] = tuple(int(one) for one in output[2].split(b",") if one.strip())
     return found

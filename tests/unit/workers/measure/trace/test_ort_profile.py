@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.tracing.profiles import ort_event, ort_node, ort_profile
+from workers.measure.trace import ort_profile as ort_profile_module
 from workers.measure.trace.errors import NoData, Unreadable
-from workers.measure.trace.ort_profile import read_profile
+from workers.measure.trace.ort_profile import LONGEST_LINE, read_profile
 from workers.measure.trace.readings import Window
 
 
@@ -56,6 +57,12 @@ def test_names_with_quotes(tmp_path: Path) -> None:
     assert found.series[0].path == 'a "b" c'
 
 
+def test_lines_as_windows_ends_them(tmp_path: Path) -> None:
+    path = ort_profile(tmp_path / "p.json", run(1, 2, 3) * 2)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert len(read_profile(path, Window(0, 2)).inference) == 2
+
+
 def test_other_counts_than_runs_are_refused(tmp_path: Path) -> None:
     path = ort_profile(tmp_path / "p.json", run(1, 2, 3) * 3)
     with pytest.raises(Unreadable, match="holds 3 runs"):
@@ -69,6 +76,44 @@ def test_damaged_profiles(tmp_path: Path) -> None:
         path.write_text(cut, "utf-8")
         with pytest.raises(Unreadable):
             read_profile(path, Window(0, 3))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"dur" :-5',
+        '"dur" :1e999',
+        f'"dur" :{"9" * 5000}',
+        '"dur" :null',
+        '"dur" :"5"',
+        '"dur" :5,"\udcff',
+        f'"dur" :{"[" * 5000}',
+    ],
+)
+def test_a_time_that_is_none_is_named_with_its_line(tmp_path: Path, text: str) -> None:
+    path = ort_profile(tmp_path / "p.json", run(1, 2, 3))
+    whole = path.read_text("utf-8").replace('"dur" :2', text)
+    path.write_bytes(whole.encode("utf-8", "surrogateescape"))
+    with pytest.raises(Unreadable, match=r"p\.json:3: this is no event"):
+        read_profile(path, Window(0, 1))
+
+
+def test_an_event_that_does_not_end(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_bytes(b"[\n" + b"x" * (3 * LONGEST_LINE))
+    with pytest.raises(Unreadable, match="2: the event does not end"):
+        read_profile(path, Window(0, 1))
+
+
+def test_a_profile_that_grows_is_read_to_where_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ort_profile(tmp_path / "p.json", run(1, 2, 3))
+    size = path.stat().st_size
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write("rubbish\n" * 1000)
+    monkeypatch.setattr(ort_profile_module, "regular_size", lambda path: size)
+    assert len(read_profile(path, Window(0, 1)).inference) == 1
 
 
 def test_nothing_about_operators(tmp_path: Path) -> None:
