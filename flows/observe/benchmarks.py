@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from statistics import median
 
-from flows.cli.quantity import show_ms, show_size
+from flows.cli.quantity import counted, show_ms, show_size
 from flows.observe.evidence import EMULATED
 from workers.measure.comparison import Comparison, GraphComparison
 from workers.measure.result import Benchmark, GraphResult, Latency, Session
@@ -20,7 +20,7 @@ def benchmark_lines(result: Benchmark) -> Iterator[str]:
         f", {protocol.threads} thread{'s'[: protocol.threads > 1]}" if protocol.threads else ""
     )
     yield (
-        f"  {protocol.sessions} sessions of {protocol.iterations} runs after "
+        f"  {counted(protocol.sessions, 'session')} of {counted(protocol.iterations, 'run')} after "
         f"{protocol.warmup} to warm up{threads}"
     )
     if result.emulated:

@@ -125,7 +125,8 @@ def keep_trace(settings: Settings, trace: Trace, tell: Callable[[str], None]) ->
     about = trace.metadata
     if not trace.usable or len(about.tree or "") != _DIGEST:
         return
-    inference = trace.statistics.inference or trace.statistics.wall
+    told_of = trace.statistics
+    inference = told_of.unprofiled or told_of.inference or told_of.wall
     told = asdict(inference) if inference else {}
     numbers = {
         name.removesuffix("_us"): value / 1000 for name, value in told.items() if "_us" in name

@@ -22,6 +22,9 @@ FLUSH = 0.05
 class Monitor:
     """Watches nothing: what a source does not need is left out."""
 
+    slows = False
+    """Whether runs take notably longer under it: then some are made without it, to compare."""
+
     def session_options(self) -> dict[str, Any]:
         """For the session: attributes of its options, or entries of its configuration (a.b)."""
         return {}
@@ -47,6 +50,8 @@ class Monitor:
 class OrtMonitor(Monitor):
     """The profiler of ONNX Runtime: every provider whose kernels it calls one by one."""
 
+    slows = True
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
@@ -65,6 +70,8 @@ class OrtMonitor(Monitor):
 
 class QnnMonitor(OrtMonitor):
     """The profiler of QNN's provider; ONNX Runtime's own tells what it left to the CPU."""
+
+    slows = False  # the accelerator counts its own cycles, and compiling takes long
 
     def __init__(self, folder: Path, level: str) -> None:
         super().__init__(folder)

@@ -1,8 +1,10 @@
 """Traces in the host: a model opened under a monitor, warmed up, run, and released.
 
 The order is what counts: options of the monitor, session, runs, session released, and only then
-what the source has written. Whatever fails on the way, the session is released and the monitor
-left; what the monitor itself does wrong never takes the place of the model's own failure.
+what the source has written. If the monitor slows the runs, half as many are made without it before,
+and half after it, in sessions of their own: what changes slowly on the machine meets both alike.
+Whatever fails on the way, the session is released and the monitor left; what the monitor itself
+does wrong never takes the place of the model's own failure.
 """
 
 from __future__ import annotations
@@ -40,25 +42,29 @@ class Traces:
         self, monitor: Monitor, args: Mapping[str, Any], progress: Callable[[str], None]
     ) -> Answer:
         """One window. `at` says where the model failed, `monitor` what went wrong in watching."""
-        answer: Answer = {"at": "monitor"}
+        answer: Answer = {"at": "monitor", "plain": []}
+        runs = int(args["iterations"]) if monitor.slows else 0
         with self._alone():
             try:
                 monitor.enter()
             # A monitor that cannot begin is part of the answer, and has nothing to leave.
             except Exception as error:  # noqa: BLE001
                 return {**answer, "error": line(error)}
-            try:
-                self._run(monitor, args, progress, answer)
-            except values.Misfit as error:
-                answer |= {"at": "feed", "error": str(error)}
-            # A runtime raises anything at all; the answer says where.
-            except Exception as error:  # noqa: BLE001
-                answer["error"] = line(error)
-            finally:
-                gc.collect()
-                give_back()
+            with _told(answer):
+                self._plainly(args, runs - runs // 2, progress, answer)
+                answer["times"] = self._run(monitor, args, progress, answer)
             answer |= _left(monitor)
+            if "error" not in answer:
+                with _told(answer):
+                    self._plainly(args, runs // 2, progress, answer)
         return answer
+
+    def _plainly(
+        self, args: Mapping[str, Any], runs: int, progress: Callable[[str], None], answer: Answer
+    ) -> None:
+        if runs:
+            alone = {**args, "iterations": runs}
+            answer["plain"] += self._run(Monitor(), alone, progress, answer)
 
     def _run(
         self,
@@ -66,16 +72,20 @@ class Traces:
         args: Mapping[str, Any],
         progress: Callable[[str], None],
         answer: Answer,
-    ) -> None:
+    ) -> list[int]:
+        """The nanoseconds of the runs of one session."""
         answer["at"] = "open"
         runtime, options = merged(args["runtime"], monitor), monitor.session_options()
         session = self._opener(args["file"], runtime, options)
         try:
             answer["nodes"], answer["parts"] = session.nodes(), session.parts()
-            _watch(session, monitor, args, progress, answer)
+            times = _watch(session, monitor, args, progress, answer)
             answer["at"] = ""
+            return times
         finally:
             session.close()
+            del session
+            give_back()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -94,7 +104,7 @@ def _watch(
     args: Mapping[str, Any],
     progress: Callable[[str], None],
     answer: Answer,
-) -> None:
+) -> list[int]:
     """The runs. Whatever holds the session is gone when this returns."""
     answer["at"] = "feed"
     feeds = first_feeds(session, args)
@@ -102,8 +112,24 @@ def _watch(
     run = session.prepared(feeds)
     warm_up(run, int(args["warmup"]), 0.0, progress)
     monitor.warmed(session)
-    answer["times"] = times_of(run, int(args["iterations"]), progress)
+    times = times_of(run, int(args["iterations"]), progress)
     monitor.finished(session)
+    return times
+
+
+@contextmanager
+def _told(answer: Answer) -> Iterator[None]:
+    """What the model does wrong is part of the answer."""
+    try:
+        yield
+    except values.Misfit as error:
+        answer |= {"at": "feed", "error": str(error)}
+    # A runtime raises anything at all; the answer says where.
+    except Exception as error:  # noqa: BLE001
+        answer["error"] = line(error)
+    finally:
+        gc.collect()
+        give_back()
 
 
 def _left(monitor: Monitor) -> Answer:

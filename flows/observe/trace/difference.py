@@ -62,14 +62,21 @@ def difference(before: Trace, after: Trace) -> Difference:
     """Compare two traces of the same model, or of two builds of it.
 
     Medians are compared where both sources keep every sample: a mean may hold one that other work
-    on the machine has drawn out.
+    on the machine has drawn out. What a profiler adds to each operator is taken off, where both
+    traces tell it: three operators that became one would seem to save it twice.
     """
     middle = all(one.samples_us for one in (*before.operators, *after.operators))
+    added = [one.summary.profiler_operator_us for one in (before, after)]
+
+    def cost(operators: Iterable[Operator], of: Trace) -> float:
+        less = 0.0 if None in added else of.summary.profiler_operator_us or 0.0
+        return _cost(operators, of.metadata.num_samples, middle, less)
+
     groups = [
-        _group(was, now, _cost(was, before, middle), _cost(now, after, middle))
+        _group(was, now, cost(was, before), cost(now, after))
         for was, now in _together(before.operators, after.operators)
     ]
-    first, second = _cost(before.operators, before, middle), _cost(after.operators, after, middle)
+    first, second = cost(before.operators, before), cost(after.operators, after)
     return Difference(
         before.metadata.model,
         after.metadata.model,
@@ -94,11 +101,10 @@ def _group(
     return Group(name, what, before_us, after_us, after_us - before_us, *sides)
 
 
-def _cost(operators: Iterable[Operator], trace: Trace, middle: bool) -> float:
+def _cost(operators: Iterable[Operator], samples: int, middle: bool, less: float) -> float:
     """Microseconds in one inference, also of operators that do not run in every one."""
-    samples = trace.metadata.num_samples
     return sum(
-        (median(one.samples_us) if middle else one.avg_us)
+        max(0.0, (median(one.samples_us) if middle else one.avg_us) - less)
         * (one.sample_count / samples if samples else 1)
         for one in operators
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from flows.cli.quantity import counted, show_size, show_us
 from flows.observe.evidence import EMULATED
-from workers.measure.trace.result import Operator, Trace, TraceStatus
+from workers.measure.trace.result import Operator, Trace, TraceStatus, TypeTotal
 
 _NARROWEST = 30
 """Characters of a name; columns are left out before names get shorter."""
@@ -27,6 +27,12 @@ class Column:
     """The order in which columns are left out where there is no room; 0: it stays."""
 
 
+def _share(one: Operator | TypeTotal) -> float:
+    """Of a run without the profiler, where that is known."""
+    told = one.estimated_percent
+    return one.percent_of_total if told is None else told
+
+
 def _or_none(value: float | None, show: Callable[[float], str]) -> str:
     return "-" if value is None else show(value)
 
@@ -34,8 +40,10 @@ def _or_none(value: float | None, show: Callable[[float], str]) -> str:
 _TYPE = Column("Type", lambda one, _cumulative: _type(one))
 _AVERAGE = Column("Avg", lambda one, _cumulative: show_us(one.avg_us))
 _P90 = Column("p90", lambda one, _cumulative: _or_none(one.p90_us, show_us), 3)
-_SHARE = Column("% Tot", lambda one, _cumulative: f"{one.percent_of_total:.1f}")
+_SHARE = Column("% Tot", lambda one, _cumulative: f"{_share(one):.1f}")
+_ESTIMATE = Column("Est", lambda one, _cumulative: _or_none(one.estimated_us, show_us))
 BASIC = (_TYPE, _AVERAGE, _P90, _SHARE)
+ESTIMATED = (_TYPE, replace(_AVERAGE, goes=4), _ESTIMATE, _P90, _SHARE)
 DETAIL = (
     _TYPE,
     _AVERAGE,
@@ -56,7 +64,8 @@ def lines(trace: Trace, top: int, width: int) -> Iterator[str]:
     detail = trace.metadata.tracing_level == "detail" and trace.status is TraceStatus.OK
     shown = trace.operators[:top]
     yield ""
-    yield from _table(shown, DETAIL if detail else BASIC, width)
+    basic = ESTIMATED if trace.summary.profiler_operator_us else BASIC
+    yield from _table(shown, DETAIL if detail else basic, width)
     yield from _wrapped(_tail(trace, shown), width)
 
 
@@ -97,7 +106,7 @@ def _memory(trace: Trace) -> str:
 
 def _table(operators: Sequence[Operator], columns: Sequence[Column], width: int) -> Iterator[str]:
     names = ["Node", *(one.name for one in operators)]
-    cumulative = accumulate(one.percent_of_total for one in operators)
+    cumulative = accumulate(map(_share, operators))
     rows = list(zip(operators, cumulative, strict=True))
     texts = {one.head: [one.head, *(one.cell(*row) for row in rows)] for one in columns}
     wide = {head: max(map(len, cells)) for head, cells in texts.items()}
@@ -124,23 +133,35 @@ def _tail(trace: Trace, shown: Sequence[Operator]) -> Iterator[str]:
     mark = " (emulated)" if trace.metadata.emulated else ""
     rest = len(trace.operators) - len(shown)
     if rest:
-        share = sum(one.percent_of_total for one in trace.operators[len(shown) :])
+        share = sum(map(_share, trace.operators[len(shown) :]))
         yield f"... and {counted(rest, 'more operator')}, {share:.1f} %"
     yield ""
-    whole, told = trace.summary, trace.statistics
-    if whole.inference_us is not None:
-        yield f"inference  {show_us(whole.inference_us)}{mark}"
-    operators = f"operators  {show_us(whole.operators_us or 0)}{mark}"
-    if told.other_us is not None and abs(told.other_us) >= 0.05:
-        operators += f", {show_us(max(told.other_us, 0))} outside of them"
-    yield operators
-    types = [f"{one.type} {one.percent_of_total:.1f} %" for one in told.types[:_TYPES]]
-    yield f"types      {', '.join(types)}"
+    yield from _totals(trace, mark)
+    told = trace.statistics
+    types = sorted(told.types, key=lambda one: -_share(one))[:_TYPES]
+    yield f"types      {', '.join(f'{one.type} {_share(one):.1f} %' for one in types)}"
     if trace.metadata.onnx_nodes is not None:
         yield (
             f"mapped     {told.mapped_operators} of {counted(told.operators, 'operator')} to "
             f"{told.onnx_nodes_covered} of {counted(trace.metadata.onnx_nodes, 'ONNX node')}"
         )
+
+
+def _totals(trace: Trace, mark: str) -> Iterator[str]:
+    whole, outside = trace.summary, trace.statistics.other_us
+    plain, added = whole.unprofiled_us, whole.profiler_operator_us
+    slow = whole.inference_us if plain is None else whole.inference_us or whole.wall_us
+    if plain is not None:
+        told = f", under the profiler {show_us(slow)}" if slow is not None else ""
+        yield f"inference  {show_us(plain)}{mark}{told}"
+    elif slow is not None:
+        yield f"inference  {show_us(slow)}{mark}"
+    operators = f"operators  {show_us(whole.operators_us or 0)}{mark}"
+    if added:
+        operators += f"; Est is without the {show_us(added)} the profiler adds to each"
+    elif plain is None and outside is not None and abs(outside) >= 0.05:
+        operators += f", {show_us(max(outside, 0))} outside of them"
+    yield operators
 
 
 def _type(one: Operator) -> str:

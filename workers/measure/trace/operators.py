@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import mul
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -96,8 +97,10 @@ def statistics(
     samples: int,
     inference: Sequence[float] = (),
     wall: Sequence[float] = (),
+    plain: Sequence[float] = (),
 ) -> Statistics:
-    """What the operators add up to. `inference` and `wall`: one value for each iteration."""
+    """What the operators add up to. `inference` and `wall`: one value for each iteration; `plain`:
+    of runs without the profiler."""
     held: set[OnnxNode] = {node for one in operators for node in one.onnx_nodes or ()}
     rest = fmean(inference) - per_inference(operators, samples) if inference else None
     return Statistics(
@@ -107,6 +110,7 @@ def statistics(
         other_us=rest,
         inference=distribution(inference),
         wall=distribution(wall),
+        unprofiled=distribution(plain),
         types=_types(operators, samples),
     )
 
@@ -121,7 +125,19 @@ def _types(operators: Sequence[Operator], samples: int) -> tuple[TypeTotal, ...]
             count=len(group),
             avg_us=per_inference(group, samples),
             percent_of_total=sum(one.percent_of_total for one in group),
+            **_estimates(group, samples),
         )
         for name, group in groups.items()
     ]
     return tuple(sorted(totals, key=lambda one: -one.avg_us))
+
+
+def _estimates(group: Sequence[Operator], samples: int) -> dict[str, float]:
+    costs = [one.estimated_us for one in group if one.estimated_us is not None]
+    if len(costs) < len(group) or not samples:
+        return {}
+    often = [one.sample_count / samples for one in group]
+    return {
+        "estimated_us": sum(map(mul, costs, often)),
+        "estimated_percent": sum(one.estimated_percent or 0.0 for one in group),
+    }

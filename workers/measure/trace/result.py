@@ -91,6 +91,10 @@ class Summary:
     """The run call, timed from outside. Tracing makes it longer than a benchmark's."""
     operators_us: float | None = None
     """The sum of all operators."""
+    unprofiled_us: float | None = None
+    """The run call in runs without the profiler, where it makes them notably longer."""
+    profiler_operator_us: float | None = None
+    """What the profiler adds to each operator, as far as sums can tell; off in `estimated_us`."""
     hvx_threads: int | None = None
     accelerator_cycles: float | None = None
     accelerator_us: float | None = None
@@ -137,6 +141,10 @@ class Operator:
     """The mean share of an inference. What is missing from 100 is outside of all operators."""
     order: int = 0
     """Its place in the order of execution."""
+    estimated_us: float | None = None
+    """`avg_us` without what the profiler adds."""
+    estimated_percent: float | None = None
+    """The share of that in a run without the profiler."""
     samples_us: tuple[float, ...] = ()
     """One for each sample in which it appears; empty where the source keeps only a mean."""
     p90_us: float | None = None
@@ -195,6 +203,8 @@ class TypeTotal:
     avg_us: float
     """Their sum in one inference."""
     percent_of_total: float
+    estimated_us: float | None = None
+    estimated_percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +222,8 @@ class Statistics:
     """As the source tells it."""
     wall: Distribution | None = None
     """The run call, timed from outside."""
+    unprofiled: Distribution | None = None
+    """The run call in runs without the profiler."""
     types: tuple[TypeTotal, ...] = ()
     """Largest first."""
 

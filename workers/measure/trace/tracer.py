@@ -16,6 +16,7 @@ from workers.measure.subject import Graph, Subject
 from workers.measure.trace import graph as onnx
 from workers.measure.trace.interpret import FindViewer, Interpreted, Seen, interpret
 from workers.measure.trace.operators import Series, by_cost, per_inference, statistics
+from workers.measure.trace.profiler_cost import added_to_each, estimated
 from workers.measure.trace.readings import Window
 from workers.measure.trace.result import Metadata, Trace, TraceStatus
 from workers.runtimes.kinds import CPU, QNN
@@ -70,8 +71,9 @@ class Tracer:
             ),
             self.find_viewer,
         )
-        wall = [one / 1000 for one in told["times"]]
-        return assembled(about, found, self._names(subject.runtime, graph, folder), wall)
+        wall, plain = ([one / 1000 for one in told[name]] for name in ("times", "plain"))
+        names = self._names(subject.runtime, graph, folder)
+        return assembled(about, found, names, wall, plain)
 
     def _watched(self, runtime: Runtime, graph: Graph, plan: Plan, folder: Path) -> dict[str, Any]:
         args = {
@@ -169,14 +171,19 @@ def assembled(
     found: Interpreted,
     names: Callable[[Sequence[Series]], int | None],
     wall: Sequence[float] = (),
+    plain: Sequence[float] = (),
 ) -> Trace:
-    """A result from readings, with the names of the ONNX graph."""
+    """A result from readings, with the names of the ONNX graph; `plain`: microseconds of runs
+    without the profiler."""
     readings = found.readings
     if readings is None:
         about = replace(about, num_samples=0)
         return Trace(about, found.status, artifacts=found.artifacts, error=found.error)
     nodes = names(readings.series)
     operators = by_cost([one.operator() for one in readings.series])
+    added = added_to_each(operators, readings.samples, plain) if plain else None
+    if added is not None:
+        operators = estimated(operators, readings.samples, plain, added)
     return Trace(
         metadata=replace(
             about,
@@ -189,10 +196,12 @@ def assembled(
             readings.summary,
             wall_us=fmean(wall) if wall else None,
             operators_us=per_inference(operators, readings.samples),
+            unprofiled_us=fmean(plain) if plain else None,
+            profiler_operator_us=added,
         ),
         operators=operators,
         statistics=statistics(
-            operators, readings.samples, found.inference or readings.inference, wall
+            operators, readings.samples, found.inference or readings.inference, wall, plain
         ),
         artifacts=found.artifacts,
         error=found.error,

@@ -17,6 +17,7 @@ const percent = (value) => (value === undefined || value === null ? "" : `${valu
 const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const typeOf = (one) => one.onnx_op_type || one.op_type || "unknown";
 const each = (one) => (samples ? one.total_us / samples : one.avg_us);
+const shareOf = (one) => one.estimated_percent ?? one.percent_of_total;
 const known = (name) => operators.some((one) => one[name] !== undefined && one[name] !== null);
 
 function facts(pairs) {
@@ -42,9 +43,11 @@ function remarks() {
 function tiles() {
   const of = trace.statistics, mark = about.emulated ? ", emulated" : "";
   const rows = [
-    [time(summary.inference_us), `one inference${mark}`],
-    [time(summary.operators_us), `in operators${mark}`],
-    [time(of.other_us), `outside of operators${mark}`],
+    [time(summary.unprofiled_us), `one inference${mark}`],
+    [time(summary.inference_us), `one inference${summary.unprofiled_us === undefined ? "" : " under the profiler"}${mark}`],
+    [time(summary.operators_us), `in operators${summary.unprofiled_us === undefined ? "" : " under the profiler"}${mark}`],
+    [time(summary.profiler_operator_us), `added to each operator by the profiler${mark}`],
+    [time(of.other_us), `outside of operators${summary.unprofiled_us === undefined ? "" : " under the profiler"}${mark}`],
     [time(summary.wall_us), `the run call while tracing${mark}`],
     [operators.length, of.mapped_operators === undefined ? "operators" : `operators, ${of.mapped_operators} known in the graph`],
     [samples, "measured iterations"],
@@ -80,9 +83,9 @@ function types() {
   const totals = new Map();
   for (const one of operators) {
     const found = totals.get(typeOf(one)) || { us: 0, count: 0, share: 0 };
-    found.us += each(one);
+    found.us += one.estimated_us === undefined ? each(one) : (each(one) * one.estimated_us) / (one.avg_us || 1);
     found.count += 1;
-    found.share += one.percent_of_total;
+    found.share += shareOf(one);
     totals.set(typeOf(one), found);
   }
   const sorted = [...totals].sort((a, b) => b[1].us - a[1].us), most = sorted.length ? sorted[0][1].us : 1;
@@ -108,7 +111,7 @@ const texts = new Map(operators.map((one) => [one, [one.name, one.op_path, typeO
   .filter(Boolean).join("\n").toLowerCase()]));
 
 const COLUMNS = [
-  ["avg_us", "mean", time], ["percent_of_total", "share", percent], ["cumulative", "up to here", percent], ["p90_us", "p90", time],
+  ["avg_us", "mean", time], ["estimated_us", "estimate", time], ["share", "share", percent], ["cumulative", "up to here", percent], ["p90_us", "p90", time],
   ["dram_read_bytes", "DRAM read", size], ["dram_write_bytes", "DRAM written", size],
   ["vtcm_hit_ratio", "VTCM hits", (value) => (value === undefined || value === null ? "" : percent(100 * value))],
 ];
@@ -116,16 +119,16 @@ const COLUMNS = [
 function show() {
   const sorted = [...operators].sort(order === "time" ? (a, b) => each(b) - each(a) : (a, b) => a.order - b.order);
   let sum = 0;
-  const cumulative = new Map(sorted.map((one) => [one, (sum += one.percent_of_total)]));
+  const cumulative = new Map(sorted.map((one) => [one, (sum += shareOf(one))]));
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const found = sorted.filter((one) => (wantedType === null || typeOf(one) === wantedType) && words.every((word) => texts.get(one).includes(word)));
-  const columns = COLUMNS.filter(([name]) => name === "cumulative" || known(name));
-  const most = Math.max(...operators.map((one) => one.percent_of_total), 1e-9);
+  const columns = COLUMNS.filter(([name]) => name === "cumulative" || name === "share" || known(name));
+  const most = Math.max(...operators.map(shareOf), 1e-9);
   const lines = found.map((one) => el("tr", {},
     el("td", { class: "num dim" }, String(order === "time" ? sorted.indexOf(one) + 1 : one.order)),
     el("td", { class: "name" }, details(one)), el("td", {}, typeOf(one)),
-    el("td", { class: "share" }, track((100 * one.percent_of_total) / most)),
-    ...columns.map(([name, , write]) => el("td", { class: "num" }, write(name === "cumulative" ? cumulative.get(one) : one[name])))));
+    el("td", { class: "share" }, track((100 * shareOf(one)) / most)),
+    ...columns.map(([name, , write]) => el("td", { class: "num" }, write(name === "cumulative" ? cumulative.get(one) : name === "share" ? shareOf(one) : one[name])))));
   $("count").textContent = found.length === operators.length ? counted(found.length, "operator") : `${found.length} of ${operators.length} operators`;
   $("operators").replaceChildren(found.length ? table(["#", "operator", "type", "", ...columns.map(([, title]) => title)], lines, [0, ...columns.map((_column, at) => at + 4)])
     : el("p", { class: "dim" }, operators.length ? "No operator matches." : "No operator is known."));

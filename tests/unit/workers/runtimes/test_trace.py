@@ -27,6 +27,9 @@ ARGS = {
 }  # fmt: skip
 
 
+SOURCES = ("qnn", "openvino", "onnxruntime")
+
+
 class FakeSession:
     """Writes down what happens to it; its runs fail from a given one on."""
 
@@ -65,8 +68,8 @@ class FakeSession:
 class Watcher(Monitor):
     """A monitor that writes down what happens, and fails where it is told to."""
 
-    def __init__(self, log: list[str], fails: str = "") -> None:
-        self._log, self._fails = log, fails
+    def __init__(self, log: list[str], fails: str = "", *, slows: bool = False) -> None:
+        self._log, self._fails, self.slows = log, fails, slows
 
     def _note(self, what: str) -> None:
         self._log.append(what)
@@ -127,6 +130,32 @@ def test_the_session_is_released_before_the_monitor_is_left() -> None:
     assert len(told["times"]) == 3
     assert told["at"] == ""
     assert "error" not in told
+
+
+def test_runs_without_a_monitor_that_slows_them_are_made_around_its_window() -> None:
+    host = Host()
+    told = host.traces.watched(Watcher(host.log, slows=True), ARGS, untold)
+    warm = ["run", "run"]
+    assert host.log == [
+        "enter", "open", *warm, "run", "run", "close",
+        "open", *warm, "warmed", "run", "run", "run", "finished", "close", "exit",
+        "open", *warm, "run", "close",
+    ]  # fmt: skip
+    assert [options for _runtime, options in host.options] == [{}, {"enable_profiling": True}, {}]
+    assert (len(told["times"]), len(told["plain"])) == (3, 3)
+    assert (told["at"], told["seen"]) == ("", {"rows": 5})
+
+
+def test_a_model_that_fails_without_the_monitor_is_not_run_under_it() -> None:
+    host = Host(fails_at=1)
+    told = host.traces.watched(Watcher(host.log, slows=True), ARGS, untold)
+    assert (told["at"], told["error"]) == ("run", "the device is gone")
+    assert host.log == ["enter", "open", "run", "close", "exit"]
+
+
+def test_only_onnx_runtimes_profiler_slows_the_runs(tmp_path: Path) -> None:
+    slow = {name: monitor_for(name, tmp_path, "basic").slows for name in SOURCES}
+    assert slow == {"qnn": False, "openvino": False, "onnxruntime": True}
 
 
 def test_options_of_a_monitor_stay_with_its_session() -> None:
@@ -244,7 +273,7 @@ def test_openvino_is_read_before_it_is_released() -> None:
 
 
 def test_there_is_a_monitor_for_every_source(tmp_path: Path) -> None:
-    for source in ("qnn", "openvino", "onnxruntime"):
+    for source in SOURCES:
         assert isinstance(monitor_for(source, tmp_path, "basic"), Monitor)
     with pytest.raises(ValueError, match="no monitor for 'elsewhere'"):
         monitor_for("elsewhere", tmp_path, "basic")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.observe.trace.difference import Difference, difference, lines
-from workers.measure.trace.result import Metadata, OnnxNode, Operator, Trace, TraceStatus
+from workers.measure.trace.result import Metadata, OnnxNode, Operator, Summary, Trace, TraceStatus
 
 SAMPLES = 4
 
@@ -44,6 +44,19 @@ def test_fused_operators_are_matched_with_the_nodes_they_hold() -> None:
     ]
     (first, *_rest) = difference(after, before).groups
     assert (first.what, first.delta_us) == ("1 -> 2 operators", 6)
+
+
+def test_what_the_profiler_adds_is_no_gain_of_fusing() -> None:
+    before = trace(op("conv", 10, "conv"), op("relu", 3, "relu"))
+    after = trace(op("conv_relu", 11, "conv", "relu"))
+    slow = [
+        replace(one, summary=Summary(profiler_operator_us=added))
+        for one, added in ((before, 2.0), (after, 2.0))
+    ]
+    found = difference(*slow)
+    assert told(found) == [("conv_relu", "2 -> 1 operators", 9, 9)]
+    assert (found.before_us, found.after_us) == (9, 9)
+    assert difference(slow[0], after).delta_us == -2, "not where only one tells it"
 
 
 def test_operators_that_share_a_tensor_do_the_same_work() -> None:

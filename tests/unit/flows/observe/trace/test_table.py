@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,3 +120,36 @@ def test_a_failure_says_why_and_shows_no_table() -> None:
     told = text(failed)
     assert "not_run: boom" in told
     assert "Node" not in told
+
+
+def estimate(width: int = 120, added: float = 50.0) -> str:
+    operators = [
+        replace(one, estimated_us=one.avg_us - added, estimated_percent=one.avg_us / 20)
+        for one in OPERATORS
+    ]
+    told = trace()
+    summary = replace(told.summary, unprofiled_us=1700.25, profiler_operator_us=added)
+    found = statistics(operators, 4, [2000.0] * 4, plain=[1700.25] * 4)
+    return text(
+        replace(told, operators=tuple(operators), summary=summary, statistics=found), width=width
+    )
+
+
+def test_estimates_stand_beside_what_the_profiler_told() -> None:
+    told = estimate()
+    heads = next(line for line in told.splitlines() if line.startswith("Node"))
+    assert heads.split() == ["Node", "Type", "Avg", "Est", "p90", "%", "Tot"]
+    row = next(line for line in told.splitlines() if line.startswith("softmax"))
+    assert row.split() == ["softmax", "-", "300", "us", "250", "us", "450", "us", "15.0"]
+    assert "inference  1.70 ms, under the profiler 2.00 ms\n" in told
+    assert "operators  1.90 ms; Est is without the 50.0 us the profiler adds to each" in told
+    narrow = estimate(60).splitlines()
+    assert max(map(len, narrow)) <= 60
+    heads = next(line for line in narrow if line.startswith("Node"))
+    assert heads.split() == ["Node", "Type", "Est", "%", "Tot"]
+
+
+def test_a_profiler_that_adds_nothing_needs_no_column() -> None:
+    told = estimate(added=0.0)
+    assert "Est" not in told
+    assert "inference  1.70 ms, under the profiler 2.00 ms\n" in told
