@@ -141,7 +141,8 @@ def _keys(one: Operator) -> Iterator[tuple[str, str]]:
     for tensor in outputs:
         yield "tensor", tensor
     if not nodes and not outputs:
-        yield "operator", one.op_path or one.name
+        # Of a compiled model, whose graph is in a binary: a source names it after its node.
+        yield "node", one.op_path or one.name
 
 
 def _notes(one: Metadata, other: Metadata) -> Iterator[str]:

@@ -59,6 +59,12 @@ def test_what_the_profiler_adds_is_no_gain_of_fusing() -> None:
     assert difference(slow[0], after).delta_us == -2, "not where only one tells it"
 
 
+def test_a_compiled_model_is_matched_by_the_names_that_it_keeps() -> None:
+    portable = trace(op("/features/Conv", 10, "/features/Conv"))
+    compiled = trace(op("/features/Conv", 6))
+    assert told(difference(portable, compiled)) == [("/features/Conv", "", 10, 6)]
+
+
 def test_operators_that_share_a_tensor_do_the_same_work() -> None:
     before = trace(op("a", 4, "Conv_1", onnx_outputs=("y",)))
     after = trace(op("b", 6, "FusedConv_9", onnx_outputs=("y",)))
