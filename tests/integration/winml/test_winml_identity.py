@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.winml, pytest.mark.timeout(1800)]
 @pytest.mark.parametrize(
     "name",
     [
-        "minilm",
-        pytest.param("bert", marks=pytest.mark.slow),  # as MiniLM, and in most other tests
+        "bert",
+        pytest.param("minilm", marks=pytest.mark.slow),  # a larger bert, with trained weights
         pytest.param("vit", marks=pytest.mark.slow),
         "resnet",
         "bart",

@@ -257,7 +257,8 @@ def end_service(azure: AzureStandIn, status: int) -> None:
     if status == 404:
         azure.feed.name = "renamed"
     else:
-        azure.plan(*(Fault(route, status=status, times=10_000) for route in ROUTES))
+        soon = {"Retry-After": "1"}  # our own pauses grow to a minute
+        azure.plan(*(Fault(one, status=status, headers=soon, times=10_000) for one in ROUTES))
 
 
 def begin_service(azure: AzureStandIn) -> None:
@@ -281,7 +282,7 @@ def test_an_outage_stops_the_sweep_and_the_same_command_completes_it(
             end_service(azure, status)
 
     azure.on_request = fail
-    ran = project.run("sweep", catalog, "--stamp", "s1")
+    ran = project.run("sweep", catalog, "--stamp", "s1", "--tries", "2")
     assert ran.code == 5, ran
     assert "what is built is kept: modelmill resume s1" in ran.err
     failures = {one.failure for one in project.outcomes("s1").values() if one.status.failed}
