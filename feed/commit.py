@@ -20,10 +20,10 @@ from pathlib import Path
 
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout
-from machine.claims import claim, owner_alive
-from machine.flush import Syncer
+from machine.files import Syncer
 from machine.links import create_exclusive
 from machine.locks import take
+from machine.processes import claim, owner_alive
 from machine.waits import WaitedTooLong, WaitRules
 from matrix.digest import FileEntry
 

@@ -13,12 +13,11 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from feed.checked import Meter, write_checked
-from feed.errors import UnsafePath
+from feed.errors import UnsafePath, local_errors
 from feed.interface import Progress
-from feed.oserrors import local_errors
 from feed.rules import path_problems
-from machine.claims import claim
 from machine.files import long_path
+from machine.processes import claim
 from matrix.digest import FileEntry
 
 PART = ".modelmill-part-"

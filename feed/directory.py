@@ -15,16 +15,20 @@ from pathlib import Path
 from feed.checked import Meter, read_blocks, write_checked
 from feed.commit import Committer, Staged
 from feed.destination import Destination
-from feed.errors import Corrupt, Rejected, VersionExists
+from feed.errors import Corrupt, Rejected, VersionExists, feed_errors
 from feed.interface import LocalFile, Progress, Published
-from feed.layout import STAGE
-from feed.manifest import Manifest
-from feed.oserrors import feed_errors
-from feed.preflight import check_access, check_writable, headroom_problems, in_lines
+from feed.layout import STAGE, Manifest, check_access, check_writable
 from feed.reading import DirectoryReader
-from feed.rules import STRICTEST, check_publish, matching, view_problem
-from machine.claims import claim
-from machine.flush import Syncer
+from feed.rules import (
+    STRICTEST,
+    check_publish,
+    headroom_problems,
+    in_lines,
+    matching,
+    view_problem,
+)
+from machine.files import Syncer
+from machine.processes import claim
 from matrix.digest import FileEntry
 from matrix.limits import Limits
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,10 @@ Progress = Callable[[int, int], None]
 """Called with (bytes done, total bytes), never from two threads at once. It may raise to stop
 the transfer: the feed then stops, cleans up and lets the error propagate."""
 
+MAX_DESCRIPTION = 500
+_TREE = re.compile(r"(?:^|\s)tree=sha256:([0-9a-f]{64})(?=\s|$)")
+_UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
@@ -26,16 +31,20 @@ class LocalFile:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A version in the feed. `tree` comes from its description; None: it is not ours."""
+    """A version in the feed."""
 
     package: str
     version: str
-    tree: str | None
-    description: str
+    description: str = ""
     published_at: datetime | None = None
     views: tuple[str, ...] = ()
     deleted: bool = False
     """The version number of a deleted version can never be used again."""
+
+    @property
+    def tree(self) -> str | None:
+        """The digest of its content; None: it is not ours."""
+        return parse_tree(self.description)
 
 
 class Feed(Protocol):
@@ -109,3 +118,19 @@ class Feed(Protocol):
 
     def promote(self, package: str, version: str, view: str) -> None:
         """Make a version part of a view."""
+
+
+def write_description(tree: str, text: str = "") -> str:
+    """`tree=sha256:<digest> <text>` on one line, the text shortened where it is too long.
+
+    A listing alone must tell what is published, so the digest travels in the only free text that
+    every feed shows in its listings, and comes first: a feed that cuts long texts cannot cut it.
+    """
+    line = " ".join([f"tree=sha256:{tree}", *_UNPRINTABLE.sub(" ", text).split()])
+    return line if len(line) <= MAX_DESCRIPTION else line[: MAX_DESCRIPTION - 1].rstrip() + "…"
+
+
+def parse_tree(description: str) -> str | None:
+    """The tree digest that a description carries; None: the version is not one of ours."""
+    found = _TREE.search(description)
+    return found.group(1) if found else None

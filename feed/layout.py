@@ -5,22 +5,40 @@ blobs/sha256/ab/<digest>                every file once, by its content
 packages/<package>/<version>.json       one manifest per version, written once and last
 views/<view>/<package>/<version>        empty markers
 tmp/                                    what is being written; nothing else is ever partial
+
+A manifest that cannot be understood is an error that names the file. It is never skipped: a
+version that silently left a listing would be built and published again.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import re
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
-from feed.errors import NotFound, Rejected
-from machine.claims import abandoned, claim, claim_in
-from machine.folders import remove
+from feed.errors import Corrupt, NotFound, Rejected, feed_errors
+from feed.interface import Published
+from machine.disk import existing
+from machine.files import remove
 from machine.links import create_exclusive
+from machine.processes import abandoned, claim, claim_in
+from matrix.codec import from_json, to_json
+from matrix.digest import FileEntry
 
 MARKER = "modelmill-feed.json"
 LAYOUT = 1
 
+FORMAT = 1
+"""Of manifests."""
+STAGE = "publish-"
+"""How everything below `tmp` begins that only its owner needs: gone with it."""
+
 _MARKER_TEMP = ".modelmill-feed-"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Layout:
@@ -97,5 +115,65 @@ class Layout:
         return gone
 
 
-STAGE = "publish-"
-"""How everything below `tmp` begins that only its owner needs: gone with it."""
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What the feed knows of a version."""
+
+    package: str
+    version: str
+    description: str
+    published_at: datetime
+    files: tuple[FileEntry, ...]
+
+    def to_json(self) -> bytes:
+        """The bytes of the manifest file."""
+        value = {"format": FORMAT, **to_json(self)}
+        return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+    def published(self, views: tuple[str, ...] = ()) -> Published:
+        """The same as a listing shows it; views are kept elsewhere."""
+        return Published(self.package, self.version, self.description, self.published_at, views)
+
+
+def parse_manifest(data: bytes, path: str, package: str, version: str) -> Manifest:
+    """The whole manifest, every file entry checked."""
+    try:
+        value = json.loads(data)
+        found = value.get("format") if isinstance(value, dict) else type(value).__name__
+        if found != FORMAT:
+            raise _corrupt(path, f"format {found!r}, this modelmill reads {FORMAT}")
+        manifest = from_json(value, Manifest, exact=False)
+    except ValueError as error:
+        raise _corrupt(path, str(error)) from error
+    if (manifest.package, manifest.version) != (package, version):
+        raise _corrupt(path, f"it describes {manifest.package} {manifest.version}")
+    for file in manifest.files:
+        if file.size < 0 or not _SHA256.fullmatch(file.sha256):
+            raise _corrupt(path, f"{file.path!r} has no size or no SHA-256")
+    return manifest
+
+
+def _corrupt(path: str, what: str) -> Corrupt:
+    return Corrupt(
+        f"the manifest {path} cannot be read: {what}",
+        hint="restore the file from a copy of the feed; without it the listing is incomplete",
+    )
+
+
+def check_writable(layout: Layout) -> None:
+    """Make the feed if it is new, and prove that this user can write to it."""
+    with feed_errors("cannot write", layout.root):
+        layout.create()
+        probe = layout.tmp / f"{STAGE}{claim()}"
+        probe.touch()
+        probe.unlink()
+        for folder in (layout.packages, layout.root / "blobs" / "sha256"):
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def check_access(layout: Layout) -> None:
+    """As far as it can be told without writing: could this user publish here?"""
+    with feed_errors("cannot write", layout.root):
+        there = existing(layout.root)
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise PermissionError(errno.EACCES, "it cannot be written", str(there))

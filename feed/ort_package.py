@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from feed.errors import Corrupt
+from feed.errors import Corrupt, local_errors
 from feed.index import IndexCell
 from feed.interface import Feed
-from feed.oserrors import local_errors
 from feed.reader import occupied, pull, staging
 from feed.rules import path_problem
 from feed.selection import check_tree, resolve_index, select

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 import time
 from collections.abc import Callable
 
-from tenacity import RetryCallState
-
-from feed.errors import Unavailable
+from feed.errors import FeedError, Unavailable
 
 TOLD = 5.0
 """Shorter pauses (in seconds) are not announced."""
@@ -23,10 +22,11 @@ def on_stderr(text: str) -> None:
     print(f"modelmill: {text}", file=sys.stderr, flush=True)
 
 
-def asked_pause(state: RetryCallState) -> float | None:
-    """Seconds that the error of the last attempt asks to wait."""
-    error = state.outcome.exception() if state.outcome else None
-    return error.retry_after if isinstance(error, Unavailable) else None
+def pause_after(error: FeedError, attempt: int, longest: float) -> float:
+    """Seconds until the next attempt: those that the feed asks for, or growing ones at random."""
+    growing = min(2.0 ** (attempt - 1), longest) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load
+    asked = error.retry_after if isinstance(error, Unavailable) else None
+    return growing if asked is None else asked
 
 
 class Pauses:

@@ -12,9 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tenacity import RetryCallState, Retrying, retry_if_exception, wait_random_exponential
-
-from feed.description import write_description
 from feed.errors import (
     Cancelled,
     Conflict,
@@ -28,8 +25,8 @@ from feed.errors import (
     Unavailable,
     VersionExists,
 )
-from feed.interface import Feed, LocalFile, Published
-from feed.pauses import Pauses, asked_pause
+from feed.interface import Feed, LocalFile, Published, write_description
+from feed.pauses import Pauses, pause_after
 from matrix.digest import FileEntry, tree_digest
 
 TRIES = 6
@@ -63,13 +60,12 @@ class Publisher:
         tries: int = TRIES,
         sleep: Sleep = threading.Event.wait,
         clock: Callable[[], float] = time.monotonic,
-        pauses: Pauses | None = None,
     ) -> None:
-        self._feed = feed
-        self._tries = tries
-        self._pauses = pauses or Pauses()
-        self._sleep = sleep
-        self._clock = clock
+        self.feed = feed
+        self.tries = tries
+        self.sleep = sleep
+        self.clock = clock
+        self.pauses = Pauses()
         self._lock = threading.Lock()
         self._misses: set[tuple[str, str]] = set()
         """What failed to publish since the last success."""
@@ -91,20 +87,15 @@ class Publisher:
         `timeout` limits all attempts together; an outcome left open by the last one is still
         looked up. `cancel` ends waiting and copying at once (`Cancelled`).
         """
-        attempts = _Attempts(
-            self._feed,
-            package,
-            version,
-            tuple(files),
-            write_description(tree, description_text),
-            tree,
-            timeout,
-            cancel or threading.Event(),
-            self._pauses,
-            self._clock,
-        )
+        built = tree_digest(file.entry for file in files)
+        if built != tree:
+            raise Corrupt(f"{package} {version}: the files have tree digest {built}, not {tree}")
+        description = write_description(tree, description_text)
+        limit = float("inf") if timeout is None else timeout
+        cancel = cancel or threading.Event()
+        attempts = _Attempts(self, package, version, files, description, tree, limit, cancel)
         try:
-            receipt = attempts.run(self._tries, self._sleep)
+            receipt = attempts.run()
         except NoSpace:
             raise
         except (Unavailable, OutcomeUnknown, NotFound) as error:
@@ -118,7 +109,7 @@ class Publisher:
     def _missed(self, package: str, version: str, error: FeedError) -> None:
         """Raise `Outage` if the feed does not answer either, or takes nothing at all."""
         try:
-            self._feed.find(package, version)
+            self.feed.find(package, version)
         except (Unavailable, OutcomeUnknown, NotFound):
             raise Outage(f"the feed is unavailable: {error.message}", hint=error.hint) from error
         with self._lock:
@@ -129,63 +120,52 @@ class Publisher:
             raise Outage(text, hint=error.hint) from error
 
 
-@dataclass
 class _Attempts:
     """The attempts of one publish."""
 
-    feed: Feed
-    package: str
-    version: str
-    files: tuple[LocalFile, ...]
-    description: str
-    tree: str
-    timeout: float | None
-    cancel: threading.Event
-    pauses: Pauses
-    clock: Callable[[], float]
-
-    def __post_init__(self) -> None:
-        self._title = f"{self.package} {self.version}"
-        self._started = self.clock()
+    def __init__(
+        self,
+        publisher: Publisher,
+        package: str,
+        version: str,
+        files: Sequence[LocalFile],
+        description: str,
+        tree: str,
+        limit: float,
+        cancel: threading.Event,
+    ) -> None:
+        self.publisher, self.feed = publisher, publisher.feed
+        self.package, self.version, self.files = package, version, files
+        self.description, self.tree = description, tree
+        self.limit, self.cancel = limit, cancel
+        self._title = f"{package} {version}"
+        self._deadline = publisher.clock() + limit
         self._sent = 0
-        self._out_of_time = False
-        built = tree_digest(file.entry for file in self.files)
-        if built != self.tree:
-            raise Corrupt(f"{self._title}: the files have tree digest {built}, not {self.tree}")
 
     def check(self) -> None:
         """Raise `Cancelled` if the caller wants no more."""
         if self.cancel.is_set():
             raise Cancelled(f"publishing {self._title} was cancelled")
 
-    def run(self, tries: int, sleep: Sleep) -> Receipt:
-        def nap(seconds: float) -> None:
-            if sleep(self.cancel, seconds):
+    def run(self) -> Receipt:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self._attempt()
+            except NoSpace:
+                raise  # only the owner of a full disk can help
+            except (Unavailable, OutcomeUnknown) as error:
+                pause = pause_after(error, attempt, LONGEST_WAIT)
+                late = self._left() <= pause
+                if late and not isinstance(error, TimeLimit):
+                    text = f"{self._title} was not published within {self.limit:g} s"
+                    raise TimeLimit(f"{text}: {error.message}", hint=error.hint) from error
+                if late or attempt >= self.publisher.tries:
+                    raise
+                self.publisher.pauses.tell(f"{self._title}: {error}", pause)
+            if self.publisher.sleep(self.cancel, pause):
                 self.check()
-
-        def over(state: RetryCallState) -> bool:
-            self._out_of_time = self._left(state.upcoming_sleep) <= 0
-            return state.attempt_number >= tries or self._out_of_time
-
-        retrying = Retrying(
-            sleep=nap,
-            before_sleep=self._tell,
-            stop=over,
-            wait=_wait,
-            retry=retry_if_exception(_transient),
-            reraise=True,
-        )
-        try:
-            return retrying(self._attempt)
-        except (Unavailable, OutcomeUnknown) as error:
-            if self._out_of_time and not isinstance(error, NoSpace | TimeLimit):
-                text = f"{self._title} was not published within {self.timeout:g} s: {error.message}"
-                raise TimeLimit(text, hint=error.hint) from error
-            raise
-
-    def _tell(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        self.pauses.tell(f"{self._title}: {error}", state.upcoming_sleep)
 
     def _attempt(self) -> Receipt:
         self.check()
@@ -210,7 +190,7 @@ class _Attempts:
             self.version,
             self.files,
             self.description,
-            timeout=None if self.timeout is None else max(0.0, self._left()),
+            timeout=None if self.limit == float("inf") else max(0.0, self._left()),
             progress=lambda _done, _total: self.check(),  # the way out of a long upload
         )
 
@@ -249,22 +229,8 @@ class _Attempts:
             raise Corrupt(f"{self._title} does not hold what was sent: {_difference(sent, held)}")
         return published
 
-    def _left(self, ahead: float = 0.0) -> float:
-        if self.timeout is None:
-            return float("inf")
-        return self._started + self.timeout - self.clock() - ahead
-
-
-def _transient(error: BaseException) -> bool:
-    # Only the owner of a full disk can help; the caller tries again when there is room.
-    return isinstance(error, Unavailable | OutcomeUnknown) and not isinstance(error, NoSpace)
-
-
-_backoff = wait_random_exponential(multiplier=1, max=LONGEST_WAIT)
-
-
-def _wait(state: RetryCallState) -> float:
-    return max(_backoff(state), asked_pause(state) or 0.0)
+    def _left(self) -> float:
+        return self._deadline - self.publisher.clock()
 
 
 def _difference(sent: dict[str, FileEntry], held: dict[str, FileEntry]) -> str:

@@ -14,13 +14,11 @@ from pathlib import Path
 from feed.attestation import manifest_problems, parse, records_in
 from feed.checked import hash_file
 from feed.destination import Destination
-from feed.errors import Corrupt, NotFound, UnsafePath
+from feed.errors import Corrupt, NotFound, UnsafePath, local_errors
 from feed.interface import Feed, Progress
-from feed.oserrors import local_errors
 from feed.rules import matching, path_problems
-from machine.claims import abandoned, claim
-from machine.files import long_path
-from machine.folders import remove
+from machine.files import long_path, remove
+from machine.processes import abandoned, claim
 from matrix.digest import MANIFEST, PROVENANCE, FileEntry, tree_digest
 from matrix.errors import UsageError
 

@@ -11,11 +11,9 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from feed.errors import NotFound
+from feed.errors import NotFound, feed_errors
 from feed.interface import Published
-from feed.layout import Layout
-from feed.manifest import Manifest, parse_manifest
-from feed.oserrors import feed_errors
+from feed.layout import Layout, Manifest, parse_manifest
 from machine.files import long_path
 from matrix.digest import FileEntry
 from matrix.limits import Limits

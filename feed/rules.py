@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from feed.errors import Rejected
@@ -152,3 +152,34 @@ def check_publish(limits: Limits, package: str, version: str, entries: Sequence[
     problems += entry_problems(entries)
     if problems:
         raise Rejected(f"{package} {version}: " + "; ".join(problems))
+
+
+SHOWN = 20
+
+
+def headroom_problems(
+    limits: Limits,
+    plan: Sequence[tuple[str, str]],
+    taken: Callable[[str], Collection[str]],
+) -> list[str]:
+    """Packages without room for their new versions. `taken`: the versions of a package."""
+    wanted: dict[str, set[str]] = {}
+    for package, version in plan:
+        if not limits.package_problem(package):
+            wanted.setdefault(package, set()).add(version)
+    problems = []
+    for package, versions in wanted.items():
+        held = taken(package)
+        new = len(versions.difference(held))
+        if new and len(held) + new > limits.versions:
+            problems.append(
+                f"{package}: {new} new versions do not fit, "
+                f"{len(held)} of {limits.versions} are taken"
+            )
+    return problems
+
+
+def in_lines(title: str, problems: Sequence[str]) -> str:
+    """A title with the first problems below it."""
+    more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+    return "\n  ".join([title, *problems[:SHOWN], *more])

@@ -20,10 +20,9 @@ from feed.attestation import (
     sealed,
 )
 from feed.checked import hash_file
-from feed.errors import Corrupt, NotFound, UnsafePath
+from feed.errors import Corrupt, NotFound, UnsafePath, local_errors
 from feed.index import INDEX_FILE
 from feed.interface import Feed, Progress
-from feed.oserrors import local_errors
 from feed.reader import pull
 from machine.files import long_path
 from matrix.digest import (

@@ -1,14 +1,20 @@
-"""Files hashed, and replaced as a whole."""
+"""Files and folders: hashed, replaced as a whole, flushed to the disk, removed if they are ours."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import shutil
+import stat
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 CHUNK = 1 << 20
 
@@ -69,3 +75,79 @@ def long_path(path: Path) -> Path:
             return path
         return Path("\\\\?\\UNC" + text[1:] if text.startswith("\\\\") else "\\\\?\\" + text)
     return path
+
+
+ErrorInfo = tuple[type[BaseException], BaseException, TracebackType]
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, which another process may be removing too."""
+    if path.is_dir() and not path.is_symlink():
+        remove_tree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all that is in it; what cannot be removed stays, absent is fine."""
+
+    def make_writable(action: Callable[..., Any], path: str, error: ErrorInfo) -> None:
+        if not isinstance(error[1], PermissionError):
+            return
+        with suppress(OSError):
+            if Path(path) != folder:
+                Path(path).parent.chmod(0o700)
+            if os.name == "nt":  # elsewhere only the folder counts, and a link shares its mode
+                Path(path).chmod(stat.S_IWRITE)
+            action(path)
+
+    shutil.rmtree(folder, onerror=make_writable)
+
+
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+def flush_file(path: Path) -> None:
+    """Flush the content of a file."""
+    # Windows flushes only what is open for writing; elsewhere the file may be read-only.
+    _flush(path, os.O_RDWR | _BINARY if sys.platform == "win32" else os.O_RDONLY)
+
+
+def flush_folder(path: Path) -> None:
+    """Flush the names in a folder, where the platform can."""
+    if sys.platform == "win32":
+        return
+    try:
+        _flush(path, os.O_RDONLY)
+    except OSError as error:
+        # Some network file systems cannot flush a folder; they order names themselves.
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
+            raise
+
+
+class Syncer:
+    """Flushes many files or folders at once: the flushes share their waiting."""
+
+    def __init__(self, *, durable: bool = True) -> None:
+        self._durable = durable
+
+    def files(self, paths: Collection[Path]) -> None:
+        """Flush the content of files."""
+        self._each(flush_file, paths)
+
+    def folders(self, paths: Collection[Path]) -> None:
+        """Flush the names in folders."""
+        self._each(flush_folder, paths)
+
+    def _each(self, flush: Callable[[Path], None], paths: Collection[Path]) -> None:
+        if self._durable:
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(flush, paths))
+
+
+def _flush(path: Path, flags: int) -> None:
+    handle = os.open(path, flags)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

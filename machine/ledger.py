@@ -21,8 +21,17 @@ from pathlib import Path
 from typing import Self
 
 from machine.disk import reason
-from machine.entries import Entries, Entry, Holding, Ticket
-from machine.reservations import Want, ahead_of, lacking_of, signs_of, words_of
+from machine.reservations import (
+    Entries,
+    Entry,
+    Holding,
+    Ticket,
+    Want,
+    ahead_of,
+    lacking_of,
+    signs_of,
+    words_of,
+)
 from machine.waits import WITHOUT_LIMIT, Wait, WaitCancelled, WaitedTooLong, WaitRules
 
 POLL = 0.2

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from machine.folders import remove_tree
+from machine.files import remove_tree
 from machine.locks import locked, take, take_now
 
 GATE = "gate.lock"

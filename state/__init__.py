@@ -12,13 +12,13 @@ nothing. The clock of a lease is the database's; a local owner that is provably 
 is gone on this host) loses its lease at once.
 
     open_state(path | url) --> State --+-- sweeps, seeding    what is to be done, what the feed has
-      (state; migrate, database)       +-- leases             who does it
+      (state; database)                +-- leases             who does it
                                        +-- recording          what came of it
                                        +-- measuring          how fast it is
                                        +-- tuning             trials of other builds
                                        |
     read_state(path | url) --> StateReader
-      (reading; file, version)         +-- queries, history   status, reports, estimates, explain
+      (reading; file)                  +-- queries, history   status, reports, estimates, explain
                                        +-- measurements       benchmarks, and what is to measure
                                        +-- tunings            trials with their sessions
 

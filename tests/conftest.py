@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from machine.entries import VARIABLE
+from machine.reservations import VARIABLE
 from state import damage
 from tests.machine.timing import patient
 from tests.services.installing import NOT_SELECTED

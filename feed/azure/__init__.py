@@ -1,14 +1,14 @@
 """Azure Artifacts: universal packages through the official SDK and Microsoft's ArtifactTool.
 
     feed        the `Feed` of this package
-     |- preflight, promotion, listing, contents   one module for each of its tasks
+     |- preflight, listing, contents   one module for each of its tasks
      |- service   calls to the organization: repeated if safe, with typed errors
      |   |- sdk      the SDK, imported late
      |   |- wire     what a reply means
      |- artifacttool  one run of the tool
-         |- toolbox   where the tool comes from (archive)
-         |- child     a process, its pipes, its deadline, its end
-         |- events    its log                    - verdict  what its end means
+         |- tool_cache  where the tool comes from
+         |- child       a process, its pipes, its deadline, its end
+         |- failures    what its log and its end mean
 
 The service lists names, versions and descriptions, but no files (see `contents`). The SDK is
 imported by the first call, not with this package.

@@ -12,10 +12,8 @@ from pathlib import Path
 from feed.azure.address import Address
 from feed.azure.child import End, Outcome, RunLimits
 from feed.azure.child import run as run_child
-from feed.azure.credentials import Credentials, with_token
-from feed.azure.events import BYTES, read_event
-from feed.azure.failures import CRASH_HINT, TOOL_HINT, Run, judge_run
-from feed.azure.secret import Secret, redact
+from feed.azure.credentials import Credentials, Secret, redact, with_token
+from feed.azure.failures import BYTES, CRASH_HINT, TOOL_HINT, Run, judge_run, read_event
 from feed.errors import FeedError, OutcomeUnknown, Unauthorized, Unavailable
 from feed.interface import Progress
 from matrix.credentials import without_credentials

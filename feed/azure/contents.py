@@ -26,11 +26,10 @@ from feed.azure.listing import Listing
 from feed.azure.service import Service
 from feed.azure.staging import survey, work_folder
 from feed.checked import hash_file
-from feed.description import parse_tree
 from feed.errors import Corrupt
-from feed.interface import Progress
+from feed.interface import Progress, parse_tree
 from feed.rules import entry_problems
-from machine.folders import remove
+from machine.files import remove
 from matrix.codec import from_json
 from matrix.digest import MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 

@@ -6,22 +6,20 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from feed.azure import preflight, promotion
+from feed.azure import preflight
 from feed.azure.address import Address
 from feed.azure.artifacttool import ArtifactTool
 from feed.azure.child import RunLimits
 from feed.azure.contents import AGAIN, Contents, check_tree
 from feed.azure.credentials import Credentials
-from feed.azure.listing import Listing
+from feed.azure.listing import Listing, find_view, promote
 from feed.azure.options import Options
 from feed.azure.service import Service
 from feed.azure.staging import Stage, scratch, work_folder
 from feed.azure.tool_cache import ToolCache
-from feed.description import parse_tree
 from feed.destination import PART, Destination
-from feed.errors import Corrupt, NotFound
+from feed.errors import Corrupt, NotFound, local_errors
 from feed.interface import LocalFile, Progress, Published
-from feed.oserrors import local_errors
 from feed.rules import STRICTEST, check_publish, matching
 from matrix.digest import FileEntry
 from matrix.limits import Limits
@@ -104,7 +102,7 @@ class AzureFeed:
             )
             stage.check_untouched()
         self._contents.sent(manifest_id, entries)
-        return Published(package, version, parse_tree(description), description)
+        return Published(package, version, description)
 
     def files(self, package: str, version: str) -> tuple[FileEntry, ...]:
         """What the feed holds for a version, proven (see `feed.azure.contents`)."""
@@ -152,8 +150,8 @@ class AzureFeed:
 
     def view(self, name: str) -> str:
         """The view as the service spells it."""
-        return promotion.find_view(self._service, name)
+        return find_view(self._service, name)
 
     def promote(self, package: str, version: str, view: str) -> None:
         """Make a version part of a view, for good."""
-        promotion.promote(self._service, self._listing, package, version, view)
+        promote(self._service, self._listing, package, version, view)

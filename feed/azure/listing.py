@@ -8,16 +8,18 @@ a package, however many versions it has; two once its GUID is known.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC
 from typing import Any
 
+from feed.azure import sdk
 from feed.azure.service import Service
 from feed.azure.wire import PackageAbsent
-from feed.description import parse_tree
-from feed.errors import Unavailable
+from feed.errors import NotFound, OutcomeUnknown, Rejected, Unavailable
 from feed.interface import Published
+from feed.rules import view_problem
 
 PAGE = 1000
 """The service cuts at this many packages without any mark."""
@@ -55,7 +57,7 @@ class Listing:
         known = {entry.version: entry for entry in self._by_id(package)}
         for version, description in live.items():
             if version not in known:
-                known[version] = _published(package, version, description)
+                known[version] = Published(package, version, description)
         doubtful = [v for v, entry in known.items() if v not in live and not entry.deleted]
         if len(doubtful) <= _DOUBTS:
             for version in doubtful:
@@ -75,7 +77,7 @@ class Listing:
             meta = self.metadata(package, version)
         except PackageAbsent:
             return self._deleted(package, version)
-        return _published(package, version, meta.description)
+        return Published(package, version, meta.description or "")
 
     def metadata(self, package: str, version: str) -> Any:
         """The registration of a live version: manifest id, size, description."""
@@ -100,7 +102,7 @@ class Listing:
             raise Unavailable(
                 f"{package} {version} is neither live nor deleted: the feed contradicts itself"
             )
-        return Published(package, version, None, "", deleted=True)
+        return Published(package, version, deleted=True)
 
     def _by_name(self, package: str) -> dict[str, str]:
         try:
@@ -132,7 +134,6 @@ class Listing:
             yield Published(
                 package,
                 entry.normalized_version or entry.version,
-                parse_tree(entry.description or ""),
                 entry.description or "",
                 published_at=entry.publish_date and entry.publish_date.astimezone(UTC),
                 views=tuple(view.name for view in entry.views or () if view.type != "implicit"),
@@ -195,10 +196,59 @@ class Listing:
         return page
 
 
-def _published(package: str, version: str, description: str | None) -> Published:
-    text = description or ""
-    return Published(package, version, parse_tree(text), text)
-
-
 def _is_upack(entry: Any) -> bool:
     return str(entry.protocol_type or "").lower() == _PROTOCOL
+
+
+FINAL = "a promotion cannot be undone: the version stays in the view until it is deleted"
+
+
+def find_view(service: Service, view: str) -> str:
+    """The view as the feed spells it."""
+    if problem := view_problem(view):
+        raise Rejected(problem)
+    address = service.address
+    views = service.read(
+        lambda clients: clients.feeds.get_feed_views(address.feed, address.project)
+    )
+    names = {entry.name.lower(): entry.name for entry in views or ()}
+    if view.lower() in names:
+        return str(names[view.lower()])
+    near = difflib.get_close_matches(view.lower(), names, 1)
+    raise NotFound(
+        f"{address.name} has no view {view}",
+        hint=f"did you mean {names[near[0]]}?" if near else f"it has {', '.join(names.values())}",
+    )
+
+
+def promote(service: Service, listing: Listing, package: str, version: str, view: str) -> None:
+    """Ask once; after a lost reply look at the views instead of asking again."""
+    address = service.address
+    name = find_view(service, view)
+    found = listing.find(package, version)
+    if found is None or found.deleted:
+        raise NotFound(f"{package} {version} is not in {address.name}")
+
+    def promoted() -> bool:
+        # The side that knows views may not know the version yet.
+        listed = listing.versions(package, version)
+        return any(entry.version == version and name in entry.views for entry in listed)
+
+    def patch(clients: sdk.Clients) -> None:
+        names = sdk.load()
+        add = names.JsonPatchOperation(op="add", path="/views/-", value=name)
+        clients.upack.update_package_version(
+            names.PackageVersionDetails(views=add), address.feed, package, version, address.project
+        )
+
+    if promoted():
+        return
+    try:
+        service.once(patch)
+    except Unavailable as lost:
+        if promoted():
+            return
+        raise OutcomeUnknown(
+            f"whether {package} {version} is in view {name} is not known: {lost.message}",
+            hint=f"before you repeat it: modelmill feed show {package} {version}; {FINAL}",
+        ) from lost

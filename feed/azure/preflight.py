@@ -11,8 +11,7 @@ from feed.azure.listing import Listing
 from feed.azure.service import Service
 from feed.azure.staging import work_folder
 from feed.errors import FeedError, Rejected, Unauthorized, Unavailable
-from feed.preflight import headroom_problems, in_lines
-from feed.rules import STRICTEST
+from feed.rules import STRICTEST, headroom_problems, in_lines
 
 _AT_ONCE = 8
 _WRITERS = ("contributor", "administrator")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type
-
 from feed.azure import sdk
 from feed.azure.address import Address
-from feed.azure.credentials import Credentials, with_token
+from feed.azure.credentials import Credentials, Secret, redact, with_token
 from feed.azure.options import Options
-from feed.azure.secret import Secret, redact
 from feed.azure.wire import Reply, TokenRefused, judge
 from feed.errors import FeedError, Unauthorized, Unavailable
-from feed.pauses import Pauses, asked_pause
+from feed.pauses import Pauses, pause_after
 
 T = TypeVar("T")
 Call = Callable[[sdk.Clients], T]
@@ -57,15 +53,17 @@ class Service:
 
     def patiently(self, action: Callable[[], T]) -> T:
         """Repeat a safe action while the service is unavailable."""
-        attempts = Retrying(
-            retry=retry_if_exception_type(Unavailable),
-            stop=self._enough,
-            wait=self._pause,
-            sleep=self._sleep,
-            before_sleep=self._tell,
-            reraise=True,
-        )
-        return attempts(action)
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return action()
+            except Unavailable as error:
+                if attempt == ATTEMPTS or (error.retry_after or 0) > LONGEST_WAIT:
+                    raise
+                pause = pause_after(error, attempt, LONGEST_WAIT)
+                self._pauses.tell(error.message, pause)
+            self._sleep(pause)
 
     def once(self, call: Call[T]) -> T:
         """Make a call once; if its token is refused, once more with another one."""
@@ -137,18 +135,3 @@ class Service:
     def _clean(self, text: str) -> str:
         token: Secret | None = getattr(self._used, "token", None)
         return redact(text, [token] if token else [])
-
-    def _tell(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        self._pauses.tell(getattr(error, "message", str(error)), state.upcoming_sleep)
-
-    def _enough(self, state: RetryCallState) -> bool:
-        wanted = asked_pause(state)
-        return state.attempt_number >= ATTEMPTS or (wanted is not None and wanted > LONGEST_WAIT)
-
-    def _pause(self, state: RetryCallState) -> float:
-        wanted = asked_pause(state)
-        if wanted is not None:
-            return wanted
-        longest = min(2.0 ** (state.attempt_number - 1), LONGEST_WAIT)
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing

@@ -16,10 +16,9 @@ from feed.checked import hash_file, read_blocks, write_checked
 from feed.errors import Corrupt, NoSpace, Unauthorized
 from feed.interface import LocalFile
 from machine.children import kill_users
-from machine.claims import abandoned, claim
 from machine.disk import is_full, reason
-from machine.files import long_path
-from machine.folders import remove
+from machine.files import long_path, remove
+from machine.processes import abandoned, claim
 
 Stamp = tuple[int, int, int]
 

@@ -11,7 +11,7 @@ from typing import Any
 from flows.cli.settings import Settings
 from flows.packages.signing import signer_of
 from flows.sweep.local import open_builder, verifying
-from machine.folders import remove_tree
+from machine.files import remove_tree
 from matrix.errors import MillError, UsageError
 from matrix.model import Cell, Plan
 from workers.attest.attester import Attester

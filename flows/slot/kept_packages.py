@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from machine.folders import remove, remove_tree
+from machine.files import remove, remove_tree
 from matrix.digest import BUILD_RECORD, MANIFEST
 from workers.build.built import Built
 

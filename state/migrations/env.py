@@ -1,11 +1,11 @@
-"""Alembic's entry: runs on the connection, and in the transaction, that `state.migrate` opened."""
+"""Alembic's entry: runs on the connection, and in the transaction, that `state.state` opened."""
 
 from __future__ import annotations
 
 from alembic import context
 
+from state.reading import VERSION_TABLE
 from state.schema import metadata
-from state.version import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

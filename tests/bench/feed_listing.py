@@ -16,10 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from feed.description import write_description
 from feed.directory import DirectoryFeed
-from feed.layout import Layout
-from feed.manifest import Manifest
+from feed.interface import write_description
+from feed.layout import Layout, Manifest
 from feed.publisher import Publisher
 from matrix.digest import FileEntry, tree_digest
 from tests.fakes.feed import EPOCH, tree_of, write_files

@@ -14,10 +14,9 @@ import time
 from datetime import date
 from pathlib import Path
 
-from feed.description import write_description
 from feed.directory import DirectoryFeed
-from feed.layout import Layout
-from feed.manifest import Manifest
+from feed.interface import write_description
+from feed.layout import Layout, Manifest
 from flows.cli.resolution import resolve
 from flows.sweep.lifecycle import begin, has_work
 from flows.sweep.planning import plan_of

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from feed.checked import Meter, hash_file
-from feed.description import parse_tree
 from feed.destination import Destination
 from feed.errors import (
     Corrupt,
@@ -26,8 +25,7 @@ from feed.errors import (
     VersionExists,
 )
 from feed.interface import Feed, LocalFile, Progress, Published
-from feed.preflight import headroom_problems, in_lines
-from feed.rules import STRICTEST, check_publish, view_problem
+from feed.rules import STRICTEST, check_publish, headroom_problems, in_lines, view_problem
 from matrix.digest import FileEntry, tree_digest
 from matrix.limits import Limits
 
@@ -126,7 +124,7 @@ class MemoryFeed:
             if version in held:
                 raise VersionExists(f"{package} {version}")
             when = EPOCH + timedelta(seconds=sum(map(len, self._packages.values())))
-            published = Published(package, version, parse_tree(description), description, when)
+            published = Published(package, version, description, when)
             contents = {file.entry.path: file.source.read_bytes() for file in files}
             entries = tuple(sorted(file.entry for file in files))
             held[version] = _Version(published, contents, entries)
@@ -177,7 +175,7 @@ class MemoryFeed:
         entries: Sequence[FileEntry],
     ) -> None:
         """Put something into the feed that no publish would let through."""
-        published = Published(package, version, None, "", EPOCH)
+        published = Published(package, version, "", EPOCH)
         held = _Version(published, dict(contents), tuple(entries))
         self._packages.setdefault(package, {})[version] = held
 
@@ -293,7 +291,7 @@ class FlakyFeed:
                 progress(total // 2, total)
             raise Unavailable("the connection was reset")
         if fault is Fault.UNTRUE:
-            return Published(package, version, parse_tree(description), description)
+            return Published(package, version, description)
         done = self.inner.publish(
             package, version, files, description, timeout=timeout, progress=progress
         )

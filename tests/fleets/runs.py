@@ -19,5 +19,5 @@ def begun(root: Path) -> tuple[State, FleetRun]:
         "s", "dir:x", cell_rows(plan, {}), model_rows(plan, estimate(plan, state)), {}, {}
     )
     values = {"engine": "fake", "precision": ("fp32",), "allow_remote_code": True, "tries": 2}
-    newest = {"a": Published("p", "0.0.0-1", "f" * 64, "text")}
+    newest = {"a": Published("p", "0.0.0-1", f"tree=sha256:{'f' * 64} text")}
     return state, FleetRun(info.id, plan, values, "dir:/feed", newest)

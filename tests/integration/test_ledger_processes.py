@@ -14,9 +14,8 @@ from typing import IO, cast
 import psutil
 import pytest
 
-from machine.entries import SILENT_AFTER
 from machine.ledger import Ledger
-from machine.reservations import UNDISTURBED, Want, reserved
+from machine.reservations import SILENT_AFTER, UNDISTURBED, Want, reserved
 from machine.waits import WaitRules
 from tests.machine.timing import patient
 from workers.build.disk_budget import DiskBudget

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from machine.entries import VARIABLE
+from machine.reservations import VARIABLE
 from tests.machine.timing import eventually
 from tests.sweeps.command import Project, model
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from machine.claims import claim
+from machine.processes import claim
 
 NO_SUCH_PID = 2**22 + 1
 """Above the largest process id that Linux hands out."""

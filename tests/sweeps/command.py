@@ -23,7 +23,7 @@ from zlib import crc32
 import psutil
 
 from feed.directory import DirectoryFeed
-from machine.entries import VARIABLE
+from machine.reservations import VARIABLE
 from state.records import Outcome, SweepInfo
 from state.state import State, open_state
 from tests.fakes.engine import SITE

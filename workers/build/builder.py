@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from machine.folders import remove_tree
+from machine.files import remove_tree
 from machine.scratch import Scratch, sweep_dead
 from matrix.digest import value_digest
 from matrix.model import Cell

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine.files import hash_file
-from machine.folders import remove_tree
+from machine.files import hash_file, remove_tree
 from matrix.digest import FileEntry
 from workers.build.stages import Rung, StageRun
 from workers.errors import StoreError

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from machine.folders import remove
+from machine.files import remove
 from machine.waits import WITHOUT_LIMIT, WaitRules
 from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest, value_digest
 from matrix.model import Cell

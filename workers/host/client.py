@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from machine.folders import remove_tree
+from machine.files import remove_tree
 from machine.scratch import Scratch, sweep_dead
 from matrix.status import FailureClass
 from workers.engine import BuildPlan, Request, StageJob, StageReport

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine.disk import reason
-from machine.files import hash_file
-from machine.flush import flush_file
+from machine.files import flush_file, hash_file
 from machine.links import place
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob

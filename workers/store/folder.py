@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from machine.disk import reason
-from machine.files import replace_file
-from machine.folders import remove
+from machine.files import remove, replace_file
 from workers.errors import StoreError
 
 TAG = "CACHEDIR.TAG"

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from machine.folders import remove_tree
+from machine.files import remove_tree
 from machine.locks import locked, take
 from machine.scratch import Scratch, sweep_dead
 from machine.waits import WITHOUT_LIMIT, WaitRules

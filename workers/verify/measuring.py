@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine.files import hash_file
-from machine.folders import remove_tree
+from machine.files import hash_file, remove_tree
 from matrix.digest import value_digest
 from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from feed.checked import hash_file
-from feed.description import write_description
 from feed.errors import (
     Conflict,
     Corrupt,
@@ -22,7 +21,7 @@ from feed.errors import (
     Unavailable,
     VersionExists,
 )
-from feed.interface import LocalFile
+from feed.interface import LocalFile, write_description
 from feed.open import open_feed
 from feed.publisher import Publisher
 from feed.reader import pull

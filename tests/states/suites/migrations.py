@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import text
 
 from matrix.status import Status
-from state import version
+from state import reading
+from state.reading import HEAD
 from state.records import Facts, Remaining
 from state.state import State, open_state
-from state.version import HEAD
 from tests.states.samples import ALIVE, TREE, begin, cell, rows, status, take
 
 NEXT = f"""
@@ -30,10 +30,10 @@ def upgrade():
 
 def add_a_migration(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on this is a modelmill whose schema has one more migration."""
-    shutil.copytree(version.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(reading.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "versions" / "9999_weather.py").write_text(NEXT, encoding="utf-8")
-    monkeypatch.setattr(version, "MIGRATIONS", folder)
-    monkeypatch.setattr(version, "HEAD", "9999")
+    monkeypatch.setattr(reading, "MIGRATIONS", folder)
+    monkeypatch.setattr(reading, "HEAD", "9999")
 
 
 class TestMigrations:

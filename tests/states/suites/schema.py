@@ -5,9 +5,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.exc import IntegrityError
 
+from state.reading import VERSION_TABLE
 from state.schema import metadata
 from state.state import State
-from state.version import VERSION_TABLE
 from tests.states.samples import begin, cell, sql, take
 
 

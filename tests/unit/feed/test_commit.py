@@ -13,13 +13,13 @@ import pytest
 from filelock import FileLock
 
 from feed.commit import Committer, Staged
-from feed.description import write_description
 from feed.directory import DirectoryFeed
 from feed.errors import Corrupt, NoSpace, Unavailable, VersionExists
+from feed.interface import write_description
 from feed.layout import Layout
-from machine.claims import claim
-from machine.flush import Syncer
+from machine.files import Syncer
 from machine.links import create_exclusive
+from machine.processes import claim
 from tests.fakes.feed import tree_of, write_files
 from tests.machine.dead import dead_name
 
@@ -70,7 +70,7 @@ def test_blobs_of_a_publish_that_died_are_taken_back(
     assert not (tmp_path / "feed" / "tmp" / "commit.json").exists()
 
 
-@pytest.mark.parametrize("step", ["feed.commit.create_exclusive", "machine.flush.Syncer.folders"])
+@pytest.mark.parametrize("step", ["feed.commit.create_exclusive", "machine.files.Syncer.folders"])
 def test_a_disk_that_fails_in_the_middle_leaves_nothing_in_the_way(
     feed: DirectoryFeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed.description import MAX_DESCRIPTION, parse_tree, write_description
+from feed.interface import MAX_DESCRIPTION, parse_tree, write_description
 
 TREE = "0123456789abcdef" * 4
 

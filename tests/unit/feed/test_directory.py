@@ -19,7 +19,7 @@ from feed.errors import (
     UnsafePath,
 )
 from feed.interface import LocalFile
-from feed.manifest import Manifest
+from feed.layout import Manifest
 from feed.rules import STRICTEST
 from matrix.digest import FileEntry
 from tests.fakes.feed import EPOCH, write_files

@@ -9,7 +9,7 @@ import pytest
 from feed.directory import DirectoryFeed
 from feed.errors import NotFound, Rejected
 from feed.layout import MARKER, Layout
-from machine.claims import MAX_AGE, claim
+from machine.processes import MAX_AGE, claim
 from tests.machine.dead import dead_name
 
 

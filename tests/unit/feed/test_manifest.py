@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from feed.description import write_description
 from feed.errors import Corrupt
-from feed.manifest import Manifest, parse_manifest
+from feed.interface import write_description
+from feed.layout import Manifest, parse_manifest
 from matrix.digest import FileEntry
 
 TREE = "c" * 64

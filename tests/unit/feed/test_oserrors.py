@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed.errors import NoSpace, Rejected, Unauthorized, Unavailable
-from feed.oserrors import feed_errors, local_errors
+from feed.errors import NoSpace, Rejected, Unauthorized, Unavailable, feed_errors, local_errors
 from matrix.errors import Exit, MillError, UsageError
 
 

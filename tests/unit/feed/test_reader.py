@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from feed.description import write_description
 from feed.destination import PART, Destination
 from feed.errors import Corrupt, NotFound, Unavailable, UnsafePath
+from feed.interface import write_description
 from feed.reader import pull
 from matrix.digest import FileEntry
 from matrix.errors import UsageError

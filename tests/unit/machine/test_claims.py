@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from machine.claims import MAX_AGE, abandoned, claim, claim_in, owner_alive
+from machine.processes import MAX_AGE, abandoned, claim, claim_in, owner_alive
 from tests.machine.dead import NO_SUCH_PID
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from machine.folders import remove, remove_tree
+from machine.files import remove, remove_tree
 
 
 def test_read_only_files_and_folders_are_removed(tmp_path: Path) -> None:

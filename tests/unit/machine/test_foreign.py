@@ -10,7 +10,7 @@ import pytest
 
 import machine
 
-PLAIN = ("files", "folders", "flush", "links", "disk")
+PLAIN = ("files", "links", "disk")
 
 
 @pytest.mark.parametrize("name", PLAIN)

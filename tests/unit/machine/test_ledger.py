@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from machine import ledger as module
-from machine.entries import SILENT_AFTER
 from machine.ledger import Ledger
-from machine.reservations import DISTURBS, UNDISTURBED, Want, reserved
+from machine.reservations import DISTURBS, SILENT_AFTER, UNDISTURBED, Want, reserved
 from machine.waits import Wait, WaitCancelled, WaitedTooLong, WaitRules
 from tests.machine.dead import NO_SUCH_PID
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from machine.folders import remove_tree
+from machine.files import remove_tree
 from machine.scratch import Scratch, sweep_dead
 
 

@@ -9,10 +9,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
-from state.migrate import _config
+from state.reading import HEAD, VERSION_TABLE
 from state.schema import metadata
-from state.state import State, open_state
-from state.version import HEAD, VERSION_TABLE
+from state.state import State, _config, open_state
 from tests.states import FIRST_SCHEMA
 from tests.states.samples import begin
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from feed.azure.credentials import PersonalToken
-from feed.azure.secret import Secret
+from feed.azure.credentials import PersonalToken, Secret
 from feed.errors import FeedError, Unauthorized
 from feed.publisher import Receipt
 from matrix.digest import FileEntry

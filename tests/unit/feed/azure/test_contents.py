@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from feed.azure import open_azure
-from feed.azure.archive import EXECUTABLE, unpack
 from feed.azure.contents import check_tree, package_sizes, read_list
 from feed.azure.options import Options
 from feed.azure.staging import Stage, scratch, survey
-from feed.azure.tool_cache import release_query
+from feed.azure.tool_cache import EXECUTABLE, release_query, unpack
 from feed.checked import hash_file
 from feed.errors import Corrupt, Unavailable
 from feed.interface import LocalFile

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
 
-from feed.azure.credentials import PersonalToken, TokenChain, from_environment
-from feed.azure.secret import Secret, redact
+from feed.azure.credentials import PersonalToken, Secret, TokenChain, from_environment, redact
 from feed.errors import Unauthorized
 
 

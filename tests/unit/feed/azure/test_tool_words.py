@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from feed.azure.artifacttool import _Reporter
 from feed.azure.child import End, Outcome
-from feed.azure.events import final_error, read_event
-from feed.azure.failures import Run, judge_run
+from feed.azure.failures import Run, final_error, judge_run, read_event
 from feed.azure.wire import FeedAbsent, PackageAbsent, TokenRefused
 from feed.errors import (
     Conflict,

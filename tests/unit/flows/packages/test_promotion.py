@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from feed.description import write_description
 from feed.errors import Rejected
+from feed.interface import write_description
 from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.packages.promotion import demand_of, promote

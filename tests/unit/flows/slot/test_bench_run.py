@@ -13,9 +13,8 @@ import pytest
 from flows.cli.settings import Settings
 from flows.packages.measured import Choice
 from flows.slot import bench_run
-from machine.entries import VARIABLE
 from machine.ledger import Ledger
-from machine.reservations import DISTURBS
+from machine.reservations import DISTURBS, VARIABLE
 from matrix.errors import Exit, UsageError
 from matrix.model import Plan
 from matrix.status import Status

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from machine.entries import VARIABLE
 from machine.ledger import Ledger
-from machine.reservations import DISTURBS, UNDISTURBED
+from machine.reservations import DISTURBS, UNDISTURBED, VARIABLE
 from matrix.status import Status
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 from workers.build.built import Built

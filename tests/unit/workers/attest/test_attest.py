@@ -12,7 +12,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from machine.folders import remove_tree
+from machine.files import remove_tree
 from matrix.attestation import PREDICATE_TYPE, STATEMENT_TYPE
 from matrix.digest import PROVENANCE, SBOM, SIGNATURE, tree_digest
 from matrix.model import Source, SourceKind
