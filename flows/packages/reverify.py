@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,11 @@ from feed.reader import pull
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.packages.published import published_export
-from flows.sweep.engines import runtimes_of
 from flows.sweep.local import open_builder
-from flows.sweep.planning import plan_of
-from flows.sweep.recorded import recall
-from flows.sweep.workspace import Workspace, find_sweep
+from flows.sweep.planning import planned_cell
+from flows.sweep.workspace import Workspace
 from machine.files import hash_file, replace_file
-from matrix.cellid import parse
-from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, files_digest, tree_digest
+from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, files_digest
 from matrix.errors import UsageError
 from matrix.model import EXPORT
 from workers.build.built import Built
@@ -29,47 +25,32 @@ from workers.build.origin import files_of_stage
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.subject import Part, Subject
-from workers.verify.verifier import Climbed, Verifier
+from workers.verify.verifier import Climbed
 
 
 @contextmanager
-def proving(settings: Settings) -> Iterator[tuple[Verifier, Store]]:
-    """A verifier and the store that it reads."""
+def opened_package(
+    settings: Settings, what: str, version: str | None, batch: str | None, export: Path | None
+) -> Iterator[tuple[Settings, Subject]]:
+    """A version, a folder or a cell until the block ends, and the settings that it is verified by.
+
+    `export`: a folder to compare with; a version is compared with its export from the feed, a cell
+    with what was built for it.
+    """
     waiting_for("running the model")
+    folder = settings.cwd / what
+    if not version and not folder.is_dir():
+        with building_cell(settings, what, batch) as (recalled, built):
+            yield recalled, Subject.of(built)
+        return
     work = Workspace(settings)
     work.prepare()
-    with (
-        closing(Store(work.store)) as store,
-        closing(Verifier(runtimes_of(settings), settings.verify)) as verifier,
-    ):
-        yield verifier, store
-
-
-def prove_folder(settings: Settings, folder: Path, export: Path | None) -> tuple[Climbed, str]:
-    """Verify a package folder; returns the result and its tree digest."""
-    with proving(settings) as (verifier, store):
-        subject = subject_of(settings, store, folder, export)
-        return verifier.climb(subject), tree_digest(subject.files)
-
-
-def prove_published(settings: Settings, package: str, version: str) -> tuple[Climbed, str]:
-    """Verify a version of the feed, with its export from the same package."""
-    feed = Workspace(settings).open_feed()
-    with proving(settings) as (verifier, store), store.scratch.borrow("pulled") as folder:
-        own = folder / "package"
-        pull(feed, package, version, own)
-        export = published_export(feed, package, _json(own / MANIFEST), folder / EXPORT)
-        subject = subject_of(settings, store, own, export)
-        return verifier.climb(subject), tree_digest(subject.files)
-
-
-def prove_cell(settings: Settings, what: str, batch: str | None) -> tuple[Climbed, str]:
-    """Verify a cell of a sweep; stages that the store does not have are run."""
-    with (
-        building_cell(settings, what, batch) as (recalled, built),
-        closing(Verifier(runtimes_of(recalled), recalled.verify)) as verifier,
-    ):
-        return verifier.climb(Subject.of(built)), built.tree
+    with closing(Store(work.store)) as store, store.scratch.borrow("pulled") as pulled:
+        if version:
+            folder, feed = pulled / "package", work.open_feed()
+            pull(feed, what, version, folder)
+            export = published_export(feed, what, _json(folder / MANIFEST), pulled / EXPORT)
+        yield settings, subject_of(settings, store, folder, export)
 
 
 @contextmanager
@@ -77,17 +58,13 @@ def building_cell(
     settings: Settings, what: str, batch: str | None
 ) -> Iterator[tuple[Settings, Built]]:
     """The package of a cell as a sweep planned it (None: the last one), until the block ends, and
-    the settings of that sweep."""
-    cell = str(parse(what))
-    with Workspace(settings).open_state(must_exist=True) as state:
-        info = find_sweep(state, batch)
-        recalled, catalog = recall(settings, info.stamp, info.settings)
-    today = date.today()  # noqa: DTZ011 - the user's date
-    plan = plan_of(recalled.narrowed(cell), catalog, today)
-    with open_builder(plan, recalled) as builder:
-        built = builder.build(next(plan.cells()))
+    the settings of that sweep. Stages that the store does not have are run."""
+    with Workspace(settings).read_state() as state:
+        planned = planned_cell(state, settings, what, batch)
+    with open_builder(planned.plan, planned.settings) as builder:
+        built = builder.build(planned.cell)
         try:
-            yield recalled, built
+            yield planned.settings, built
         finally:
             built.release()
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
+from typing import TYPE_CHECKING
 
 from feed.rules import STRICTEST
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
-from flows.sweep.workspace import Workspace
+from flows.sweep.workspace import Workspace, find_sweep
 from matrix.catalog import Catalog, load_catalog, packaged
 from matrix.cellid import parse
 from matrix.errors import NothingSelected, PlanError, Problem, UsageError
 from matrix.limits import Limits
-from matrix.model import Plan, is_export
+from matrix.model import Cell, Plan, is_export
 from matrix.plan import PlanOptions, make_plan
 from matrix.selector import Selection
 from matrix.slugs import has_plain_name
@@ -22,6 +24,10 @@ from matrix.targets import Targets
 from state.errors import OlderSchema
 from workers.engines import find_engine
 from workers.errors import EngineNotFound
+
+if TYPE_CHECKING:
+    from state.reading import StateReader
+    from state.records import SweepInfo
 
 MOST_NOTICES = 20
 _PUBLISHED = frozenset({Status.PUBLISHED, Status.UNCHANGED})
@@ -175,3 +181,31 @@ def print_notices(notices: Sequence[str]) -> None:
     if len(notices) > MOST_NOTICES:
         more = len(notices) - MOST_NOTICES
         print(f"note: ... and {more} more: modelmill plan CATALOG --json has all")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCell:
+    """A cell as a sweep planned it, with the settings of that sweep."""
+
+    info: SweepInfo
+    settings: Settings
+    plan: Plan
+    cell: Cell
+
+
+def planned_cell(
+    state: StateReader, settings: Settings, name: str, stamp: str | None
+) -> PlannedCell:
+    """A cell of the sweep of that stamp, or of the one begun last."""
+    from flows.sweep.recorded import Compiling, recall, typed  # plans need no records
+
+    name = str(parse(name))
+    info = find_sweep(state, stamp)
+    asked = Compiling.of(state, info.id)
+    if asked.plan and (cell := asked.cell(name)):
+        values = {**typed(info.settings)[0], "emulated": asked.emulated}
+        return PlannedCell(info, settings.replaced(values, f"sweep {info.stamp}"), asked.plan, cell)
+    recalled, catalog = recall(settings, info.stamp, info.settings)
+    today = date.today()  # noqa: DTZ011 - the user's date
+    plan = plan_of(recalled.narrowed(name), catalog, today)
+    return PlannedCell(info, recalled, plan, next(plan.cells()))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-from dataclasses import asdict
 
 from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.console import print_json
 from flows.cli.settings import PLACES
-from flows.sweep.recorded import recall, typed
-from flows.sweep.workspace import Workspace, find_sweep
-from matrix.cellid import parse
+from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 
 
@@ -24,34 +21,19 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from datetime import date
-
     from flows.sweep.local import open_builder
-    from flows.sweep.planning import plan_of
-    from flows.sweep.recorded import Compiling
+    from flows.sweep.planning import planned_cell
     from workers.build.explain import explain
 
-    cell_id = str(parse(arguments.cell))
     settings = settings_of(arguments)
     with Workspace(settings).read_state() as state:
-        info = find_sweep(state, arguments.batch)
-        asked = Compiling.of(state, info.id)
-        plan = asked.plan if asked.cell(cell_id) else None
-        if plan is not None:
-            values = {**typed(info.settings)[0], "emulated": asked.emulated}
-            recalled = settings.replaced(values, f"sweep {info.stamp}")
-        else:
-            recalled, catalog = recall(settings, info.stamp, info.settings)
+        planned = planned_cell(state, settings, arguments.cell, arguments.batch)
+        cell_id, info = planned.cell.id, planned.info
         history = [one for one in state.stage_runs(info.id) if one.cell == cell_id]
-    if plan is None:
-        plan = plan_of(recalled.narrowed(cell_id), catalog, date.today())  # noqa: DTZ011 - the user's date
-    cell = asked.cell(cell_id) or next(plan.cells())
-    with open_builder(plan, recalled) as builder:
-        reasons = explain(builder, cell)
+    with open_builder(planned.plan, planned.settings) as builder:
+        reasons = explain(builder, planned.cell)
     if arguments.json:
-        document = {"cell": cell_id, "stages": [asdict(one) for one in reasons]}
-        document["runs"] = [asdict(one) for one in history]
-        print(json.dumps(document, indent=1))
+        print_json({"cell": cell_id, "stages": reasons, "runs": history})
         return Exit.OK
     print(f"{cell_id} in sweep {info.stamp}")
     for reason in reasons:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.console import print_json
 from flows.cli.settings import PLACES
 from matrix.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flows.cli.settings import Settings
     from workers.verify.verifier import Climbed
 
 _MARK = {True: "pass", False: "FAIL", None: "-"}
@@ -29,33 +29,29 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from flows.packages.reverify import keep_evidence
+    from flows.packages.reverify import keep_evidence, opened_package
+    from flows.sweep.engines import runtimes_of
+    from matrix.digest import tree_digest
+    from workers.verify.verifier import Verifier
 
-    settings = settings_of(arguments)
-    climbed, tree = _climb(settings, arguments)
-    keep_evidence(settings, tree, climbed)
-    if arguments.json:
-        print(json.dumps({"cell": climbed.claim.cell, "tree": tree, **climbed.to_json()}, indent=1))
-    else:
-        print("\n".join(_lines(climbed, tree)))
-    return Exit.CELLS_FAILED if climbed.failed else Exit.OK
-
-
-def _climb(settings: Settings, arguments: argparse.Namespace) -> tuple[Climbed, str]:
-    from flows.packages import reverify as proving
-
-    what: str = arguments.what
-    folder = settings.cwd / what
-    if arguments.version:
-        return proving.prove_published(settings, what, arguments.version)
-    if folder.is_dir():
-        export: Path | None = arguments.export
-        return proving.prove_folder(settings, folder, settings.cwd / export if export else None)
-    if "@" not in what:
+    settings, what = settings_of(arguments), arguments.what
+    if not arguments.version and "@" not in what and not (settings.cwd / what).is_dir():
         raise UsageError(
             f"'{what}' is no folder", hint="give PACKAGE VERSION, a folder or MODEL:TASK@TARGET"
         )
-    return proving.prove_cell(settings, what, arguments.batch)
+    export = settings.cwd / arguments.export if arguments.export else None
+    version, batch = arguments.version, arguments.batch
+    with (
+        opened_package(settings, what, version, batch, export) as (own, subject),
+        closing(Verifier(runtimes_of(own), own.verify)) as verifier,
+    ):
+        climbed, tree = verifier.climb(subject), tree_digest(subject.files)
+    keep_evidence(settings, tree, climbed)
+    if arguments.json:
+        print_json({"cell": climbed.claim.cell, "tree": tree, **climbed.to_json()})
+    else:
+        print("\n".join(_lines(climbed, tree)))
+    return Exit.CELLS_FAILED if climbed.failed else Exit.OK
 
 
 def _lines(climbed: Climbed, tree: str) -> list[str]:
