@@ -1,4 +1,4 @@
-"""The config stage, `winml config`: the model's build configuration, independent of targets.
+"""The first stages: random weights, and `winml config`, a model's configuration for all targets.
 
 A target changes three settings, each applied in the stage that uses it: the compatibility of the
 export (`export`), the flags that the analyzer finds (`optimize`), the precision (`quantize`).
@@ -6,22 +6,69 @@ export (`export`), the flags that the analyzer finds (`optimize`), the precision
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from machine.disk import is_full
 from matrix.status import FailureClass
-from workers.engine import SOURCE, StageJob, StageReport
-from workers.sources import source
-from workers.sources.errors import unsupported
+from workers.engine import SOURCE, StageError, StageJob, StageReport
+from workers.sources import load, source
+from workers.sources.errors import one_line, unsupported
+from workers.sources.tasks import exporter_task
 from workers.sources.temporary import temporary_folder
-from workers.winml_engine.failures import failing_as
 
 FILE = "winml_build_config.json"
 STAND_IN: Mapping[str, Any] = {"device": "npu", "precision": "w8a16", "ep": "qnn"}
 """A target with calibrated quantization, so that the configuration has settings for it."""
+
+
+@contextlib.contextmanager
+def failing_as(failure: FailureClass, what: str, hint: str = "") -> Iterator[None]:
+    """Turn what winml-cli's code raises into a `StageError` that says what was tried.
+
+    The class comes from the type of an exception and its error number, never from its text.
+    """
+    try:
+        yield
+    except (StageError, MemoryError):
+        raise
+    except ImportError as error:
+        raise unsupported(
+            f"{what}: a package of winml-cli's environment cannot be imported: {one_line(error)}",
+            "modelmill doctor; modelmill engine install winml",
+        ) from error
+    except OSError as error:
+        full = is_full(error) or bool(getattr(error, "disk_full", False))
+        text = "the disk is full" if full else one_line(error)
+        raise StageError(
+            f"{what}: {text}",
+            failure=FailureClass.DISK if full else failure,
+            hint="free some space or set --disk-budget" if full else hint,
+        ) from error
+    # winml-cli, Transformers, Optimum and ONNX Runtime raise anything (AttributeError for a missing
+    # configuration value, pybind errors, ...): all of it means that this stage failed.
+    except Exception as error:
+        kind = type(error).__name__
+        raise StageError(
+            f"{what}: {kind}: {one_line(error)}", failure=failure, hint=hint
+        ) from error
+
+
+def weights(job: StageJob) -> StageReport:
+    """A seeded random model as a folder: `config.json` and `model.safetensors`.
+
+    They are the weights of the optimum engine.
+    """
+    job.progress("making the random weights")
+    with failing_as(FailureClass.EXPORT, "the random model cannot be made"):
+        model = load.load(job.request, None, exporter_task(job.params["task"]))
+        model.config.architectures = [type(model).__name__]
+        model.save_pretrained(str(job.out), safe_serialization=True)
+    return StageReport({"model_class": type(model).__name__})
 
 
 def run(job: StageJob) -> StageReport:

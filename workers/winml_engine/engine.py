@@ -1,24 +1,60 @@
-"""The engine object: reports its tools, lays out the stages of a cell, runs one stage."""
+"""The engine object: reports its tools, lays out the stages of a cell, runs one stage.
+
+Mere names do not become parameters of a stage: a target contributes its rule data, its export
+compatibility and its precision, and targets that agree in those share the run.
+"""
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
 from collections.abc import Mapping
+from typing import Any
 
-from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport, version
+from matrix.model import SourceKind
+from workers.engine import (
+    SOURCE,
+    BuildPlan,
+    Request,
+    StageError,
+    StageJob,
+    StageReport,
+    StageSpec,
+    version,
+)
 from workers.sources import source
 from workers.sources.errors import unsupported
-from workers.winml_engine import installed, layout, network, patches
+from workers.sources.source import Resolved, allowed
+from workers.winml_engine import config, export, installed, optimize, patches, quantize, recipes
 
 REVISION = "2"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
 
-STAGES = {"weights", "config", "export", "optimize", "quantize"}
+STAGES = {
+    "weights": config.weights,
+    "config": config.run,
+    "export": export.run,
+    "optimize": optimize.run,
+    "quantize": quantize.run,
+}
 OTHER_RULES = ("WINMLCLI_RULES_DIR", "WINMLCLI_RULES_DIR_FOR_DEBUG")
 """Not passed on: such rule data have no version, so they cannot be part of a key."""
 _BASE_MEMORY = 2 * 1024**3
+DISTRIBUTIONS = (
+    "winml-cli", "torch", "transformers", "optimum", "optimum-onnx", "onnx", "onnxscript",
+    "numpy", "pandas", "datasets", "timm",
+)  # fmt: skip
+LOAD = ("engine", "winml-cli", "transformers", "optimum", "optimum-onnx")
+EXPORT = (*LOAD, "torch", "onnx", "onnxscript", "numpy", "timm")
+GRAPH = ("engine", "winml-cli", "onnx", "onnxruntime", "numpy", "pandas")
+CALIBRATE = (*GRAPH, "transformers", "datasets", "torch")
+
+COMMON_OPSET = 17
+"""The default opset of a cell, for which winml-cli decides by itself."""
+CALIBRATED = ("w8a16", "w8a8")
+PRECISIONS = ("fp32", "fp16", *CALIBRATED)
+QUANTIZATION = ("calibration", "float_ops", "per_channel", "samples", "symmetric")
+"""Build options of calibrated precisions."""
 
 
 class WinmlEngine:
@@ -28,7 +64,7 @@ class WinmlEngine:
 
     def tools(self) -> Mapping[str, str]:
         """Versions of every tool that can change a byte of any output."""
-        found = {name: version(name) for name in layout.DISTRIBUTIONS}
+        found = {name: version(name) for name in DISTRIBUTIONS}
         return {"engine": REVISION, **found, "onnxruntime": installed.runtime()}
 
     def plan(self, request: Request) -> BuildPlan:
@@ -38,13 +74,13 @@ class WinmlEngine:
             raise unsupported(
                 "the winml engine does not take ready ONNX files", "use --engine optimum"
             )
-        network.calibration()  # it may change settings that the next lines read
-        recipe = layout.check(request)
+        installed.calibration()  # it may change settings that the next lines read
+        recipe = _check(request)
         resolved = source.resolve(request)
         return BuildPlan(
             source=resolved.as_json(),
-            stages=layout.stages(request, resolved, recipe),
-            notices=layout.notices(request, recipe),
+            stages=_stages(request, resolved, recipe),
+            notices=_notices(request, recipe),
             memory=_BASE_MEMORY + 5 * resolved.size if resolved.size else 0,
             disk=4 * resolved.size,
         )
@@ -55,9 +91,8 @@ class WinmlEngine:
             raise StageError(f"the winml engine has no stage '{job.stage}'")
         started = time.monotonic()
         _prepare()
-        module = importlib.import_module(f"workers.winml_engine.{job.stage}")
         ready = time.monotonic()
-        report: StageReport = module.run(job)
+        report = STAGES[job.stage](job)
         timings = {"imports": ready - started, "work": time.monotonic() - ready}
         rounded = {name: round(value, 3) for name, value in timings.items()}
         return StageReport(report.facts, {**report.info, "timings": rounded})
@@ -67,8 +102,91 @@ def _prepare() -> None:
     """Prepare winml-cli; only the first call in a process has an effect."""
     for name in OTHER_RULES:
         os.environ.pop(name, None)
-    network.calibration()
+    installed.calibration()
     patches.install(version("winml-cli"))
     import onnxruntime
 
     onnxruntime.disable_telemetry_events()  # no variable does this on Windows
+
+
+def _check(request: Request) -> recipes.Recipe | None:
+    """The recipe of a request, if it has one. Raises `StageError` for what winml-cli cannot do."""
+    precision = request.policy["precision"]
+    if precision not in PRECISIONS:
+        hint = f"it builds {', '.join(PRECISIONS)}"
+        raise unsupported(f"winml-cli has no precision {precision}", hint)
+    return recipes.find(request)
+
+
+def _notices(request: Request, recipe: recipes.Recipe | None) -> list[str]:
+    """What the user should know of the build."""
+    found = [f"built with the recipe {recipe.name}"] if recipe else []
+    if request.policy["precision"] in CALIBRATED and request.model.get("dataset"):
+        found.append("the dataset is not used: winml-cli calibrates with its own")
+    return found
+
+
+def _stages(request: Request, source: Resolved, recipe: recipes.Recipe | None) -> list[StageSpec]:
+    """The stages, in order."""
+    task, target = request.model["task"], request.target
+    access = _access(request, source)
+    is_random = source.kind is SourceKind.RANDOM
+    folder = "weights" if is_random else SOURCE
+    bent = installed.compatibility(target["provider"], target["device"])
+    rules = installed.rule_data(target["provider"], target["device"])
+    options = request.policy.get("build") or {}
+    optimize = {"rules": rules, **_recipe(recipe, "optim", "auto", "skip_optimize")}
+    optimize |= _switches(options)
+    found = []
+    if is_random:
+        made_by = ("engine", "torch", "transformers", "optimum")
+        found.append(StageSpec("weights", {"task": task}, (SOURCE,), made_by))
+    found += [
+        StageSpec("config", {**_config(request, recipe), **access}, (folder,), LOAD),
+        StageSpec("export", {"compatibility": bent, **access}, (folder, "config"), EXPORT),
+        StageSpec("optimize", optimize, ("export", "config"), GRAPH, per_component=True),
+    ]
+    precision = request.policy["precision"]
+    inputs: tuple[str, ...] = ("optimize", "config")
+    params = {"precision": precision, **_recipe(recipe, "quant")}
+    if precision in CALIBRATED:
+        params |= {"calibration": installed.calibration(), **access}
+        if given := {name: options[name] for name in QUANTIZATION if name in options}:
+            params["options"] = given
+        inputs = (*inputs, folder)
+    if precision != "fp32":
+        tools = CALIBRATE if precision in CALIBRATED else GRAPH
+        found.append(StageSpec("quantize", params, inputs, tools, per_component=True))
+    return found
+
+
+def _switches(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The switches of the optimizer that the catalog sets, and whether the analyzer sets more."""
+    switches = dict.fromkeys(options.get("flags", ()), True)
+    switches |= dict.fromkeys(options.get("without_flags", ()), False)
+    found: dict[str, Any] = {"switches": switches} if switches else {}
+    if "analyzer" in options:
+        found["analyzer"] = options["analyzer"]
+    return found
+
+
+def _config(request: Request, recipe: recipes.Recipe | None) -> dict[str, Any]:
+    policy = request.policy
+    params = {"task": request.model["task"], **_recipe(recipe, "loader", "export")}
+    if shapes := dict(policy.get("shapes") or {}):
+        params["shapes"] = shapes
+    if int(policy["opset"]) != COMMON_OPSET:
+        params["opset"] = int(policy["opset"])
+    return params
+
+
+def _recipe(recipe: recipes.Recipe | None, *sections: str) -> dict[str, Any]:
+    return {"recipe": recipe.sections(*sections)} if recipe else {}
+
+
+def _access(request: Request, source: Resolved) -> dict[str, Any]:
+    """The parameters that say how the source is read."""
+    if source.kind is SourceKind.RANDOM:
+        return {}
+    commit = {"commit": source.commit} if source.commit else {}
+    return {"allow": allowed(request), **commit}

@@ -12,7 +12,6 @@ from workers.sources import onnx_graph
 from workers.sources.load import seed_everything
 from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
-from workers.winml_engine.failures import failing_as
 
 MODEL = "model.onnx"
 
@@ -26,7 +25,7 @@ def run(job: StageJob) -> StageReport:
             job.progress(f"exporting {name} {number}/{len(names)}" if name else "exporting")
             found = configs.read(job.inputs["config"] / name)
             what = f"the export of {name} failed" if name else "the export failed"
-            with failing_as(FailureClass.EXPORT, what):
+            with configs.failing_as(FailureClass.EXPORT, what):
                 _export(job, folder, found, job.out / name / MODEL)
         if names:
             composition.write(composition.compose(_ports(job.out, names), MODEL), job.out)

@@ -21,7 +21,6 @@ from workers.winml_engine import config as configs
 from workers.winml_engine import patches
 from workers.winml_engine.cache import Analysis, Cache, ExportCache
 from workers.winml_engine.export import MODEL
-from workers.winml_engine.failures import failing_as
 
 ITERATIONS = 3
 _cache = Cache(Path(tempfile.gettempdir()))
@@ -32,7 +31,10 @@ def run(job: StageJob) -> StageReport:
     settings = _settings(job)
     start = job.inputs["export"] / MODEL
     job.progress("optimizing")
-    with temporary_folder(job.out), failing_as(FailureClass.OPTIMIZE, "the optimization failed"):
+    with (
+        temporary_folder(job.out),
+        configs.failing_as(FailureClass.OPTIMIZE, "the optimization failed"),
+    ):
         from winml.modelkit.onnx import copy_onnx_model
 
         cached = _cache.of(start)

@@ -12,10 +12,9 @@ from workers.engine import StageJob, StageReport
 from workers.sources.errors import network_error, quantize_error
 from workers.sources.temporary import temporary_folder
 from workers.winml_engine import config as configs
-from workers.winml_engine import network
+from workers.winml_engine import installed
 from workers.winml_engine.config import STAND_IN
 from workers.winml_engine.export import MODEL
-from workers.winml_engine.failures import failing_as
 
 
 def run(job: StageJob) -> StageReport:
@@ -23,7 +22,7 @@ def run(job: StageJob) -> StageReport:
     with temporary_folder(job.out) as temporary:
         calibrated = "calibration" in job.params
         folder = configs.model_folder(job, temporary) if calibrated else None
-        with failing_as(FailureClass.QUANTIZE, "the quantization failed"):
+        with configs.failing_as(FailureClass.QUANTIZE, "the quantization failed"):
             from winml.modelkit.onnx import copy_onnx_model
 
             settings = _settings(job, folder)
@@ -122,7 +121,7 @@ def _calibrate(job: StageJob, settings: Any, model: Path) -> dict[str, Any]:
     if not isinstance(used, RandomDataset):
         return {"data": str(getattr(used, "_dataset_name", "")), "samples": len(reader)}
     lost = TASK_DATASET_MAPPING.get(settings.task) is not None
-    if lost and job.params["calibration"] == network.HUB and not network.reachable():
+    if lost and job.params["calibration"] == installed.HUB and not installed.reachable():
         raise network_error(
             "the calibration dataset cannot be fetched from the Hugging Face hub",
             "HF_HUB_OFFLINE=1 calibrates with random samples",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.winml_engine import installed, network
+from workers.winml_engine import installed
 
 PROVIDERS = {
     "OpenVINOExecutionProvider": {"devices": {"NPU": {"valid": True}, "CPU": {"valid": True}}},
@@ -58,7 +58,7 @@ def winml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setattr(metadata, "version", version)
     monkeypatch.setattr(metadata, "distribution", lambda _name: Distribution(root))
     monkeypatch.setattr(sys, "version_info", (3, 11, 7, "final", 0))
-    monkeypatch.setattr(network, "calibration", lambda: network.LOCAL)
+    monkeypatch.setattr(installed, "calibration", lambda: installed.LOCAL)
     for cached in (installed.rule_data, installed.compatibility, installed._data):
         cached.cache_clear()
     return versions

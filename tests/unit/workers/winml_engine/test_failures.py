@@ -9,7 +9,7 @@ import pytest
 from matrix.status import FailureClass
 from workers.engine import StageError
 from workers.sources.errors import one_line
-from workers.winml_engine.failures import failing_as
+from workers.winml_engine.config import failing_as
 
 
 def raised(error: BaseException) -> StageError:

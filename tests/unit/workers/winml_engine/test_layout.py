@@ -10,7 +10,7 @@ import pytest
 from tests.engines.winml_requests import make_request
 from workers.engine import SOURCE, Request, StageError, StageSpec
 from workers.winml_engine import WinmlEngine
-from workers.winml_engine.layout import DISTRIBUTIONS
+from workers.winml_engine.engine import DISTRIBUTIONS
 
 pytestmark = pytest.mark.usefixtures("winml")
 

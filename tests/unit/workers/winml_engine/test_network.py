@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pytest
 
-from workers.winml_engine import network
+from workers.winml_engine import installed
 
 
 class Connection:
@@ -28,13 +28,13 @@ class Connection:
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in (*network.OFFLINE, "HF_ENDPOINT", "http_proxy", "https_proxy", "no_proxy"):
+    for name in (*installed.OFFLINE, "HF_ENDPOINT", "http_proxy", "https_proxy", "no_proxy"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
         monkeypatch.delenv(name.upper(), raising=False)
-    network.calibration.cache_clear()
+    installed.calibration.cache_clear()
     yield
-    network.calibration.cache_clear()
+    installed.calibration.cache_clear()
 
 
 @pytest.fixture
@@ -51,17 +51,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_a_hub_that_answers_is_used(asked: list[Any]) -> None:
-    assert network.calibration() == network.HUB
-    assert network.calibration() == network.HUB
-    assert asked == [(("huggingface.co", 443), network.CONNECT_TIMEOUT)]
+    assert installed.calibration() == installed.HUB
+    assert installed.calibration() == installed.HUB
+    assert asked == [(("huggingface.co", 443), installed.CONNECT_TIMEOUT)]
 
 
-@pytest.mark.parametrize("name", network.OFFLINE)
+@pytest.mark.parametrize("name", installed.OFFLINE)
 def test_a_user_who_is_offline_on_purpose_is_not_contradicted(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "yes")
-    assert network.calibration() == network.LOCAL
+    assert installed.calibration() == installed.LOCAL
     assert asked == []
 
 
@@ -72,13 +72,13 @@ def test_without_a_network_the_libraries_are_told_not_to_try(
         raise OSError("no route")
 
     monkeypatch.setattr(socket, "create_connection", refuse)
-    assert network.calibration() == network.LOCAL
-    assert all(os.environ[name] == "1" for name in network.OFFLINE)
+    assert installed.calibration() == installed.LOCAL
+    assert all(os.environ[name] == "1" for name in installed.OFFLINE)
 
 
 def test_a_mirror_is_asked_instead(asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://mirror.test:8080")
-    assert network.reachable()
+    assert installed.reachable()
     assert asked[0][0] == ("mirror.test", 8080)
 
 
@@ -87,5 +87,5 @@ def test_a_proxy_is_asked_instead(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
     monkeypatch.setenv("https_proxy", proxy)
-    assert network.reachable()
+    assert installed.reachable()
     assert asked[0][0] == ("proxy.test", 3128)
