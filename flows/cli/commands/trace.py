@@ -220,7 +220,7 @@ def _traced(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace
 def _parsed(settings: Settings, arguments: argparse.Namespace) -> Trace:
     from flows.packages.measured import finding
     from flows.packages.traces import keep
-    from workers.measure.trace.elsewhere import Profile, read
+    from workers.measure.trace.tracer import Profile, trace_of
 
     given = (arguments.parse, arguments.qhas, arguments.model)
     csv, qhas, model = (settings.cwd / name if name else None for name in given)
@@ -230,10 +230,10 @@ def _parsed(settings: Settings, arguments: argparse.Namespace) -> Trace:
     assert csv is not None
     profile = Profile(arguments.parse, csv, qhas, model)
     if model is None:
-        trace = read(profile, None)
+        trace = trace_of(profile, None)
     else:
         with finding(settings) as finder:
-            trace = read(profile, finder.runtimes)
+            trace = trace_of(profile, finder.runtimes)
     files = {"profile": csv, **({"qhas": qhas} if qhas else {})}
     return keep(trace, files, _output(settings, arguments, ""))
 

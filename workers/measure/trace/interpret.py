@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from workers.measure.trace.errors import NoData, Unreadable
-from workers.measure.trace.openvino_info import read_info
+from workers.measure.trace.operators import Series
 from workers.measure.trace.ort_profile import read_profile
 from workers.measure.trace.qhas import read_qhas
 from workers.measure.trace.qnn_csv import read_csv
-from workers.measure.trace.readings import Readings, Window
-from workers.measure.trace.result import FallbackReason, TraceStatus
-from workers.measure.trace.viewer import NoDetail, Viewer
+from workers.measure.trace.readings import NoData, NoDetail, Readings, Unreadable, Window
+from workers.measure.trace.result import FallbackReason, Summary
+from workers.measure.trace.viewer import Viewer
 from workers.runtimes.kinds import QNN
 
 FindViewer = Callable[[], Viewer]
 """Raises `NoDetail`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interpreted:
-    """Readings with their status; without readings, `error` says why."""
-
-    status: TraceStatus
-    readings: Readings | None = None
-    artifacts: Mapping[str, str] = field(default_factory=dict)
-    error: str | None = None
-    fallback_reason: FallbackReason | None = None
-    inference: tuple[float, ...] = ()
-    """Of every measured iteration, where the readings themselves describe only one."""
-    threads: int | None = None
-    """Of the vector unit, as QNN tells them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,74 +35,48 @@ class Seen:
     """How many parts of the graph QNN runs."""
 
 
-def interpret(seen: Seen, find_viewer: FindViewer) -> Interpreted:
-    """Never raises for what a source has written."""
-    artifacts = {
-        key: name
-        for key in ("profile", "log", "runs")
-        if (name := seen.told.get(key)) and isinstance(name, str)
-    }
-    try:
-        if seen.source == "qnn":
-            told = _qnn(seen, find_viewer)
-            return replace(told, artifacts={**artifacts, **told.artifacts})
-        found = _plain(seen)
-    except (NoData, Unreadable) as error:
-        return replace(failed(error), artifacts=artifacts)
+def interpret(seen: Seen, find_viewer: FindViewer) -> Readings:
+    """The operators that a source tells of. Raises `NoData` or `Unreadable`."""
+    if seen.source == "qnn":
+        return _qnn(seen, find_viewer)
+    if seen.source == "openvino":
+        found = read_info(seen.told.get("operators", ()), seen.window)
+    elif seen.told.get("runs"):
+        found = read_profile(seen.folder / seen.told["runs"], seen.window)
+    else:
+        raise NoData("ONNX Runtime wrote no profile")
     if seen.level == "detail":
         text = f"{seen.source} has no more than the basic level"
-        return fallback(found, FallbackReason.LEVEL_UNSUPPORTED, text, artifacts)
-    return Interpreted(TraceStatus.OK, found, artifacts)
+        return replace(found, lacking=NoDetail(FallbackReason.LEVEL_UNSUPPORTED, text))
+    return found
 
 
-def failed(error: NoData | Unreadable) -> Interpreted:
-    """Nothing that could be shown."""
-    nothing = isinstance(error, NoData)
-    status = TraceStatus.NO_DATA if nothing else TraceStatus.PARSE_FAILED
-    return Interpreted(status, error=str(error))
-
-
-def fallback(
-    readings: Readings,
-    reason: FallbackReason,
-    error: str,
-    artifacts: Mapping[str, str] | None = None,
-) -> Interpreted:
-    """The basic level in place of detail."""
-    return Interpreted(
-        TraceStatus.BASIC_FALLBACK, readings, artifacts or {}, error, fallback_reason=reason
-    )
-
-
-def _plain(seen: Seen) -> Readings:
-    if seen.source == "openvino":
-        return read_info(seen.told.get("operators", ()), seen.window)
-    if not seen.told.get("runs"):
-        raise NoData("ONNX Runtime wrote no profile")
-    return read_profile(seen.folder / seen.told["runs"], seen.window)
-
-
-def _qnn(seen: Seen, find_viewer: FindViewer) -> Interpreted:
+def _qnn(seen: Seen, find_viewer: FindViewer) -> Readings:
     if not seen.told.get("profile"):
         raise NoData("QNN wrote no profile: it took no part of the graph")
     basic = _with_cpu(seen, read_csv(seen.folder / seen.told["profile"], seen.window, seen.parts))
     if seen.level != "detail":
-        return Interpreted(TraceStatus.OK, basic)
+        return basic
     try:
         summary = _summary(seen, find_viewer)
-        detail = detailed(summary)
     except NoDetail as error:
-        return fallback(basic, error.reason, str(error))
+        return replace(basic, lacking=error)
     artifacts = {"qhas": summary.name, "schematic": seen.told["schematics"][0]}
-    return Interpreted(TraceStatus.OK, detail, artifacts, inference=basic.inference)
+    return detailed(basic, summary, artifacts)
 
 
-def detailed(summary: Path) -> Readings:
-    """A summary of the viewer. Raises `NoDetail`."""
+def detailed(basic: Readings, summary: Path, artifacts: Mapping[str, str]) -> Readings:
+    """The basic level with a summary of the viewer in its place, if that can be read.
+
+    The summary describes one iteration: what is known of all of them stays.
+    """
     try:
-        return read_qhas(summary)
+        detail = read_qhas(summary)
     except (NoData, Unreadable) as error:
-        raise NoDetail(FallbackReason.QHAS_PARSE_FAILED, str(error)) from None
+        lacking = NoDetail(FallbackReason.QHAS_PARSE_FAILED, str(error))
+        return replace(basic, lacking=lacking)
+    whole = replace(detail.summary, hvx_threads=basic.summary.hvx_threads)
+    return replace(detail, summary=whole, inference=basic.inference, artifacts=artifacts)
 
 
 def _summary(seen: Seen, find_viewer: FindViewer) -> Path:
@@ -151,3 +109,51 @@ def _with_cpu(seen: Seen, own: Readings) -> Readings:
         one.facts["partition"] = (own.partitions or 1) + 1
     summary = replace(own.summary, inference_us=every.summary.inference_us)
     return replace(own, series=(*own.series, *rest), summary=summary, inference=every.inference)
+
+
+def read_info(rows: Sequence[Mapping[str, Any]], window: Window) -> Readings:
+    """From what the monitor has seen of each operator, see `workers.runtimes.monitors`.
+
+    OpenVINO keeps only the mean of all runs since the model was opened, in whole microseconds. From
+    the means after the warm-up and after the last run follows the mean of the measured runs, and
+    nothing about single ones. Counting in whole microseconds makes it uncertain by about one.
+    Raises `NoData`.
+    """
+    means = [_mean(row["before"], row["after"], window) for row in rows]
+    if not any(means):
+        raise NoData("OpenVINO reports no times")
+    whole = sum(means)
+    return Readings(
+        series=tuple(
+            Series(
+                path=row["name"],
+                op_id=place,
+                order=place,
+                mean=mean,
+                count=window.iterations,
+                shares=mean / whole * window.iterations,
+                facts=_facts(row),
+                held=tuple(row.get("held", ())),
+            )
+            for place, (row, mean) in enumerate(zip(rows, means, strict=True))
+        ),
+        summary=Summary(),
+        samples=window.iterations,
+    )
+
+
+def _mean(before: int, after: int, window: Window) -> float:
+    """Of the measured runs; each mean was cut to whole microseconds."""
+    whole = window.runs * (after + 0.5 * (after > 0)) - window.warmup * (
+        before + 0.5 * (before > 0)
+    )
+    return max(0.0, whole / window.iterations)
+
+
+def _facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    types: Sequence[str] = str(row.get("precision") or "").split(",")
+    return {
+        "op_type": row.get("type") or None,
+        "data_type": types[0] or None,
+        "dims": tuple(row["dims"]) if row.get("dims") else None,
+    }

@@ -6,140 +6,125 @@ next; only what is read here has to be there.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from math import isfinite
+from codecs import BOM_UTF8
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar
 
-from workers.measure.trace.errors import NoData, Unreadable
+import msgspec
+from msgspec import Meta, Struct, field, json, structs
+
 from workers.measure.trace.operators import Series
 from workers.measure.trace.qnn_csv import without_token
-from workers.measure.trace.readings import Readings, regular_size
+from workers.measure.trace.readings import NoData, Readings, Unreadable, regular_size
 from workers.measure.trace.result import Summary
 
 LARGEST = 256 * 1024**2
-_SUMMARY = {
-    "inference_us": "time_us",
-    "execute_us": "graph_execute_us",
-    "inf_per_s": "inf_per_s",
-    "timeline_cycles": "timeline_cycles",
-    "utilization_pct": "percent_utilization",
-    "dram_read_bytes": "total_dram_read",
-    "dram_write_bytes": "total_dram_write",
-    "vtcm_read_bytes": "total_vtcm_read",
-    "vtcm_write_bytes": "total_vtcm_write",
-    "vtcm_peak_bytes": "peak_vtcm_alloc",
-    "qnn_nodes": "qnn_nodes",
-    "htp_nodes": "htp_nodes",
-    "unique_qnn_ops": "unique_qnn_ops",
-    "unique_htp_ops": "unique_htp_ops",
-}
-"""Our key, and QHAS's."""
-_WHOLE = {key for key in _SUMMARY if key.endswith(("_bytes", "_nodes", "_ops"))}
-_NEEDED = ("time_us", "timeline_cycles")
-_MEMORY = {
-    "dram_read_bytes": "dram_read",
-    "dram_write_bytes": "dram_write",
-    "vtcm_read_bytes": "vtcm_read",
-    "vtcm_write_bytes": "vtcm_write",
-    "num_htp_ops": "num_htp_ops",
-}
+T = TypeVar("T")
+Count = Annotated[float, Meta(ge=0)]
+MaybeCount = Count | None
+
+
+class _Whole(Struct):
+    """The whole execution, under our names."""
+
+    timeline_cycles: Count
+    inference_us: Count = field(name="time_us")
+    execute_us: MaybeCount = field(default=None, name="graph_execute_us")
+    inf_per_s: MaybeCount = None
+    utilization_pct: MaybeCount = field(default=None, name="percent_utilization")
+    dram_read_bytes: MaybeCount = field(default=None, name="total_dram_read")
+    dram_write_bytes: MaybeCount = field(default=None, name="total_dram_write")
+    vtcm_read_bytes: MaybeCount = field(default=None, name="total_vtcm_read")
+    vtcm_write_bytes: MaybeCount = field(default=None, name="total_vtcm_write")
+    vtcm_peak_bytes: MaybeCount = field(default=None, name="peak_vtcm_alloc")
+    qnn_nodes: MaybeCount = None
+    htp_nodes: MaybeCount = None
+    unique_qnn_ops: MaybeCount = None
+    unique_htp_ops: MaybeCount = None
+
+
+class _Memory(Struct):
+    """What an operator moves, under our names."""
+
+    dram_read_bytes: MaybeCount = field(default=None, name="dram_read")
+    dram_write_bytes: MaybeCount = field(default=None, name="dram_write")
+    vtcm_read_bytes: MaybeCount = field(default=None, name="vtcm_read")
+    vtcm_write_bytes: MaybeCount = field(default=None, name="vtcm_write")
+    num_htp_ops: MaybeCount = None
+
+
+class _Operator(_Memory, kw_only=True):
+    qnn_op: str
+    cycles: Count
+    qnn_op_type: str | None = None
+    qnn_op_id: Any = None
+    percent_active_cycles: MaybeCount = None
+    num_dominant_path_cycles_htp_0: MaybeCount = None
+
+
+class _Table(Struct, Generic[T]):
+    data: list[T]
+
+
+class _Data(Struct):
+    htp_overall_summary: _Table[_Whole]
+    qnn_op_instances_nodes: _Table[_Operator]
+
+
+class _Document(Struct):
+    data: _Data
 
 
 def read_qhas(path: Path) -> Readings:
     """The one execution that it describes. Raises `Unreadable` or `NoData`."""
     regular_size(path, LARGEST)
     try:
-        told = json.loads(path.read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise Unreadable(f"{path.name} is no JSON: {error}") from None
-    data = _table(told, "data", path)
-    rows = _rows(data, "htp_overall_summary", path)
-    if not rows:
+        text = path.read_bytes().removeprefix(BOM_UTF8)
+        data = json.decode(text, type=_Document).data
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise Unreadable(f"{path.name} is no summary of QNN's viewer: {error}") from None
+    if not data.htp_overall_summary.data:
         raise Unreadable(f"{path.name}: htp_overall_summary is empty")
-    whole = rows[0]
-    for key in _NEEDED:
-        if key not in whole:
-            raise Unreadable(f"{path.name}: htp_overall_summary has no {key}")
-    time, cycles = (_number(whole, key, path) for key in _NEEDED)
-    ratio = time / cycles if cycles else 0.0
-    operators = _rows(data, "qnn_op_instances_nodes", path)
-    if not operators:
+    if not data.qnn_op_instances_nodes.data:
         raise NoData(f"{path.name} holds no operators")
+    whole = data.htp_overall_summary.data[0]
     return Readings(
         series=tuple(
-            _series(one, place, ratio, cycles, path) for place, one in enumerate(operators)
+            _series(one, place, whole) for place, one in enumerate(data.qnn_op_instances_nodes.data)
         ),
-        summary=_summary(whole, path),
+        summary=Summary(**_known(structs.asdict(whole))),
         samples=1,
-        inference=(time,),
+        inference=(whole.inference_us,),
         partitions=1,
     )
 
 
-def _summary(whole: Mapping[str, Any], path: Path) -> Summary:
-    found: dict[str, Any] = {
-        ours: _number(whole, theirs, path) for ours, theirs in _SUMMARY.items() if theirs in whole
+def _known(found: dict[str, Any]) -> dict[str, Any]:
+    """What is told, and counts as whole numbers."""
+    whole = ("_bytes", "_nodes", "_ops")
+    return {
+        key: int(value) if key.endswith(whole) else value
+        for key, value in found.items()
+        if value is not None
     }
-    return Summary(**{key: int(one) if key in _WHOLE else one for key, one in found.items()})
 
 
-def _series(row: Mapping[str, Any], place: int, ratio: float, whole: float, path: Path) -> Series:
-    for key in ("qnn_op", "cycles"):
-        if key not in row:
-            raise Unreadable(f"{path.name}: operator {place + 1} has no {key}")
-    cycles = _number(row, "cycles", path)
-    share = cycles / whole if whole else 0.0
-    if "percent_active_cycles" in row:
-        share = _number(row, "percent_active_cycles", path) / 100
-    name, kind = without_token(str(row["qnn_op"])), str(row.get("qnn_op_type") or "")
-    return Series(
-        path=name,
-        op_id=_id(row, place),
-        order=place,
-        values=[cycles * ratio],
-        shares=share,
-        facts={"op_type": kind or None, **_memory(row, ratio, path)},
-    )
-
-
-def _id(row: Mapping[str, Any], place: int) -> int:
-    given = row.get("qnn_op_id")
-    return given if isinstance(given, int) else place
-
-
-def _memory(row: Mapping[str, Any], ratio: float, path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        ours: int(_number(row, theirs, path)) for ours, theirs in _MEMORY.items() if theirs in row
-    }
-    read = found.get("vtcm_read_bytes", 0) + found.get("dram_read_bytes", 0)
+def _series(row: _Operator, place: int, whole: _Whole) -> Series:
+    ratio = whole.inference_us / whole.timeline_cycles if whole.timeline_cycles else 0.0
+    share = row.cycles / whole.timeline_cycles if whole.timeline_cycles else 0.0
+    if row.percent_active_cycles is not None:
+        share = row.percent_active_cycles / 100
+    facts = _known({name: getattr(row, name) for name in _Memory.__struct_fields__})
+    read = facts.get("vtcm_read_bytes", 0) + facts.get("dram_read_bytes", 0)
     if read:
-        found["vtcm_hit_ratio"] = found.get("vtcm_read_bytes", 0) / read
-    if row.get("num_dominant_path_cycles_htp_0"):
-        dominant = _number(row, "num_dominant_path_cycles_htp_0", path)
-        found["dominant_path_us"] = dominant * ratio
-    return found
-
-
-def _table(value: Any, key: str, path: Path) -> Mapping[str, Any]:
-    found = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(found, dict):
-        raise Unreadable(f"{path.name} is no summary of QNN's viewer: it has no table '{key}'")
-    return found
-
-
-def _rows(data: Mapping[str, Any], key: str, path: Path) -> list[Mapping[str, Any]]:
-    rows = _table(data, key, path).get("data")
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise Unreadable(f"{path.name}: {key} has no list of rows")
-    return rows
-
-
-def _number(row: Mapping[str, Any], key: str, path: Path) -> float:
-    value = row[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise Unreadable(f"{path.name}: {key} is {str(value)[:40]!r}, not a number")
-    if value < 0:
-        raise Unreadable(f"{path.name}: {key} is {value}")
-    return float(value)
+        facts["vtcm_hit_ratio"] = facts.get("vtcm_read_bytes", 0) / read
+    if row.num_dominant_path_cycles_htp_0:
+        facts["dominant_path_us"] = row.num_dominant_path_cycles_htp_0 * ratio
+    return Series(
+        path=without_token(row.qnn_op),
+        op_id=row.qnn_op_id if isinstance(row.qnn_op_id, int) else place,
+        order=place,
+        values=[row.cycles * ratio],
+        shares=share,
+        facts={"op_type": row.qnn_op_type or None, **facts},
+    )

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from workers.measure.trace.errors import NoData, Unreadable
 from workers.measure.trace.operators import Series
-from workers.measure.trace.result import Summary
+from workers.measure.trace.result import FallbackReason, Summary, TraceStatus
 
 LARGEST = 2 * 1024**3
 """Bytes of a profile; QNN's rows of 1,000 operators in 1,000 executions are 70 MB."""
+
+
+class Unreadable(ValueError):
+    """A profile is damaged, cut off, or does not fit the iterations."""
+
+    status = TraceStatus.PARSE_FAILED
+
+
+class NoData(ValueError):
+    """A profile holds nothing about operators."""
+
+    status = TraceStatus.NO_DATA
+
+
+class NoDetail(Exception):
+    """There is no detailed summary, and why."""
+
+    def __init__(self, reason: FallbackReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +57,10 @@ class Readings:
     inference: tuple[float, ...] = ()
     """Microseconds of every iteration, where the source tells them."""
     partitions: int | None = None
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    """Further files that the detailed level is read from, by kind."""
+    lacking: NoDetail | None = None
+    """Why these are of the basic level although detail was asked for."""
 
 
 def regular_size(path: Path, largest: int = LARGEST) -> int:

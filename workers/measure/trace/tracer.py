@@ -1,8 +1,8 @@
-"""Traces one graph of a subject in the host of its runtime."""
+"""Traces of one graph: made in the host of its runtime, or of profiles that were made elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,16 +14,19 @@ from workers.host.watch import UNWATCHED, Watching
 from workers.measure.result import this_machine
 from workers.measure.subject import Graph, Subject
 from workers.measure.trace import graph as onnx
-from workers.measure.trace.interpret import FindViewer, Interpreted, Seen, interpret
-from workers.measure.trace.operators import Series, by_cost, per_inference, statistics
+from workers.measure.trace.interpret import FindViewer, Seen, detailed, interpret
+from workers.measure.trace.operators import by_cost, per_inference, statistics
 from workers.measure.trace.profiler_cost import added_to_each, estimated
-from workers.measure.trace.readings import Window
+from workers.measure.trace.qnn_csv import read_csv
+from workers.measure.trace.readings import NoData, Readings, Unreadable, Window
 from workers.measure.trace.result import Metadata, Trace, TraceStatus
 from workers.runtimes.kinds import CPU, QNN
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Runtime
 
 STAGE = "trace"
+WRITTEN = ("profile", "log", "runs")
+"""Kinds of files that a monitor tells of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,17 @@ class Plan:
     level: str
     window: Window
     threads: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What QNN wrote elsewhere."""
+
+    name: str
+    """As it was given."""
+    csv: Path
+    qhas: Path | None = None
+    model: Path | None = None
 
 
 def source_of(runtime: Runtime) -> str:
@@ -60,20 +74,26 @@ class Tracer:
             return not_run(about, f"{_WHERE[told['at']]}: {told['error']}")
         if told.get("monitor"):
             return Trace(about, TraceStatus.NO_DATA, error=told["monitor"])
-        found = interpret(
-            Seen(
-                source=about.tracing_backend,
-                level=plan.level,
-                folder=folder,
-                window=plan.window,
-                told=told["seen"],
-                parts=told["parts"].get(QNN),
-            ),
-            self.find_viewer,
+        artifacts = {kind: name for kind in WRITTEN if (name := told["seen"].get(kind))}
+        seen = Seen(
+            source=about.tracing_backend,
+            level=plan.level,
+            folder=folder,
+            window=plan.window,
+            told=told["seen"],
+            parts=told["parts"].get(QNN),
         )
+        try:
+            readings = interpret(seen, self.find_viewer)
+        except (NoData, Unreadable) as error:
+            return failed(about, artifacts, error)
+        known = graph_of(self.runtimes, graph.file)
+        if known is not None and subject.runtime.provider == CPU:
+            optimized = self._optimized(subject.runtime, graph.file, folder)
+            if optimized is not None:
+                onnx.put_outputs(optimized, readings.series)
         wall, plain = ([one / 1000 for one in told[name]] for name in ("times", "plain"))
-        names = self._names(subject.runtime, graph, folder)
-        return assembled(about, found, names, wall, plain)
+        return assembled(about, artifacts, readings, known, wall, plain)
 
     def _watched(self, runtime: Runtime, graph: Graph, plan: Plan, folder: Path) -> dict[str, Any]:
         args = {
@@ -112,24 +132,6 @@ class Tracer:
             threads=plan.threads or None,
         )
 
-    def _names(
-        self, runtime: Runtime, graph: Graph, folder: Path
-    ) -> Callable[[Sequence[Series]], int | None]:
-        """Puts what the ONNX graph knows into series; gives the number of its nodes."""
-
-        def put(series: Sequence[Series]) -> int | None:
-            told = graph_of(self.runtimes, graph.file)
-            if told is None:
-                return None
-            if runtime.provider == CPU:
-                optimized = self._optimized(runtime, graph.file, folder)
-                if optimized is not None:
-                    onnx.put_outputs(optimized, series)
-            onnx.put_names(told, series)
-            return len(told.nodes)
-
-        return put
-
     def _optimized(self, runtime: Runtime, file: Path, folder: Path) -> onnx.Graph | None:
         """The graph as ONNX Runtime executes it: it opens the model again and writes it down."""
         path = folder / "optimized.onnx"
@@ -166,32 +168,37 @@ def not_run(about: Metadata, error: str) -> Trace:
     return Trace(replace(about, num_samples=0), TraceStatus.NOT_RUN, error=error)
 
 
+def failed(about: Metadata, artifacts: Mapping[str, str], error: NoData | Unreadable) -> Trace:
+    """The source failed: there is nothing that could be shown."""
+    none = replace(about, num_samples=0)
+    return Trace(none, error.status, artifacts=artifacts, error=str(error))
+
+
 def assembled(
     about: Metadata,
-    found: Interpreted,
-    names: Callable[[Sequence[Series]], int | None],
+    artifacts: Mapping[str, str],
+    readings: Readings,
+    graph: onnx.Graph | None,
     wall: Sequence[float] = (),
     plain: Sequence[float] = (),
 ) -> Trace:
     """A result from readings, with the names of the ONNX graph; `plain`: microseconds of runs
     without the profiler."""
-    readings = found.readings
-    if readings is None:
-        about = replace(about, num_samples=0)
-        return Trace(about, found.status, artifacts=found.artifacts, error=found.error)
-    nodes = names(readings.series)
+    if graph is not None:
+        onnx.put_names(graph, readings.series)
     operators = by_cost([one.operator() for one in readings.series])
     added = added_to_each(operators, readings.samples, plain) if plain else None
     if added is not None:
         operators = estimated(operators, readings.samples, plain, added)
+    lacking = readings.lacking
     return Trace(
         metadata=replace(
             about,
             num_samples=readings.samples,
             partitions=readings.partitions,
-            onnx_nodes=nodes,
+            onnx_nodes=len(graph.nodes) if graph is not None else None,
         ),
-        status=found.status,
+        status=TraceStatus.BASIC_FALLBACK if lacking else TraceStatus.OK,
         summary=replace(
             readings.summary,
             wall_us=fmean(wall) if wall else None,
@@ -200,10 +207,32 @@ def assembled(
             profiler_operator_us=added,
         ),
         operators=operators,
-        statistics=statistics(
-            operators, readings.samples, found.inference or readings.inference, wall, plain
-        ),
-        artifacts=found.artifacts,
-        error=found.error,
-        fallback_reason=found.fallback_reason,
+        statistics=statistics(operators, readings.samples, readings.inference, wall, plain),
+        artifacts={**artifacts, **readings.artifacts},
+        error=str(lacking) if lacking else None,
+        fallback_reason=lacking.reason if lacking else None,
     )
+
+
+def trace_of(profile: Profile, runtimes: Runtimes | None) -> Trace:
+    """All its samples count, the warm-up too if there was one; runtimes read the model."""
+    about = Metadata(
+        model=profile.model.name if profile.model else profile.name,
+        ep=QNN,
+        tracing_level="detail" if profile.qhas else "basic",
+        tracing_backend="qnn",
+        timestamp=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    artifacts = {"profile": profile.csv.name}
+    if profile.qhas:
+        artifacts["qhas"] = profile.qhas.name
+    try:
+        readings = read_csv(profile.csv)
+    except (NoData, Unreadable) as error:
+        return failed(about, {"profile": profile.csv.name}, error)
+    if profile.qhas:
+        readings = detailed(readings, profile.qhas, artifacts)
+    # The emulator uses no thread of the vector unit; every device does.
+    about = replace(about, emulated=readings.summary.hvx_threads == 0)
+    graph = graph_of(runtimes, profile.model) if runtimes and profile.model else None
+    return assembled(about, artifacts, readings, graph)

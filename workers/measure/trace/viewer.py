@@ -19,6 +19,7 @@ from pathlib import Path
 
 from machine.children import ProcessTree, describe_exit
 from matrix.credentials import without_credentials
+from workers.measure.trace.readings import NoDetail
 from workers.measure.trace.result import FallbackReason
 
 TIMEOUT = 300.0
@@ -31,14 +32,6 @@ _READER = "QnnHtpOptraceProfilingReader"
 _OUTPUT = "optrace.json"
 _SUMMARY = "optrace*analysis_summary.json"
 """The viewer appends to the name that it is given."""
-
-
-class NoDetail(Exception):
-    """There is no detailed summary, and why."""
-
-    def __init__(self, reason: FallbackReason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

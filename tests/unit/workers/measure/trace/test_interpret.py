@@ -16,17 +16,18 @@ from tests.tracing.profiles import (
     ort_profile,
     qnn_csv,
 )
-from workers.measure.trace.interpret import Interpreted, Seen, interpret
-from workers.measure.trace.readings import Window
-from workers.measure.trace.result import FallbackReason, TraceStatus
-from workers.measure.trace.viewer import NoDetail, Viewer, find_viewer
+from workers.measure.trace.interpret import Seen, interpret
+from workers.measure.trace.readings import NoData, NoDetail, Readings, Unreadable, Window
+from workers.measure.trace.result import FallbackReason, Metadata, TraceStatus
+from workers.measure.trace.tracer import failed
+from workers.measure.trace.viewer import Viewer, find_viewer
 
 
 def seen(folder: Path, level: str = "basic", **told: Any) -> Seen:
     return Seen("qnn", level, folder, Window(0, 2), {"profile": "profile.csv", **told}, 1)
 
 
-def detail(folder: Path, **told: Any) -> Interpreted:
+def detail(folder: Path, **told: Any) -> Readings:
     """At level detail, with all files that QNN writes and no SDK."""
     qnn_csv(folder / "profile.csv", TWO)
     for name in ("profile_qnn.log", "g_schematic.bin"):
@@ -43,10 +44,8 @@ def unused() -> Viewer:
 def test_the_basic_level(tmp_path: Path) -> None:
     qnn_csv(tmp_path / "profile.csv", TWO)
     found = interpret(seen(tmp_path, log="profile_qnn.log"), unused)
-    assert found.status is TraceStatus.OK
-    assert found.artifacts == {"profile": "profile.csv", "log": "profile_qnn.log"}
-    assert found.readings is not None
-    assert found.readings.samples == 2
+    assert found.lacking is None
+    assert found.samples == 2
 
 
 @pytest.mark.parametrize(
@@ -60,18 +59,19 @@ def test_the_basic_level(tmp_path: Path) -> None:
 )
 def test_what_detail_needs(tmp_path: Path, told: dict[str, Any], reason: FallbackReason) -> None:
     found = detail(tmp_path, **told)
-    assert (found.status, found.fallback_reason) == (TraceStatus.BASIC_FALLBACK, reason)
-    assert found.error
+    assert found.lacking is not None
+    assert found.lacking.reason is reason
+    assert str(found.lacking)
 
 
 def test_no_profile_and_a_damaged_one(tmp_path: Path) -> None:
-    found = interpret(seen(tmp_path, profile=None), unused)
-    assert (found.status, found.readings) == (TraceStatus.NO_DATA, None)
+    with pytest.raises(NoData):
+        interpret(seen(tmp_path, profile=None), unused)
     (tmp_path / "profile.csv").write_text("rubbish\n", "utf-8")
-    found = interpret(seen(tmp_path), unused)
-    assert found.status is TraceStatus.PARSE_FAILED
-    assert found.artifacts == {"profile": "profile.csv"}
-    assert found.error
+    with pytest.raises(Unreadable) as caught:
+        interpret(seen(tmp_path), unused)
+    made = failed(Metadata(), {"profile": "profile.csv"}, caught.value)
+    assert (made.status, made.error) == (TraceStatus.PARSE_FAILED, str(caught.value))
 
 
 def test_what_qnn_left_to_the_cpu_is_there_too(tmp_path: Path) -> None:
@@ -82,8 +82,7 @@ def test_what_qnn_left_to_the_cpu_is_there_too(tmp_path: Path) -> None:
         ort_event("model_run", 1, 120),
     ]
     ort_profile(tmp_path / "runs.json", run * 2)
-    found = interpret(seen(tmp_path, runs="runs.json"), unused).readings
-    assert found is not None
+    found = interpret(seen(tmp_path, runs="runs.json"), unused)
     rows = [one.operator() for one in found.series]
     assert [(one.op_path, one.provider, one.avg_us) for one in rows] == [
         ("a", "QNNExecutionProvider", 60), ("topk", "CPUExecutionProvider", 40),
@@ -97,9 +96,10 @@ def test_what_qnn_left_to_the_cpu_is_there_too(tmp_path: Path) -> None:
 def test_sources_without_a_detailed_level(tmp_path: Path) -> None:
     told = {"operators": [{"name": "a", "before": 1, "after": 5}]}
     found = interpret(Seen("openvino", "detail", tmp_path, Window(1, 2), told), unused)
-    assert found.fallback_reason is FallbackReason.LEVEL_UNSUPPORTED
-    found = interpret(Seen("onnxruntime", "basic", tmp_path, Window(1, 2), {"runs": None}), unused)
-    assert found.status is TraceStatus.NO_DATA
+    assert found.lacking is not None
+    assert found.lacking.reason is FallbackReason.LEVEL_UNSUPPORTED
+    with pytest.raises(NoData):
+        interpret(Seen("onnxruntime", "basic", tmp_path, Window(1, 2), {"runs": None}), unused)
 
 
 def test_the_viewer_of_an_sdk(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from workers.measure.trace.errors import NoData
-from workers.measure.trace.openvino_info import read_info
-from workers.measure.trace.readings import Window
+from workers.measure.trace.interpret import read_info
+from workers.measure.trace.readings import NoData, Window
 
 
 def row(name: str, before: int, after: int, **more: Any) -> dict[str, Any]:

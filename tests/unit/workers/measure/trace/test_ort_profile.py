@@ -8,9 +8,8 @@ import pytest
 
 from tests.tracing.profiles import ort_event, ort_node, ort_profile
 from workers.measure.trace import ort_profile as ort_profile_module
-from workers.measure.trace.errors import NoData, Unreadable
 from workers.measure.trace.ort_profile import LONGEST_LINE, read_profile
-from workers.measure.trace.readings import Window
+from workers.measure.trace.readings import NoData, Unreadable, Window
 
 
 def run(start: int, conv: int, relu: int) -> list[str]:

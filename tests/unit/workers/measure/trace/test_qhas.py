@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.tracing.profiles import CONV2D, qhas
-from workers.measure.trace.errors import NoData, Unreadable
 from workers.measure.trace.qhas import read_qhas
+from workers.measure.trace.readings import NoData, Unreadable
 
 
 def test_the_numbers_of_a_network(tmp_path: Path) -> None:
@@ -61,12 +61,12 @@ def test_what_is_no_summary(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("row", "what"),
     [
-        ({"qnn_op": "x"}, "operator 1 has no cycles"),
-        ({"cycles": 3}, "operator 1 has no qnn_op"),
-        ({"qnn_op": "x", "cycles": "3"}, "cycles is '3'"),
-        ({"qnn_op": "x", "cycles": -3}, "cycles is -3"),
-        ({"qnn_op": "x", "cycles": float("nan")}, "cycles is 'nan'"),
-        ({"qnn_op": "x", "cycles": 3, "dram_read": True}, "dram_read is 'True'"),
+        ({"qnn_op": "x"}, r"required field `cycles` .*data\[0\]"),
+        ({"cycles": 3}, "required field `qnn_op`"),
+        ({"qnn_op": "x", "cycles": "3"}, r"got `str` .*data\[0\].cycles"),
+        ({"qnn_op": "x", "cycles": -3}, r">= 0.* .*data\[0\].cycles"),
+        ({"qnn_op": "x", "cycles": float("nan")}, "malformed"),
+        ({"qnn_op": "x", "cycles": 3, "dram_read": True}, "got `bool` .*dram_read"),
     ],
 )
 def test_what_is_no_operator(tmp_path: Path, row: dict[str, Any], what: str) -> None:
