@@ -92,6 +92,10 @@ class Finder:
         artifact = Artifact(f"{package} {version}", tree, package=package, version=version)
         return self._package(found, choice, artifact)
 
+    def runtime(self, choice: Choice) -> Runtime:
+        """What a target or profile is measured on here. Raises `UsageError` if there is nothing."""
+        return self._runtime(choice, None)
+
     def built(self, built: Built, choice: Choice, artifact: Artifact) -> Subject:
         """A package that was just built; its folder must stay for as long as it is measured."""
         return self._package(Package.of(built), choice, artifact)

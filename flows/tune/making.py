@@ -66,11 +66,16 @@ class Workshop:
 
     def make(self, cell: Cell, session: Mapping[str, str]) -> Made:
         """Build it; what equal stages made before is reused."""
+        choice = Choice(
+            target=None if cell.profile else cell.target.label,
+            profile=cell.profile.label if cell.profile else None,
+        )
+        runtime = self.finder.runtime(choice).opening(session)
         with self.busy(f"build {cell.id}"):
             self.builder.begin_model()
             built = self.builder.build(cell, Watching(progress=self.report))
         try:
-            subject = self._subject(cell, built, session)
+            subject = self.finder.built(built, choice, Artifact(built.cell_id, built.tree))
         except BaseException:
             built.release()
             raise
@@ -79,7 +84,7 @@ class Workshop:
             tree=built.tree,
             artifact=trial_digest((file.entry for file in built.files), session),
             making=_making(built),
-            subject=subject,
+            subject=replace(subject, runtime=runtime),
             built=built,
         )
 
@@ -89,15 +94,6 @@ class Workshop:
         with self.busy(f"check {made.cell}"):
             climbed = self.verifier.climb(Package.of(made.built))
         return climbed.rungs
-
-    def _subject(self, cell: Cell, built: Built, session: Mapping[str, str]) -> Subject:
-        choice = Choice(
-            target=None if cell.profile else cell.target.label,
-            profile=cell.profile.label if cell.profile else None,
-        )
-        artifact = Artifact(built.cell_id, built.tree)
-        subject = self.finder.built(built, choice, artifact)
-        return replace(subject, runtime=subject.runtime.opening(session)) if session else subject
 
 
 def _making(built: Built) -> Making:

@@ -63,6 +63,8 @@ class Tuning:
     engine: str
     space: str
     """The digest of all hypotheses that were given."""
+    hypotheses: tuple[Json, ...] = ()
+    """The hypotheses: the files of the space may change meanwhile."""
     protocol: Protocol
     """Of comparisons and confirmations."""
     seed: int

@@ -20,13 +20,15 @@ from flows.tune.making import Made, Maker
 from flows.tune.measuring import Measuring
 from flows.tune.record import BASELINE, Step, Trial
 from flows.tune.trial import Bench, TrialRun, first_broken, trial_of_step
+from machine.waits import WaitCancelled
 from matrix.codec import from_json, to_json
-from matrix.errors import MillError, UsageError
+from matrix.errors import MillError
 from matrix.hypotheses import Hypothesis
 from matrix.model import Profile
 from matrix.overlay import combined
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
-from workers.errors import BuildFailed
+from state.errors import StateError
+from workers.errors import Cancelled, StoreError
 from workers.measure.result import Benchmark, this_machine
 from workers.measure.running import Driver
 
@@ -102,8 +104,12 @@ class TuningRun:
                 baseline.release()
         except OutOfTime as out:
             ended = {"status": TuningStatus.OUT_OF_TIME, "message": str(out)}
-        except (NoBaseline, BuildFailed, UsageError) as error:
-            ended = {"status": TuningStatus.FAILED, "message": str(error)}
+        except (StateError, StoreError, Cancelled, WaitCancelled):
+            ended = {}
+            raise
+        except Exception as error:  # noqa: BLE001 - a tool or a disk can raise anything
+            why = str(error) if isinstance(error, MillError) else repr(error)
+            ended = {"status": TuningStatus.FAILED, "message": why}
         except BaseException:
             ended = {}
             raise

@@ -200,3 +200,7 @@ class Stage:
     def _quiet(self, what: str) -> Iterator[None]:
         self.quiet.append(what)
         yield
+
+
+Play = Callable[..., Stage]
+"""Makes a tuning of hypotheses by opset, with the milliseconds of a run of each."""

@@ -50,14 +50,13 @@ class OptimumEngine:
 
     def run(self, job: StageJob) -> StageReport:
         """Run one stage."""
-        from workers.optimum_engine import export, inputs, optimize, quantize, reference
+        from workers.optimum_engine import export, inputs, optimize, quantize
 
         steps = {
             "export": export.run,
             "inputs": inputs.run,
             "optimize": optimize.run,
             "quantize": quantize.run,
-            "reference": reference.run,
         }
         step = steps.get(job.stage)
         if step is None:

@@ -1,36 +1,54 @@
-"""`modelmill tune --replay`: grade sessions that were measured elsewhere."""
+"""`modelmill tune`: find the fastest build of models on a device, or grade recorded sessions."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Parser
-from matrix.errors import Exit
+from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.quantity import parse_duration
+from flows.cli.settings import OF_MEASURING, PLACES, SELECTION
+from matrix.errors import Exit, NothingSelected, UsageError
 
 if TYPE_CHECKING:
+    from flows.cli.settings import Settings
+    from flows.tune.record import Recorded
     from flows.tune.replay import Graded
+    from flows.tune.tuning import Shown
+
+_SELECTION = tuple(name for name in SELECTION if name not in {"only", "skip"})
+_BUILDING = (
+    "engine", "precision", "opset", "emulated", "runtimes", "allow_remote_code", "allow_pickle",
+    "timeout", "memory",
+)  # fmt: skip
+_OF_NEW_ONES = ("space", "hypotheses", "name", "seed", "min_gain")
+_MIN_GAIN = 5.0
+"""Percent."""
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument(
-        "--replay",
-        nargs="+",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="recordings of other sweeps: results.json, results.tsv, or folders with such files",
-    )
-    parser.add_argument(
-        "--min-gain",
-        type=_percent,
-        default=5.0,
-        metavar="PERCENT",
-        help="a smaller change of the latency is no difference; default 5%%",
-    )
-    parser.add_argument("--json", action="store_true", help="for machines")
+    add = parser.add_argument
+    add("what", nargs="?", metavar="MODEL|CATALOG", help="OWNER/NAME:TASK, or a catalog")
+    add("--resume", metavar="NAME", help="go on with tunings that were interrupted or failed")
+    add("--replay", nargs="+", type=Path, metavar="FILE",
+        help="grade recordings of other sweeps: results.json, results.tsv, or folders with such"
+             " files")  # fmt: skip
+    add("--space", action="append", type=Path, default=[], metavar="FILE",
+        help="hypotheses of your own (TOML) beside those that come with modelmill")  # fmt: skip
+    add("--only", dest="hypotheses", nargs="+", default=[], metavar="H",
+        help="try these hypotheses alone; globs over their ids")  # fmt: skip
+    add("--budget", type=_duration, metavar="TIME",
+        help="the time for each model, for example 2h; default: as long as it takes")  # fmt: skip
+    add("--min-gain", type=_percent, metavar="PERCENT",
+        help="a smaller change of the latency is no difference; default 5%%")  # fmt: skip
+    add("--name", metavar="NAME", help="of the tunings; default: the date and the catalog")
+    add("--seed", type=int, metavar="N", help="of the order of all sessions; default: random")
+    add("--json", action="store_true", help="for machines")
+    add_settings(parser, (*_SELECTION, *OF_MEASURING, *_BUILDING, *PLACES))
     parser.set_defaults(run=_run)
 
 
@@ -44,14 +62,131 @@ def _percent(text: str) -> float:
     return value
 
 
+def _duration(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _run(arguments: argparse.Namespace) -> Exit:
+    given = [name for name in ("what", "resume", "replay") if getattr(arguments, name)]
+    if len(given) != 1:
+        hint = "for example modelmill tune demo --target mlas_cpu"
+        if not given:
+            raise UsageError("nothing to tune is given", hint=hint)
+        raise UsageError("MODEL|CATALOG, --resume and --replay exclude each other", hint=hint)
+    if arguments.replay:
+        return _replay(arguments)
+    settings = settings_of(arguments)
+    if arguments.resume:
+        _check_resume(arguments)
+    elif not settings.target:
+        raise UsageError("no target is given", hint="for example --target mlas_cpu")
+    return _tune(arguments, settings)
+
+
+def _check_resume(arguments: argparse.Namespace) -> None:
+    """What a tuning compares, and how, is decided when it begins."""
+    for name in (*_OF_NEW_ONES, *_SELECTION, *OF_MEASURING, "engine", "precision", "opset"):
+        if getattr(arguments, name) not in (None, []):
+            flag = {"hypotheses": "only"}.get(name, name.replace("_", "-"))
+            raise UsageError(
+                f"--{flag} is for new tunings", hint="a resume keeps what they began with"
+            )
+
+
+def _tune(arguments: argparse.Namespace, settings: Settings) -> Exit:
+    from flows.sweep.workspace import Workspace
+    from flows.tune.batch import Order, begin, rows_of, work_on
+
+    work = Workspace(settings)
+    work.prepare()
+    with work.open_state() as state:
+        if arguments.resume:
+            name = arguments.resume
+            rows_of(state, name)
+        else:
+            order = Order(
+                what=arguments.what,
+                name=arguments.name or "",
+                space=tuple(settings.cwd / path for path in arguments.space),
+                only=tuple(arguments.hypotheses),
+                min_gain=arguments.min_gain or _MIN_GAIN,
+                seed=arguments.seed,
+            )
+            name = begin(settings, state, order)
+        rows = rows_of(state, name)
+        if not rows:
+            raise NothingSelected("the selection leaves nothing to tune")
+        shown = _shown(quiet=arguments.json)
+        shown.line(f"tuning {name}: {len(rows)} model{'s'[: len(rows) > 1]}")
+        try:
+            found = work_on(settings, state, name, arguments.budget, shown)
+        except KeyboardInterrupt:
+            _tell(f"what is measured is kept; go on with: modelmill tune --resume {name}")
+            raise
+    return _told(arguments, settings, name, found)
+
+
+def _told(
+    arguments: argparse.Namespace, settings: Settings, name: str, found: list[Recorded]
+) -> Exit:
+    from flows.observe.tunings import tuning_lines
+    from flows.tune.batch import champions_file
+    from matrix.codec import to_json
+    from matrix.trials import TuningStatus
+
+    if arguments.json:
+        print(json.dumps(to_json(found), indent=1))
+    else:
+        width = shutil.get_terminal_size((80, 24)).columns
+        for one in found:
+            print("\n".join(["", *tuning_lines(one, width)]))
+        late = any(one.tuning.status is TuningStatus.OUT_OF_TIME for one in found)
+        if any(one.champion for one in found):
+            file = champions_file(settings)
+            print(
+                f"\n{file} has the champions; modelmill sweep CATALOG --champions FILE builds them"
+            )
+        if late:
+            print(f"\nthe budget is used up; go on with: modelmill tune --resume {name}")
+    failed = any(one.tuning.status is TuningStatus.FAILED for one in found)
+    return Exit.CELLS_FAILED if failed or not found else Exit.OK
+
+
+def _shown(*, quiet: bool) -> Shown:
+    from flows.cli.activity import waiting_for
+    from flows.cli.quantity import show_duration
+    from flows.observe.tunings import trial_line
+    from flows.tune.tuning import Shown
+
+    if quiet:
+        return Shown(lambda _line: None, lambda *_trial: None, lambda *_doing: None)
+    width = shutil.get_terminal_size((80, 24)).columns
+
+    def doing(text: str, left: float) -> None:
+        waiting_for(f"{text}; about {show_duration(left)} left" if left else text)
+
+    return Shown(
+        line=lambda text: print(text, flush=True),
+        trial=lambda one, number, count: print(trial_line(one, number, count, width), flush=True),
+        doing=doing,
+    )
+
+
+def _tell(text: str) -> None:
+    print(f"modelmill: {text}", file=sys.stderr, flush=True)
+
+
+def _replay(arguments: argparse.Namespace) -> Exit:
     from flows.tune.recorded import read_recordings
     from flows.tune.replay import replay
 
     rows = [
         row
         for recording in read_recordings(arguments.replay)
-        for row in replay(recording, arguments.min_gain)
+        for row in replay(recording, arguments.min_gain or _MIN_GAIN)
     ]
     if arguments.json:
         from matrix.codec import to_json

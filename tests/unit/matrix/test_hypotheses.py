@@ -102,13 +102,6 @@ def test_each_axis_is_in_use() -> None:
     assert {one.axis for one in SPACE.values()} == set(AXES)
 
 
-def test_the_sample_of_the_docs_can_be_read() -> None:
-    sample = Path(__file__).parents[3] / "docs" / "samples" / "space.toml"
-    space = read_space([sample])
-    assert {one.axis for one in space.values()} == {"quantization", "pass", "runtime", "compiled"}
-    assert not any(one.for_engine("optimum").missing for one in space.values())
-
-
 def test_a_later_file_replaces_by_id(tmp_path: Path) -> None:
     text = GOOD.replace('"ours"', '"npu-opset-21"') + OPSET
     both = read_space([*shipped(), write(tmp_path, text, "mine.toml")])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +8,9 @@ import pytest
 
 from matrix.hypotheses import Hypothesis
 from state.state import open_state
-from tests.tunings.fakes import BASE, Stage, cell, hypothesis, step
+from tests.tunings.fakes import BASE, Play, Stage, cell, hypothesis, step
 
 MS = 1_000_000
-Play = Callable[..., Stage]
 
 
 @pytest.fixture

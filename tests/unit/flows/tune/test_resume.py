@@ -11,8 +11,7 @@ from flows.tune.record import Recorded
 from matrix.trials import TuningStatus, Verdict
 from state.state import open_state
 from tests.measuring.runtimes import CPU, crash
-from tests.tunings.fakes import Stage
-from tests.unit.flows.tune.conftest import Play
+from tests.tunings.fakes import Play, Stage
 
 TIMES = {18: 1.6, 19: 0.8, 20: 1.0, 21: 0.7}
 

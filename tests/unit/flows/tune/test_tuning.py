@@ -11,8 +11,7 @@ from matrix.hypotheses import Hypothesis
 from matrix.status import FailureClass
 from matrix.trials import Phase, SessionKind, TuningStatus, Verdict
 from tests.measuring.runtimes import NPU, always, crash
-from tests.tunings.fakes import PROTOCOL, FakeMaker, Stage, hypothesis, step
-from tests.unit.flows.tune.conftest import Play
+from tests.tunings.fakes import PROTOCOL, FakeMaker, Play, Stage, hypothesis, step
 from workers.build.stages import Rung
 from workers.errors import BuildFailed
 

@@ -1,0 +1,98 @@
+"""Tunings as text: a line for each trial as it is settled, and the table at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from flows.cli.quantity import brief, counted, show_duration, show_ms
+from flows.cli.table import render
+from flows.observe.evidence import EMULATED
+from flows.tune.record import Recorded, Trial, Tuning
+from matrix.trials import Phase, TuningStatus, Verdict
+
+LEAST_WHY = 16
+"""Columns; in fewer, a reason says nothing."""
+
+
+def gain_text(trial: Trial) -> str:
+    """`+12.3 %`; empty: it was not compared."""
+    return f"{trial.gain.gain:+.1f} %" if trial.gain else ""
+
+
+def interval_text(trial: Trial) -> str:
+    """`+10.1 to +14.2`."""
+    return f"{trial.gain.low:+.1f} to {trial.gain.high:+.1f}" if trial.gain else ""
+
+
+def trial_line(trial: Trial, number: int, count: int, width: int) -> str:
+    """A trial that has just got its verdict."""
+    place = f"{number}/{count}".rjust(2 * len(str(count)) + 1)
+    numbers = f"{gain_text(trial)} ({interval_text(trial)})" if trial.gain else ""
+    parts = [f"  {place}", trial.key, f"{trial.verdict}:" if not numbers else f"{trial.verdict}"]
+    head = "  ".join(filter(None, [*parts, numbers]))
+    room = width - len(head) - 2
+    if numbers or room < LEAST_WHY:
+        return head
+    return f"{head} {brief(trial.why, room)}"
+
+
+def tuning_lines(found: Recorded, width: int) -> Iterator[str]:
+    """A tuning with all its trials."""
+    tuning = found.tuning
+    yield f"{tuning.model}@{tuning.target}"
+    yield f"  {_about(tuning)}"
+    if tuning.emulated:
+        yield f"  {EMULATED}"
+    tried = [one for one in found.trials if one.phase is not Phase.BASELINE]
+    shown = [one for one in tried if one.verdict is not Verdict.SKIPPED]
+    if shown:
+        yield from _table(found, shown, width)
+    skipped = len(tried) - len(shown)
+    if skipped:
+        yield f"  {counted(skipped, 'hypothesis').replace('hypothesiss', 'hypotheses')} skipped"
+    yield f"  {_conclusion(found, shown)}"
+
+
+def _about(tuning: Tuning) -> str:
+    parts = []
+    if tuning.runtime is not None:
+        parts.append(f"{tuning.runtime.name} {tuning.runtime.version}")
+    if tuning.baseline_ms is not None:
+        parts.append(f"baseline {show_ms(tuning.baseline_ms)}")
+    if tuning.spent:
+        share = tuning.measuring / tuning.spent
+        parts.append(f"{show_duration(tuning.spent)}, {share:.0%} of it measuring")
+    return "; ".join(parts) or str(tuning.status)
+
+
+def _table(found: Recorded, shown: list[Trial], width: int) -> Iterator[str]:
+    rows = [
+        (
+            f"{'*' if one.key == found.tuning.champion else ' '} {one.key}",
+            str(one.verdict or "not settled"),
+            gain_text(one),
+            interval_text(one),
+        )
+        for one in shown
+    ]
+    lines = render(("  trial", "verdict", "gain", "interval"), rows).splitlines()
+    room = width - max(map(len, lines)) - 4
+    longest = max(map(len, lines))
+    yield f"  {lines[0]}"
+    for line, one in zip(lines[1:], shown, strict=True):
+        why = brief(one.why, room) if room >= LEAST_WHY and one.why else ""
+        yield f"  {line.ljust(longest)}  {why}".rstrip()
+
+
+def _conclusion(found: Recorded, shown: list[Trial]) -> str:
+    champion, tuning = found.champion, found.tuning
+    if tuning.status is TuningStatus.FAILED:
+        return f"FAILED: {tuning.message}"
+    late = f"; {tuning.message}" if tuning.message else ""
+    if champion is not None:
+        settings = " ".join(champion.settings)
+        return f"champion: {champion.key} {gain_text(champion)} ({settings}){late}"
+    counts = Counter(str(one.verdict) for one in shown if one.verdict)
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    return f"no champion: {told or 'nothing was tried'}{late}"

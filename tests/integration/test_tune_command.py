@@ -1,0 +1,126 @@
+"""`modelmill tune` as a user types it: a real model, built, checked and measured here."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from matrix.trials import SessionKind, TuningStatus, Verdict
+from tests.machine.timing import eventually
+from tests.sweeps.command import Project
+
+pytestmark = pytest.mark.engine
+
+MODEL = """
+[[model]]
+id = "demo/bert"
+task = "text-classification"
+model_type = "bert"
+[model.random]
+architecture = "bert"
+seed = 7
+[model.random.config]
+hidden_size = 32
+num_hidden_layers = 1
+num_attention_heads = 2
+intermediate_size = 64
+vocab_size = 64
+max_position_embeddings = 32
+num_labels = 4
+"""
+SPACE = """
+[[hypothesis]]
+id = "no-convolutions"
+title = "A pass that finds nothing is left out"
+targets = ["*"]
+axis = "pass"
+[hypothesis.changes.optimum]
+without_passes = ["ConvBNFusion"]
+
+[[hypothesis]]
+id = "plain-session"
+title = "The session optimizes nothing"
+targets = ["mlas_cpu"]
+axis = "runtime"
+runtime = { level = "disabled" }
+"""
+FEW = ("--iterations", "4", "--warmup", "1", "--threads", "1")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    made.catalog(MODEL)
+    (tmp_path / "space.toml").write_text(SPACE, "utf-8")
+    # A ledger of its own: builds of other tests would make these wait.
+    made.env |= {
+        "MODELMILL_MACHINE": str(tmp_path / "machine"), "MODELMILL_ENGINE": "optimum",
+    }  # fmt: skip
+    return made
+
+
+def sessions(project: Project) -> list[tuple[str, SessionKind, int, float]]:
+    """What has been measured so far, with the time at which each session ended."""
+    if not (project.home / "state.db").exists():
+        return []
+    with project.state() as state:
+        rows = [row for one in state.tunings("night") for row in state.sessions(one.id)]
+        return [(row.trial, row.kind, row.number, row.at) for row in rows]
+
+
+def test_a_tuning_is_killed_and_goes_on_with_what_was_measured(project: Project) -> None:
+    words = ("tune", "catalog.toml", "--target", "mlas_cpu", "--name", "night", "--space",
+             "space.toml", "--only", "no-convolutions", "plain-session", *FEW)  # fmt: skip
+    with project.start(*words, plain=True) as running:
+        assert eventually(lambda: len(sessions(project)) >= 2, 120)
+        running.signal(signal.SIGKILL)
+        running.end()
+    assert project.alone()
+    before = sessions(project)
+    with project.state() as state:
+        assert [one.status for one in state.tunings()] == [TuningStatus.RUNNING]
+    ran = project.ok("tune", "--resume", "night", "--json")
+    assert sessions(project)[: len(before)] == before
+    (found,) = json.loads(ran.out)
+    trials = {one["key"]: one for one in found["trials"]}
+    assert trials["no-convolutions"]["verdict"] == Verdict.SAME
+    assert trials["no-convolutions"]["same_as"] == "baseline"
+    plain = trials["plain-session"]
+    assert plain["verdict"] in {"better", "no difference", "worse", "too noisy"}
+    assert plain["settings"] == ["runtime=level:disabled"]
+    assert {rung["name"]: rung["passed"] for rung in plain["accuracy"]}["parity"]
+    tuning = found["tuning"]
+    assert tuning["status"] == TuningStatus.DONE
+    assert tuning["insight"]["nodes"] > 0
+    assert tuning["insight"]["top"], "the baseline was traced"
+    kinds = [(trial, kind) for trial, kind, *_ in sessions(project)]
+    assert kinds[:4] == [("plain-session", "screen")] + 3 * [("plain-session", "comparison")] or (
+        plain["screen"] >= 1.5
+    )
+    _refused_and_shown(project)
+
+
+def _refused_and_shown(project: Project) -> None:
+    """What else a user types, once there is a tuning."""
+    again = ("tune", "catalog.toml", "--target", "mlas_cpu", "--name", "night")
+    refused = {
+        again: "there is a tuning called night already",
+        ("tune", "--resume", "other"): "there is no tuning called 'other' (known: night)",
+        ("tune", "--resume", "night", "--seed", "3"): "--seed is for new tunings",
+        ("tune", "a b", "--target", "mlas_cpu"): "is neither a catalog nor a model",
+        (*again, "--sessions", "2"): "a comparison has at least 3",
+        (*again[:-1], "A b"): "may hold a-z, 0-9 and -",
+        ("tune", "catalog.toml"): "no target is given",
+    }
+    *ran, shown = project.session([*refused, ("tune", "--resume", "night")])
+    for one, told in zip(ran, refused.values(), strict=True):
+        assert one.code == 2
+        assert told in one.err
+        assert len(one.err.splitlines()) == 1
+    assert (shown.code, shown.err) == (0, "")
+    assert "plain-session" in shown.out
+    assert "no champion: 1 same, 1 " in shown.out or "champion: plain-session" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 100
