@@ -298,7 +298,7 @@ class Measurement:
     stamp: str
     component: str = ""
     runtime: str
-    """The kind of runtime, see `workers.runtimes.kinds`."""
+    """The kind of runtime, see `workers.runtimes.runtime`."""
     provider: str
     device: str
     version: str

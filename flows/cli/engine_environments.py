@@ -19,7 +19,7 @@ from matrix.errors import UsageError
 from workers.engines import find_engine, installed_engines
 from workers.host.venv import Environment
 from workers.runtimes.install import environment_of
-from workers.runtimes.kinds import kind_named
+from workers.runtimes.runtime import kind_named
 
 
 def venv_of(name: str) -> Path:

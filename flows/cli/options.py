@@ -13,7 +13,7 @@ from matrix.codec import from_json
 from matrix.errors import UsageError
 from matrix.nearest import hint
 from matrix.verification import RUNGS
-from workers.runtimes.kinds import KINDS
+from workers.runtimes.runtime import KINDS
 from workers.verify.ladder.levels import Demand
 
 if TYPE_CHECKING:

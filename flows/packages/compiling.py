@@ -35,7 +35,7 @@ from matrix.needs import compiling
 from matrix.plan import name_problems
 from matrix.slugs import slug
 from state.records import SweepInfo
-from workers.attest.recipe import cell_of
+from workers.attest.provenance import cell_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from flows.sweep.workspace import Workspace
 from matrix.digest import PROVENANCE
 from matrix.errors import UsageError
 from matrix.model import EXPORT, Cell
-from workers.attest.recipe import cell_of
+from workers.attest.provenance import cell_of
 from workers.build.builder import Builder, BuildOptions, Built
 from workers.build.keys import diff_keys
 from workers.compile.stage import CompileStage

@@ -13,8 +13,8 @@ from workers.engines import find_engine, missing_imports
 from workers.errors import EngineNotFound
 from workers.host.spec import EngineSpec
 from workers.host.watch import HostLimits
-from workers.runtimes.kinds import KINDS
 from workers.runtimes.pool import Runtimes
+from workers.runtimes.runtime import KINDS
 
 _VERIFIER = ("numpy", "onnx", "onnxruntime")
 """What verification imports in our own interpreter."""

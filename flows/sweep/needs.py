@@ -15,8 +15,7 @@ from machine.memory import total
 from matrix.model import Cell, Profile, Target
 from matrix.needs import MEMORY, Words, compiling, measuring
 from workers.compile.devices import available
-from workers.runtimes.kinds import KINDS, ORT
-from workers.runtimes.runtime import Missing
+from workers.runtimes.runtime import KINDS, ORT, Missing
 
 _SAFETY = 1.25
 _WORTH_SAYING = 2.0

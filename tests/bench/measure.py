@@ -39,8 +39,8 @@ from workers.measure.result import Protocol
 from workers.measure.running import Driver, unpack
 from workers.measure.verdict import Verdict, judge
 from workers.runtimes.bench import counted
-from workers.runtimes.kinds import CPU
 from workers.runtimes.ort import OrtService
+from workers.runtimes.runtime import CPU
 
 PARTS = ("overhead", "simulated", "recorded", "real")
 TIMES = 200

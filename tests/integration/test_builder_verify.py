@@ -20,8 +20,8 @@ from workers.engine import StageJob, StageReport
 from workers.errors import BuildFailed
 from workers.host.client import Host
 from workers.host.watch import HostLimits
-from workers.runtimes.kinds import ORT
 from workers.runtimes.pool import Runtimes
+from workers.runtimes.runtime import ORT
 from workers.store import Store
 from workers.verify.verifier import Verifier, VerifyFailed
 

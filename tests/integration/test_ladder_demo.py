@@ -10,7 +10,7 @@ import pytest
 from tests.services.installing import lacking
 from tests.sweeps.command import Project
 from tests.verification.expected import OWN, TARGETS
-from workers.runtimes.kinds import KINDS
+from workers.runtimes.runtime import KINDS
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 

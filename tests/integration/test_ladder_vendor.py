@@ -26,9 +26,8 @@ from tests.verification.packages import (
 )
 from tests.verification.vendor import Vendor
 from workers.host.watch import HostLimits, Watching
-from workers.runtimes.kinds import KINDS, ORT, Kind
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import Missing, Runtime
+from workers.runtimes.runtime import KINDS, ORT, Kind, Missing, Runtime
 from workers.verify.ladder.levels import Demand
 
 pytestmark = pytest.mark.engine

@@ -16,8 +16,7 @@ import orjson
 
 from matrix.digest import BUILD_RECORD, PROVENANCE, RUN_RECORDS, SBOM, SIGNATURE
 from matrix.model import Cell
-from workers.attest.provenance import statement
-from workers.attest.recipe import recipe_of
+from workers.attest.provenance import recipe_of, statement
 from workers.attest.sbom import Component, environment_of, sbom
 from workers.build.built import Built, PackageFile
 from workers.build.package import compact_bytes, write_record

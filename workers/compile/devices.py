@@ -13,9 +13,8 @@ from typing import Any
 from matrix.errors import UsageError
 from matrix.model import Profile, Target
 from matrix.targets import Targets
-from workers.runtimes.kinds import KINDS, kind_named
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import Missing, Runtime
+from workers.runtimes.runtime import KINDS, Missing, Runtime, kind_named
 
 
 def runtime_for(

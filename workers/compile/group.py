@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -168,3 +169,41 @@ def _read(runtimes: Runtimes, members: Sequence[Member], result: GroupResult, jo
         if found["problems"]:
             text = f"the compiler wrote a context model that cannot be used: {found['problems'][0]}"
             result.failures[member.name] = BuildFailed(FailureClass.COMPILE, STAGE, text)
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """All files below a folder."""
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def model_in(folder: Path) -> Path:
+    """The only model below a folder."""
+    found = [path for path in files_in(folder) if path.suffix == ".onnx"]
+    if len(found) != 1:
+        text = f"there are {len(found)} models to compile instead of one"
+        raise BuildFailed(FailureClass.UNKNOWN, STAGE, text, hint="a fault of the engine")
+    return found[0]
+
+
+def external_files(runtimes: Runtimes, model: Path) -> set[Path]:
+    """The files that hold the weights of a portable model: the compiled one has its own."""
+    args = {"folder": str(model.parent.absolute()), "models": [model.name]}
+    reply = runtimes.checker.call("contexts", args, stage=STAGE)
+    return {model.parent / name for told in reply.result.values() for name in told["external"]}
+
+
+def placer(folder: Path) -> Callable[[Path], str]:
+    """Copies everything below a folder into another; tells where the model is there."""
+
+    def place(dest: Path) -> str:
+        for path in files_in(folder):
+            copy_file(path, dest / path.relative_to(folder))
+        return model_in(folder).relative_to(folder).as_posix()
+
+    return place
+
+
+def copy_file(source: Path, dest: Path) -> None:
+    """Copy a file into a folder that need not be there."""
+    dest.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, dest)

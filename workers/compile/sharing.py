@@ -24,8 +24,12 @@ from workers.compile.group import (
     binaries_of,
     compare_sizes,
     compile_once,
+    copy_file,
+    external_files,
+    files_in,
+    model_in,
+    placer,
 )
-from workers.compile.portable import copy_file, external_files, files_in, model_in, placer
 from workers.composition import Component, Composition
 from workers.engine import StageReport
 from workers.errors import BuildFailed

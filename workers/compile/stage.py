@@ -9,8 +9,17 @@ from pathlib import Path
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.compile.devices import parameters, runtime_for
-from workers.compile.group import STAGE, Job, Member, compile_group
-from workers.compile.portable import copy_file, external_files, files_in, model_in, placer
+from workers.compile.group import (
+    STAGE,
+    Job,
+    Member,
+    compile_group,
+    copy_file,
+    external_files,
+    files_in,
+    model_in,
+    placer,
+)
 from workers.compile.sharing import compile_shared
 from workers.engine import BuildPlan, Json, StageJob, StageReport, StageSpec
 from workers.errors import BuildFailed

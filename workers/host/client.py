@@ -18,9 +18,8 @@ from matrix.status import FailureClass
 from workers.engine import BuildPlan, Request, StageJob, StageReport
 from workers.errors import BuildFailed, failure_of
 from workers.host import codec
-from workers.host.environment import NEEDED_CREDENTIAL, child_environment
 from workers.host.process import HostProcess, Message
-from workers.host.spec import EngineSpec
+from workers.host.spec import NEEDED_CREDENTIAL, EngineSpec, child_environment
 from workers.host.watch import UNWATCHED, Call, HostLimits, Watch, Watching, log_size
 
 __all__ = ["EngineHost", "EngineSpec", "Host", "HostLimits", "Reply"]

@@ -16,8 +16,8 @@ from machine.children import describe_exit
 from machine.waits import Told, WaitRules, untold
 from matrix.status import FailureClass
 from workers.errors import BuildFailed, Cancelled
-from workers.host.environment import mask
 from workers.host.process import HostProcess, Message
+from workers.host.spec import mask
 
 TAIL_LINES = 40
 TAIL_BYTES = 8192

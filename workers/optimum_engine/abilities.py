@@ -11,7 +11,7 @@ from typing import Any
 
 from matrix.abilities import DATA
 from matrix.coverage import HEADS
-from workers.sources.tasks import tasks_manager
+from workers.sources.load import tasks_manager
 
 CLASSES = {
     "AUDIO_CLASSIFICATION": "audio-classification",

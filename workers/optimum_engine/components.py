@@ -14,7 +14,7 @@ from typing import Any
 
 from workers.composition import Join
 from workers.sources.errors import export_error, one_line
-from workers.sources.tasks import tasks_manager
+from workers.sources.load import tasks_manager
 
 Parts = Mapping[str, tuple[Any, Any]]
 """Component -> (module, Optimum's ONNX configuration); the name of a single model is empty."""

@@ -15,7 +15,7 @@ from workers.optimum_engine import components
 from workers.sources import load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, one_line
-from workers.sources.tasks import exporter_task
+from workers.sources.load import exporter_task
 
 MAX_OPSET = 20
 """The newest opset of the TorchScript exporter that Optimum uses."""

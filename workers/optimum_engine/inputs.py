@@ -14,7 +14,7 @@ from workers.optimum_engine import components, plain_inputs, runtime, shapes
 from workers.optimum_engine.layout import READY, SHAPES
 from workers.sources import load, model_file, samples
 from workers.sources.errors import listed, one_line, quantize_error
-from workers.sources.tasks import exporter_task
+from workers.sources.load import exporter_task
 
 _ONES = ("attention_mask", "pixel_mask")
 _DATASET_SAMPLES = 32

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.runtimes.kinds import CPU
+from workers.runtimes.runtime import CPU
 from workers.sources import model_file
 from workers.sources.errors import one_line, optimize_error
 

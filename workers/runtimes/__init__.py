@@ -4,13 +4,13 @@
        |                                          |
        chooses the runtime of a target            discovers, opens, runs, counts nodes, releases
 
-A kind of runtime (`kinds`) is a package and its way to open sessions; a `runtime` is an execution
+A kind of runtime is a package and its way to open sessions; a runtime is an execution
 provider on a device that a kind has found on this machine. A vendor library that crashes or hangs
 takes down its own process and nothing else, and may live in another interpreter.
 
 The service answers operations by name (`discover`, `measure`, `join`): compiling, tracing and
 benchmarking are further operations on the same sessions.
 
-`kinds`, `runtime` and `pool` run in the owner's process; `service`, `ort`, `ov`, `values` and
+`runtime` and `pool` run in the owner's process; `service`, `ort`, `ov`, `values` and
 `compare` run in the host process and import numpy and the runtimes only there.
 """

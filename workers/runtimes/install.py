@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.host.venv import Environment, Say, run
-from workers.runtimes.kinds import Kind
+from workers.runtimes.runtime import Kind
 
 PINS = {"openvino_ep": ("onnxruntime-openvino==1.24.1", "numpy==2.4.6")}
 """What an environment holds, as tested."""

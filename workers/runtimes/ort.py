@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import version
-from workers.runtimes.kinds import CPU, OPENVINO, ORT, QNN
+from workers.runtimes.runtime import CPU, OPENVINO, ORT, QNN
 from workers.runtimes.service import RuntimeService
 from workers.runtimes.session import Port, threads
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from workers.runtimes.kinds import OPENVINO
+from workers.runtimes.runtime import OPENVINO
 from workers.runtimes.service import RuntimeService
 from workers.runtimes.session import Port, threads
 

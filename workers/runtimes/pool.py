@@ -12,8 +12,7 @@ from matrix.status import FailureClass
 from workers.errors import BuildFailed
 from workers.host.client import EngineSpec, Host, Reply
 from workers.host.watch import UNWATCHED, HostLimits, Watching
-from workers.runtimes.kinds import CPU, KINDS, ORT, Kind, kind_for
-from workers.runtimes.runtime import Missing, Runtime
+from workers.runtimes.runtime import CPU, KINDS, ORT, Kind, Missing, Runtime, kind_for
 
 STAGE = "verify"
 _GONE = {FailureClass.CRASH, FailureClass.TIMEOUT, FailureClass.MEMORY}

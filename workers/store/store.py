@@ -15,10 +15,9 @@ from machine.scratch import Scratch, sweep_dead
 from machine.waits import WITHOUT_LIMIT, WaitRules
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob, wait_failures
-from workers.store.actions import Action, Actions
+from workers.store.actions import Action, Actions, GcReport, collect
 from workers.store.blobs import Blobs
 from workers.store.folder import make_folder, make_way, open_folder, require_store, usable
-from workers.store.gc import GcReport, collect
 from workers.store.records import Notes, Records
 
 GATE = "gate.lock"

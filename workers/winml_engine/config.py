@@ -18,7 +18,7 @@ from matrix.status import FailureClass
 from workers.engine import SOURCE, StageError, StageJob, StageReport
 from workers.sources import load, source
 from workers.sources.errors import one_line, unsupported
-from workers.sources.tasks import exporter_task
+from workers.sources.load import exporter_task
 from workers.sources.temporary import temporary_folder
 
 FILE = "winml_build_config.json"

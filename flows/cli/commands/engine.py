@@ -45,7 +45,7 @@ def _ls(arguments: argparse.Namespace) -> Exit:
 
 def _install(arguments: argparse.Namespace) -> Exit:
     from flows.cli.engine_environments import remember, venv_of, wanted_environment
-    from workers.runtimes.kinds import kind_named
+    from workers.runtimes.runtime import kind_named
 
     settings = settings_of(arguments)
     environment = wanted_environment(arguments.name)

@@ -23,7 +23,7 @@ def add(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.sweep.local import open_builder
     from flows.sweep.planning import planned_cell
-    from workers.build.explain import explain
+    from workers.build.keys import explain
 
     settings = settings_of(arguments)
     with Workspace(settings).read_state() as state:

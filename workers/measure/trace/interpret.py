@@ -15,7 +15,7 @@ from workers.measure.trace.qnn_csv import read_csv
 from workers.measure.trace.readings import NoData, NoDetail, Readings, Unreadable, Window
 from workers.measure.trace.result import FallbackReason, Summary
 from workers.measure.trace.viewer import Viewer
-from workers.runtimes.kinds import QNN
+from workers.runtimes.runtime import QNN
 
 FindViewer = Callable[[], Viewer]
 """Raises `NoDetail`."""

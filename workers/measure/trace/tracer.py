@@ -20,9 +20,8 @@ from workers.measure.trace.profiler_cost import added_to_each, estimated
 from workers.measure.trace.qnn_csv import read_csv
 from workers.measure.trace.readings import NoData, Readings, Unreadable, Window
 from workers.measure.trace.result import Metadata, Trace, TraceStatus
-from workers.runtimes.kinds import CPU, QNN
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import Runtime
+from workers.runtimes.runtime import CPU, QNN, Runtime
 
 STAGE = "trace"
 WRITTEN = ("profile", "log", "runs")

@@ -8,9 +8,8 @@ from typing import cast
 
 from flows.cli.doctor import Health, profile_findings
 from flows.cli.settings import Settings
-from workers.runtimes.kinds import Kind
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import Missing, Runtime
+from workers.runtimes.runtime import Kind, Missing, Runtime
 
 DEVICE = Runtime("qnn", "QNNExecutionProvider", "npu", "onnxruntime-qnn 2")
 EMULATOR = replace(DEVICE, emulated=True, shared_contexts=False)

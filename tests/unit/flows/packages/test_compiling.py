@@ -25,7 +25,7 @@ from state.state import open_state
 from tests.fakes.feed import MemoryFeed
 from tests.plans.cells import make_cell
 from tests.sweeps.in_memory import make_plan, small_model
-from workers.attest.recipe import recipe_of
+from workers.attest.provenance import recipe_of
 
 PROFILE = Profile("htp73", "qnn_npu", "qnn", {"htp_arch": "73"})
 ALLOW = {"remote_code": True, "pickle": False}

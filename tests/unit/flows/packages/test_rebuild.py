@@ -17,7 +17,7 @@ from flows.packages.rebuild import Rebuilt, _cell
 from matrix.errors import UsageError
 from matrix.model import Cell, Source, SourceKind
 from tests.plans.cells import make_cell
-from workers.attest.recipe import recipe_of
+from workers.attest.provenance import recipe_of
 
 ALLOW = {"remote_code": False, "pickle": False}
 COMMIT = "c" * 40

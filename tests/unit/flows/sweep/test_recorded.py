@@ -15,7 +15,7 @@ from matrix.plan_json import plan_from_record, plan_to_record
 from state.damage import taken
 from state.records import Kind
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
-from workers.attest.recipe import cell_of, recipe_of
+from workers.attest.provenance import cell_of, recipe_of
 
 CELL = "a/b:fill-mask@qnn_npu"
 

@@ -20,7 +20,7 @@ from matrix.status import FailureClass
 from tests.fakes.attested import AttestationHarness
 from tests.plans.cells import make_cell, plan_model
 from workers.attest.attester import Attester
-from workers.attest.recipe import cell_of, recipe_of
+from workers.attest.provenance import cell_of, recipe_of
 from workers.attest.sbom import environment_of
 from workers.build.builder import Built
 from workers.errors import BuildFailed

@@ -13,9 +13,8 @@ from matrix.model import Profile
 from matrix.profiles import load_profiles
 from matrix.targets import load_targets
 from workers.compile.devices import available, parameters, runtime_for
-from workers.runtimes.kinds import Kind
 from workers.runtimes.pool import Runtimes
-from workers.runtimes.runtime import Missing, Runtime
+from workers.runtimes.runtime import Kind, Missing, Runtime
 
 TARGETS = load_targets()
 PROFILES = load_profiles(TARGETS)
