@@ -23,7 +23,10 @@ from flows.cli.options import Option
 from flows.cli.settings import OPTIONS
 from matrix.build_options import ALL
 from matrix.catalog import load_catalog
+from matrix.fusions import CANDIDATES
+from matrix.hypotheses import Hypothesis, read_space, shipped
 from matrix.reader import Entry
+from matrix.session_options import LEVELS, OF_PROVIDERS
 from matrix.targets import load_targets
 from workers.measure.trace import result
 
@@ -113,6 +116,7 @@ def pages() -> dict[str, str]:
         "settings.md": "".join(_settings()),
         "words.md": "".join(_words()),
         "catalog.md": "".join(_catalog()),
+        "hypotheses.md": "".join(_hypotheses()),
         "trace.schema.json": trace_schema(),
     }
 
@@ -222,6 +226,47 @@ def _catalog() -> Iterator[str]:
             (f"`{one.label}`", one.provider, one.device, one.precision, one.why)
             for one in load_targets()
         ],
+    )
+
+
+def _hypotheses() -> Iterator[str]:
+    yield f"# Hypotheses\n\n{MADE}What [a tuning](../tune.md) tries, by the files that come with"
+    yield " modelmill. An empty cell: the engine cannot try it.\n\n"
+    space = read_space(shipped())
+    for path in shipped():
+        yield f"## {path.stem}\n\n"
+        yield _table(
+            ("id", "targets", "what", "optimum", "winml", "only if"),
+            [_hypothesis(one) for one in space.values() if one.file == path.name],
+        )
+    yield "## Candidates\n\nPlaces for passes that the guard `candidates` can name.\n\n"
+    yield _table(("name", "what is found"), [(f"`{one}`", CANDIDATES[one]) for one in CANDIDATES])
+    yield "## Options of sessions\n\nWhat `runtime` takes: `level` "
+    yield f"({', '.join(f'`{one}`' for one in LEVELS)}) and options of the provider.\n\n"
+    yield _table(
+        ("provider", "option", "values"),
+        [
+            (provider, f"`{name}`", ", ".join(f"`{one}`" for one in values) or "a number")
+            for provider, options in OF_PROVIDERS.items()
+            for name, values in options.items()
+        ],
+    )
+
+
+def _hypothesis(one: Hypothesis) -> tuple[str, ...]:
+    guards = one.guards
+    only = [f"{name} in the graph" for name in guards.needs]
+    only += [f"no {name}" for name in guards.not_with]
+    only += [" or ".join(f"`{name}`" for name in guards.candidates)] if guards.candidates else []
+    only += [f"{low:.0%} to {high:.0%} {name}" for name, (low, high) in guards.share.items()]
+    tried = [one.for_engine(name) for name in ("optimum", "winml")]
+    told = [", ".join(f"`{text}`" for text in each.settings) for each in tried]
+    return (
+        f"`{one.id}`",
+        ", ".join(one.targets),
+        one.title,
+        *("" if each.missing else text for each, text in zip(tried, told, strict=True)),
+        ", ".join(only),
     )
 
 

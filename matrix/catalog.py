@@ -62,7 +62,7 @@ def load_catalog(
     `PlanError` with all problems of the catalog at once; with `skip_bad`, entries that have
     problems are left out instead, each with a notice.
     """
-    path = _find(str(name), base)
+    path = find_catalog(str(name), base)
     text = read_text(path, "give a .toml or .json file or the name of a packaged catalog")
     whole: list[Problem] = []
     bad: list[Problem] = []
@@ -84,7 +84,8 @@ def load_catalog(
     return Catalog(path.stem, tuple(models), path, notices)
 
 
-def _find(name: str, base: Path) -> Path:
+def find_catalog(name: str, base: Path) -> Path:
+    """The file of a packaged catalog, or of a path that may be relative. Raises `UsageError`."""
     if name in packaged():
         return DATA / f"{name}.toml"
     if name.lower().endswith((".toml", REGISTRY)):
@@ -112,7 +113,7 @@ def _read_toml(
     rows = top.data.get("model", [])
     for number, table in tables(rows, f"{path.name}: model", bad):
         where = f"{path.name}: model {number}{tag(table.get('id'))}"
-        model = read_model(Entry(_inherit(defaults, table), where, bad), path.parent, targets)
+        model = read_model(Entry(inherit(defaults, table), where, bad), path.parent, targets)
         if model is None:
             continue
         models.append(model)
@@ -139,7 +140,7 @@ def _defaults(
     return {key: value for key, value in own.items() if key == "task"} if found else own
 
 
-def _inherit(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+def inherit(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
     """A model over the defaults. Targets and shapes are merged; the model's come first and win."""
     merged = {**defaults, **table}
     for key in ("target", "shapes", "build"):

@@ -21,6 +21,7 @@ class Exit(IntEnum):
     HOST_CANNOT_PUBLISH = 3
     NOTHING_SELECTED = 4
     UNUSABLE = 5
+    REJECTED = 6
     INTERRUPTED = 130
 
 

@@ -12,6 +12,7 @@ lists it with that reason and never leaves it out in silence.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +38,7 @@ AXES = (
 LAYOUTS = ("nhwc", "nchwc")
 """Passes that change the order of dimensions and nothing else."""
 LONGEST_ID = 64
+_HEAD = re.compile(r"\s*\[\[\s*hypothesis\s*\]\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,17 +114,20 @@ def read_space(paths: Iterable[Path], targets: Targets | None = None) -> dict[st
     known = targets or load_targets()
     for path in paths:
         try:
-            data = parse_toml(read_text(path), path.name)
+            text = read_text(path)
+            data = parse_toml(text, path.name)
         except PlanError as error:
             problems += error.problems
             continue
         top = Entry(data, path.name, problems)
         top.known.append("hypothesis")
         top.close()
-        rows = tables(data.get("hypothesis", []), f"{path.name}: hypothesis", problems)
+        given = data.get("hypothesis", [])
+        lines = _lines(text, len(given) if isinstance(given, list) else 0)
+        rows = tables(given, f"{path.name}: hypothesis", problems)
         own: set[str] = set()
         for number, table in rows:
-            where = f"{path.name}: hypothesis {number}{tag(table.get('id'))}"
+            where = f"{path.name}: {lines[number - 1]}hypothesis {number}{tag(table.get('id'))}"
             entry = Entry(table, where, problems)
             one = _hypothesis(entry, path.name, known)
             if one.id in own:
@@ -132,6 +137,12 @@ def read_space(paths: Iterable[Path], targets: Targets | None = None) -> dict[st
     if problems:
         raise PlanError(problems, "the hypotheses")
     return found
+
+
+def _lines(text: str, count: int) -> list[str]:
+    """`line 12: ` for each table; empty where tables are written in another way."""
+    heads = [number for number, line in enumerate(text.splitlines(), 1) if _HEAD.match(line)]
+    return [f"line {number}: " for number in heads] if len(heads) == count else [""] * count
 
 
 def shipped() -> list[Path]:

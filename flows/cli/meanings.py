@@ -128,5 +128,6 @@ EXITS: Mapping[Exit, str] = {
     Exit.HOST_CANNOT_PUBLISH: "this machine cannot publish (credentials)",
     Exit.NOTHING_SELECTED: "the selection leaves nothing",
     Exit.UNUSABLE: "the feed or the state is unusable",
+    Exit.REJECTED: "a review rejects the folder of an onboarding",
     Exit.INTERRUPTED: "interrupted; `modelmill resume` goes on",
 }

@@ -1,7 +1,23 @@
-"""Which models can be built, and what is missing for the others.
+"""Onboarding: a model becomes a catalog entry with proof, and somebody else checks the proof.
 
-`coverage` answers for a whole catalog before anything is downloaded: `matrix.coverage` judges each
-entry by its model type and task; `configs.py` adds the entry's config.json where that is on this
-machine (a folder, or a cache of the Hub that somebody filled), because it knows the architecture
-better than the catalog; `totals.py` counts. No network, no exporter, no torch.
+    CATALOG --coverage-->          which entries build, and what the others need
+    MODEL --probe--> effort        what it takes: an entry, an exporter of ours, more
+          --climb--> goals L0..L3  build, latency, numbers, task metric; each with a verdict
+          --write--> FOLDER        record, report, entry, evidence, packages, draft finding
+
+    FOLDER --review--> approve, request changes, reject
+
+Coverage answers before anything is downloaded: `matrix.coverage` judges each entry by its model
+type and task; `configs` adds the entry's config.json where that is on this machine (a folder, or a
+cache of the Hub that somebody filled), because it knows the architecture better than the catalog;
+`totals` counts. No network, no exporter, no torch.
+
+`goals` is the ladder and its closed set of verdicts: a tier that fails ends the climb, one that is
+blocked does not, and one that was not run is never shown as passed. `climb` runs the tiers with the
+ordinary engines, runtimes and rungs of verification. `folder` is the record of an onboarding: the
+nine items of its report, and every other file by its digest. `report` tells it to people.
+
+`review` believes nothing of a folder. It reads every file by its digest, probes again, builds one
+cell again and measures one again, and says what speaks against the claims. Where it cannot check
+something it asks for changes instead of passing it.
 """

@@ -50,13 +50,14 @@ class OptimumEngine:
 
     def run(self, job: StageJob) -> StageReport:
         """Run one stage."""
-        from workers.optimum_engine import export, inputs, optimize, quantize
+        from workers.optimum_engine import export, inputs, optimize, quantize, reference
 
         steps = {
             "export": export.run,
             "inputs": inputs.run,
             "optimize": optimize.run,
             "quantize": quantize.run,
+            "reference": reference.run,
         }
         step = steps.get(job.stage)
         if step is None:

@@ -24,7 +24,7 @@ MAX_OPSET = 20
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     """Export every graph of the model, or use a ready ONNX file."""
     if "file" in job.params:
-        return ready.take(job, _folder(job, temp) or temp)
+        return ready.take(job, source_folder(job, temp) or temp)
     opset = int(job.params["opset"])
     if opset > MAX_OPSET:
         raise export_error(
@@ -32,7 +32,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         )
     task = exporter_task(job.params["task"])
     job.progress("getting the model's files")
-    folder = _folder(job, temp)
+    folder = source_folder(job, temp)
     job.progress("loading the model")
     model = load.load(job.request, folder, task)
     _side_files(model, folder, job.out)
@@ -60,7 +60,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     }
 
 
-def _folder(job: StageJob, temp: Path) -> Path | None:
+def source_folder(job: StageJob, temp: Path) -> Path | None:
     kind = SourceKind(job.request.model["source"]["kind"])
     if kind is SourceKind.RANDOM:
         return None

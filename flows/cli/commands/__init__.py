@@ -27,6 +27,8 @@ COMMANDS: Mapping[str, str] = {
     "trace": "where the time of a model goes, operator by operator",
     "verify": "verify a package folder, a published version or a cell",
     "tune": "find the fastest build of a model on a device, or grade recorded sessions",
+    "onboard": "make a model a catalog entry, with proof that it builds, runs and computes right",
+    "review": "check the proof of an onboarding on this machine",
     "knowledge": "what tuning and onboarding have found out, with the evidence",
     "doctor": "what works on this machine and what to do about the rest",
     "completion": "let a shell complete commands and flags",

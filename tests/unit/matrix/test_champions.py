@@ -189,6 +189,12 @@ def test_rubbish_gets_a_line(tmp_path: Path, text: str, problem: str) -> None:
     assert "champions.toml" in str(caught.value)
 
 
+def test_the_sample_of_the_docs_can_be_read() -> None:
+    sample = Path(__file__).parents[3] / "docs" / "samples" / "champions.toml"
+    (one,) = read_champions(sample, TARGETS).values()
+    assert one.changes.settings == ("opset=19",)
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"none.toml: no such file \(a tuning writes it\)"):
         read_champions(tmp_path / "none.toml", TARGETS)

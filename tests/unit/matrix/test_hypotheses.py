@@ -102,6 +102,13 @@ def test_each_axis_is_in_use() -> None:
     assert {one.axis for one in SPACE.values()} == set(AXES)
 
 
+def test_the_sample_of_the_docs_can_be_read() -> None:
+    sample = Path(__file__).parents[3] / "docs" / "samples" / "space.toml"
+    space = read_space([sample])
+    assert {one.axis for one in space.values()} == {"quantization", "pass", "runtime", "compiled"}
+    assert not any(one.for_engine("optimum").missing for one in space.values())
+
+
 def test_a_later_file_replaces_by_id(tmp_path: Path) -> None:
     text = GOOD.replace('"ours"', '"npu-opset-21"') + OPSET
     both = read_space([*shipped(), write(tmp_path, text, "mine.toml")])
@@ -155,6 +162,7 @@ def test_a_later_file_replaces_by_id(tmp_path: Path) -> None:
         (GOOD + OPSET + "[hypothesis.guards.share]\nCon = [0, 1]\n", "unknown operator 'Con' in s"),
         (GOOD + 'missing = "no"\n' + OPSET, "missing says that it cannot be tried"),
         ("hypothesis = 3", "must be a list of tables, not 3"),
+        ("hypothesis = [3, { id = 'x' }]", "hypothesis 2 (x): title is missing"),
         ("[[hypothesis", "is not valid TOML"),
     ],
 )  # fmt: skip
@@ -168,7 +176,10 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(PlanError) as caught:
         read_space([tmp_path / "none.toml", write(tmp_path, GOOD)])
     assert "none.toml: no such file" in str(caught.value)
-    assert "catalog.toml: hypothesis 1 (ours): it changes nothing" in str(caught.value)
+    told = str(caught.value)
+    assert "catalog.toml: line 2: hypothesis 1 (ours): it changes nothing" in told
+    inline = 'hypothesis = [{ id = "ours", title = "x", targets = ["*"], axis = "pass" }]'
+    assert "space.toml: hypothesis 1 (ours): it changes nothing" in faults(tmp_path, inline)
 
 
 def test_one_can_choose_by_name() -> None:

@@ -1,0 +1,134 @@
+"""The catalog entry of a model: from a catalog, or from what the user names."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matrix.catalog import find_catalog, inherit
+from matrix.entry import HUB_ID
+from matrix.errors import UsageError
+from matrix.nearest import hint, quote
+from matrix.reader import parse_toml, read_text
+
+_PLAIN = {"id", "task", "model_type", "group", "priority", "tags"}
+_SOURCES = {"hub", "folder", "random", "onnx", "revision", "dataset", "remote_code", "pickle"}
+_PATHS = (("folder",), ("onnx",), ("recipes",), ("dataset", "path"), ("verify", "inputs"),
+          ("verify", "task", "dataset"))  # fmt: skip
+"""Keys of an entry that name files beside its catalog."""
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user says of the model."""
+
+    model: str
+    task: str | None = None
+    catalog: str | None = None
+    """A catalog that has the entry; None: a new one is made."""
+    dataset: Path | None = None
+    metric: str = "accuracy"
+
+
+def entry_of(wanted: Wanted, cwd: Path, folder: Path) -> Table:
+    """The entry, with its paths as seen from the folder of the onboarding. Raises `UsageError`."""
+    if wanted.catalog is not None:
+        table, base = _listed(wanted, cwd)
+    else:
+        table, base = _new(wanted, cwd), cwd
+    if wanted.dataset is not None:
+        task = {"dataset": str(wanted.dataset), "metric": wanted.metric}
+        table = {**table, "verify": {**table.get("verify", {}), "task": task}}
+        _move(table, ("verify", "task", "dataset"), cwd, folder)
+        moved = [keys for keys in _PATHS if keys != ("verify", "task", "dataset")]
+    else:
+        moved = list(_PATHS)
+    for keys in moved:
+        if keys != ("onnx",) or not {"hub", "folder"} & table.keys():
+            _move(table, keys, base, folder)
+    return table
+
+
+def _listed(wanted: Wanted, cwd: Path) -> tuple[Table, Path]:
+    path = find_catalog(str(wanted.catalog), cwd)
+    if path.suffix != ".toml":
+        raise UsageError(f"--catalog {path} is not a TOML catalog", hint="give a .toml file")
+    data = parse_toml(read_text(path), path.name)
+    shared = data.get("defaults")
+    defaults = shared if isinstance(shared, dict) else {}
+    rows = [inherit(defaults, one) for one in data.get("model", ()) if isinstance(one, dict)]
+    found = [one for one in rows if one.get("id") == wanted.model]
+    if wanted.task:
+        found = [one for one in found if one.get("task") == wanted.task]
+    if not found:
+        near = hint(wanted.model, [str(one.get("id")) for one in rows])
+        what = f"{wanted.model}:{wanted.task}" if wanted.task else wanted.model
+        raise UsageError(f"{path.name} has no entry {quote(what)}", hint=near)
+    if len(found) > 1:
+        tasks = ", ".join(str(one.get("task")) for one in found)
+        raise UsageError(f"{path.name} has {quote(wanted.model)} for {tasks}", hint="add --task")
+    return dict(found[0]), path.parent
+
+
+def _new(wanted: Wanted, cwd: Path) -> Table:
+    path = cwd / Path(wanted.model).expanduser()
+    if wanted.task is None:
+        raise UsageError("a new entry needs a task", hint="add --task, e.g. text-classification")
+    if path.is_dir():
+        return {"id": f"local/{path.resolve().name}", "task": wanted.task, "folder": wanted.model}
+    if not HUB_ID.fullmatch(wanted.model):
+        raise UsageError(
+            f"{quote(wanted.model)} is no folder and no id of the Hub",
+            hint="OWNER/NAME, a folder, or --catalog FILE with an id in it",
+        )
+    return {"id": wanted.model, "task": wanted.task}
+
+
+def _move(table: Table, keys: tuple[str, ...], base: Path, folder: Path) -> None:
+    """Make a path relative to the folder; the tables on the way to it are copied."""
+    *outer, last = keys
+    for key in outer:
+        inner = table.get(key)
+        if not isinstance(inner, dict):
+            return
+        table[key] = table = dict(inner)
+    if isinstance(text := table.get(last), str):
+        path = base / Path(text).expanduser()
+        try:
+            table[last] = Path(os.path.relpath(path, folder)).as_posix()
+        except ValueError:  # on another drive
+            table[last] = path.absolute().as_posix()
+
+
+def bare(table: Mapping[str, Any]) -> Table | None:
+    """The entry without what it overrides; None: it overrides nothing."""
+    kept = {key: value for key, value in table.items() if key in _PLAIN | _SOURCES}
+    return None if len(kept) == len(table) else kept
+
+
+def as_toml(table: Mapping[str, Any]) -> str:
+    """A catalog with this one entry."""
+    lines = ["[[model]]"]
+    lines += [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items())
+        return f"{{ {inside} }}" if inside else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    # TOML writes texts, numbers and truth values as JSON does, as far as a catalog has them.
+    return json.dumps(value)
+
+
+def _key(name: str) -> str:
+    plain = name.replace("_", "").replace("-", "")
+    return name if plain.isascii() and plain.isalnum() else json.dumps(name)

@@ -1,0 +1,161 @@
+"""The folder of an onboarding: its record, and every other file by its digest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from flows.onboard.effort import Effort, Probe
+from flows.onboard.goals import Tier, reached
+from machine.files import hash_file, replace_file
+from matrix.codec import from_json, to_json
+from matrix.errors import MillError
+
+RECORD = "onboarding.json"
+REPORT = "report.md"
+CATALOG = "catalog.toml"
+FINDING = "finding.toml"
+PROBE = "evidence/probe.json"
+SCHEMA = 1
+_MOST = 16 * 2**20
+"""Bytes of a record."""
+
+
+class Unreadable(MillError):
+    """A folder holds no record of an onboarding that can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the folder."""
+
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What was built for a target."""
+
+    target: str
+    cell: str
+    folder: str
+    """In the folder of the onboarding; empty: the build failed."""
+    tree: str
+    log: str
+    success: str
+    """The line of the verification that says what holds; empty: nothing does."""
+    weights: Mapping[str, int] = field(default_factory=dict)
+    """Bytes by type, counted in the models: what proves a label such as fp16."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The nine items of a report are fields of this; `files` are all others by digest."""
+
+    model: str
+    task: str
+    architecture: str
+    engine: str
+    targets: tuple[str, ...]
+    began: str
+    machine: Mapping[str, Any]
+    tools: Mapping[str, str]
+    entry: str
+    """1: the catalog entry, ready to paste."""
+    needless: str
+    """1: why the entry adds nothing to what a plan says by itself; empty: it does."""
+    row: Mapping[str, str]
+    """2: the line for an index of models."""
+    packages: tuple[Package, ...]
+    """3 and 4: the built packages with their logs."""
+    finding: str
+    """5: the draft finding; empty: the family is known, and nothing new was seen."""
+    probe: Probe
+    """6: what the coverage says."""
+    effort: Effort
+    """7: the claimed tiers."""
+    goal: str
+    tiers: tuple[Tier, ...]
+    """8: the ladder."""
+    method: tuple[str, ...]
+    """9: what got in the way, or `none`."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, File] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    @property
+    def outcome(self) -> str:
+        """What it adds: an entry, an exporter with its entry, or nothing yet."""
+        if not self.goal:
+            return "nothing yet"
+        return "an entry" if self.effort in {Effort.ENTRY, Effort.FIRST_ENTRY} else "an exporter"
+
+    @property
+    def stands(self) -> bool:
+        """Whether the goal is what the ladder shows."""
+        return self.goal == reached(self.tiers)
+
+
+def write(folder: Path, record: Record) -> Path:
+    """Write the record last: a folder without one is not finished."""
+    text = json.dumps(to_json(record), indent=1, ensure_ascii=False) + "\n"
+    replace_file(folder / RECORD, text.encode())
+    return folder / RECORD
+
+
+def read(folder: Path) -> Record:
+    """The record of a folder. Raises `Unreadable`."""
+    path = folder / RECORD
+    hint = "name the folder of an onboarding"
+    try:
+        if path.stat().st_size > _MOST:
+            raise Unreadable(f"{path} is too large for a record", hint=hint)
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}", hint=hint) from None
+    except ValueError as error:
+        raise Unreadable(f"{path} is not JSON: {error}", hint=hint) from None
+    if isinstance(data, dict) and data.get("schema", SCHEMA) != SCHEMA:
+        raise Unreadable(f"{path} is of schema {data['schema']}", hint="use a newer modelmill")
+    try:
+        return from_json(data, Record)
+    except ValueError as error:
+        raise Unreadable(f"{path}: {error}", hint=hint) from None
+
+
+def listed(folder: Path) -> dict[str, File]:
+    """Every file of a folder but the record and the report, by digest."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name not in {RECORD, REPORT} and path.is_file() and not path.is_symlink():
+            digest, size = hash_file(path)
+            found[name] = File(digest, size)
+    return found
+
+
+def differences(folder: Path, record: Record) -> Iterator[str]:
+    """Where the files of a folder are not those of its record."""
+    for name in record.files:
+        if not _inside(name):
+            yield f"{name} leads out of the folder"
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink()}
+    for name in sorted(there):
+        yield f"{name} is a link"
+    now = listed(folder)
+    for name, file in record.files.items():
+        if name not in now:
+            yield f"{name} is missing"
+        elif now[name] != file:
+            yield f"{name} was changed after the record was written"
+    for name in sorted(now.keys() - record.files.keys()):
+        yield f"{name} does not belong to the record"
+
+
+def _inside(name: str) -> bool:
+    parts = PurePosixPath(name.replace("\\", "/"))
+    return not parts.is_absolute() and ".." not in parts.parts and ":" not in name

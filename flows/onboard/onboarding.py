@@ -1,0 +1,167 @@
+"""One onboarding, from what the user names to a finished folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from flows.cli.settings import Settings
+from flows.onboard import folder as files
+from flows.onboard.climb import Climb, clear
+from flows.onboard.effort import Probe, probe
+from flows.onboard.entry import Wanted, as_toml, bare, entry_of
+from flows.onboard.finding import draft
+from flows.onboard.folder import Record, listed, write
+from flows.onboard.goals import BLOCKED, Tier, climb, reached
+from flows.onboard.report import markdown
+from flows.packages.measured import Finder, finding
+from flows.sweep.engines import runtimes_of
+from flows.sweep.local import open_builder
+from flows.sweep.planning import plan_of
+from flows.sweep.workspace import Workspace
+from flows.tune.knowledge import load_knowledge
+from machine.files import replace_file
+from machine.waits import untold
+from matrix.codec import to_json
+from matrix.errors import UsageError
+from matrix.model import Cell, Model, Plan
+from workers.measure.result import this_machine
+from workers.verify.verifier import Verifier
+
+CARRIED = ("engine", "opset", "precision", "target", "ep", "device", "iterations", "warmup",
+           "sessions", "threads")  # fmt: skip
+"""Settings that decide what is built and measured; a review takes them from the record."""
+
+
+@dataclass(slots=True)
+class Onboarding:
+    """What is asked for."""
+
+    wanted: Wanted
+    folder: Path
+    settings: Settings
+    notes: tuple[str, ...] = ()
+    """What got in the user's way."""
+    tell: Callable[[str], None] = untold
+
+    def go(self, today: date) -> Record:
+        """Climb, and write the folder. Raises `UsageError` before anything is built."""
+        began = datetime.now(UTC).isoformat(timespec="seconds")
+        self._check_folder()
+        table = entry_of(self.wanted, self.settings.cwd, self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        clear(self.folder)
+        (self.folder / files.RECORD).unlink(missing_ok=True)
+        replace_file(self.folder / files.CATALOG, as_toml(table).encode())
+        settings = with_level(self.settings, table)
+        plan = plan_of(settings, str(self.folder / files.CATALOG), today)
+        cells = [cell for cell in plan.cells() if not cell.skip]
+        if not cells:
+            raise UsageError("every cell of the entry is skipped", hint="see its `skip`")
+        model = cells[0].model
+        found = probed(settings, model)
+        self._write(files.PROBE, to_json(found))
+        tiers, work = self._climb(plan, cells, settings)
+        text = draft(model.id, model.task, found, tiers, today)
+        if text:
+            replace_file(self.folder / files.FINDING, text.encode())
+        record = Record(
+            model=model.id,
+            task=model.task,
+            architecture=found.architecture,
+            engine=plan.engine,
+            targets=tuple(cell.target.label for cell in cells),
+            began=began,
+            machine=asdict(this_machine()),
+            tools=work.builder.host.tools(),
+            entry=as_toml(table),
+            needless=self._needless(table, plan, settings, today),
+            row={
+                "model": model.id, "task": model.task, "architecture": found.architecture,
+                "targets": " ".join(cell.target.label for cell in cells),
+                "effort": str(found.effort), "goal": reached(tiers) or "none",
+            },
+            packages=tuple(one.package for one in work.done.values()),
+            finding=text,
+            probe=found,
+            effort=found.effort,
+            goal=reached(tiers),
+            tiers=tiers,
+            method=self._method(plan, tiers),
+            settings={name: to_json(getattr(settings, name)) for name in CARRIED},
+            files=listed(self.folder),
+        )  # fmt: skip
+        replace_file(self.folder / files.REPORT, markdown(record).encode())
+        write(self.folder, record)
+        return record
+
+    def _check_folder(self) -> None:
+        """Never take over a folder that holds something else."""
+        ours = (self.folder / files.CATALOG).exists()
+        if self.folder.exists() and not self.folder.is_dir():
+            raise UsageError(f"--dest {self.folder} is a file", hint="name a folder")
+        if self.folder.is_dir() and any(self.folder.iterdir()) and not ours:
+            raise UsageError(f"--dest {self.folder} holds other files", hint="name a new folder")
+
+    def _climb(
+        self, plan: Plan, cells: list[Cell], settings: Settings
+    ) -> tuple[tuple[Tier, ...], Climb]:
+        with ExitStack() as opened:
+            builder = opened.enter_context(open_builder(plan, settings))
+            verifier = opened.enter_context(
+                closing(Verifier(runtimes_of(settings), settings.verify))
+            )
+            work = Climb(self.folder, settings, cells, builder, verifier, self.tell)
+
+            def finder() -> Finder:
+                return opened.enter_context(finding(settings, settings.threads))
+
+            return climb(work.steps(finder)), work
+
+    def _needless(self, table: dict[str, Any], plan: Plan, settings: Settings, today: date) -> str:
+        """Overrides after which every cell is built as it would be without them."""
+        plain = bare(table)
+        if plain is None:
+            return ""
+        other = self.folder / f".{files.CATALOG}"
+        replace_file(other, as_toml(plain).encode())
+        try:
+            without = plan_of(settings, str(other), today)
+        finally:
+            other.unlink(missing_ok=True)
+        extra = sorted(table.keys() - plain.keys())
+        if extra == ["verify"] or _policies(plan) != _policies(without):
+            return ""
+        names = ", ".join(f"`{one}`" for one in extra)
+        return f"{names} can be left out: every cell is planned in the same way without."
+
+    def _method(self, plan: Plan, tiers: tuple[Tier, ...]) -> tuple[str, ...]:
+        stuck = [one for one in tiers if one.verdict in BLOCKED]
+        seen = [f"{one.goal} is {one.verdict}: {one.why}" for one in stuck]
+        return (*self.notes, *map(str, plan.notices), *seen) or ("none",)
+
+    def _write(self, name: str, value: object) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+def with_level(settings: Settings, table: dict[str, Any]) -> Settings:
+    """Verified up to the task where the entry has a dataset for it."""
+    level = "task" if "task" in table.get("verify", {}) else "parity"
+    return settings.replaced({"verify": level, "no_publish": True}, "onboarding")
+
+
+def probed(settings: Settings, model: Model) -> Probe:
+    """The coverage of a model on this installation."""
+    known = load_knowledge(Workspace(settings).knowledge).findings.values()
+    return probe(settings.engine, model, known)
+
+
+def _policies(plan: Plan) -> list[tuple[str, Any]]:
+    return [(cell.id, to_json(cell.policy)) for cell in plan.cells()]

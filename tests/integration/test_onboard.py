@@ -1,0 +1,73 @@
+"""`modelmill onboard` and `modelmill review` as users type them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.sweeps.command import Project
+
+pytestmark = pytest.mark.engine
+
+FEW = ("--warmup", "1", "--iterations", "20", "--sessions", "2")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    made.env |= {"MODELMILL_MACHINE": str(tmp_path / "machine"), "MODELMILL_RUNTIMES": "none",
+                 "MODELMILL_ENGINE": "optimum"}  # fmt: skip
+    return made
+
+
+def test_a_model_is_onboarded_and_its_folder_is_approved_until_it_is_spoiled(
+    project: Project,
+) -> None:
+    tokens = np.random.default_rng(1).integers(5, 100, (6, 1, 8))
+    masks: Any = {"attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
+    np.savez(project.folder / "eval.npz", input_ids=tokens, **masks)
+    ran = project.run(
+        "onboard", "demo/bert-tiny", "--catalog", "demo", "--target", "mlas_cpu", "--dataset",
+        "eval.npz", "--metric", "agreement", "--dest", "proof", *FEW, "--json",
+    )  # fmt: skip
+    assert ran.code == 0, ran
+    record = ran.json()
+    assert [(one["goal"], one["verdict"]) for one in record["tiers"]] == [
+        ("L0", "pass"), ("L1", "pass"), ("L2", "pass"), ("L3", "pass"),
+    ]  # fmt: skip
+    assert (record["effort"], record["goal"]) == ("first entry", "L3")
+    assert record["tiers"][2]["numbers"]["pytorch"]["max_abs"] < 1e-4
+    assert "## 9. What got in the way" in (project.folder / "proof" / "report.md").read_text()
+
+    # How fast a busy machine measures is not the point here.
+    answer = project.run("review", "proof", "--json").json()
+    assert answer["answer"] in {"approve", "request changes"}
+    assert all(" takes " in one["text"] for one in answer["objections"])
+    told = " ".join(answer["checked"])
+    assert "mlas_cpu builds to the same bytes and is sound" in told
+    assert "the export computes what PyTorch computes" in told
+
+    path = project.folder / "proof" / "onboarding.json"
+    data = json.loads(path.read_text())
+    data["packages"][0]["tree"] = "0" * 64
+    path.write_text(json.dumps(data))
+    spoiled = project.run("review", "proof")
+    assert spoiled.code == 6
+    assert "REJECT: proof" in spoiled.out
+
+
+def test_a_model_that_cannot_be_built_reaches_no_goal(project: Project) -> None:
+    (project.folder / "empty").mkdir()
+    (project.folder / "empty" / "config.json").write_text('{"model_type": "no_such_net"}')
+    ran = project.run(
+        "onboard", "empty", "--task", "fill-mask", "--target", "mlas_cpu", "--json", *FEW
+    )
+    assert ran.code == 1
+    record = ran.json()
+    assert record["effort"] == "more than an exporter"
+    assert [one["verdict"] for one in record["tiers"]][1:] == ["not run"] * 3
+    assert "stops at L0" in record["finding"]

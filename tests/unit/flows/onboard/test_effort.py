@@ -1,0 +1,67 @@
+"""What a model takes, as far as tables can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flows.onboard.effort import Effort, probe
+from flows.onboard.numbers import faults, worst
+from matrix.findings import Finding, Reach
+from matrix.model import Model, Source, SourceKind
+
+KNOWN = Finding(
+    id="bert-1", kind="family", title="t", observation="o", status="draft", confidence="low",
+    falsified_by="f", scope=Reach(architectures=("bert",)),
+)  # fmt: skip
+
+
+def model(architecture: str, task: str, **config: object) -> Model:
+    return Model("our/model", task, Source(SourceKind.RANDOM, architecture, config=config))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "task", "effort"),
+    [
+        ("bert", "fill-mask", Effort.ENTRY),
+        ("bert", "text-ranking", Effort.ENTRY),
+        ("distilbert", "fill-mask", Effort.FIRST_ENTRY),
+        ("unknown", "fill-mask", Effort.FIRST_ENTRY),
+        ("sam2_video", "mask-generation", Effort.EXPORTER),
+        ("bert", "image-classification", Effort.MORE),
+        ("no_such_net", "fill-mask", Effort.MORE),
+    ],
+)
+def test_the_effort_follows_from_the_coverage(architecture: str, task: str, effort: Effort) -> None:
+    found = probe("optimum", model(architecture, task), [KNOWN])
+    assert found.effort is effort, found
+    assert found.findings == (("bert-1",) if architecture == "bert" else ())
+    assert found.why
+
+
+def test_a_class_that_generates_is_not_taken_for_a_filler_of_masks() -> None:
+    named = model("bart", "fill-mask", architectures=["BartForConditionalGeneration"])
+    assert "may be the wrong task" in probe("optimum", named, []).doubt
+    assert not probe("optimum", model("bart", "fill-mask"), []).doubt
+
+
+def test_outputs_that_differ_from_pytorch() -> None:
+    good = {"cosine": 1.0, "error": 1e-7, "max_abs": 1e-6}
+    large = {"cosine": 1.0, "error": 1e-6, "max_abs": 0.5}
+    outputs: dict[str, Any] = {
+        ".": {"a": good, "large": large, "same": {"agree": 1.0}},
+        "decoder": {
+            "b": {"cosine": 0.9, "error": 0.4, "max_abs": 3.0},
+            "c": {"absent": "the output is missing"},
+            "d": {"cosine": 0.99995, "error": 0.01, "max_abs": 0.02},
+            "e": {"agree": 0.5},
+        },
+    }
+    assert list(faults(outputs)) == [
+        "decoder/b: cosine 0.90000 with PyTorch",
+        "decoder/c: the output is missing",
+        "decoder/d: differs by up to 0.02 from PyTorch",
+        "decoder/e: 50.00% of its values agree",
+    ]
+    assert worst(outputs) == {"cosine": 0.9, "max_abs": 3.0}

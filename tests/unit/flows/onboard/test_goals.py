@@ -1,0 +1,63 @@
+"""The ladder of an onboarding: what runs after what, and what may be claimed."""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import partial
+
+import pytest
+
+from flows.onboard.goals import BLOCKED, GOALS, Tier, Verdict, breaches, climb, reached
+
+
+def tier(goal: str, verdict: Verdict = Verdict.PASS) -> Tier:
+    return Tier(goal, verdict, "because", ("evidence/one.json",), {"p50": 1.0})
+
+
+def ladder(**verdicts: Verdict) -> tuple[Tier, ...]:
+    return tuple(tier(goal, verdicts.get(goal, Verdict.PASS)) for goal in GOALS)
+
+
+def climbed(**verdicts: Verdict) -> tuple[Tier, ...]:
+    tiers = ladder(**verdicts)
+    return climb((one.goal, partial(copy, one)) for one in tiers)
+
+
+def test_nothing_runs_above_a_failure() -> None:
+    found = climbed(L1=Verdict.FAIL)
+    assert [one.verdict for one in found] == [
+        Verdict.PASS, Verdict.FAIL, Verdict.NOT_RUN, Verdict.NOT_RUN,
+    ]  # fmt: skip
+    assert found[3].why == "L1 failed"
+    assert reached(found) == "L0"
+    assert not breaches(found)
+
+
+@pytest.mark.parametrize("verdict", sorted(BLOCKED))
+def test_a_blocked_tier_does_not_stop_the_climb(verdict: Verdict) -> None:
+    found = climbed(L1=verdict)
+    assert [one.verdict for one in found][2:] == [Verdict.PASS, Verdict.PASS]
+    assert reached(found) == "L3"
+    assert not breaches(found)
+
+
+def test_what_passes_above_a_failure_is_a_breach() -> None:
+    assert breaches(ladder(L0=Verdict.FAIL))[0] == "L1 passes above L0, which failed"
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "said"),
+    [
+        ((), "the ladder is empty, not L0 to L3"),
+        (ladder()[1:], "the ladder is L1, L2, L3, not L0 to L3"),
+        ((*ladder()[:3], Tier("L3", Verdict.PASS, "so", (), {"a": 1})), "without evidence"),
+        ((*ladder()[:3], Tier("L3", Verdict.PASS, "so", ("a",))), "without a number"),
+        ((*ladder()[:3], Tier("L3", Verdict.NOT_RUN, "")), "L3 gives no reason"),
+    ],
+)
+def test_a_ladder_with_holes_is_a_breach(spoiled: tuple[Tier, ...], said: str) -> None:
+    assert said in breaches(spoiled)[0]
+
+
+def test_no_tier_passed() -> None:
+    assert reached(climbed(L0=Verdict.FAIL)) == ""
