@@ -19,7 +19,7 @@ from importlib.metadata import (
 )
 from pathlib import Path
 
-from flows.cli.engine_environments import engine_environment
+from flows.cli.commands.engine import engine_environment
 from flows.cli.installation import not_installed, overwritten, sharers
 from flows.cli.quantity import show_size
 from flows.cli.settings import Settings

@@ -73,7 +73,10 @@ def build_parser(filled: Collection[str] = COMMANDS) -> Parser:
 
 
 def _fill(name: str, parser: Parser) -> None:
-    import_module(f"flows.cli.commands.{name}").add(parser)
+    command = import_module(f"flows.cli.commands.{name}")
+    if hasattr(command, "run"):  # the verbs of others each have a function of their own
+        parser.set_defaults(run=command.run)
+    command.add(parser)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,11 +15,11 @@ from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.fleet.connection import reached
 from flows.fleet.run import FleetRun, record_run, state_url
-from flows.observe.durations import LastRun
 from flows.observe.estimates import estimate
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
 from flows.observe.summaries import clear_summaries, write_summaries
+from flows.observe.summaries.document import LastRun
 from flows.observe.summary import summary_of
 from flows.observe.views import choose_view
 from flows.sweep.cancellation import RELEASED, cancel_sweep

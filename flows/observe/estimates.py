@@ -162,73 +162,91 @@ def _kind(model: Model) -> tuple[str, str]:
     return model.task, model.model_type
 
 
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What all distinct stage runs of a model cost together."""
+
+    runs: Mapping[str, StageRun]
+    """By their keys."""
+    by_cell: Mapping[str, list[StageRun]]
+
+    @classmethod
+    def of(cls, units: Iterable[StageRun]) -> _Past:
+        by_cell: dict[str, list[StageRun]] = defaultdict(list)
+        for unit in units:
+            by_cell[unit.cell].append(unit)
+        return cls({unit.key: unit for listed in by_cell.values() for unit in listed}, by_cell)
+
+    def seconds(self, stage: str = "") -> float:
+        """Of one stage, or of all."""
+        return sum(one.seconds for one in self.runs.values() if stage in ("", one.stage))
+
+    def bytes(self, stage: str = "") -> int:
+        """Likewise; an export is as large as its model."""
+        return sum(one.bytes for one in self.runs.values() if stage in ("", one.stage))
+
+    @property
+    def memory(self) -> int:
+        return max(one.peak_memory for one in self.runs.values())
+
+
+Shares = dict[str, float]
+"""Seconds of the cells of a model."""
+
+
 class _History:
     """What each model cost last."""
 
     def __init__(self, units: Sequence[StageRun], overheads: Mapping[str, float]) -> None:
         self._overheads = overheads
         self._usual = median(overheads.values()) if overheads else 0.0
-        self._units: dict[str, list[StageRun]] = defaultdict(list)
+        of_models: dict[str, list[StageRun]] = defaultdict(list)
         for unit in units:
-            self._units[unit.model].append(unit)
-        self._whole = {name: _whole(listed) for name, listed in self._units.items()}
+            of_models[unit.model].append(unit)
+        self._models = {name: _Past.of(listed) for name, listed in of_models.items()}
 
-    def own(self, planned: PlannedModel) -> tuple[Cost, dict[str, float]] | None:
+    def own(self, planned: PlannedModel) -> tuple[Cost, Shares] | None:
         """From the model's own past with the planned targets."""
-        units = self._units.get(planned.name)
-        if not units:
+        past = self._models.get(planned.name)
+        if past is None:
             return None
-        wanted = [cell.id for cell in planned.cells if not cell.skip]
-        by_cell: dict[str, list[StageRun]] = defaultdict(list)
-        for unit in units:
-            by_cell[unit.cell].append(unit)
-        if wanted and not any(cell in by_cell for cell in wanted):
-            return self._elsewhere(planned.name, wanted, by_cell)
-        shares: dict[str, float] = {}
+        wanted = _wanted(planned)
+        if wanted and past.by_cell.keys().isdisjoint(wanted):
+            return self._elsewhere(past, wanted)
+        shares: Shares = {}
         counted: dict[str, StageRun] = {}
         seconds: list[Range] = []
         for cell in wanted:
-            fresh = {u.key: u for u in by_cell.get(cell, ()) if u.key not in counted}
+            fresh = {one.key: one for one in past.by_cell.get(cell, ()) if one.key not in counted}
             counted |= fresh
             parts = [unit.seconds for unit in fresh.values()]
             parts.append(self._overheads.get(cell, self._usual))
             shares[cell] = sum(parts)
             seconds += map(Range.around, parts)
-        known = [share for cell, share in shares.items() if cell in by_cell]
+        known = [share for cell, share in shares.items() if cell in past.by_cell]
         for cell in wanted if known else ():
-            if cell not in by_cell:  # a target that the model was never built for
+            if cell not in past.by_cell:  # a target that the model was never built for
                 shares[cell] = median(known)
                 seconds.append(Range.among(known))
-        cost = Cost(
-            total(seconds),
-            Range.around(sum(unit.bytes for unit in counted.values())),
-            Range.around(max((unit.peak_memory for unit in counted.values()), default=0)),
-            "its own history",
-        )
-        return cost, shares
+        disk = sum(unit.bytes for unit in counted.values())
+        memory = max((unit.peak_memory for unit in counted.values()), default=0)
+        own = Cost(total(seconds), Range.around(disk), Range.around(memory), "its own history")
+        return own, shares
 
-    def _elsewhere(
-        self, name: str, wanted: Sequence[str], by_cell: Mapping[str, list[StageRun]]
-    ) -> tuple[Cost, dict[str, float]]:
+    def _elsewhere(self, past: _Past, wanted: Sequence[str]) -> tuple[Cost, Shares]:
         """From the model's past with other targets: the export once, and for each cell what a cell
         took beside it."""
-        whole = self._whole[name]
-        exports = {unit.key: unit for unit in self._units[name] if unit.stage == "export"}.values()
-        export = sum(unit.seconds for unit in exports)
-        rest = (whole.seconds - export) / len(by_cell) + self._usual
+        cells, export, size = len(past.by_cell), past.seconds("export"), past.bytes("export")
+        rest = (past.seconds() - export) / cells + self._usual
         shares = dict.fromkeys(wanted, rest) | {wanted[0]: export + rest}
-        made = whole.size + (whole.disk - whole.size) / len(by_cell) * len(wanted)
-        cost = Cost(
-            Range.around(sum(shares.values()), 2 * SPREAD),
-            Range.around(made, 2 * SPREAD),
-            Range.around(whole.memory, 2 * SPREAD),
-            "its other targets",
-        )
-        return cost, shares
+        made = size + (past.bytes() - size) / cells * len(wanted)
+        figures = (sum(shares.values()), made, past.memory)
+        seconds, disk, memory = (Range.around(one, 2 * SPREAD) for one in figures)
+        return Cost(seconds, disk, memory, "its other targets"), shares
 
     def similar(
         self, planned: PlannedModel, types: Mapping[str, tuple[str, str]]
-    ) -> tuple[Cost, dict[str, float]] | None:
+    ) -> tuple[Cost, Shares] | None:
         """From models of its task and type, else of its task, else from all."""
         task, kind = _kind(planned.model)
         tiers = (
@@ -237,57 +255,30 @@ class _History:
             ("all models", lambda _name: True),
         )
         for basis, belongs in tiers:
-            names = [name for name in self._whole if belongs(name)]
-            if names:
-                return self._like(planned, names, basis)
+            if others := [past for name, past in self._models.items() if belongs(name)]:
+                return self._like(planned, others, basis)
         return None
 
-    def _like(
-        self, planned: PlannedModel, names: Sequence[str], basis: str
-    ) -> tuple[Cost, dict[str, float]]:
-        size = source_size(planned.model)
-        others = [self._whole[name] for name in names]
+    def _like(self, planned: PlannedModel, others: list[_Past], basis: str) -> tuple[Cost, Shares]:
+        wanted, size = _wanted(planned), source_size(planned.model)
+        sized = [(one, one.bytes("export")) for one in others]
         if size:
-            others.sort(key=lambda one: abs(math.log(max(one.size, 1) / size)))
-            others = others[:NEAREST]
-        count = sum(1 for cell in planned.cells if not cell.skip)
-        scales = [size / one.size if size and one.size else 1.0 for one in others]
-        pairs = list(zip(others, scales, strict=True))
+            sized.sort(key=lambda pair: abs(math.log(max(pair[1], 1) / size)))
+            sized = sized[:NEAREST]
+        pairs = [(one, size / own if size and own else 1.0) for one, own in sized]
+        seconds = Range.among([one.seconds() * scale for one, scale in pairs])
         cost = Cost(
-            total(
-                [
-                    Range.among([one.seconds * scale for one, scale in pairs]),
-                    Range.around(count * self._usual),
-                ]
-            ),
-            Range.among([one.disk * scale for one, scale in pairs]),
+            total([seconds, Range.around(len(wanted) * self._usual)]),
+            Range.among([one.bytes() * scale for one, scale in pairs]),
             # A host needs much of its memory whatever it builds.
             Range.among([one.memory * max(1.0, scale) for one, scale in pairs]),
             basis,
         )
-        wanted = [cell.id for cell in planned.cells if not cell.skip]
-        return cost, dict.fromkeys(wanted, cost.seconds.likely / max(1, count))
+        return cost, dict.fromkeys(wanted, cost.seconds.likely / max(1, len(wanted)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Whole:
-    """What all distinct stage runs of a model cost together."""
-
-    seconds: float
-    disk: float
-    memory: float
-    size: float
-    """Bytes of its export: the size of the model."""
-
-
-def _whole(units: Sequence[StageRun]) -> _Whole:
-    distinct = {unit.key: unit for unit in units}.values()
-    return _Whole(
-        seconds=sum(unit.seconds for unit in distinct),
-        disk=sum(unit.bytes for unit in distinct),
-        memory=max(unit.peak_memory for unit in distinct),
-        size=sum(unit.bytes for unit in distinct if unit.stage == "export"),
-    )
+def _wanted(planned: PlannedModel) -> list[str]:
+    return [cell.id for cell in planned.cells if not cell.skip]
 
 
 def source_size(model: Model) -> int:

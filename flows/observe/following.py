@@ -70,23 +70,35 @@ class Follower:
     def _run(self) -> None:
         try:
             while not self._closed.wait(INTERVAL):
-                self._read()
-            self._read()
+                self._read(_OWN_LEASES_INTERVAL)
+            self._read(_OWN_LEASES_INTERVAL)
         finally:
             self._view.close()
 
-    def _read(self) -> None:
-        for event in self._state.events(self._sweep_id, self.seen):
-            self.seen = event.id
-            self.progress.apply(event)
-            self._view.event(trimmed(event), self.progress)
-        if time.monotonic() - self._looked >= _OWN_LEASES_INTERVAL:
-            self._looked = time.monotonic()
-            self.progress.look_at(self._state.leases(self._sweep_id))
+    def _read(self, interval: float) -> None:
+        """Show what is new; the leases are read once in an interval."""
+        self._show_news()
+        if time.monotonic() - self._looked >= interval:
+            self.read_leases()
         self._view.tick(self.progress)
 
+    def _show_news(self) -> None:
+        for event in self._state.events(self._sweep_id, self.seen):
+            self.seen = event.id
+            self._begun(event)
+            self.progress.apply(event)
+            self._view.event(trimmed(event), self.progress)
 
-class StatusWatch:
+    def _begun(self, event: Event) -> None:
+        """For those who look on: another run may have begun."""
+
+    def read_leases(self) -> None:
+        """Find out what those at work say they are doing."""
+        self._looked = time.monotonic()
+        self.progress.look_at(self._state.leases(self._sweep_id))
+
+
+class StatusWatch(Follower):
     """Shows a sweep from outside until it ends or the user stops looking.
 
     Everything comes from the state: counts from the outcomes, who is at work from the leases, what
@@ -94,12 +106,8 @@ class StatusWatch:
     """
 
     def __init__(self, state: StateReader, info: SweepInfo, view: View) -> None:
-        self._state = state
+        super().__init__(state, info.id, view, SweepProgress({}))
         self._info = info
-        self._view = view
-        self._after = 0
-        self._looked = 0.0
-        self.progress = SweepProgress({})
 
     def follow(self, stop: Stop) -> None:
         """Return when no run of the sweep is left, or on a stop."""
@@ -122,15 +130,12 @@ class StatusWatch:
 
     def step(self) -> bool:
         """Show what is new; True when the sweep is over."""
-        self._show_news()
-        if time.monotonic() - self._looked >= _LEASES_INTERVAL:
-            self.read_leases()
-        self._view.tick(self.progress)
+        self._read(_LEASES_INTERVAL)
         return self._over()
 
     def begin(self) -> None:
         # In this order, an event in between is counted twice at worst, never missed.
-        self._after = self._state.last_event(self._info.id)
+        self.seen = self._state.last_event(self._info.id)
         self._count()
 
     def _count(self) -> None:
@@ -142,13 +147,9 @@ class StatusWatch:
         self.progress.unserved = one_line(unserved_of(self._state, self._info.id).groups)
         self.read_leases()
 
-    def _show_news(self) -> None:
-        for event in self._state.events(self._info.id, self._after):
-            self._after = event.id
-            if event.kind is Kind.BEGUN:
-                self._count()  # a run may bring more cells
-            self.progress.apply(event)
-            self._view.event(trimmed(event), self.progress)
+    def _begun(self, event: Event) -> None:
+        if event.kind is Kind.BEGUN:
+            self._count()  # a run may bring more cells
 
     def read_leases(self) -> None:
         """Find out who is at work on what; events tell only of what has begun since."""

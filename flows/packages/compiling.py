@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -130,35 +129,49 @@ class Wanted:
 
 def plans_of(feed: Feed, wanted: Wanted, versions: Sequence[Version]) -> list[Plan]:
     """What is to be made of these versions, a plan for each batch."""
-    batches: dict[str, list[Cell]] = {}
-    engines: dict[str, str] = {}
-    unfit: list[str] = []
+    found = []
     with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as folder:
         for number, one in enumerate(versions):
             waiting_for(f"reading {one.package} {one.version}")
-            original = published_original(
-                feed, one.package, one.version, Path(folder) / str(number)
-            )
-            cells = list(wanted.cells(original, one.stamp, one.package))
-            if not cells:
-                unfit.append(f"{original.title} is for {_target(original)}")
-            batch = one.stamp or original.stamp
-            batches.setdefault(batch, []).extend(cells)
-            engines.setdefault(batch, str(original.manifest["engine"]["name"]))
-    if not any(batches.values()):
-        labels = " and ".join(f"{one.label} for {one.target}" for one in wanted.profiles)
-        raise NothingSelected(
-            f"nothing to compile: {unfit[0] if unfit else 'there are no portable packages'}, "
-            f"the profile {labels}"
-        )
-    plans = [
-        _plan(batch, cells, engines[batch], wanted.settings)
-        for batch, cells in batches.items()
-        if cells
-    ]
+            dest = Path(folder, str(number))
+            found.append((published_original(feed, one.package, one.version, dest), one))
+    plans = _plans(wanted, found)
     if problems := [one for plan in plans for one in name_problems(plan, feed.limits)]:
         raise PlanError(problems)
     return plans
+
+
+def folder_plan(folder: Path, wanted: Wanted) -> Plan:
+    """What is to be made of a package that was pulled, every file checked."""
+    from feed.verify import verify_folder
+
+    waiting_for(f"checking {folder}")
+    verdict = verify_folder(folder)
+    if not verdict.ok:
+        raise Corrupt(f"{folder}: {verdict.problems[0]}", hint="pull it again")
+    original = Original.read(str(folder), folder, verdict.tree)
+    (plan,) = _plans(wanted, [(original, Version("", "", None))])
+    return plan
+
+
+def _plans(wanted: Wanted, originals: Sequence[tuple[Original, Version]]) -> list[Plan]:
+    batches: dict[str, list[Cell]] = {}
+    engines: dict[str, str] = {}
+    for original, one in originals:
+        batch = one.stamp or original.stamp
+        if cells := list(wanted.cells(original, one.stamp, one.package)):
+            batches.setdefault(batch, []).extend(cells)
+            engines.setdefault(batch, str(original.manifest["engine"]["name"]))
+    if not batches:
+        first = originals[0][0]
+        target = (first.manifest.get("target") or {}).get("label", "no target")
+        labels = " and ".join(f"{one.label} for {one.target}" for one in wanted.profiles)
+        raise NothingSelected(
+            f"nothing to compile: {first.title} is for {target}, the profile {labels}"
+        )
+    return [
+        _plan(batch, cells, engines[batch], wanted.settings) for batch, cells in batches.items()
+    ]
 
 
 def _refuse_other_options(feed: Feed, plan: Plan) -> None:
@@ -175,27 +188,6 @@ def _refuse_other_options(feed: Feed, plan: Plan) -> None:
                 f"{cell.column.partition('+')[2]}, and a version never changes",
                 hint="write it to a folder with -o DIR, or give the options a profile of their own",
             )
-
-
-def folder_original(folder: Path) -> Original:
-    """A package that was pulled, every file checked."""
-    from feed.verify import verify_folder
-
-    waiting_for(f"checking {folder}")
-    verdict = verify_folder(folder)
-    if not verdict.ok:
-        raise Corrupt(f"{folder}: {verdict.problems[0]}", hint="pull it again")
-    return Original.read(str(folder), folder, verdict.tree)
-
-
-def folder_plan(folder: Path, wanted: Wanted) -> Plan:
-    """What is to be made of a package that was pulled."""
-    original = folder_original(folder)
-    cells = list(wanted.cells(original, None))
-    if not cells:
-        labels = " and ".join(f"{one.label} for {one.target}" for one in wanted.profiles)
-        raise UsageError(f"{folder} is for {_target(original)}, the profile {labels}")
-    return _plan(original.stamp, cells, str(original.manifest["engine"]["name"]), wanted.settings)
 
 
 def _plan(stamp: str, cells: Iterable[Cell], engine: str, settings: Settings) -> Plan:
@@ -220,10 +212,10 @@ def publish_compiled(plan: Plan, settings: Settings, feed: Feed, *, as_json: boo
     _refuse_other_options(feed, plan)
     settings = known_settings(settings, plan.stamp).replaced({"stamp": plan.stamp}, "the packages")
     recorded = remember(settings, "")
-    with suppress(LookupError):
-        info, known = _known_sweep(settings, plan.stamp, feed.name)
+    if known := _known_sweep(settings, plan.stamp, feed.name):
+        info, planned = known
         recorded = dict(info.settings)
-        plan = replace(plan, models=tuple(_as_planned(model, known) for model in plan.models))
+        plan = replace(plan, models=tuple(_as_planned(model, planned) for model in plan.models))
     return Run(plan, settings, recorded, as_json).go()
 
 
@@ -235,24 +227,21 @@ def last_stamp(settings: Settings) -> str:
 
 def known_settings(settings: Settings, stamp: str) -> Settings:
     """With the package names of a sweep that the state knows."""
-    try:
-        info, _known = _known_sweep(settings, stamp, None)
-    except LookupError:
-        return settings
-    values = {name: info.settings[name] for name in ("package",) if info.settings.get(name)}
-    return settings.replaced(values, f"sweep {stamp}")
+    known = _known_sweep(settings, stamp, None)
+    package = known[0].settings.get("package") if known else None
+    return settings.replaced({"package": package}, f"sweep {stamp}") if package else settings
 
 
 def _known_sweep(
     settings: Settings, stamp: str, feed: str | None
-) -> tuple[SweepInfo, PlannedCells]:
-    """Raises `LookupError` if the state does not know it."""
+) -> tuple[SweepInfo, PlannedCells] | None:
+    """A sweep of the state, if it knows it."""
     work = Workspace(settings)
     if work.has_state():
         with work.read_state() as state:
             if info := state.find_sweep(stamp, feed):
                 return info, PlannedCells.of(state, info.id)
-    raise LookupError(stamp)
+    return None
 
 
 def _as_planned(model: PlannedModel, known: PlannedCells) -> PlannedModel:
@@ -284,7 +273,3 @@ def _is_portable(one: Published) -> bool:
     """By its description, whether a version is the portable package of a cell."""
     right = one.description.rpartition("@")[2]
     return right != one.description and "+" not in right and right.partition(":")[0] != EXPORT
-
-
-def _target(original: Original) -> str:
-    return str((original.manifest.get("target") or {}).get("label", "no target"))

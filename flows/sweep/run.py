@@ -14,10 +14,10 @@ from feed.interface import Feed
 from feed.publisher import Publisher
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
-from flows.observe.durations import LastRun
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
 from flows.observe.summaries import clear_summaries, write_summaries
+from flows.observe.summaries.document import LastRun
 from flows.observe.summary import Summary
 from flows.observe.unserved import UNSERVED, unserved_groups
 from flows.observe.views import choose_view

@@ -37,7 +37,6 @@ def add(parser: Parser) -> None:
     add("--wait", action="store_true", help="wait until no build of this machine disturbs")
     add("--json", action="store_true", help="for machines")
     add_settings(parser, (*OF_MEASURING, "engine", "runtimes", "timeout", "memory", *PLACES))
-    parser.set_defaults(run=run)
 
 
 def add_subject(parser: Parser, *, required: bool = True) -> None:

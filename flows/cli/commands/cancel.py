@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 def add(parser: Parser) -> None:
     parser.add_argument("batch", metavar="STAMP")
     add_settings(parser, ("home", "state"))
-    parser.set_defaults(run=run)
 
 
 def _finished(state: State, info: SweepInfo) -> bool:

@@ -72,7 +72,6 @@ def add(parser: Parser) -> None:
     add("--json", action="store_true", help="for machines")
     add_settings(parser, _SETTINGS)
     add_detail(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

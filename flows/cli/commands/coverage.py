@@ -20,7 +20,6 @@ def add(parser: Parser) -> None:
     parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog")
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, ("engine", "home", "targets_file"))
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

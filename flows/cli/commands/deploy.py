@@ -23,7 +23,6 @@ def add(parser: Parser) -> None:
         " slack-webhook/team, or 'webhook' with its address in NOTIFY_URL",
     )
     add_settings(parser, FORM)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -17,7 +17,6 @@ def add(parser: Parser) -> None:
     parser.add_argument("--exit-code", action="store_true", help="end with 1 if anything differs")
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, ("home", "state"))
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

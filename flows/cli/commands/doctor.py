@@ -15,7 +15,6 @@ from matrix.errors import Exit
 def add(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, ("engine", *PLACES))
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -17,7 +17,6 @@ def add(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="for machines")
     names = ("engine", "opset", "allow_remote_code", "allow_pickle", *PLACES)
     add_settings(parser, names)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -26,7 +26,6 @@ def add(parser: Parser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES))
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -21,7 +21,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="for machines")
     names = ("timeout", "memory", "allow_remote_code", "allow_pickle", "home", "feed")
     add_settings(parser, names)
-    parser.set_defaults(run=run, begins="fetching the package")
+    parser.set_defaults(begins="fetching the package")
 
 
 def run(arguments: argparse.Namespace) -> Exit:

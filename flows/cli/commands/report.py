@@ -18,7 +18,6 @@ def add(parser: Parser) -> None:
     )
     parser.add_argument("--against", metavar="STAMP", help="add a comparison with this batch")
     add_settings(parser, ("home", "state", "summary"))
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -17,7 +17,6 @@ def add(parser: Parser) -> None:
         help="default: the recorded one; needed where only the feed knows the sweep",
     )
     add_sweeping(parser, *SELECTION)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -21,7 +21,6 @@ def add(parser: Parser) -> None:
         help="only cells that failed for this class of reason (repeat for more)",
     )
     add_sweeping(parser, "only")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -36,7 +36,6 @@ def add(parser: Parser) -> None:
     )
     add_settings(parser, ("home", "state", "only"))
     add_detail(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -22,7 +22,6 @@ def add(parser: Parser) -> None:
         "--dry-run", action="store_true", help="say what would be built, and touch nothing"
     )
     add_sweeping(parser, *SELECTION, "stamp")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -57,7 +57,6 @@ def add(parser: Parser) -> None:
     add("--wait", action="store_true", help="wait until no build of this machine disturbs")
     add("--json", action="store_true", help="for machines")
     add_settings(parser, (*_SETTINGS, *PLACES))
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

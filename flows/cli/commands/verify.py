@@ -25,7 +25,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("--stamp", dest="batch", help="with a cell: the batch it belongs to")
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, ("verify", "runtimes", "engine", *PLACES))
-    parser.set_defaults(run=run, begins="preparing the verification")
+    parser.set_defaults(begins="preparing the verification")
 
 
 def run(arguments: argparse.Namespace) -> Exit:

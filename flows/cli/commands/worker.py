@@ -32,7 +32,7 @@ def add(parser: Parser) -> None:
     names = ("home", "state", "store", "jobs", "disk_budget", "memory", "memory_budget")
     more = ("keep_local", "retention", "has", "bench_machine", "allow_remote_code", "allow_pickle")
     add_settings(parser, (*names, *more))
-    parser.set_defaults(run=run, goes_on=True, begins="looking for what works on this machine")
+    parser.set_defaults(goes_on=True, begins="looking for what works on this machine")
 
 
 def run(arguments: argparse.Namespace) -> Exit:

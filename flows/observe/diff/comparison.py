@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from dataclasses import asdict, dataclass
+from enum import Enum, StrEnum
 from typing import Any
 
 from flows.observe.diff.inputs import InputChange, Made, input_changes, made_of
@@ -34,8 +34,6 @@ class ChangeKind(StrEnum):
 
 
 _SAME = {ChangeKind.UNCHANGED, ChangeKind.STILL_FAILS}
-_FAILS = {ChangeKind.NOW_FAILS, ChangeKind.STILL_FAILS, ChangeKind.NOW_WORKS}
-"""It failed in one of the sweeps at least."""
 
 MEANINGS: Mapping[ChangeKind, str] = {
     ChangeKind.NOW_FAILS: "worked before, fails now",
@@ -124,63 +122,44 @@ class Comparison:
 def compare(state: StateReader, before: SweepInfo, after: SweepInfo) -> Comparison:
     """Compare two sweeps of one state. Exports count only where they fail."""
     first, second = _Half.read(state, before), _Half.read(state, after)
-    changes = []
-    for cell in sorted(first.outcomes.keys() | second.outcomes.keys()):
-        one, other = first.outcomes.get(cell), second.outcomes.get(cell)
-        was, now = _stand(one, first), _stand(other, second)
-        if was is now is _Stand.ABSENT:
-            continue
-        verdict = _verdict(was, now, one, other)
-        if verdict in _FAILS or not is_export(cell):
-            change = _change(cell, verdict, first, second)
-            both = first.measured(cell), second.measured(cell)
-            stamps = before.stamp, after.stamp
-            latency = latency_changes(*both, stamps, one.tree if one else None)
-            changes.append(replace(change, latency=tuple(latency)))
+    cells = first.outcomes.keys() | second.outcomes.keys()
+    changes = [one for cell in cells if (one := _change(cell, first, second)) is not None]
     order = list(ChangeKind)
     changes.sort(key=lambda change: (order.index(change.verdict), change.cell))
     return Comparison(before.stamp, after.stamp, tuple(changes))
 
 
-class _Stand(StrEnum):
-    ABSENT = "absent"
-    OPEN = "open"
-    GOOD = "good"
-    BAD = "bad"
+class _Stand(Enum):
+    ABSENT, OPEN, GOOD, BAD = range(4)
 
 
-def _stand(one: Outcome | None, half: _Half) -> _Stand:
-    if one is None or one.status is Status.SKIPPED:
-        return _Stand.ABSENT
-    if one.status.failed:
-        return _Stand.BAD
-    ends = one.status.done and not (half.info.publish and one.status is Status.VERIFIED)
-    return _Stand.GOOD if ends else _Stand.OPEN
+_FAILING = {
+    (_Stand.GOOD, _Stand.BAD): ChangeKind.NOW_FAILS,
+    (_Stand.BAD, _Stand.BAD): ChangeKind.STILL_FAILS,
+    (_Stand.BAD, _Stand.GOOD): ChangeKind.NOW_WORKS,
+}
 
 
-def _verdict(
-    before: _Stand, after: _Stand, one: Outcome | None, other: Outcome | None
-) -> ChangeKind:
-    if _Stand.OPEN in {before, after}:
+def _verdict(one: Outcome | None, was: _Stand, other: Outcome | None, now: _Stand) -> ChangeKind:
+    if _Stand.OPEN in {was, now}:
         return ChangeKind.UNFINISHED
-    if _Stand.ABSENT in {before, after}:
-        return ChangeKind.NEW if before is _Stand.ABSENT else ChangeKind.REMOVED
-    if after is _Stand.BAD:
-        return ChangeKind.STILL_FAILS if before is _Stand.BAD else ChangeKind.NOW_FAILS
-    if before is _Stand.BAD:
-        return ChangeKind.NOW_WORKS
-    assert one is not None
-    assert other is not None
-    if one.tree == other.tree and any(weaker(one.evidence, other.evidence)):
-        return ChangeKind.VERIFIED_LESS
-    return ChangeKind.UNCHANGED if one.tree == other.tree else ChangeKind.CHANGED
+    if one is None or was is _Stand.ABSENT:
+        return ChangeKind.NEW
+    if other is None or now is _Stand.ABSENT:
+        return ChangeKind.REMOVED
+    if failing := _FAILING.get((was, now)):
+        return failing
+    if one.tree != other.tree:
+        return ChangeKind.CHANGED
+    less = any(weaker(one.evidence, other.evidence))
+    return ChangeKind.VERIFIED_LESS if less else ChangeKind.UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
 class _Half:
     info: SweepInfo
     outcomes: Mapping[str, Outcome]
-    runs: Mapping[str, list[StageRun]]
+    runs: defaultdict[str, list[StageRun]]
     parts: Mapping[str, Mapping[str, Any]]
     seconds: Mapping[str, float]
     planned: PlannedCells
@@ -188,9 +167,9 @@ class _Half:
 
     @classmethod
     def read(cls, state: StateReader, info: SweepInfo) -> _Half:
-        runs: dict[str, list[StageRun]] = {}
+        runs: defaultdict[str, list[StageRun]] = defaultdict(list)
         for run in state.stage_runs(info.id):
-            runs.setdefault(run.cell, []).append(run)
+            runs[run.cell].append(run)
         outcomes = {one.cell: one for one in state.outcomes(info.id)}
         trees = {one.tree for one in outcomes.values() if one.tree}
         return cls(
@@ -203,23 +182,29 @@ class _Half:
             by_tree(state.measurements(trees)),
         )
 
-    def measured(self, cell: str) -> list[Measurement]:
+    def stand(self, one: Outcome | None) -> _Stand:
+        if one is None or one.status is Status.SKIPPED:
+            return _Stand.ABSENT
+        if one.status.failed:
+            return _Stand.BAD
+        ends = one.status.done and not (self.info.publish and one.status is Status.VERIFIED)
+        return _Stand.GOOD if ends else _Stand.OPEN
+
+    def measured(self, one: Outcome | None) -> list[Measurement]:
         """What was measured of the content of a cell."""
-        one = self.outcomes.get(cell)
         return self.measurements.get(one.tree or "", []) if one else []
 
     def made(self, cell: str) -> Made:
         """The inputs of a cell in this sweep."""
-        stages = made_of(self.runs.get(cell, ()), self.parts)
+        stages = made_of(self.runs[cell], self.parts)
         model = cell.rpartition("@")[0]
         return Made(stages, self.planned.policy(cell), self.planned.source(model))
 
-    def side(self, cell: str) -> Side | None:
+    def side(self, one: Outcome | None) -> Side | None:
         """The cell in this sweep."""
-        one = self.outcomes.get(cell)
         if one is None:
             return None
-        latest = {(run.stage, run.component): run.key for run in self.runs.get(cell, ())}
+        latest = {(run.stage, run.component): run.key for run in self.runs[one.cell]}
         took = [self.seconds[key] for key in latest.values() if key in self.seconds]
         return Side(
             status=str(one.status),
@@ -233,23 +218,29 @@ class _Half:
         )
 
 
-def _change(cell: str, verdict: ChangeKind, first: _Half, second: _Half) -> Change:
-    before, after = first.side(cell), second.side(cell)
+def _change(cell: str, first: _Half, second: _Half) -> Change | None:
+    """None: the cell counts in neither sweep."""
     one, other = first.outcomes.get(cell), second.outcomes.get(cell)
+    was, now = first.stand(one), second.stand(other)
+    verdict = _verdict(one, was, other, now)
+    if was is now is _Stand.ABSENT or (verdict not in _FAILING.values() and is_export(cell)):
+        return None
     less: tuple[str, ...] = ()
     if verdict in {ChangeKind.CHANGED, ChangeKind.VERIFIED_LESS} and one and other:
         less = tuple(weaker(one.evidence, other.evidence))
-    if verdict not in {ChangeKind.CHANGED, *_FAILS}:
-        return Change(cell, verdict, before, after, weaker=less)
-    old, new = first.made(cell), second.made(cell)
-    inputs = tuple(input_changes(old, new))
-    note = _note(verdict, inputs, old, new)
-    return Change(cell, verdict, before, after, inputs, note, less)
+    inputs, note = tuple[InputChange, ...](), ""
+    if verdict in {ChangeKind.CHANGED, *_FAILING.values()}:
+        old, new = first.made(cell), second.made(cell)
+        inputs = tuple(input_changes(old, new))
+        note = "" if inputs else _note(verdict, old, new)
+    both = first.measured(one), second.measured(other)
+    stamps = first.info.stamp, second.info.stamp
+    latency = tuple(latency_changes(*both, stamps, one.tree if one else None))
+    sides = first.side(one), second.side(other)
+    return Change(cell, verdict, *sides, inputs, note, less, latency)
 
 
-def _note(verdict: ChangeKind, inputs: Sequence[InputChange], old: Made, new: Made) -> str:
-    if inputs:
-        return ""
+def _note(verdict: ChangeKind, old: Made, new: Made) -> str:
     unknown = [name for name, made in (("first", old), ("second", new)) if not made.built]
     if unknown:
         where = " and the ".join(unknown)

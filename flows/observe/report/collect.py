@@ -17,7 +17,6 @@ from flows.cli.meanings import CAUSES, EXITS, LOOKS
 from flows.cli.quantity import plain_text
 from flows.observe.diff.comparison import MEANINGS, Change, ChangeKind, Comparison
 from flows.observe.diff.text import deltas
-from flows.observe.durations import duration_of
 from flows.observe.evidence import level_of, opening_of, rungs_of, sharing_of
 from flows.observe.failures import FailureGroup
 from flows.observe.latency import by_tree, comparison_of, view_of
@@ -25,6 +24,7 @@ from flows.observe.masking import masked, masked_json
 from flows.observe.report.grid import Grid, known
 from flows.observe.report.statistics import largest, pass_rates, slowest, totals
 from flows.observe.report.timeline import History
+from flows.observe.summaries.document import duration_of
 from flows.observe.summary import Summary, summary_of
 from flows.sweep.recorded import PlannedCells
 from matrix.errors import Exit

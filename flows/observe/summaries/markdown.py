@@ -9,9 +9,8 @@ from flows.cli.meanings import EXITS, LOOKS
 from flows.cli.quantity import brief, counted, show_duration
 from flows.observe.diff.comparison import ChangeKind, Comparison
 from flows.observe.diff.text import facts
-from flows.observe.durations import Duration
 from flows.observe.failures import FailureGroup
-from flows.observe.summaries.document import SummaryDocument
+from flows.observe.summaries.document import Duration, SummaryDocument
 from flows.observe.summary import Summary, open_text
 from matrix.errors import Exit
 from matrix.status import Status

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.engine_environments import engine_environment, remember, venv_of, wanted_environment
+from flows.cli.commands.engine import engine_environment, remember, venv_of, wanted_environment
 from flows.cli.main import main
 from flows.cli.resolution import resolve
 from flows.sweep.engines import check_engine

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.observe.durations import LastRun, duration_of
 from flows.observe.report.collect import collect
-from flows.observe.summaries.document import summary_document
+from flows.observe.summaries.document import LastRun, duration_of, summary_document
 from flows.observe.summaries.markdown import markdown
 from flows.sweep.resume import nothing_to_retry
 from matrix.errors import Exit
