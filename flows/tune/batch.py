@@ -18,7 +18,7 @@ from flows.sweep.engines import check_engine
 from flows.sweep.local import open_builder
 from flows.sweep.planning import plan_of
 from flows.sweep.workspace import Workspace
-from flows.tune.champions import champion_of, keep_champions
+from flows.tune.champions import keep_champion
 from flows.tune.estimates import Budget
 from flows.tune.kept import Kept
 from flows.tune.knowledge import load_knowledge
@@ -269,11 +269,10 @@ def champions_file(settings: Settings) -> Path:
 
 
 def _crown(settings: Settings, kept: Kept, tools: Mapping[str, str]) -> None:
-    """Put the champion of a tuning, if it has one, into the file of champions."""
+    """Bring the file of champions up to date with a tuning."""
     found = Recorded(kept.tuning, tuple(kept.trials.values()))
     at = datetime.now(UTC).date().isoformat()
-    if champion := champion_of(found, tools, at):
-        keep_champions(champions_file(settings), [champion], Workspace(settings).targets())
+    keep_champion(champions_file(settings), found, Workspace(settings).targets(), tools, at)
 
 
 def _space(tuning: Tuning) -> dict[str, Hypothesis]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ from flows.tune.record import Recorded, Step, Trial
 from machine.disk import reason
 from machine.files import replace_file
 from machine.locks import locked
-from matrix.champions import Champion, Key, Proof, baseline_digest, read_champions
+from matrix.champions import Champion, Proof, baseline_digest, read_champions
 from matrix.codec import from_json, to_json
 from matrix.digest import value_digest
 from matrix.errors import Exit, MillError
 from matrix.hypotheses import Hypothesis
 from matrix.targets import Targets
+from matrix.trials import Verdict
 from workers.measure.result import Machine
 from workers.runtimes.runtime import Runtime
 
@@ -28,6 +29,10 @@ HEAD = """\
 """
 ROUNDED = 3
 """Digits of gains."""
+NO_BETTER = {
+    Verdict.NO_DIFFERENCE, Verdict.WORSE, Verdict.INACCURATE, Verdict.BUILD_FAILED, Verdict.SAME,
+}  # fmt: skip
+"""What takes the place from a champion that is tried again."""
 
 
 class Unwritten(MillError):
@@ -99,24 +104,36 @@ def machine_words(one: Machine | None) -> dict[str, str]:
     return {"name": one.name, "processor": one.processor, "system": one.system}
 
 
-def keep_champions(
-    path: Path, found: Iterable[Champion], targets: Targets, *, gone: Collection[Key] = ()
+def keep_champion(
+    path: Path, recorded: Recorded, targets: Targets, tools: Mapping[str, str], at: str
 ) -> None:
-    """Put champions into a file, in place of those of the same model and target; the rest stays.
+    """Put the champion of a tuning into a file, in place of that of its model and target.
 
-    `gone`: whose baseline is the best known now. Raises `PlanError` for a file that cannot be
-    read, which is then left as it is, and `Unwritten`.
+    One that this tuning tried without success is taken out; the rest stays. Raises `PlanError` for
+    a file that cannot be read, which is then left as it is, and `Unwritten`.
     """
+    found = champion_of(recorded, tools, at)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.with_name(f"{path.name}.lock")):
             there = read_champions(path, targets) if path.exists() else {}
-            both = {**there, **{one.key: one for one in found}}
-            kept = [one for key, one in sorted(both.items()) if key not in gone]
-            replace_file(path, as_toml(kept).encode(), sync=True)
+            kept = {key: one for key, one in there.items() if found or not _beaten(one, recorded)}
+            if found:
+                kept[found.key] = found
+            if kept != there:
+                text = as_toml(one for _, one in sorted(kept.items()))
+                replace_file(path, text.encode(), sync=True)
     except OSError as error:
-        text = f"{path} cannot be written: {reason(error)}"
-        raise Unwritten(text, hint="name another file with --champions") from None
+        why = f"{path} cannot be written: {reason(error)}"
+        raise Unwritten(why, hint="name another file with --champions") from None
+
+
+def _beaten(one: Champion, recorded: Recorded) -> bool:
+    """Whether a tuning has tried a champion again, and it was no better than the baseline."""
+    cell, trial = recorded.tuning.cell, recorded.trial(one.proof.trial)
+    key = (cell.model.id, cell.model.task, cell.target.label)
+    tried = trial is not None and trial.verdict in NO_BETTER
+    return one.key == key and tried and not recorded.tuning.emulated
 
 
 def as_toml(champions: Iterable[Champion]) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from flows.tune.champions import as_toml
 from matrix.champions import Champion, Proof
 from matrix.hypotheses import Hypothesis
 
@@ -36,3 +39,8 @@ def a_champion(
         ),
         proof=Proof(**told),
     )
+
+
+def write_champions(file: Path, champions: Iterable[Champion]) -> None:
+    """A file of them."""
+    file.write_text(as_toml(champions), "utf-8")

@@ -14,13 +14,11 @@ from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.packages.promotion import demand_of, promote
 from flows.packages.reverify import evidence_file
-from flows.tune.champions import keep_champions
 from matrix.champions import Champion
 from matrix.errors import UsageError
 from matrix.verification import RUNGS
 from tests.fakes.feed import MemoryFeed, tree_of, write_files
-from tests.plans.models import TARGETS
-from tests.tunings.champions import a_champion
+from tests.tunings.champions import a_champion, write_champions
 
 NAME, VERSION = "modelmill-a", "0.0.0-1-qnn-npu-a"
 OWN = {"provider": "QNNExecutionProvider", "device": "npu", "own": True}
@@ -165,7 +163,7 @@ def test_a_view_can_demand_the_champions_build(
     why: str,
 ) -> None:
     file = tmp_path / "champions.toml"
-    keep_champions(file, [champion], TARGETS)
+    write_champions(file, [champion])
     harness.manifest = manifest
     harness.publish(record(RAN))
     assert why in harness.refusal(champions=file)
@@ -178,7 +176,7 @@ def test_a_view_can_demand_the_champions_build(
 def test_the_evidence_of_a_champion_is_published_beside_it(
     harness: PromotionHarness, tmp_path: Path
 ) -> None:
-    keep_champions(tmp_path / "champions.toml", [a_champion()], TARGETS)
+    write_champions(tmp_path / "champions.toml", [a_champion()])
     harness.manifest = MANIFEST
     harness.publish(record(RAN))
     for _again in range(2):
@@ -194,7 +192,7 @@ def test_the_evidence_of_a_champion_is_published_beside_it(
 
 
 def test_exports_belong_to_no_champion(harness: PromotionHarness, tmp_path: Path) -> None:
-    keep_champions(tmp_path / "champions.toml", [a_champion()], TARGETS)
+    write_champions(tmp_path / "champions.toml", [a_champion()])
     harness.publish({}, kind="export")
     assert harness.refusal(champions=Path("champions.toml")) == ""
 

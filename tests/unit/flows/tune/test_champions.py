@@ -12,13 +12,15 @@ import pytest
 from flows.cli.resolution import resolve
 from flows.sweep.planning import plan_of
 from flows.sweep.recorded import recall, remember
-from flows.tune.champions import Unwritten, as_toml, keep_champions
+from flows.tune.champions import Unwritten, comparison_digest, keep_champion
+from flows.tune.record import Recorded
 from flows.tune.staleness import stale_lines
-from matrix.champions import Champion, read_champions
+from matrix.champions import Champion, Key, baseline_digest, read_champions
 from matrix.errors import PlanError
 from tests.measuring.runtimes import CPU
 from tests.plans.models import TARGETS
-from tests.tunings.champions import a_champion
+from tests.tunings.champions import a_champion, write_champions
+from tests.tunings.fakes import Play, Stage
 from workers.measure.result import this_machine
 from workers.runtimes.runtime import Missing
 
@@ -31,47 +33,101 @@ ALL = a_champion(
 
 
 def test_what_is_written_can_be_read(tmp_path: Path) -> None:
-    file = tmp_path / "deep" / "champions.toml"
-    keep_champions(file, [ALL, a_champion()], TARGETS)
+    file = tmp_path / "champions.toml"
+    write_champions(file, [ALL, a_champion()])
     found = read_champions(file, TARGETS)
-    assert found == {one.key: one for one in (a_champion(), ALL)}
+    assert found == {one.key: one for one in (ALL, a_champion())}
     assert file.read_text("utf-8").startswith("# The best known build of each model")
 
 
-def test_a_new_one_takes_the_place_of_the_old_one_and_the_rest_stays(tmp_path: Path) -> None:
+def played(one: Stage) -> Recorded:
+    one.begin()
+    return one.run()
+
+
+def kept(file: Path, recorded: Recorded) -> dict[Key, Champion]:
+    keep_champion(file, recorded, TARGETS, {"onnx": "1"}, "2026-06-09")
+    return read_champions(file, TARGETS) if file.exists() else {}
+
+
+def test_the_winner_of_a_tuning_is_kept_with_its_proof(stage: Play, tmp_path: Path) -> None:
+    recorded = played(stage({19: 0.8}))
+    (one,) = kept(tmp_path / "deep" / "champions.toml", recorded).values()
+    assert (one.cell, one.engine) == ("a/b:fill-mask@mlas_cpu", "optimum")
+    assert one.changes.settings == ("opset=19",)
+    trial, cell, proof = recorded.champion, recorded.tuning.cell, one.proof
+    assert trial is not None
+    assert trial.gain is not None
+    assert (proof.tuning, proof.trial) == ("night", "opset-19")
+    assert proof.gain == pytest.approx(trial.gain.gain, abs=1e-3)
+    assert proof.comparison == comparison_digest(trial)
+    assert proof.baseline == baseline_digest(cell.model, cell.target)
+    assert (proof.tools, proof.at, proof.emulated) == ({"onnx": "1"}, "2026-06-09", False)
+    assert proof.runtime["provider"] == "CPUExecutionProvider"
+    assert proof.machine["processor"] == this_machine().processor
+
+
+def test_a_new_one_takes_the_place_of_the_old_one_and_the_rest_stays(
+    stage: Play, tmp_path: Path
+) -> None:
     file = tmp_path / "champions.toml"
-    keep_champions(file, [ALL, a_champion()], TARGETS)
-    keep_champions(file, [a_champion(opset=21)], TARGETS)
-    found = read_champions(file, TARGETS)
+    old = a_champion(opset=18)
+    write_champions(file, [ALL, old])
+    found = kept(file, played(stage({19: 0.8})))
     assert found[ALL.key] == ALL
-    assert found[a_champion().key].changes.opset == 21
-    keep_champions(file, [], TARGETS, gone=[ALL.key])
-    assert list(read_champions(file, TARGETS)) == [a_champion().key]
+    assert found[old.key].changes.opset == 19
 
 
-def test_a_damaged_file_is_left_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("trial", "model", "stays"),
+    [("opset-19", "a/b", False), ("opset-19", "c", True), ("opset-21", "a/b", True)],
+)
+def test_one_that_was_tried_again_in_vain_is_no_champion(
+    stage: Play, tmp_path: Path, trial: str, model: str, *, stays: bool
+) -> None:
+    file = tmp_path / "champions.toml"
+    one = a_champion(model, proof={"trial": trial})
+    write_champions(file, [one])
+    assert (one.key in kept(file, played(stage({19: 1.0})))) == stays
+
+
+def test_without_a_winner_no_file_is_made(stage: Play, tmp_path: Path) -> None:
+    assert kept(tmp_path / "champions.toml", played(stage({19: 1.0}))) == {}
+    assert not (tmp_path / "champions.toml").exists()
+
+
+def test_a_damaged_file_is_left_as_it_is(stage: Play, tmp_path: Path) -> None:
     file = tmp_path / "champions.toml"
     file.write_text("[[champion", "utf-8")
     with pytest.raises(PlanError, match="is not valid TOML"):
-        keep_champions(file, [a_champion()], TARGETS)
+        kept(file, played(stage({19: 0.8})))
     assert file.read_text("utf-8") == "[[champion"
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written(stage: Play, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Unwritten, match=r"cannot be written.*--champions"):
-        keep_champions(tmp_path / "file" / "champions.toml", [a_champion()], TARGETS)
+        kept(tmp_path / "file" / "champions.toml", played(stage({19: 0.8})))
 
 
-def test_two_tunings_can_end_at_once(tmp_path: Path) -> None:
-    file = tmp_path / "champions.toml"
-    each = [a_champion(f"m{number}") for number in range(8)]
-    threads = [threading.Thread(target=keep_champions, args=(file, [one], TARGETS)) for one in each]
+def test_tunings_can_end_at_once(stage: Play, tmp_path: Path) -> None:
+    file, recorded = tmp_path / "champions.toml", played(stage({19: 0.8}))
+    cell = recorded.tuning.cell
+    each = [
+        replace(
+            recorded,
+            tuning=replace(
+                recorded.tuning, cell=replace(cell, model=replace(cell.model, id=f"m{number}"))
+            ),
+        )
+        for number in range(6)
+    ]
+    threads = [threading.Thread(target=kept, args=(file, one)) for one in each]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(read_champions(file, TARGETS)) == {one.key for one in each}
+    assert {key[0] for key in read_champions(file, TARGETS)} == {f"m{n}" for n in range(6)}
 
 
 def now(champion: Champion) -> Champion:
@@ -108,7 +164,7 @@ def test_what_cannot_be_known_here_is_told() -> None:
 
 
 def test_a_sweep_applies_them_and_records_the_file(tmp_path: Path) -> None:
-    (tmp_path / "champions.toml").write_text(as_toml([a_champion("demo/bert-tiny", opset=19)]))
+    write_champions(tmp_path / "champions.toml", [a_champion("demo/bert-tiny", opset=19)])
     (tmp_path / "c.toml").write_text(
         '[[model]]\nid = "demo/bert-tiny"\ntask = "fill-mask"\nrandom = { architecture = "bert" }\n'
     )
