@@ -11,55 +11,14 @@ import pytest
 from matrix.trials import SessionKind, TuningStatus, Verdict
 from tests.machine.timing import eventually
 from tests.sweeps.command import Project
+from tests.tunings.project import tuning_project, words
 
 pytestmark = pytest.mark.engine
-
-MODEL = """
-[[model]]
-id = "demo/bert"
-task = "text-classification"
-model_type = "bert"
-[model.random]
-architecture = "bert"
-seed = 7
-[model.random.config]
-hidden_size = 32
-num_hidden_layers = 1
-num_attention_heads = 2
-intermediate_size = 64
-vocab_size = 64
-max_position_embeddings = 32
-num_labels = 4
-"""
-SPACE = """
-[[hypothesis]]
-id = "no-convolutions"
-title = "A pass that finds nothing is left out"
-targets = ["*"]
-axis = "pass"
-[hypothesis.changes.optimum]
-without_passes = ["ConvBNFusion"]
-
-[[hypothesis]]
-id = "plain-session"
-title = "The session optimizes nothing"
-targets = ["mlas_cpu"]
-axis = "runtime"
-runtime = { level = "disabled" }
-"""
-FEW = ("--iterations", "4", "--warmup", "1", "--threads", "1")
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
-    made.catalog(MODEL)
-    (tmp_path / "space.toml").write_text(SPACE, "utf-8")
-    # A ledger of its own: builds of other tests would make these wait.
-    made.env |= {
-        "MODELMILL_MACHINE": str(tmp_path / "machine"), "MODELMILL_ENGINE": "optimum",
-    }  # fmt: skip
-    return made
+    return tuning_project(tmp_path)
 
 
 def sessions(project: Project) -> list[tuple[str, SessionKind, int, float]]:
@@ -72,9 +31,8 @@ def sessions(project: Project) -> list[tuple[str, SessionKind, int, float]]:
 
 
 def test_a_tuning_is_killed_and_goes_on_with_what_was_measured(project: Project) -> None:
-    words = ("tune", "catalog.toml", "--target", "mlas_cpu", "--name", "night", "--space",
-             "space.toml", "--only", "no-convolutions", "plain-session", *FEW)  # fmt: skip
-    with project.start(*words, plain=True) as running:
+    begun = words("night", "mlas_cpu", "no-convolutions", "plain-session")
+    with project.start(*begun, plain=True) as running:
         assert eventually(lambda: len(sessions(project)) >= 2, 120)
         running.signal(signal.SIGKILL)
         running.end()
