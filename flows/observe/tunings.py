@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from flows.cli.quantity import brief, counted, show_duration, show_ms
+from flows.cli.quantity import brief, shortened, show_duration, show_ms
 from flows.cli.table import render
 from flows.observe.evidence import EMULATED
 from flows.tune.record import Recorded, Trial, Tuning
 from matrix.trials import Phase, TuningStatus, Verdict
 
+LONGEST_KEY = 28
 LEAST_WHY = 16
 """Columns; in fewer, a reason says nothing."""
 
@@ -25,23 +26,20 @@ def interval_text(trial: Trial) -> str:
     return f"{trial.gain.low:+.1f} to {trial.gain.high:+.1f}" if trial.gain else ""
 
 
-def trial_line(trial: Trial, number: int, count: int, width: int) -> str:
+def trial_line(trial: Trial, place: str, width: int) -> str:
     """A trial that has just got its verdict."""
-    place = f"{number}/{count}".rjust(2 * len(str(count)) + 1)
-    numbers = f"{gain_text(trial)} ({interval_text(trial)})" if trial.gain else ""
-    parts = [f"  {place}", trial.key, f"{trial.verdict}:" if not numbers else f"{trial.verdict}"]
-    head = "  ".join(filter(None, [*parts, numbers]))
+    head = f"  {place}  {shortened(trial.key, LONGEST_KEY)}  {trial.verdict}"
+    if trial.gain:
+        return f"{head}  {gain_text(trial)} ({interval_text(trial)})"
     room = width - len(head) - 2
-    if numbers or room < LEAST_WHY:
-        return head
-    return f"{head} {brief(trial.why, room)}"
+    return f"{head}: {brief(trial.why, room)}" if room >= LEAST_WHY else head
 
 
 def tuning_lines(found: Recorded, width: int) -> Iterator[str]:
     """A tuning with all its trials."""
     tuning = found.tuning
     yield f"{tuning.model}@{tuning.target}"
-    yield f"  {_about(tuning)}"
+    yield from (f"  {text}" for text in _about(tuning))
     if tuning.emulated:
         yield f"  {EMULATED}"
     tried = [one for one in found.trials if one.phase is not Phase.BASELINE]
@@ -50,26 +48,26 @@ def tuning_lines(found: Recorded, width: int) -> Iterator[str]:
         yield from _table(found, shown, width)
     skipped = len(tried) - len(shown)
     if skipped:
-        yield f"  {counted(skipped, 'hypothesis').replace('hypothesiss', 'hypotheses')} skipped"
+        yield f"  {skipped} {'hypothesis' if skipped == 1 else 'hypotheses'} skipped"
     yield f"  {_conclusion(found, shown)}"
 
 
-def _about(tuning: Tuning) -> str:
-    parts = []
+def _about(tuning: Tuning) -> Iterator[str]:
     if tuning.runtime is not None:
-        parts.append(f"{tuning.runtime.name} {tuning.runtime.version}")
+        yield f"{tuning.runtime.name} {tuning.runtime.version}"
+    parts = []
     if tuning.baseline_ms is not None:
         parts.append(f"baseline {show_ms(tuning.baseline_ms)}")
     if tuning.spent:
         share = tuning.measuring / tuning.spent
         parts.append(f"{show_duration(tuning.spent)}, {share:.0%} of it measuring")
-    return "; ".join(parts) or str(tuning.status)
+    yield "; ".join(parts) or str(tuning.status)
 
 
 def _table(found: Recorded, shown: list[Trial], width: int) -> Iterator[str]:
     rows = [
         (
-            f"{'*' if one.key == found.tuning.champion else ' '} {one.key}",
+            f"{'*' if one.key == found.tuning.champion else ' '} {shortened(one.key, LONGEST_KEY)}",
             str(one.verdict or "not settled"),
             gain_text(one),
             interval_text(one),
@@ -95,4 +93,5 @@ def _conclusion(found: Recorded, shown: list[Trial]) -> str:
         return f"champion: {champion.key} {gain_text(champion)} ({settings}){late}"
     counts = Counter(str(one.verdict) for one in shown if one.verdict)
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    return f"no champion: {told or 'nothing was tried'}{late}"
+    none = "no champion, because an emulator proves nothing" if tuning.emulated else "no champion"
+    return f"{none}: {told or 'nothing was tried'}{late}"

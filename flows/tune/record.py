@@ -169,8 +169,8 @@ class Trial:
     verdict: Verdict | None = None
     """None: it has none yet, or it is the baseline."""
     why: str = ""
-    began: float | None = None
     seconds: float = 0.0
+    """That it has taken, in all runs."""
 
     @property
     def settled(self) -> bool:

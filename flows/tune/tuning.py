@@ -56,8 +56,8 @@ class Shown:
     """What is told of a tuning while it runs."""
 
     line: Callable[[str], None]
-    trial: Callable[[Trial, int, int], None]
-    """A trial that has its verdict, its number and how many there are."""
+    trial: Callable[[Trial, str], None]
+    """A trial that has its verdict, and its place among those that are tried: `3/8`."""
     doing: Callable[[str, float], None]
     """What is done now, and the seconds that are left, about."""
 
@@ -196,21 +196,21 @@ class TuningRun:
             level(tried), self.tools.profile, lambda _text: None,
         )  # fmt: skip
         for position, step in enumerate(plan, 1):
-            self._trial(bench, step, position, Phase.SINGLE, len(plan))
+            self._trial(bench, step, position, Phase.SINGLE, f"{position}/{tried - 1}")
         self._combine(plan)
         for position, step in enumerate(self.kept.tuning.combinations or (), len(plan) + 1):
-            self._trial(bench, step, position, Phase.COMBINATION, position)
+            self._trial(bench, step, position, Phase.COMBINATION, "together")
 
-    def _trial(self, bench: Bench, step: Step, position: int, phase: Phase, count: int) -> None:
+    def _trial(self, bench: Bench, step: Step, position: int, phase: Phase, place: str) -> None:
         trial = self.kept.trials.get(step.key)
         if trial is None:
             trial = self.kept.put(trial_of_step(step, position, phase))
         elif trial.settled:
             return
         if not trial.settled:
-            bench.doing = lambda text: self._doing(f"{position}/{count} {step.key}: {text}")
+            bench.doing = lambda text: self._doing(f"{place} {step.key}: {text}")
             trial = TrialRun(bench, step, trial).run()
-        self.tools.shown.trial(trial, position, count)
+        self.tools.shown.trial(trial, place)
 
     def _combine(self, plan: Sequence[Step]) -> None:
         """Plan the combination of what was confirmed, the largest gain first."""

@@ -189,7 +189,7 @@ class Stage:
         self.planned += 1
         return Planned(self.steps, {"nodes": 7}, "bert", ("a note",))
 
-    def _settled(self, trial: Trial, _number: int, _count: int) -> None:
+    def _settled(self, trial: Trial, _place: str) -> None:
         self.told.append(trial.key)
 
     def _clock(self) -> float:

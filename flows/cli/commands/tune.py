@@ -16,7 +16,7 @@ from matrix.errors import Exit, NothingSelected, UsageError
 
 if TYPE_CHECKING:
     from flows.cli.settings import Settings
-    from flows.tune.record import Recorded
+    from flows.tune.record import Recorded, Trial
     from flows.tune.replay import Graded
     from flows.tune.tuning import Shown
 
@@ -160,6 +160,7 @@ def _shown(*, quiet: bool) -> Shown:
     from flows.cli.quantity import show_duration
     from flows.observe.tunings import trial_line
     from flows.tune.tuning import Shown
+    from matrix.trials import Verdict
 
     if quiet:
         return Shown(lambda _line: None, lambda *_trial: None, lambda *_doing: None)
@@ -168,9 +169,13 @@ def _shown(*, quiet: bool) -> Shown:
     def doing(text: str, left: float) -> None:
         waiting_for(f"{text}; about {show_duration(left)} left" if left else text)
 
+    def settled(one: Trial, place: str) -> None:
+        if one.verdict is not Verdict.SKIPPED:
+            print(trial_line(one, place, width), flush=True)
+
     return Shown(
         line=lambda text: print(text, flush=True),
-        trial=lambda one, number, count: print(trial_line(one, number, count, width), flush=True),
+        trial=settled,
         doing=doing,
     )
 
