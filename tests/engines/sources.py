@@ -46,7 +46,10 @@ def make_request(
 def write_safetensors(file: Path, size: int = 64) -> Path:
     """A file with one tensor of that many bytes."""
     header = json.dumps(
-        {"__metadata__": {"format": "pt"}, "w": {"dtype": "U8", "data_offsets": [0, size]}}
+        {
+            "__metadata__": {"format": "pt"},
+            "w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]},
+        }
     ).encode()
     file.write_bytes(struct.pack("<Q", len(header)) + header + bytes(size))
     return file

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.runtimes import values
-from workers.runtimes.session import Session, give_back, line, resident
+from workers.runtimes.session import Session, give_back, resident
 
 Answer = dict[str, Any]
 Run = Callable[[], object]
@@ -41,7 +41,7 @@ class Benches:
     def call(self, op: str, args: Mapping[str, Any], progress: Callable[[str], None]) -> Answer:
         """Answer one request; an exception of the runtime is part of the answer."""
         answer: Answer = {"at": op.removeprefix("bench_")}
-        try:
+        with values.told(answer):
             match op:
                 case "bench_open":
                     self._keep(args, answer)
@@ -49,12 +49,6 @@ class Benches:
                     self._run(args, answer, progress)
                 case _:
                     self._close(args["key"])
-            answer["at"] = ""
-        except values.Misfit as error:
-            answer |= {"at": "feed", "error": str(error)}
-        # A runtime raises anything at all; the answer says where.
-        except Exception as error:  # noqa: BLE001
-            answer["error"] = line(error)
         return answer
 
     def _keep(self, args: Mapping[str, Any], answer: Answer) -> None:

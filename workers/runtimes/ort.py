@@ -47,19 +47,18 @@ class OrtSession:
 
     def nodes(self) -> dict[str, int]:
         """Counted if this version of ONNX Runtime reports the assignment."""
-        if not hasattr(self._session, "get_provider_graph_assignment_info"):
-            return {}
-        counts: dict[str, int] = {}
-        for part in self._session.get_provider_graph_assignment_info():
-            counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())
-        return counts
+        counts: Counter[str] = Counter()
+        for part in self._assigned():
+            counts[part.ep_name] += len(part.get_nodes())
+        return dict(counts)
 
     def parts(self) -> dict[str, int]:
         """Counted if this version of ONNX Runtime reports the assignment."""
-        if not hasattr(self._session, "get_provider_graph_assignment_info"):
-            return {}
-        found = self._session.get_provider_graph_assignment_info()
-        return dict(Counter(part.ep_name for part in found))
+        return dict(Counter(part.ep_name for part in self._assigned()))
+
+    def _assigned(self) -> list[Any]:
+        told = getattr(self._session, "get_provider_graph_assignment_info", list)
+        return list(told())
 
     def times(self) -> list[dict[str, Any]]:
         """ONNX Runtime writes them to a file."""

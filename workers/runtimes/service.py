@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -104,32 +105,18 @@ class RuntimeService:
 
     def _measure(self, args: Mapping[str, Any]) -> Answer:
         answer: Answer = {"at": "open"}
-        session: Session | None = None
-        try:
+        with values.told(answer):
             before, began = resident(), time.monotonic()
-            session = self.open(args["file"], args["runtime"])
-            session.expect(args.get("outputs") or ())
-            answer["open_seconds"] = round(time.monotonic() - began, 3)
-            answer["open_memory"] = max(0, resident() - before)
-            _describe(session, answer)
-            answer["at"] = "run"
-            _run(session, args, answer)
-            answer["at"] = ""
-        except values.Misfit as error:
-            answer |= {"at": "feed", "error": str(error)}
-        # A runtime raises anything at all; the answer says where, and the rungs judge it.
-        except Exception as error:  # noqa: BLE001
-            answer["error"] = line(error)
-        finally:
-            if session is not None:
-                session.close()
+            with closing(self.open(args["file"], args["runtime"])) as session:
+                session.expect(args.get("outputs") or ())
+                answer["open_seconds"] = round(time.monotonic() - began, 3)
+                answer["open_memory"] = max(0, resident() - before)
+                answer["inputs"] = [port.to_json() for port in session.inputs]
+                answer["outputs"] = [port.to_json() for port in session.outputs]
+                answer["nodes"] = session.nodes()
+                answer["at"] = "run"
+                _run(session, args, answer)
         return answer
-
-
-def _describe(session: Session, answer: Answer) -> None:
-    answer["inputs"] = [port.to_json() for port in session.inputs]
-    answer["outputs"] = [port.to_json() for port in session.outputs]
-    answer["nodes"] = session.nodes()
 
 
 def _run(session: Session, args: Mapping[str, Any], answer: Answer) -> None:

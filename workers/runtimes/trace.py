@@ -50,13 +50,15 @@ class Traces:
             # A monitor that cannot begin is part of the answer, and has nothing to leave.
             except Exception as error:  # noqa: BLE001
                 return {**answer, "error": line(error)}
-            with _told(answer):
+            with values.told(answer):
                 self._plainly(args, runs - runs // 2, progress, answer)
                 answer["times"] = self._run(monitor, args, progress, answer)
+            _forget()
             answer |= _left(monitor)
             if "error" not in answer:
-                with _told(answer):
+                with values.told(answer):
                     self._plainly(args, runs // 2, progress, answer)
+                _forget()
         return answer
 
     def _plainly(
@@ -79,9 +81,7 @@ class Traces:
         session = self._opener(args["file"], runtime, options)
         try:
             answer["nodes"], answer["parts"] = session.nodes(), session.parts()
-            times = _watch(session, monitor, args, progress, answer)
-            answer["at"] = ""
-            return times
+            return _watch(session, monitor, args, progress, answer)
         finally:
             session.close()
             del session
@@ -117,19 +117,10 @@ def _watch(
     return times
 
 
-@contextmanager
-def _told(answer: Answer) -> Iterator[None]:
-    """What the model does wrong is part of the answer."""
-    try:
-        yield
-    except values.Misfit as error:
-        answer |= {"at": "feed", "error": str(error)}
-    # A runtime raises anything at all; the answer says where.
-    except Exception as error:  # noqa: BLE001
-        answer["error"] = line(error)
-    finally:
-        gc.collect()
-        give_back()
+def _forget() -> None:
+    """Profilers write their last lines when nothing holds the session any more."""
+    gc.collect()
+    give_back()
 
 
 def _left(monitor: Monitor) -> Answer:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from workers.runtimes.session import Port
+from workers.runtimes.session import Port, line
 from workers.sources import samples
 
 Feeds = dict[str, Any]
@@ -24,6 +25,19 @@ def read(path: Path, component: str, limit: int) -> list[Feeds]:
 
 class Misfit(ValueError):
     """Input values do not fit the graph: a missing name, or another shape."""
+
+
+@contextmanager
+def told(answer: dict[str, Any]) -> Iterator[None]:
+    """What goes wrong in the block becomes part of the answer, which says where (`at`)."""
+    try:
+        yield
+        answer["at"] = ""
+    except Misfit as error:
+        answer |= {"at": "feed", "error": str(error)}
+    # A runtime raises anything at all; the owner judges it.
+    except Exception as error:  # noqa: BLE001
+        answer["error"] = line(error)
 
 
 def feeds(sample: Mapping[str, Any], ports: Sequence[Port], number: int = 1) -> Feeds:

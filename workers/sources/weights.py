@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 from workers.engine import StageError
-from workers.sources.errors import export_error
+from workers.sources.errors import export_error, one_line
 
 SAFETENSORS = ("model*.safetensors",)
 PICKLES = ("pytorch_model*.bin",)
@@ -26,8 +25,6 @@ SIDE_FILES = (
     "config_sentence_transformers.json", "1_Pooling/config.json", "LICENSE", "LICENSE.*", "NOTICE",
 )  # fmt: skip
 """Small files that a user of the exported model needs beside it."""
-
-_HEADER_LIMIT = 100 * 1024**2
 
 
 def patterns(*, pickle: bool, remote_code: bool) -> tuple[str, ...]:
@@ -62,7 +59,7 @@ def check_complete(folder: Path, where: str, *, pickle: bool) -> None:
         _check_index(folder, index, where)
     if tensors:
         for name in tensors:
-            check_safetensors(folder / name, where)
+            _check_safetensors(folder / name, where)
         return
     bins = matching((item.name for item in folder.iterdir()), PICKLES)
     if not bins:
@@ -76,26 +73,16 @@ def check_complete(folder: Path, where: str, *, pickle: bool) -> None:
         _check_index(folder, folder / INDEXES[1], where)
 
 
-def check_safetensors(file: Path, where: str) -> None:
+def _check_safetensors(file: Path, where: str) -> None:
     """Raise unless header and size of a safetensors file agree."""
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        head = stream.read(8)
-        length = struct.unpack("<Q", head)[0] if len(head) == 8 else -1
-        if not 2 <= length <= min(size - 8, _HEADER_LIMIT):
-            raise _incomplete(where, f"{file.name} has no complete safetensors header")
-        try:
-            header = json.loads(stream.read(length))
-            end = max(
-                (int(item["data_offsets"][1]) for key, item in header.items() if key[:2] != "__"),
-                default=0,
-            )
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-            raise _incomplete(where, f"{file.name} has a damaged safetensors header") from error
-    if size != 8 + length + end:
-        raise _incomplete(
-            where, f"{file.name} has {size} bytes, its header says {8 + length + end}"
-        )
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy"):
+            pass
+    except (SafetensorError, OSError) as error:
+        text = f"{file.name} is cut off or damaged ({one_line(error, 120)})"
+        raise _incomplete(where, text) from error
 
 
 def _check_index(folder: Path, index: Path, where: str) -> None:

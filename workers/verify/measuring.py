@@ -222,14 +222,7 @@ class _Job:
         return self._notes.find(MEASURED, {**basis, "content": subject.content}, examine)
 
     def _opened(self, runtime: Runtime, file: Path, name: str) -> Json:
-        component = self._names.get(name, "")
-        args: Json = {
-            "file": str(file.absolute()),
-            "component": component,
-            "sets": 1,
-            "inputs": self._input_files(component),
-            "shapes": self._subject.shapes().get(component, {}),
-        }
+        args = self._arguments(file, self._names.get(name, ""), sets=1)
         told = self._owner.runtimes.measure(runtime, args, self._watching)
         if told.get("error"):
             return {"error": told["error"]}
@@ -252,12 +245,8 @@ class _Job:
         wanted = (reference is None and save == self._owner.reference.folder) or bool(component)
         outputs = self._owner.reference.answers.get(name, {}).get("outputs", ())
         args: Json = {
-            "file": str(file.absolute()),
-            "component": component,
-            "sets": SETS,
-            "inputs": self._input_files(component),
+            **self._arguments(file, component, sets=SETS),
             "extra": self._extra,
-            "shapes": self._subject.shapes().get(component, {}),
             "outputs": [port[0] for port in outputs],
             "save": str(save / _saved(component)) if wanted else None,
             "reference": str(reference / _saved(component)) if reference else None,
@@ -265,6 +254,15 @@ class _Job:
             "linked": self._linked(component, save, reference),
         }
         return self._owner.runtimes.measure(runtime, args, self._watching)
+
+    def _arguments(self, file: Path, component: str, *, sets: int) -> Json:
+        return {
+            "file": str(file.absolute()),
+            "component": component,
+            "sets": sets,
+            "inputs": self._input_files(component),
+            "shapes": self._subject.shapes().get(component, {}),
+        }
 
     def _linked(self, component: str, save: Path, reference: Path | None) -> Json | None:
         """Where the outputs are that feed a component, end to end; None: nothing feeds it."""

@@ -152,8 +152,7 @@ class Subject:
         """Of models that share a context: they lie elsewhere than their portable forms."""
         graphs = [
             one
-            for stage in self.manifest.get("stages", ())
-            if stage.get("stage") == "compile"
+            for stage in self._stages("compile")
             for one in stage.get("facts", {}).get("graphs", ())
         ]
         found = {str(one["model"]): str(one["origin"]) for one in graphs}
@@ -161,11 +160,7 @@ class Subject:
 
     def blocked_passes(self) -> tuple[str, ...] | None:
         """The passes that the manifest lists as blocked; None: it has no such stage."""
-        params = [
-            one.get("params", {})
-            for one in self.manifest.get("stages", ())
-            if one.get("stage") == "optimize"
-        ]
+        params = [one.get("params", {}) for one in self._stages("optimize")]
         if not params:
             return None
         return tuple(name for one in params for name in one.get("blocked_passes", ()))
@@ -173,9 +168,12 @@ class Subject:
     def shapes(self) -> dict[str, dict[str, list[int]]]:
         """The shapes of the input values by component, from the manifest."""
         found = {}
-        for one in self.manifest.get("stages", ()):
-            if one.get("stage") == "inputs":
-                for name, ports in one.get("facts", {}).get("inputs", {}).items():
-                    component = one.get("component", "") if name == "." else name
-                    found[component] = {key: port["shape"] for key, port in ports.items()}
+        for one in self._stages("inputs"):
+            for name, ports in one.get("facts", {}).get("inputs", {}).items():
+                component = one.get("component", "") if name == "." else name
+                found[component] = {key: port["shape"] for key, port in ports.items()}
         return found
+
+    def _stages(self, name: str) -> list[Mapping[str, Any]]:
+        """What the manifest tells of the runs of a stage."""
+        return [one for one in self.manifest.get("stages", ()) if one.get("stage") == name]
