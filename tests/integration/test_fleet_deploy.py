@@ -47,7 +47,7 @@ def test_a_fleet_is_set_up_again_and_again(project: Project, server: PrefectServ
         ]
     )
     assert [(ran.code, ran.err) for ran in done] == [(0, "")] * 2, done
-    with httpx.Client(base_url=server.url) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         made = api.get("/deployments/name/modelmill-fleet/modelmill-nightly").json()
         names = [one["name"] for one in api.post("/automations/filter", json={}).json()]
     assert sorted(names) == ["modelmill-failed", "modelmill-stuck", "modelmill-zombie"]

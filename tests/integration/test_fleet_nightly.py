@@ -94,7 +94,7 @@ def nightly(template: Path, folder: Path, cron: str, **services: str) -> Iterato
         postgres() as database,
         prefect_server(template, folder / "prefect", **services) as server,
         webhook() as (address, told),
-        httpx.Client(base_url=server.url) as api,
+        httpx.Client(base_url=server.url, timeout=60) as api,
     ):
         database.execute("CREATE DATABASE nightly")
         url = database.url("nightly")
