@@ -143,11 +143,11 @@ def _sweep(
     with worker.busy() if worker else nullcontext():
         settings = recorded.settings(os.environ, cwd)
         lead = Parent(state, recorded, settings, stop, AWAY, worker)
-        begun, run = lead.begin()
+        led, run = lead.begin()
         parameters = {"stamp": run.plan.stamp, "sweep": run.sweep, "run": run.id}
         tags = tags_of(run.plan, run.sweep) + nightly_tags(here)
         known = recorded_estimates(state, run.sweep)
-        progress = SweepProgress(state.statuses(run.sweep), publish=begun.info.publish, known=known)
+        progress = SweepProgress(state.statuses(run.sweep), publish=led.info.publish, known=known)
         # What was cancelled between the order and now counts too.
         first = recorded.id or run.id
         with get_client(sync_client=True) as client:
@@ -162,8 +162,8 @@ def _sweep(
                 slots = SlotRuns(client, pool, parameters, tags)
                 if lead.lead(run, slots) is not Ended.OVER:
                     return None
-        summary, index = lead.finish(begun, run)
-        display.result(begun.info, settings, run.plan, index)
+        summary, index = lead.finish(led)
+        display.result(led.info, settings, run.plan, index)
         return summary
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,9 +21,9 @@ from flows.observe.summaries.document import LastRun
 from flows.observe.summary import summary_of
 from flows.observe.views import choose_view
 from flows.sweep.cancellation import RELEASED, cancel_sweep
-from flows.sweep.index import index_line
-from flows.sweep.lifecycle import record
+from flows.sweep.lifecycle import Sweep
 from flows.sweep.planning import size_of
+from flows.sweep.run import print_ended
 from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, MillError, UsageError
@@ -93,22 +91,14 @@ class Launch:
 
     def _record(self, state: State) -> FleetRun:
         feed = Workspace(self.settings).open_feed()
-        info, earlier = record(
-            self.plan,
-            state,
-            feed,
-            self.settings,
-            estimate(self.plan, state),
-            self.values,
-            again=self.again,
-            by_memory=True,
-        )
-        run = FleetRun(info.id, self.plan, self.values, feed.name)
+        sweep = Sweep(self.plan, self.settings, state, feed, Stop(), self.values, self.again, True)
+        sweep.record(estimate(self.plan, state))
+        run = FleetRun(sweep.info.id, self.plan, self.values, feed.name)
         run = replace(run, id=record_run(state, run))
         if not self.as_json:
             print(f"sweep {self.plan.stamp}: {size_of(self.plan)}")
             print(f"on the fleet {self.pool} -> {feed.name}", flush=True)
-            for line in earlier.lines(self.plan.stamp, " --fleet"):
+            for line in sweep.earlier.lines(self.plan.stamp, " --fleet"):
                 print(line, flush=True)
         return run
 
@@ -135,25 +125,18 @@ class Launch:
 
     def _say_ended(self, state: State, run: FleetRun, stop: Stop) -> Exit:
         info = state.sweep(run.sweep)
-        summary = summary_of(state, info)
         code = Exit.INTERRUPTED if stop else Exit(info.exit_code or 0)
-        index = [one.data for one in state.events(info.id, run.id, kind=Kind.INDEX)]
-        found = index[-1] if index else None
-        took = LastRun.of(state, info)
-        if self.as_json:
-            version = found["version"] if found else None
-            document = {**summary.to_json(), **took.to_json(), "index": version}
-            document["exit_code"] = int(code)
-            print(json.dumps({"type": "summary", **document}), flush=True)
-            return code
-        print("\n".join(summary.lines()))
-        if found:
-            failed = len(summary.failures)
-            print(index_line(self.plan, self.settings.package, found["version"], failed))
-        print(took)
-        if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
-            text = f"what is built is kept: modelmill resume {info.stamp} --fleet"
-            print(text, file=sys.stderr)
+        index = [one.data for one in state.events(info.id, run.id, kind=Kind.INDEX) if one.data]
+        print_ended(
+            self.plan,
+            self.settings.package,
+            summary_of(state, info),
+            LastRun.of(state, info),
+            code,
+            index[-1]["version"] if index else None,
+            as_json=self.as_json,
+            flags=" --fleet",
+        )
         return code
 
 

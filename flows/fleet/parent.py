@@ -14,14 +14,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from feed.publisher import Publisher
 from flows.cli.settings import Settings
 from flows.fleet.run import FleetRun, record_run
 from flows.fleet.worker_folder import WorkerFolder
 from flows.observe.summary import Summary, summarize
 from flows.observe.unserved import UNSERVED, unserved_groups
 from flows.sweep.cancellation import StoppedElsewhere, stop_for_all
-from flows.sweep.lifecycle import Begun, among, begin, finish
+from flows.sweep.lifecycle import Sweep, among
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
 from matrix.needs import Words, serves
@@ -68,24 +67,20 @@ class Parent:
     """The notice with which it took the lead."""
     _successor_tries: int = 0
 
-    def begin(self) -> tuple[Begun, FleetRun]:
+    def begin(self) -> tuple[Sweep, FleetRun]:
         """Record and seed; slots are given a run that knows what the feed has."""
         feed = Workspace(self.settings).open_feed()
-        begun = begin(
-            self.run.plan,
-            self.state,
-            feed,
-            self.settings,
-            recorded=self.run.values,
-            stop=self.stop,
+        sweep = Sweep(
+            self.run.plan, self.settings, self.state, feed, self.stop, self.run.values,
             # Whoever recorded the run took up what failed; a later parent does not do it again.
             again=not self.run.id,
             by_memory=True,
-        )
-        run = replace(self.run, sweep=begun.info.id, newest=begun.newest)
+        )  # fmt: skip
+        sweep.begin()
+        run = replace(self.run, sweep=sweep.info.id, newest=sweep.newest)
         if run.newest or not run.id:
             run = replace(run, id=record_run(self.state, run))
-        return begun, run
+        return sweep, run
 
     def lead(self, run: FleetRun, slots: SlotRuns) -> Ended:
         """Take the lead until the end; then cancel the slot runs that still wait."""
@@ -131,16 +126,13 @@ class Parent:
             return True
         return self._successor_tries >= SUCCESSOR_TRIES
 
-    def finish(self, begun: Begun, run: FleetRun) -> tuple[Summary, str | None]:
+    def finish(self, sweep: Sweep) -> tuple[Summary, str | None]:
         """Index, summary and exit code."""
-        feed = Workspace(self.settings).open_feed()
-        if self.stop and self._begun_again(run.sweep):
-            outcomes = self.state.outcomes(run.sweep, brief=True)
-            name, publish = run.plan.stamp, begun.info.publish
-            return summarize(name, feed.name, outcomes, publish=publish), None
-        publisher = Publisher(feed, tries=self.settings.tries) if begun.info.publish else None
-        template = self.settings.package
-        return finish(run.plan, self.state, feed, publisher, begun.info, self.stop, template)
+        info = sweep.info
+        if self.stop and self._begun_again(info.id):
+            outcomes = self.state.outcomes(info.id, brief=True)
+            return summarize(info.stamp, info.feed, outcomes, publish=info.publish), None
+        return sweep.finish()
 
     def _begun_again(self, sweep: int) -> bool:
         """Whether somebody has begun another run of the sweep, which is not ours to finish."""

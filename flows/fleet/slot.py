@@ -11,7 +11,6 @@ from pathlib import Path
 from uuid import UUID
 
 from feed.errors import Outage
-from feed.publisher import Publisher
 from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.fleet.run import FleetRun, read_run, state_url
@@ -19,7 +18,7 @@ from flows.fleet.worker_folder import CWD, WORDS, WorkerFolder
 from flows.prefect.display import Display
 from flows.slot.loop import run_slots
 from flows.sweep.cancellation import CancellationWatch, StoppedElsewhere, stop_for_all
-from flows.sweep.lifecycle import Begun
+from flows.sweep.lifecycle import Sweep
 from flows.sweep.local import open_slots, owners_here
 from flows.sweep.needs import words_here
 from flows.sweep.stop import Stop
@@ -93,10 +92,8 @@ class FleetSlot:
     def _build(self, state: State, run: FleetRun, settings: Settings, watch: SlotWatch) -> None:
         work = Workspace(settings)
         work.prepare()
-        feed = work.open_feed()
-        info = state.sweep(run.sweep)
-        publisher = Publisher(feed, tries=settings.tries) if info.publish else None
-        begun = Begun(info, run.newest)
+        sweep = Sweep(run.plan, settings, state, work.open_feed(), self.stop, newest=run.newest)
+        sweep.is_recorded(state.sweep(run.sweep))
         display = Display(
             state.at_once,
             run.sweep,
@@ -110,12 +107,10 @@ class FleetSlot:
         )
         with (
             display if self.flow_run else nullcontext(),
-            open_slots(
-                run.plan, begun, state, settings, publisher, self.stop, 1, self._words(settings)
-            ) as (sweep, slots),
+            open_slots(sweep, 1, self._words(settings)) as (context, slots),
         ):
-            sweep.closing = watch.closing
-            run_slots(sweep, slots)
+            context.closing = watch.closing
+            run_slots(context, slots)
 
     def _words(self, settings: Settings) -> Words:
         told = from_text(self.environ.get(WORDS))

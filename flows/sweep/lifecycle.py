@@ -34,106 +34,143 @@ if TYPE_CHECKING:
 _UNLISTED = "a feed that cannot be listed is not taken for empty; --trust-state goes on without it"
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A sweep that is recorded and seeded: its open cells are the work left."""
+@dataclass(slots=True)
+class Sweep:
+    """One run of a sweep: begun, that is recorded and seeded, then worked on, at last finished."""
 
-    info: SweepInfo
-    newest: Mapping[str, Published]
+    plan: Plan
+    settings: Settings
+    state: State
+    feed: Feed
+    stop: Stop
+    recorded: Mapping[str, object] = field(default_factory=dict)
+    """The settings that a resume needs; see `flows.sweep.recorded`."""
+    again: bool = True
+    """Whether to retry failures whose cause may be gone; see `flows.sweep.earlier_failures`."""
+    by_memory: bool = False
+    """Whether to lease cells only to machines with the memory that they took before."""
+    newest: Mapping[str, Published] = field(default_factory=dict)
+    """The newest version of each cell under any stamp; only filled with `--if-changed`."""
     earlier: EarlierFailures = field(default_factory=EarlierFailures)
-    seeded: Seeded = Seeded(0)  # noqa: RUF009 - frozen
+    seeded: Seeded = field(default_factory=lambda: Seeded(0))
+    info: SweepInfo = field(init=False)
+    """How the state knows it, once it is recorded."""
+    publisher: Publisher | None = field(init=False)
+    """None: it does not publish."""
 
+    def begin(self) -> None:
+        """Check the feed, record the sweep, and mark what the feed already has."""
+        if not self.settings.no_publish:
+            waiting_for(f"checking the feed {self.feed.name}")
+            self.feed.preflight([(item.package, item.version) for item in self.plan.packages()])
+        known = replace(estimate(self.plan, self.state), if_changed=self.settings.if_changed)
+        self.record(known)
+        note_plan(self.state, self.info.id, self.plan, known)
+        if self.settings.no_publish:
+            return
+        listed_at = self.state.now()
+        try:
+            every_stamp = self.settings.if_changed
+            found = list_feed(self.feed, self.plan, every_stamp=every_stamp, stop=self.stop)
+        except FeedError as error:
+            if not self.settings.trust_state:
+                if not isinstance(error, Unauthorized):
+                    error.hint = "; ".join(filter(None, (error.hint, _UNLISTED)))
+                raise
+            self.state.note(self.info.id, Kind.NOTICE, {"unlisted": str(error)})
+            return
+        self.newest = found.newest
+        self._learn(found, listed_at)
 
-def begin(
-    plan: Plan,
-    state: State,
-    feed: Feed,
-    settings: Settings,
-    *,
-    recorded: Mapping[str, object],
-    stop: Stop,
-    again: bool = True,
-    by_memory: bool = False,
-) -> Begun:
-    """Check the feed, record the sweep, and mark what the feed already has.
-
-    `again`: retry failures whose cause may be gone, see `flows.sweep.earlier_failures`.
-    `by_memory`: lease cells only to machines with the memory that they took before.
-    """
-    if not settings.no_publish:
-        waiting_for(f"checking the feed {feed.name}")
-        feed.preflight([(item.package, item.version) for item in plan.packages()])
-    known = replace(estimate(plan, state), if_changed=settings.if_changed)
-    info, earlier = record(
-        plan, state, feed, settings, known, recorded, again=again, by_memory=by_memory
-    )
-    note_plan(state, info.id, plan, known)
-    if settings.no_publish:
-        return Begun(info, {}, earlier)
-    listed_at = state.now()
-    try:
-        found = list_feed(feed, plan, every_stamp=settings.if_changed, stop=stop)
-    except FeedError as error:
-        if not settings.trust_state:
-            if not isinstance(error, Unauthorized):
-                error.hint = "; ".join(filter(None, (error.hint, _UNLISTED)))
-            raise
-        state.note(info.id, Kind.NOTICE, {"unlisted": str(error)})
-        return Begun(info, {}, earlier)
-    seeded = _learn(plan, state, info.id, found, listed_at)
-    return Begun(info, found.newest, earlier, seeded)
-
-
-def record(
-    plan: Plan,
-    state: State,
-    feed: Feed,
-    settings: Settings,
-    known: Estimates,
-    recorded: Mapping[str, object],
-    *,
-    again: bool,
-    by_memory: bool,
-) -> tuple[SweepInfo, EarlierFailures]:
-    """Record the sweep, its cells and the settings that a resume needs; see `begin`."""
-    info = state.begin(
-        plan.stamp,
-        feed.name,
-        cell_rows(
-            plan,
-            recorded,
-            known.peaks if by_memory else {},
-            bench=settings.bench,
-            emulated=settings.emulated,
-        ),
-        model_rows(plan, known),
-        {**recorded, "feed": feed.name},
-        to_json(selection_of(settings)),
-        publish=not settings.no_publish,
-        protocol=asdict(settings.protocol),
-    )
-    return info, try_again(state, info, {item.id for item in plan.packages()}, again=again)
-
-
-def _learn(plan: Plan, state: State, sweep_id: int, found: Listing, listed_at: float) -> Seeded:
-    """Bring the state in line with the feed."""
-    seeded = state.seed(sweep_id, found.seen)
-    there = {one.cell for one in found.seen}
-    gone = [item.id for item in plan.packages() if item.id not in there]
-    state.unseed(sweep_id, gone, listed_at)
-    for item in found.deleted:
-        outcome = state.outcome(sweep_id, item.id)
-        if outcome is None or outcome.status is not Status.PLANNED:
-            continue
-        facts = Facts(
-            failure=FailureClass.PUBLISH,
-            stage="publish",
-            message=f"{item.package} {item.version} was deleted from the feed and stays taken",
-            hint="sweep again under another --stamp",
-            retryable=False,
+    def record(self, known: Estimates) -> None:
+        """Record the sweep, its cells and the settings that a resume needs."""
+        settings = self.settings
+        info = self.state.begin(
+            self.plan.stamp,
+            self.feed.name,
+            cell_rows(
+                self.plan,
+                self.recorded,
+                known.peaks if self.by_memory else {},
+                bench=settings.bench,
+                emulated=settings.emulated,
+            ),
+            model_rows(self.plan, known),
+            {**self.recorded, "feed": self.feed.name},
+            to_json(selection_of(settings)),
+            publish=not settings.no_publish,
+            protocol=asdict(settings.protocol),
         )
-        state.record(None, sweep_id, item.id, Status.CONFLICT, facts)
-    return seeded
+        self.is_recorded(info)
+        cells = {item.id for item in self.plan.packages()}
+        self.earlier = try_again(self.state, info, cells, again=self.again)
+
+    def is_recorded(self, info: SweepInfo) -> None:
+        """Go on with a sweep that is in the state."""
+        self.info = info
+        self.publisher = Publisher(self.feed, tries=self.settings.tries) if info.publish else None
+
+    def _learn(self, found: Listing, listed_at: float) -> None:
+        """Bring the state in line with the feed."""
+        state, sweep_id = self.state, self.info.id
+        self.seeded = state.seed(sweep_id, found.seen)
+        there = {one.cell for one in found.seen}
+        gone = [item.id for item in self.plan.packages() if item.id not in there]
+        state.unseed(sweep_id, gone, listed_at)
+        for item in found.deleted:
+            outcome = state.outcome(sweep_id, item.id)
+            if outcome is None or outcome.status is not Status.PLANNED:
+                continue
+            facts = Facts(
+                failure=FailureClass.PUBLISH,
+                stage="publish",
+                message=f"{item.package} {item.version} was deleted from the feed and stays taken",
+                hint="sweep again under another --stamp",
+                retryable=False,
+            )
+            state.record(None, sweep_id, item.id, Status.CONFLICT, facts)
+
+    def has_work(self, offers: Words | None = None) -> bool:
+        """Whether anything is to be built or waited for (by a machine that offers these words)."""
+        return self.state.remaining(self.info.id, offers=offers).open > 0
+
+    def among(self) -> frozenset[str] | None:
+        """The models to lease, when this run selects fewer than the sweep has; None: all."""
+        return among(self.plan, self.state, self.info.id)
+
+    def finish(self) -> tuple[Summary, str | None]:
+        """Publish the index if the batch is complete; returns the summary and its version."""
+        state, info, stop = self.state, self.info, self.stop
+        index = None
+        # The sweep may have more cells than this run selected; only the index lists all of them.
+        wanted = {item.id for item in self.plan.packages()}
+        ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
+        benches = (one for one in state.benches(info.id) if one.cell in wanted)
+        publish = self.publisher is not None
+        summary = summarize(self.plan.stamp, self.feed.name, ours, benches, publish=publish)
+        if (summary.unfinished or summary.unmeasured) and not stop:
+            summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
+        if publish and not stop and not summary.unfinished and summary.has_content:
+            try:
+                index = self._publish_index()
+            except FeedError as error:
+                stop.ask(error)
+            else:
+                if index is not None:
+                    told = {"package": self.plan.index_package, "version": index}
+                    state.note(info.id, Kind.INDEX, told)
+        state.end(info.id, summary.exit_code(stop))
+        return summary, index
+
+    def _publish_index(self) -> str | None:
+        plan, feed = self.plan, self.feed
+        outcomes = self.state.outcomes(self.info.id, brief=True)
+        content: SweepIndex | None = index_of(plan.stamp, outcomes)
+        if content and any(cell.origin for cell in plan.cells()):
+            content = with_listed(feed, plan, content)
+        if not content or self.publisher is None:
+            return None
+        return publish_index(feed, self.publisher, plan, self.settings.package, content)
 
 
 def cell_rows(
@@ -180,46 +217,7 @@ def model_rows(plan: Plan, known: Estimates) -> list[ModelRow]:
     ]
 
 
-def has_work(state: State, info: SweepInfo, offers: Words | None = None) -> bool:
-    """Whether anything is to be built or waited for (that a machine with these words may build)."""
-    return state.remaining(info.id, offers=offers).open > 0
-
-
 def among(plan: Plan, state: State, sweep_id: int) -> frozenset[str] | None:
     """The models to lease, when this run selects fewer than the sweep has; None: all of them."""
     selected = frozenset(model.name for model in plan.models)
     return None if state.models(sweep_id) <= selected else selected
-
-
-def finish(
-    plan: Plan,
-    state: State,
-    feed: Feed,
-    publisher: Publisher | None,
-    info: SweepInfo,
-    stop: Stop,
-    template: str,
-) -> tuple[Summary, str | None]:
-    """Publish the index if the batch is complete; returns the summary and the index's version."""
-    index = None
-    # The sweep may have more cells than this run selected; only the index lists all of them.
-    wanted = {item.id for item in plan.packages()}
-    ours = (one for one in state.outcomes(info.id, brief=True) if one.cell in wanted)
-    benches = (one for one in state.benches(info.id) if one.cell in wanted)
-    summary = summarize(plan.stamp, feed.name, ours, benches, publish=publisher is not None)
-    if (summary.unfinished or summary.unmeasured) and not stop:
-        summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
-    if publisher is not None and not stop and not summary.unfinished and summary.has_content:
-        content: SweepIndex | None = index_of(plan.stamp, state.outcomes(info.id, brief=True))
-        try:
-            if content and any(cell.origin for cell in plan.cells()):
-                content = with_listed(feed, plan, content)
-            if content:
-                index = publish_index(feed, publisher, plan, template, content)
-        except FeedError as error:
-            stop.ask(error)
-        else:
-            if index is not None:
-                state.note(info.id, Kind.INDEX, {"package": plan.index_package, "version": index})
-    state.end(info.id, summary.exit_code(stop))
-    return summary, index

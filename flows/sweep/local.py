@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from feed.publisher import Publisher
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.observe.estimates import estimate
@@ -19,8 +18,7 @@ from flows.slot.context import Slot, SweepContext
 from flows.slot.kept_packages import kept_bytes
 from flows.slot.leases import LeaseRenewer
 from flows.sweep.engines import engine_spec, runtimes_of, slot_count
-from flows.sweep.lifecycle import Begun, among
-from flows.sweep.stop import Stop
+from flows.sweep.lifecycle import Sweep
 from flows.sweep.workspace import Workspace
 from machine.ledger import Ledger
 from machine.processes import this_host
@@ -51,26 +49,20 @@ def owners_here() -> str:
 
 @contextmanager
 def open_slots(
-    plan: Plan,
-    begun: Begun,
-    state: State,
-    settings: Settings,
-    publisher: Publisher | None,
-    stop: Stop,
-    slots_here: int | None = None,
-    offers: Words | None = None,
+    sweep: Sweep, slots_here: int | None = None, offers: Words | None = None
 ) -> Iterator[tuple[SweepContext, list[Slot]]]:
     """Open the store, the leases and the slots; close them in reverse whatever happens.
 
     `slots_here`: how many of the machine's slots are in this process; None: all of them.
     `offers`: the words that cells may need; None: any.
     """
+    plan, state, settings = sweep.plan, sweep.state, sweep.settings
     work = Workspace(settings)
     here = slots_here or slot_count(settings)
     with ExitStack() as opened:
         store = Store(work.store)
         opened.callback(store.close)
-        leases = opened.enter_context(LeaseRenewer(state, stop, 2 * settings.heartbeat))
+        leases = opened.enter_context(LeaseRenewer(state, sweep.stop, 2 * settings.heartbeat))
         pool = opened.enter_context(ThreadPoolExecutor(2 * here, thread_name_prefix="publish"))
         ledger = Ledger()
         budget = DiskBudget(
@@ -78,20 +70,20 @@ def open_slots(
             settings.disk_budget or 0,
             ledger=ledger,
             beside=partial(kept_bytes, work.kept),
-            evicted=lambda report: _note_evictions(state, begun.info.id, report),
+            evicted=lambda report: _note_evictions(state, sweep.info.id, report),
         )
-        sweep = SweepContext(
+        context = SweepContext(
             plan=plan,
-            sweep_id=begun.info.id,
+            sweep_id=sweep.info.id,
             state=state,
             leases=leases,
-            stop=stop,
+            stop=sweep.stop,
             settings=settings,
             publish_pool=pool,
             ledger=ledger,
-            publisher=publisher,
-            newest=begun.newest,
-            among=among(plan, state, begun.info.id),
+            publisher=sweep.publisher,
+            newest=sweep.newest,
+            among=sweep.among(),
             offers=offers,
         )
         memory = MemoryBudget(settings.memory_budget or 0, ledger=ledger)
@@ -110,7 +102,7 @@ def open_slots(
             slot = Slot(owner, builder, Verifier(runtimes, settings.verify), attester)
             opened.callback(slot.close)
             made.append(slot)
-        yield sweep, made
+        yield context, made
 
 
 @contextmanager

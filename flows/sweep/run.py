@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feed.interface import Feed
-from feed.publisher import Publisher
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.observe.following import Follower
@@ -28,7 +27,7 @@ from flows.slot.loop import run_slots
 from flows.sweep.cancellation import CancellationWatch
 from flows.sweep.engines import check_engine, slot_count
 from flows.sweep.index import index_line
-from flows.sweep.lifecycle import Begun, begin, finish, has_work
+from flows.sweep.lifecycle import Sweep
 from flows.sweep.local import open_slots, owners_here
 from flows.sweep.needs import words_here
 from flows.sweep.planning import print_notices, size_of
@@ -36,7 +35,7 @@ from flows.sweep.recorded import recorded_estimates
 from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.unchanged import settle_unchanged
 from flows.sweep.workspace import Workspace
-from matrix.errors import Exit
+from matrix.errors import Exit, MillError
 from matrix.model import Plan
 from matrix.needs import Words
 from state.records import Kind
@@ -73,23 +72,26 @@ class Run:
         with stopped_by_signals(self._stop):
             with work.open_state() as opened:
                 summary, index, took = self._run(opened, feed)
-            self._say_ended(summary, index, took)
-        return summary.exit_code(self._stop)
+            code = summary.exit_code(self._stop)
+            print_ended(
+                self.plan,
+                self.settings.package,
+                summary,
+                took,
+                code,
+                index,
+                as_json=self.as_json,
+                unshown=self._unshown,
+                stopped=self._stop.error,
+            )
+        return code
 
     def _run(self, state: State, feed: Feed) -> tuple[Summary, str | None, LastRun]:
         stop = self._stop
         self._say_planned(feed)
-        begun = begin(
-            self.plan,
-            state,
-            feed,
-            self.settings,
-            recorded=self.recorded,
-            stop=stop,
-            again=self.again,
-        )
-        publisher = Publisher(feed, tries=self.settings.tries) if begun.info.publish else None
-        self._say_begun(begun)
+        sweep = Sweep(self.plan, self.settings, state, feed, stop, self.recorded, self.again)
+        sweep.begin()
+        self._say_begun(sweep)
         profiles = {cell.profile.label: cell.profile for cell in self.plan.cells() if cell.profile}
         targets = {(cell.target.ep, cell.target.device): cell.target for cell in self.plan.cells()}
         offers = words_here(
@@ -99,51 +101,45 @@ class Run:
             profiles.values(),
             targets.values() if self.settings.bench else (),
         )
-        _note_unserved(state, begun.info.id, offers)
-        with CancellationWatch(state, begun.info.id, begun.info.run, stop):
-            if not stop and has_work(state, begun.info, offers):
-                self._build(state, begun, publisher, offers)
-                _note_unserved(state, begun.info.id, offers)  # now it is known what can be measured
-        ended = finish(self.plan, state, feed, publisher, begun.info, stop, self.settings.package)
+        info = sweep.info
+        _note_unserved(state, info.id, offers)
+        with CancellationWatch(state, info.id, info.run, stop):
+            if not stop and sweep.has_work(offers):
+                self._build(sweep, offers)
+                _note_unserved(state, info.id, offers)  # now it is known what can be measured
+        ended = sweep.finish()
         if self.settings.summary:
-            write_summaries(self.settings.path(self.settings.summary), state, begun.info)
-        return *ended, LastRun.of(state, begun.info)
+            write_summaries(self.settings.path(self.settings.summary), state, info)
+        return *ended, LastRun.of(state, info)
 
-    def _build(
-        self, state: State, begun: Begun, publisher: Publisher | None, offers: Words
-    ) -> None:
-        stop = self._stop
+    def _build(self, sweep: Sweep, offers: Words) -> None:
+        state, info = sweep.state, sweep.info
         progress = SweepProgress(
-            state.statuses(begun.info.id),
-            publish=begun.info.publish,
+            state.statuses(info.id),
+            publish=info.publish,
             slots=slot_count(self.settings),
-            known=recorded_estimates(state, begun.info.id),
+            known=recorded_estimates(state, info.id),
         )
-        after = state.note(begun.info.id, Kind.STARTED, {"pid": os.getpid()})
-        after = self._settle(state, begun, progress, after)
-        if stop or not has_work(state, begun.info, offers):
+        after = state.note(info.id, Kind.STARTED, {"pid": os.getpid()})
+        after = self._settle(sweep, progress, after)
+        if self._stop or not sweep.has_work(offers):
             return
         with (
-            self._shown(state, begun, progress, after),
-            open_slots(self.plan, begun, state, self.settings, publisher, stop, offers=offers) as (
-                sweep,
-                slots,
-            ),
-            Follower(state, begun.info.id, choose_view(as_json=self.as_json), progress, after),
+            self._shown(sweep, progress, after),
+            open_slots(sweep, offers=offers) as (context, slots),
+            Follower(state, info.id, choose_view(as_json=self.as_json), progress, after),
         ):
-            run_slots(sweep, slots)
+            run_slots(context, slots)
 
     @contextmanager
-    def _shown(
-        self, state: State, begun: Begun, progress: SweepProgress, after: int
-    ) -> Iterator[None]:
+    def _shown(self, sweep: Sweep, progress: SweepProgress, after: int) -> Iterator[None]:
         """Show the run in Prefect while the block runs, if a server can be had."""
         home = Workspace(self.settings).home
         if not os.environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
             os.environ["PREFECT_HOME"] = str(prefect_home_of(home, os.environ))
         display = Display(
-            state,
-            begun.info.id,
+            sweep.state,
+            sweep.info.id,
             after,
             owners_here(),
             self.plan,
@@ -159,13 +155,13 @@ class Run:
             # After a stop nobody needs to know how much was shown.
             self._unshown = "" if self._stop else display.problem
 
-    def _settle(self, state: State, begun: Begun, progress: SweepProgress, after: int) -> int:
+    def _settle(self, sweep: Sweep, progress: SweepProgress, after: int) -> int:
         """Settle the cells that need no slot; returns the last event that was shown."""
-        if not begun.newest or os.environ.get("PREFECT_API_URL"):
+        if not sweep.newest or os.environ.get("PREFECT_API_URL"):
             return after  # the user's own server shows every sweep
         view = choose_view(as_json=self.as_json)
-        with Follower(state, begun.info.id, view, progress, after) as follower:
-            settle_unchanged(self.plan, begun, state, self.settings, self._stop)
+        with Follower(sweep.state, sweep.info.id, view, progress, after) as follower:
+            settle_unchanged(sweep)
         return follower.seen
 
     def _say_planned(self, feed: Feed) -> None:
@@ -175,38 +171,51 @@ class Run:
         print_notices(self.plan.notices)
         sys.stdout.flush()
 
-    def _say_begun(self, begun: Begun) -> None:
+    def _say_begun(self, sweep: Sweep) -> None:
         if self.as_json:
             return
-        if begun.seeded.new:
-            print(f"already in the feed: {counted(begun.seeded.new, 'package')}")
-        if wrong := begun.seeded.corrected:
+        if sweep.seeded.new:
+            print(f"already in the feed: {counted(sweep.seeded.new, 'package')}")
+        if wrong := sweep.seeded.corrected:
             digests = counted(len(wrong), "digest")
             print(
                 f"note: the state had {digests} that the feed does not have, corrected: {wrong[0]}"
             )
-        for line in begun.earlier.lines(self.plan.stamp):
+        for line in sweep.earlier.lines(self.plan.stamp):
             print(line)
         sys.stdout.flush()
 
-    def _say_ended(self, summary: Summary, index: str | None, took: LastRun) -> None:
-        code = summary.exit_code(self._stop)
-        if self.as_json:
-            document = {**summary.to_json(), **took.to_json(), "index": index}
-            document["exit_code"] = int(code)
-            document["unshown"] = self._unshown or None
-            print(json.dumps({"type": "summary", **document}), flush=True)
-            return
-        print("\n".join(summary.lines()))
-        if self._unshown:
-            print(f"note: Prefect does not show all of this run: {self._unshown}")
-        if index is not None:
-            print(index_line(self.plan, self.settings.package, index, len(summary.failures)))
-        print(took)
-        if self._stop.error is not None:
-            print(f"stopped: {self._stop.error}", file=sys.stderr)
-        if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
-            print(f"what is built is kept: modelmill resume {self.plan.stamp}", file=sys.stderr)
+
+def print_ended(
+    plan: Plan,
+    template: str,
+    summary: Summary,
+    took: LastRun,
+    code: Exit,
+    index: str | None,
+    *,
+    as_json: bool,
+    unshown: str = "",
+    stopped: MillError | None = None,
+    flags: str = "",
+) -> None:
+    """Print how a run ended. `flags`: what commands in hints need besides the stamp."""
+    if as_json:
+        document = {**summary.to_json(), **took.to_json(), "index": index}
+        document["exit_code"] = int(code)
+        document["unshown"] = unshown or None
+        print(json.dumps({"type": "summary", **document}), flush=True)
+        return
+    print("\n".join(summary.lines()))
+    if unshown:
+        print(f"note: Prefect does not show all of this run: {unshown}")
+    if index is not None:
+        print(index_line(plan, template, index, len(summary.failures)))
+    print(took)
+    if stopped is not None:
+        print(f"stopped: {stopped}", file=sys.stderr)
+    if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
+        print(f"what is built is kept: modelmill resume {plan.stamp}{flags}", file=sys.stderr)
 
 
 def _note_unserved(state: State, sweep_id: int, offers: Words) -> None:

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from feed.interface import Published
-from flows.cli.settings import Settings
-from flows.sweep.lifecycle import Begun, among
+from flows.sweep.lifecycle import Sweep
 from flows.sweep.local import open_builder
-from flows.sweep.stop import Stop
 from machine.processes import this_host
-from matrix.model import Plan, PlannedModel, PlannedPackage
+from matrix.model import PlannedModel, PlannedPackage
 from matrix.needs import Words, is_measuring
 from matrix.status import Status
 from state.records import Facts, Lease, Owner
@@ -26,81 +22,71 @@ from workers.build.keys import last_keys
 from workers.errors import BuildFailed, Cancelled
 from workers.host.watch import Watching
 
-if TYPE_CHECKING:
-    from state.state import State
 
-
-def settle_unchanged(
-    plan: Plan, begun: Begun, state: State, settings: Settings, stop: Stop
-) -> None:
+def settle_unchanged(sweep: Sweep) -> None:
     """Record every model as unchanged whose open cells all equal their newest versions."""
-    candidates = list(_candidates(plan, begun, state))
+    candidates = list(_candidates(sweep))
     if not candidates:
         return
-    needs = state.demand(begun.info.id)
+    state, sweep_id = sweep.state, sweep.info.id
+    needs = state.demand(sweep_id)
     builds: Words = frozenset().union(*(words for words in needs if not is_measuring(words)))
     owner = Owner.here(f"{this_host().partition('/')[0]}/{os.getpid()}/unchanged")
-    with open_builder(plan, settings) as builder:
+    with open_builder(sweep.plan, sweep.settings) as builder:
         for model, packages in candidates:
-            if stop:
+            if sweep.stop:
                 return
-            if not _are_unchanged(builder, packages, begun.newest, stop):
+            if not _are_unchanged(builder, packages, sweep):
                 continue
-            ttl, only = 2 * settings.heartbeat, {model.name}
-            while (lease := state.lease(begun.info.id, owner, ttl, only, builds)) is not None:
-                _record(state, begun, lease, {one.id: one for one in packages})
+            ttl, only = 2 * sweep.settings.heartbeat, {model.name}
+            while (lease := state.lease(sweep_id, owner, ttl, only, builds)) is not None:
+                _record(sweep, lease, {one.id: one for one in packages})
 
 
-def _candidates(
-    plan: Plan, begun: Begun, state: State
-) -> Iterator[tuple[PlannedModel, list[PlannedPackage]]]:
+def _candidates(sweep: Sweep) -> Iterator[tuple[PlannedModel, list[PlannedPackage]]]:
     """Models with open cells that all have a version under another stamp."""
-    selected = among(plan, state, begun.info.id)
-    for model in plan.models:
+    selected = sweep.among()
+    for model in sweep.plan.models:
         if selected is not None and model.name not in selected:
             continue
-        statuses = state.statuses(begun.info.id, model.name)
+        statuses = sweep.state.statuses(sweep.info.id, model.name)
         packages = [
             planned
-            for planned in plan.packages_of(model)
+            for planned in sweep.plan.packages_of(model)
             if statuses.get(planned.id) in {Status.PLANNED, Status.CANCELLED}
         ]
         only = len(packages) == sum(status.open for status in statuses.values())
-        if packages and only and all(planned.id in begun.newest for planned in packages):
+        if packages and only and all(planned.id in sweep.newest for planned in packages):
             yield model, packages
 
 
-def _are_unchanged(
-    builder: Builder,
-    packages: list[PlannedPackage],
-    newest: Mapping[str, Published],
-    stop: Stop,
-) -> bool:
+def _are_unchanged(builder: Builder, packages: list[PlannedPackage], sweep: Sweep) -> bool:
     """Whether the store tells that a build would only make the newest versions again."""
     # Without a build before, planning a model of the hub would need a request.
     if not all(one.is_export or last_keys(builder.store.notes, one.id) for one in packages):
         return False
-    watching = Watching(cancel=stop.event)
+    watching = Watching(cancel=sweep.stop.event)
     try:
         return all(
-            builder.predict(one.cell, watching, export=one.is_export) == newest[one.id].tree
+            builder.predict(one.cell, watching, export=one.is_export) == sweep.newest[one.id].tree
             for one in packages
         )
     except (BuildFailed, Cancelled):
         return False  # the build itself says what is wrong
 
 
-def _record(state: State, begun: Begun, lease: Lease, cells: Mapping[str, PlannedPackage]) -> None:
+def _record(sweep: Sweep, lease: Lease, cells: Mapping[str, PlannedPackage]) -> None:
+    state, sweep_id = sweep.state, sweep.info.id
     done = False
     try:
-        leased = state.statuses(begun.info.id, lease.model, lease.needs)
+        leased = state.statuses(sweep_id, lease.model, lease.needs)
         for cell in leased.keys() & cells.keys():
-            newest = begun.newest[cell]
+            newest = sweep.newest[cell]
             # A group that lacks a member is never predicted, so this one is whole.
             members = [one.id for one in cells[cell].cell.members]
             detail = {"same_as": newest.version, **({"members": members} if members else {})}
             facts = Facts(tree=newest.tree, detail=detail)
-            state.record(lease, begun.info.id, cell, Status.UNCHANGED, facts)
+            state.record(lease, sweep_id, cell, Status.UNCHANGED, facts)
         done = True
     finally:
         state.release(lease, done=done)

@@ -18,7 +18,7 @@ from feed.directory import DirectoryFeed
 from feed.interface import write_description
 from feed.layout import Layout, Manifest
 from flows.cli.resolution import resolve
-from flows.sweep.lifecycle import begin, has_work
+from flows.sweep.lifecycle import Sweep
 from flows.sweep.planning import plan_of
 from flows.sweep.stop import Stop
 from matrix.digest import FileEntry, tree_digest
@@ -63,8 +63,9 @@ def run(cells: int) -> tuple[float, float, int]:
         began = time.perf_counter()
         with open_state(folder / "state.db") as state:
             feed = DirectoryFeed(folder / "feed")
-            begun = begin(plan, state, feed, settings, recorded={}, stop=Stop())
-            if has_work(state, begun.info):
+            begun = Sweep(plan, settings, state, feed, Stop())
+            begun.begin()
+            if begun.has_work():
                 raise SystemExit("something was left to do")
         return planned, time.perf_counter() - began, begun.seeded.new
 

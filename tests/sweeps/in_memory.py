@@ -17,7 +17,7 @@ from flows.observe.summary import Summary
 from flows.slot.context import Slot, SweepContext
 from flows.slot.leases import LeaseRenewer
 from flows.slot.loop import run_slots
-from flows.sweep.lifecycle import Begun, among, begin, finish
+from flows.sweep.lifecycle import Sweep
 from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
 from matrix.needs import Words
@@ -80,7 +80,7 @@ class SweepHarness:
     verifier: TrustingVerifier = field(default_factory=TrustingVerifier)
     stop: Stop = field(default_factory=Stop)
     hosts: list[InProcessHost] = field(default_factory=list)
-    begun: Begun | None = None
+    begun: Sweep | None = None
 
     def __post_init__(self) -> None:
         self.state: State = open_state(self.root / "state.db")
@@ -104,40 +104,34 @@ class SweepHarness:
     ) -> Summary:
         """Begin, run and finish; as `flows.sweep.run` without console, signals, Prefect."""
         settings = self.settings(**flags)
-        self.begun = begin(
-            plan,
-            self.state,
-            self.feed,
-            settings,
-            recorded=recorded or {},
-            stop=self.stop,
-        )
-        publisher = Publisher(self.feed, tries=3, sleep=lambda event, _s: event.is_set())
-        used = publisher if self.begun.info.publish else None
-        with self._context(plan, self.begun, settings, used) as context:
+        sweep = Sweep(plan, settings, self.state, self.feed, self.stop, recorded or {})
+        sweep.begin()
+        self.begun = sweep
+        if sweep.publisher is not None:
+            never = lambda event, _seconds: event.is_set()  # noqa: E731
+            sweep.publisher = Publisher(self.feed, tries=3, sleep=never)
+        with self._context(sweep) as context:
             context.offers = offers
             run_slots(context, self._slots(slots, plan))
-        return finish(plan, self.state, self.feed, used, self.begun.info, self.stop, TEMPLATE)[0]
+        return sweep.finish()[0]
 
     @contextmanager
-    def _context(
-        self, plan: Plan, begun: Begun, settings: Settings, publisher: Publisher | None
-    ) -> Iterator[SweepContext]:
+    def _context(self, sweep: Sweep) -> Iterator[SweepContext]:
         with (
             LeaseRenewer(self.state, self.stop, 60.0) as leases,
             ThreadPoolExecutor(2) as pool,
         ):
             yield SweepContext(
-                plan=plan,
-                sweep_id=begun.info.id,
+                plan=sweep.plan,
+                sweep_id=sweep.info.id,
                 state=self.state,
                 leases=leases,
                 stop=self.stop,
-                settings=settings,
+                settings=sweep.settings,
                 publish_pool=pool,
-                publisher=publisher,
-                newest=begun.newest,
-                among=among(plan, self.state, begun.info.id),
+                publisher=sweep.publisher,
+                newest=sweep.newest,
+                among=sweep.among(),
             )
 
     def _slots(self, number_of_slots: int, plan: Plan) -> list[Slot]:

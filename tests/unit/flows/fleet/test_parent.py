@@ -243,7 +243,7 @@ def test_a_sweep_that_was_ordered_again_is_not_ended_by_the_parent_before(tmp_pa
         was, order = lead.begin()
         lead.lead(order, slots)
         parent_of(state, order, tmp_path, Quick()).begin()
-        summary, index = lead.finish(was, order)
+        summary, index = lead.finish(was)
         assert (summary.open > 0, index) == (True, None)
         assert state.sweeps()[0].ended_at is None
 
