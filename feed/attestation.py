@@ -12,15 +12,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from matrix.attestation import (
+from matrix.digest import (
     BOM_FORMAT,
+    BUILD_RECORD,
     BUILD_TYPE,
+    MANIFEST,
     PREDICATE_TYPE,
+    PROVENANCE,
+    RUN_RECORDS,
+    SIGNATURE,
     STATEMENT_TYPE,
     TREE_DIGEST,
+    FileEntry,
     tool_uri,
 )
-from matrix.digest import BUILD_RECORD, MANIFEST, PROVENANCE, RUN_RECORDS, SIGNATURE, FileEntry
 
 Json = Mapping[str, Any]
 

@@ -30,7 +30,7 @@ from feed.rules import (
 from machine.files import Syncer
 from machine.processes import claim
 from matrix.digest import FileEntry
-from matrix.limits import Limits
+from matrix.naming import Limits
 
 Stage = Callable[[str], Path]
 """Gives the path where a file is written until it gets its final name."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from matrix.digest import FileEntry
-from matrix.limits import Limits
+from matrix.naming import Limits
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, total bytes), never from two threads at once. It may raise to stop

@@ -16,7 +16,7 @@ from feed.interface import Published
 from feed.layout import Layout, Manifest, parse_manifest
 from machine.files import long_path
 from matrix.digest import FileEntry
-from matrix.limits import Limits
+from matrix.naming import Limits
 
 _SUFFIX = ".json"
 

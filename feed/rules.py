@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 from feed.errors import Rejected
 from matrix.digest import FileEntry
-from matrix.limits import Limits, NameRule
+from matrix.naming import Limits, NameRule
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _IDENTIFIER = rf"(?:{_NUMBER}|[0-9]*[a-z-][0-9a-z-]*)"

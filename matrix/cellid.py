@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from matrix.errors import UsageError
 from matrix.nearest import quote
-from matrix.precision import PRECISIONS
+from matrix.policy import PRECISIONS
 
 SHAPE = "MODEL:TASK@TARGET[:PRECISION][+PROFILE]"
 SYNTAX = frozenset("@:")

@@ -1,4 +1,9 @@
-"""Digests identify files, trees and settings by their content; always the full SHA-256."""
+"""Digests identify files, trees and settings by their content; always the full SHA-256.
+
+Also the names of the records in a package, and the constants of provenance and SBOM: a statement is
+an in-toto attestation v1 with a SLSA provenance v1 predicate, a signature wraps its bytes,
+unchanged, in a DSSE envelope, which other tools can verify.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 MANIFEST = "modelmill.json"
 
@@ -52,3 +58,22 @@ def canonical_json(value: Any) -> bytes:
 def value_digest(value: Any) -> str:
     """The SHA-256 of a JSON value."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+BUILD_TYPE = "urn:modelmill:package:v1"
+"""How a package follows from `externalParameters`: the stages of its manifest, in their order."""
+
+TREE_DIGEST = "modelmillTree"
+"""The name of tree digests in a digest set; a tree digest covers a list of files, not one file."""
+
+BOM_FORMAT = "CycloneDX"
+BOM_VERSION = "1.6"
+
+
+def tool_uri(name: str, version: str) -> str:
+    """A Python distribution as a package URL."""
+    return f"pkg:pypi/{quote(name.lower().replace('_', '-'))}@{quote(version, safe='')}"

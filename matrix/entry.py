@@ -12,7 +12,7 @@ from matrix.cellid import model_fault, task_fault
 from matrix.errors import UsageError
 from matrix.model import PRIORITIES, Model, Overrides, Source, SourceKind
 from matrix.nearest import hint, quote
-from matrix.precision import NAMES, canonical
+from matrix.policy import NAMES, canonical
 from matrix.reader import Entry
 from matrix.targets import OPSETS, Targets, label_glob
 from matrix.verification import read_rules

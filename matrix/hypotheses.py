@@ -26,7 +26,7 @@ from matrix.globs import matches
 from matrix.model import Target
 from matrix.nearest import hint, quote, tag
 from matrix.operators import OPERATORS
-from matrix.precision import PRECISIONS, canonical
+from matrix.policy import PRECISIONS, canonical
 from matrix.reader import Entry, parse_toml, read_text, tables
 from matrix.session_options import read_session
 from matrix.targets import OPSETS, Targets, load_targets

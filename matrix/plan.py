@@ -13,12 +13,10 @@ from dataclasses import dataclass, replace
 from matrix.catalog import Catalog
 from matrix.cells import Crossing, group_models, group_problems, groups_of
 from matrix.errors import NothingSelected, PlanError, Problem, UsageError
-from matrix.limits import Limits
 from matrix.model import EXPORT, Cell, Model, Plan, PlannedModel
-from matrix.naming import Namer, index_name, model_room, stamp_problems, template_problems
+from matrix.naming import Limits, Namer, index_name, model_room, stamp_problems, template_problems
 from matrix.nearest import hint, quote
-from matrix.policy import Flags, overrides_of
-from matrix.precision import NAMES, PRECISIONS, canonical
+from matrix.policy import NAMES, PRECISIONS, Flags, canonical, overrides_of
 from matrix.profiles import Profiles, load_profiles
 from matrix.selector import Chosen, Filtered, Selection, chosen, filtered
 from matrix.slugs import MODEL_LIMIT, Seniority, names_of, slug

@@ -15,7 +15,7 @@ from matrix.entry import hub_source, read_id, read_task
 from matrix.errors import Problem
 from matrix.model import PRIORITIES, Model, Overrides, Source, SourceKind
 from matrix.nearest import hint, quote, tag
-from matrix.precision import NAMES, canonical
+from matrix.policy import NAMES, canonical
 from matrix.reader import Entry, parse_json, plain, tables
 
 INTEGER_TYPES = {"int8": "w8a8"}

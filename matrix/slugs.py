@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from matrix.model import Model
-from matrix.precision import PRECISIONS
+from matrix.policy import PRECISIONS
 
 MODEL_LIMIT = 128
 HASHES = (8, 16, 32)

@@ -11,7 +11,7 @@ from matrix.errors import PlanError, Problem, UsageError
 from matrix.globs import compiled
 from matrix.model import Target
 from matrix.nearest import hint, quote, tag
-from matrix.precision import AUTO, NAMES, canonical, default_of, quantized, takes_qdq
+from matrix.policy import AUTO, NAMES, canonical, default_of, quantized, takes_qdq
 from matrix.reader import Entry, parse_toml, read_text, tables
 
 DATA = Path(__file__).parent / "data" / "targets.toml"

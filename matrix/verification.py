@@ -17,8 +17,7 @@ from typing import Any
 
 from matrix.model import Cell
 from matrix.nearest import hint, quote
-from matrix.policy import overrides_of
-from matrix.precision import PRECISIONS, canonical
+from matrix.policy import PRECISIONS, canonical, overrides_of
 from matrix.reader import Entry
 
 RUNGS = ("integrity", "policy", "loads", "shapes", "parity", "task")

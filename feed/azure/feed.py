@@ -22,7 +22,7 @@ from feed.errors import Corrupt, NotFound, local_errors
 from feed.interface import LocalFile, Progress, Published
 from feed.rules import STRICTEST, check_publish, matching
 from matrix.digest import FileEntry
-from matrix.limits import Limits
+from matrix.naming import Limits
 
 
 class AzureFeed:

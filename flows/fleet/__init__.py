@@ -3,7 +3,7 @@
 The state decides who builds what (leases); Prefect starts, routes, shows and cancels.
 
     sweep --fleet ----> run in the state ----> parent flow run ----> slot flow runs
-       launch, resume      run                   parent                 slot: lease from the state
+       launch              run                   parent                 slot: lease from the state
                                                  slot_runs: keeps
                                                  some waiting
 
@@ -11,7 +11,7 @@ The state decides who builds what (leases); Prefect starts, routes, shows and ca
        (worker_folder)
 
 `parent` and `slot` are plain functions; `entrypoints` makes flows of them. Only `entrypoints`,
-`deployments`, `automations`, `parent_runs`, `slot_runs`, `parent_display`, `failed_starts` and
-`connection` import Prefect. A slot run that dies frees its worker slot, which
-takes the next one that waits: nobody has to notice, and machines may join at any time.
+`deployments`, `automations`, `parent_runs`, `slot_runs`, `parent_display` and `failed_starts`
+import Prefect, and `launch` through them. A slot run that dies frees its worker slot, which takes
+the next one that waits: nobody has to notice, and machines may join at any time.
 """

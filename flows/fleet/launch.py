@@ -1,18 +1,23 @@
-"""`sweep --fleet`: record a run, start its parent and follow it through the state."""
+"""`sweep --fleet`: record a run, start its parent and follow it through the state.
+
+`resume --fleet` and `retry --fleet` go on with a sweep whose plan is in the state. A sweep that
+never ran on a fleet has no plan there; it is planned again from its catalog.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 from uuid import UUID
 
 from flows.cli.activity import waiting_for
-from flows.cli.settings import Settings
-from flows.fleet.connection import reached
-from flows.fleet.run import FleetRun, record_run, state_url
+from flows.cli.settings import CHANGEABLE, OPTIONS, Settings
+from flows.fleet.parent_runs import ParentRuns, check_deployed, reached, submit
+from flows.fleet.run import FleetRun, NoFleetRun, last_run, record_run, state_url, values_of
 from flows.observe.estimates import estimate
 from flows.observe.following import Follower
 from flows.observe.progress import SweepProgress
@@ -22,15 +27,18 @@ from flows.observe.summary import summary_of
 from flows.observe.views import choose_view
 from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.planning import size_of
+from flows.sweep.planning import plan_of, size_of
+from flows.sweep.recorded import recall
+from flows.sweep.resume import nothing_to_retry
 from flows.sweep.run import print_ended
 from flows.sweep.stop import Stop, stopped_by_signals
-from flows.sweep.workspace import Workspace
+from flows.sweep.workspace import Workspace, find_sweep
 from matrix.errors import Exit, MillError, UsageError
 from matrix.model import Plan
+from matrix.status import FailureClass
 from state.database import Patience
 from state.errors import StateUnavailable
-from state.records import Kind
+from state.records import Kind, SweepInfo
 from state.state import State, open_state
 
 _LOOK = 0.5
@@ -64,47 +72,47 @@ class Launch:
         stop = Stop()
         with open_state(state_url(self.settings)) as opened, stopped_by_signals(stop, RELEASED + 5):
             state = opened.patient(Patience(stop.wait))
-            run = self._record(state)
+            feed = Workspace(self.settings).open_feed()
+            sweep = Sweep(self.plan, self.settings, state, feed, stop, self.values, self.again)
+            sweep.by_memory = True
+            run = self._record(sweep)
             self._follow(state, run, self._submit(run), stop)
             if stop:
                 cancel_sweep(opened, run.sweep)
+            sweep.info = info = opened.sweep(run.sweep)
             if self.settings.summary:
-                info = opened.sweep(run.sweep)
                 write_summaries(self.settings.path(self.settings.summary), opened, info)
-            return self._say_ended(opened, run, stop)
+            code = Exit.INTERRUPTED if stop else Exit(info.exit_code or 0)
+            index = [one.data for one in opened.events(info.id, run.id, kind=Kind.INDEX)]
+            version = (index[-1] or {}).get("version") if index else None
+            summary, took = summary_of(opened, info), LastRun.of(opened, info)
+            print_ended(sweep, summary, version, took, code, self.as_json, flags=" --fleet")
+        return code
 
     def check(self) -> None:
         """Refuse, before anything is recorded, a server that is away or does not know the fleet."""
         waiting_for("asking the Prefect server")
         if not os.environ.get("PREFECT_API_URL"):
             raise UsageError("--fleet needs a Prefect server", hint="set PREFECT_API_URL")
-        from flows.fleet.parent_runs import check_deployed
-
         with reached():
             check_deployed(self.pool)
 
     def _submit(self, run: FleetRun) -> UUID:
-        from flows.fleet.parent_runs import submit
-
         with reached():
             return submit(self.pool, run)
 
-    def _record(self, state: State) -> FleetRun:
-        feed = Workspace(self.settings).open_feed()
-        sweep = Sweep(self.plan, self.settings, state, feed, Stop(), self.values, self.again, True)
-        sweep.record(estimate(self.plan, state))
-        run = FleetRun(sweep.info.id, self.plan, self.values, feed.name)
-        run = replace(run, id=record_run(state, run))
+    def _record(self, sweep: Sweep) -> FleetRun:
+        sweep.record(estimate(self.plan, sweep.state))
+        run = FleetRun(sweep.info.id, self.plan, self.values, sweep.feed.name)
+        run = replace(run, id=record_run(sweep.state, run))
         if not self.as_json:
             print(f"sweep {self.plan.stamp}: {size_of(self.plan)}")
-            print(f"on the fleet {self.pool} -> {feed.name}", flush=True)
+            print(f"on the fleet {self.pool} -> {sweep.feed.name}", flush=True)
             for line in sweep.earlier.lines(self.plan.stamp, " --fleet"):
                 print(line, flush=True)
         return run
 
     def _follow(self, state: State, run: FleetRun, parent: UUID, stop: Stop) -> None:
-        from flows.fleet.parent_runs import ParentRuns
-
         publish = not self.settings.no_publish
         known = estimate(run.plan, state)
         progress = SweepProgress(state.statuses(run.sweep), publish=publish, known=known)
@@ -123,25 +131,67 @@ class Launch:
                         hint=f"modelmill resume {self.plan.stamp} --fleet",
                     )
 
-    def _say_ended(self, state: State, run: FleetRun, stop: Stop) -> Exit:
-        info = state.sweep(run.sweep)
-        code = Exit.INTERRUPTED if stop else Exit(info.exit_code or 0)
-        index = [one.data for one in state.events(info.id, run.id, kind=Kind.INDEX) if one.data]
-        print_ended(
-            self.plan,
-            self.settings.package,
-            summary_of(state, info),
-            LastRun.of(state, info),
-            code,
-            index[-1]["version"] if index else None,
-            as_json=self.as_json,
-            flags=" --fleet",
-        )
-        return code
-
 
 def count_slots(state: State, sweep: int, progress: SweepProgress) -> None:
     """Count the slots that hold a lease; the estimate of the time left depends on it."""
     with suppress(StateUnavailable):  # the database restarts; the number stays for now
         working = {one.owner for one in state.leases(sweep) if not one.expired}
         progress.slots = max(1, len(working))
+
+
+_OF_COMMAND = ("state", "summary")
+"""Settings of this command; all others belong to the sweep or to its workers."""
+
+
+def resume_on_fleet(
+    settings: Settings,
+    stamp: str | None,
+    pool: str,
+    *,
+    retry: tuple[FailureClass, ...] | None = None,
+    as_json: bool,
+) -> Exit:
+    """Run a sweep again as it ran last; with `retry`, first plan its failed cells of these classes
+    again (no classes: all of them; `--only` narrows it)."""
+    with open_state(state_url(settings)) as state:
+        info = find_sweep(state, stamp)
+        narrowing = () if retry is None else ("only",)
+        launch = launch_of(state, info, settings, pool, narrowing, as_json=as_json)
+        launch.check()  # before anything is planned again
+        if retry is not None and not state.retry(info.id, retry, settings.only):
+            raise nothing_to_retry(state, info)
+    return replace(launch, again=retry is None).go()
+
+
+def launch_of(
+    state: State,
+    info: SweepInfo,
+    settings: Settings,
+    pool: str,
+    narrowing: Sequence[str],
+    *,
+    as_json: bool,
+) -> Launch:
+    try:
+        run = last_run(state, info.id, info.stamp)
+    except NoFleetRun:
+        recalled, catalog = recall(settings, info.stamp, info.settings)
+        plan = plan_of(recalled, catalog, date.today())  # noqa: DTZ011 - the user's date
+        return Launch(plan, recalled, values_of(recalled, catalog), pool, as_json)
+    run = replace(run, values={**run.values, **_changes(settings, info, narrowing)})
+    known = run.settings({**os.environ, **settings.variables(_OF_COMMAND)}, settings.cwd)
+    return Launch(run.plan, known, run.values, pool, as_json)
+
+
+def _changes(settings: Settings, info: SweepInfo, narrowing: Sequence[str]) -> dict[str, Any]:
+    """What flags change; one that would change nothing is refused."""
+    given = [name for name, origin in settings.origins.items() if origin.startswith("flag")]
+    taken = {*CHANGEABLE, *narrowing, *_OF_COMMAND}
+    lost = [OPTIONS[name].flag for name in given if name not in taken]
+    if lost:
+        flags = ", ".join(OPTIONS[name].flag for name in CHANGEABLE)
+        raise UsageError(
+            f"sweep {info.stamp} of a fleet keeps its plan: {', '.join(lost)} changes nothing",
+            hint=f"what can change: {flags}; give others to the workers or begin a new sweep",
+        )
+    return settings.chosen(name for name in given if name in CHANGEABLE)

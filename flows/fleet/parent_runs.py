@@ -1,9 +1,10 @@
-"""The parent flow runs of a sweep, as the Prefect server sees them."""
+"""The parent flow runs of a sweep, as the Prefect server sees them, and its errors as one line."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -20,7 +21,7 @@ from prefect.states import Scheduled
 
 from flows.fleet.failed_starts import PendingRuns
 from flows.fleet.run import FleetRun
-from matrix.errors import UsageError
+from matrix.errors import Exit, MillError, UsageError
 
 PARENT_FLOW = "modelmill-fleet"
 NIGHTLY = "nightly:"
@@ -167,3 +168,31 @@ def runs_of(
         flow_run_filter=FlowRunFilter.model_validate({"tags": {"all_": tags}, **wanted}),
         **page,
     )
+
+
+class NoServer(MillError):
+    """The Prefect server does not answer, or refuses us."""
+
+    exit_code = Exit.UNUSABLE
+
+
+@contextmanager
+def reached() -> Iterator[None]:
+    """Turn the errors of Prefect's client into one line."""
+    url = os.environ.get("PREFECT_API_URL", "")
+    shown = httpx.URL(url).copy_with(userinfo=None) if url else "PREFECT_API_URL (not set)"
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        code = error.response.status_code
+        hint = "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY" if code in {401, 403} else ""
+        raise NoServer(f"the Prefect server at {shown} answers {code}", hint=hint) from None
+    except ObjectNotFound:
+        raise NoServer(
+            f"the Prefect server at {shown} has no such pool", hint="run modelmill deploy first"
+        ) from None
+    except (httpx.HTTPError, RuntimeError) as error:
+        raise NoServer(
+            f"the Prefect server at {shown} cannot be reached: {error}",
+            hint="start it, or check PREFECT_API_URL",
+        ) from None

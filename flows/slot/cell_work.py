@@ -1,8 +1,13 @@
-"""The work on one cell or export: where it runs, and how its results and failures are recorded."""
+"""The work on one cell or export: where it runs, and how its results and failures are recorded.
+
+Packages that are not published stay on this machine for inspection, within a share of the disk
+budget.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import traceback
 from collections.abc import Sequence
@@ -12,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from flows.slot.context import Slot, SweepContext
-from flows.slot.kept_packages import keep
 from flows.slot.leases import Activity, RenewedLease
+from machine.files import remove, remove_tree
+from matrix.digest import BUILD_RECORD, MANIFEST
 from matrix.errors import MillError
 from matrix.model import PlannedPackage
 from matrix.status import FailureClass, Status
@@ -26,6 +32,9 @@ MOST_ACTIVITY = 200
 """Characters of what an engine says it is doing."""
 TRACEBACK_LINES = 20
 """How much of a traceback the state keeps; the log has all of it."""
+SHARE = 4
+"""Kept packages may take one SHARE-th of the disk budget."""
+RECORDS = {MANIFEST, BUILD_RECORD}
 
 _STATUS_OF: dict[FailureClass | None, Status] = {
     FailureClass.TIMEOUT: Status.BUILD_TIMEOUT,
@@ -125,3 +134,43 @@ def log_name(cell_id: str) -> str:
     """A file name for a cell's log: readable, safe on every file system, and unique."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", cell_id)[:120]
     return f"{readable}-{hashlib.sha256(cell_id.encode()).hexdigest()[:8]}"
+
+
+def keep(built: Built, package: str, version: str, root: Path, budget: int = 0) -> Path:
+    """Move a package below `root`, replacing an earlier one of the same name.
+
+    Over budget, the oldest packages lose their model files; their records always stay.
+    """
+    dest = root / package / version
+    remove_tree(dest)
+    built.move_to(dest)
+    if budget:
+        trim(root, budget // SHARE)
+    return dest
+
+
+def trim(root: Path, limit: int) -> None:
+    """Strip the oldest packages below `root` down to their records."""
+    folders = sorted(
+        {path.parent for path in root.glob(f"*/*/{MANIFEST}")},
+        key=lambda folder: folder.stat().st_mtime,
+    )
+    sizes = {folder: kept_bytes(folder) for folder in folders}
+    total = sum(sizes.values())
+    for folder in folders:
+        if total <= limit:
+            break
+        for path in folder.iterdir():
+            if path.name not in RECORDS:
+                remove(path)
+        total -= sizes[folder]
+
+
+def kept_bytes(folder: Path) -> int:
+    """Bytes of the kept packages below a folder: they count towards the disk budget."""
+    total = 0
+    for place, _folders, names in os.walk(folder):  # another slot may remove files meanwhile
+        for name in names:
+            with suppress(OSError):
+                total += Path(place, name).stat().st_size
+    return total

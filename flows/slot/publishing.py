@@ -19,8 +19,7 @@ from feed.errors import (
 )
 from feed.interface import LocalFile
 from feed.publisher import Publisher, Receipt
-from flows.slot.cell_work import CellWork
-from flows.slot.kept_packages import keep
+from flows.slot.cell_work import CellWork, keep
 from matrix.errors import MillError
 from matrix.status import FailureClass, Status
 from state.errors import StateError

@@ -14,8 +14,8 @@ from flows.cli.settings import Settings
 from flows.observe.estimates import estimate
 from flows.packages.published import fetch_portable
 from flows.packages.signing import signer_of
+from flows.slot.cell_work import kept_bytes
 from flows.slot.context import Slot, SweepContext
-from flows.slot.kept_packages import kept_bytes
 from flows.slot.leases import LeaseRenewer
 from flows.sweep.engines import engine_spec, runtimes_of, slot_count
 from flows.sweep.lifecycle import Sweep

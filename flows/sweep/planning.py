@@ -14,8 +14,8 @@ from flows.sweep.workspace import Workspace, find_sweep
 from matrix.catalog import Catalog, load_catalog, packaged
 from matrix.cellid import parse
 from matrix.errors import NothingSelected, PlanError, Problem, UsageError
-from matrix.limits import Limits
 from matrix.model import Cell, Plan, is_export
+from matrix.naming import Limits
 from matrix.plan import PlanOptions, make_plan
 from matrix.selector import Selection
 from matrix.slugs import has_plain_name

@@ -35,7 +35,7 @@ from flows.sweep.recorded import recorded_estimates
 from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.unchanged import settle_unchanged
 from flows.sweep.workspace import Workspace
-from matrix.errors import Exit, MillError
+from matrix.errors import Exit
 from matrix.model import Plan
 from matrix.needs import Words
 from state.records import Kind
@@ -71,25 +71,18 @@ class Run:
         # Up to the last line: a second Ctrl-C must not cut off the summary of the first.
         with stopped_by_signals(self._stop):
             with work.open_state() as opened:
-                summary, index, took = self._run(opened, feed)
+                sweep = Sweep(
+                    self.plan, self.settings, opened, feed, self._stop, self.recorded, self.again
+                )
+                summary, index = self._run(sweep)
+                took = LastRun.of(opened, sweep.info)
             code = summary.exit_code(self._stop)
-            print_ended(
-                self.plan,
-                self.settings.package,
-                summary,
-                took,
-                code,
-                index,
-                as_json=self.as_json,
-                unshown=self._unshown,
-                stopped=self._stop.error,
-            )
+            print_ended(sweep, summary, index, took, code, self.as_json, unshown=self._unshown)
         return code
 
-    def _run(self, state: State, feed: Feed) -> tuple[Summary, str | None, LastRun]:
-        stop = self._stop
-        self._say_planned(feed)
-        sweep = Sweep(self.plan, self.settings, state, feed, stop, self.recorded, self.again)
+    def _run(self, sweep: Sweep) -> tuple[Summary, str | None]:
+        state, stop = sweep.state, self._stop
+        self._say_planned(sweep.feed)
         sweep.begin()
         self._say_begun(sweep)
         profiles = {cell.profile.label: cell.profile for cell in self.plan.cells() if cell.profile}
@@ -110,7 +103,7 @@ class Run:
         ended = sweep.finish()
         if self.settings.summary:
             write_summaries(self.settings.path(self.settings.summary), state, info)
-        return *ended, LastRun.of(state, info)
+        return ended
 
     def _build(self, sweep: Sweep, offers: Words) -> None:
         state, info = sweep.state, sweep.info
@@ -187,16 +180,14 @@ class Run:
 
 
 def print_ended(
-    plan: Plan,
-    template: str,
+    sweep: Sweep,
     summary: Summary,
+    index: str | None,
     took: LastRun,
     code: Exit,
-    index: str | None,
-    *,
     as_json: bool,
+    *,
     unshown: str = "",
-    stopped: MillError | None = None,
     flags: str = "",
 ) -> None:
     """Print how a run ended. `flags`: what commands in hints need besides the stamp."""
@@ -210,12 +201,13 @@ def print_ended(
     if unshown:
         print(f"note: Prefect does not show all of this run: {unshown}")
     if index is not None:
-        print(index_line(plan, template, index, len(summary.failures)))
+        template, failed = sweep.settings.package, len(summary.failures)
+        print(index_line(sweep.plan, template, index, failed))
     print(took)
-    if stopped is not None:
-        print(f"stopped: {stopped}", file=sys.stderr)
+    if sweep.stop.error is not None:
+        print(f"stopped: {sweep.stop.error}", file=sys.stderr)
     if code in {Exit.INTERRUPTED, Exit.HOST_CANNOT_PUBLISH, Exit.UNUSABLE}:
-        print(f"what is built is kept: modelmill resume {plan.stamp}{flags}", file=sys.stderr)
+        print(f"what is built is kept: modelmill resume {sweep.plan.stamp}{flags}", file=sys.stderr)
 
 
 def _note_unserved(state: State, sweep_id: int, offers: Words) -> None:

@@ -27,7 +27,7 @@ from feed.errors import (
 from feed.interface import Feed, LocalFile, Progress, Published
 from feed.rules import STRICTEST, check_publish, headroom_problems, in_lines, view_problem
 from matrix.digest import FileEntry, tree_digest
-from matrix.limits import Limits
+from matrix.naming import Limits
 
 T = TypeVar("T")
 

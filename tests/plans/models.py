@@ -10,8 +10,8 @@ from typing import Any
 from feed.rules import STRICTEST
 from flows.cli.settings import Settings
 from matrix.catalog import Catalog, load_catalog
-from matrix.limits import Limits
 from matrix.model import Model, Plan, Source, SourceKind
+from matrix.naming import Limits
 from matrix.plan import PlanOptions, make_plan
 from matrix.selector import Selection
 from matrix.targets import Targets, load_targets

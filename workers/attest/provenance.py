@@ -18,9 +18,16 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from matrix.attestation import BUILD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, TREE_DIGEST, tool_uri
 from matrix.codec import from_json, to_json
-from matrix.digest import RUN_RECORDS, FileEntry
+from matrix.digest import (
+    BUILD_TYPE,
+    PREDICATE_TYPE,
+    RUN_RECORDS,
+    STATEMENT_TYPE,
+    TREE_DIGEST,
+    FileEntry,
+    tool_uri,
+)
 from matrix.model import Cell, SourceKind
 
 Json = Mapping[str, Any]

@@ -15,8 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from matrix.attestation import BOM_FORMAT, BOM_VERSION, tool_uri
-from matrix.digest import RUN_RECORDS, FileEntry
+from matrix.digest import BOM_FORMAT, BOM_VERSION, RUN_RECORDS, FileEntry, tool_uri
 from workers.attest.provenance import source_uri
 
 Json = Mapping[str, Any]

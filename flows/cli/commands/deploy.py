@@ -31,8 +31,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     if not os.environ.get("PREFECT_API_URL"):
         raise UsageError("there is no Prefect server to deploy to", hint="set PREFECT_API_URL")
     waiting_for("asking the Prefect server")
-    from flows.fleet.connection import reached
     from flows.fleet.deployments import deploy, deploy_nightly, deploy_notification
+    from flows.fleet.parent_runs import reached
 
     with reached():
         names = deploy(arguments.pool)

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             hint=f"modelmill sweep {arguments.catalog} --stamp {arguments.batch} --fleet",
         )
     if arguments.fleet:
-        from flows.fleet.resume import resume_on_fleet
+        from flows.fleet.launch import resume_on_fleet
 
         settings = settings_of(arguments)
         return resume_on_fleet(settings, arguments.batch, arguments.pool, as_json=arguments.json)

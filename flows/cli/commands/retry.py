@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     classes = tuple(FailureClass(name) for name in arguments.classes)
     settings = settings_of(arguments)
     if arguments.fleet:
-        from flows.fleet.resume import resume_on_fleet
+        from flows.fleet.launch import resume_on_fleet
 
         pool, as_json = arguments.pool, arguments.json
         return resume_on_fleet(settings, arguments.batch, pool, retry=classes, as_json=as_json)

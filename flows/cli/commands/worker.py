@@ -44,8 +44,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     worker = Worker(settings, arguments.pool, engines, arguments.sweeps, arguments.drain_limit)
     waiting_for("looking for what works on this machine")
     words = worker.preflight(os.environ)
-    from flows.fleet.connection import reached
     from flows.fleet.deployments import announce
+    from flows.fleet.parent_runs import reached
 
     with reached():
         announce(arguments.pool, queue_name(words), words)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from matrix.cellid import CellId, cell_id, model_fault, parse, task_fault
 from matrix.errors import MillError, UsageError
-from matrix.precision import PRECISIONS
+from matrix.policy import PRECISIONS
 
 models = st.from_regex(r"[a-zA-Z0-9._ü模-]{1,9}(/[a-zA-Z0-9._ü模-]{1,9})?", fullmatch=True).filter(
     lambda text: not model_fault(text)

@@ -20,7 +20,7 @@ from matrix.naming import (
     template_problems,
 )
 from matrix.plan import PlanOptions
-from matrix.precision import PRECISIONS
+from matrix.policy import PRECISIONS
 from matrix.selector import Selection
 from matrix.slugs import has_plain_name, names_of, slug
 from tests.plans.models import STAMP, TARGETS, a_model, plan_of, plan_options

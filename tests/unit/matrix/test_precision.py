@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from matrix.model import COMMON_OPSET, Overrides, Policy, Target
-from matrix.policy import Flags, opset_of, overrides_of, policies
-from matrix.precision import PRECISIONS, canonical, quantized
+from matrix.policy import PRECISIONS, Flags, canonical, opset_of, overrides_of, policies, quantized
 from tests.plans.models import TARGETS, a_model
 
 QUANTIZED = [name for name in PRECISIONS if quantized(name)]

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from prefect.exceptions import ObjectNotFound
 
-from flows.fleet.connection import NoServer, reached
+from flows.fleet.parent_runs import NoServer, reached
 from matrix.errors import Exit
 
 URL = "http://user:s3cret@server:4200/api"

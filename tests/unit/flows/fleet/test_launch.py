@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from flows.cli.resolution import resolve
-from flows.fleet.launch import Launch, count_slots
+from flows.fleet.launch import Launch, count_slots, launch_of, resume_on_fleet
 from flows.fleet.parent_display import tags_of
-from flows.fleet.resume import launch_of, resume_on_fleet
 from flows.fleet.run import record_run
 from flows.observe.progress import SweepProgress
 from matrix.errors import UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from flows.slot.kept_packages import kept_bytes, trim
+from flows.slot.cell_work import kept_bytes, trim
 
 
 def package(root: Path, name: str, age: int) -> Path:

@@ -13,8 +13,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from machine.files import remove_tree
-from matrix.attestation import PREDICATE_TYPE, STATEMENT_TYPE
-from matrix.digest import PROVENANCE, SBOM, SIGNATURE, tree_digest
+from matrix.digest import PREDICATE_TYPE, PROVENANCE, SBOM, SIGNATURE, STATEMENT_TYPE, tree_digest
 from matrix.model import Source, SourceKind
 from matrix.status import FailureClass
 from tests.fakes.attested import AttestationHarness
