@@ -170,11 +170,22 @@ def test_what_cannot_be_exported_is_said_in_one_line(
     assert "\n" not in str(raised.value)
 
 
-def test_an_opset_beyond_the_exporter_is_refused(cells: dict[str, Cell], tmp_path: Path) -> None:
-    request = bert(cells, "mlas_cpu")
-    request = replace(request, policy={**request.policy, "opset": 23})
-    with pytest.raises(StageError, match="opsets up to 20"):
-        run_stages(request, tmp_path)
+@pytest.mark.parametrize(("tail", "opset"), [("mlas_cpu", 23), ("qnn_npu", 21)])
+def test_an_opset_beyond_the_exporter_computes_the_same(
+    cells: dict[str, Cell], tail: str, opset: int, tmp_path: Path
+) -> None:
+    request = bert(cells, tail)
+    for version in (20, opset):
+        (tmp_path / str(version)).mkdir()
+        own = replace(request, policy={**request.policy, "opset": version})
+        told = run_stages(own, tmp_path / str(version))
+        assert {facts["opset"] for name, facts in told.items() if "opset" in facts} == {version}
+    newer = tmp_path / str(opset)
+    worst = compare(tmp_path / "20" / "export", newer / "export", newer / "inputs")
+    assert min(worst.values()) == pytest.approx(1.0, abs=1e-6)
+    last = [name for name in told if name != "inputs"][-1]
+    worst = compare(newer / "export", newer / last, newer / "inputs")
+    assert min(worst.values()) > 0.95
 
 
 @pytest.mark.slow

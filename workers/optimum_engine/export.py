@@ -11,14 +11,11 @@ from typing import Any
 from matrix.model import SourceKind
 from workers import composition
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import components
+from workers.optimum_engine import components, opsets
 from workers.sources import load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, one_line
 from workers.sources.load import exporter_task
-
-MAX_OPSET = 20
-"""The newest opset of the TorchScript exporter that Optimum uses."""
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
@@ -26,10 +23,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     if "file" in job.params:
         return ready.take(job, source_folder(job, temp) or temp)
     opset = int(job.params["opset"])
-    if opset > MAX_OPSET:
-        raise export_error(
-            f"the exporter writes opsets up to {MAX_OPSET}, not {opset}", "lower the opset"
-        )
+    opsets.check(opset)
     task = exporter_task(job.params["task"])
     job.progress("getting the model's files")
     folder = source_folder(job, temp)
@@ -42,8 +36,9 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     for number, (name, (module, config)) in enumerate(parts.items(), 1):
         job.progress(f"exporting {name} {number}/{len(parts)}" if name else "exporting")
         raw = temp / "raw"
-        _export_graph(module, config, raw / model_file.MODEL, opset)
+        _export_graph(module, config, raw / model_file.MODEL, min(opset, opsets.EXPORTER))
         graph = model_file.load(raw / model_file.MODEL)
+        opsets.declare(graph, opset)
         facts[name or "."] = onnx_graph.facts(graph)
         ports[name] = onnx_graph.ports(graph)
         shutil.rmtree(raw)
