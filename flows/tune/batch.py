@@ -223,14 +223,11 @@ def _tune(settings: Settings, kept: Kept, budget: float | None, shown: Shown) ->
     work, ledger = Workspace(settings), Ledger()
     plan = Plan(tuning.name, (), "", "", tuning.engine)
 
-    def told(text: str) -> None:
-        shown.doing(text, 0.0)
-
     def alone(what: str) -> AbstractContextManager[None]:
-        return quiet(what, wait=True, ledger=ledger, told=told)
+        return quiet(what, wait=True, ledger=ledger, told=shown.detail)
 
     def busy(what: str) -> AbstractContextManager[object]:
-        return ledger.reserve([DISTURBS], what, WaitRules(told=told))
+        return ledger.reserve([DISTURBS], what, WaitRules(told=shown.detail))
 
     with (
         finding(settings, tuning.protocol.threads) as finder,
@@ -238,7 +235,7 @@ def _tune(settings: Settings, kept: Kept, budget: float | None, shown: Shown) ->
         closing(Verifier(finder.runtimes, LEVEL)) as verifier,
     ):
         profiles = _profiles(settings, tuning, finder.runtimes)
-        watching = Watching(settings.timeout, progress=told)
+        watching = Watching(settings.timeout, progress=shown.detail)
         tracer = Tracer(
             finder.runtimes, lambda: find_viewer(os.environ.get("QNN_SDK_ROOT")), watching
         )
@@ -246,7 +243,7 @@ def _tune(settings: Settings, kept: Kept, budget: float | None, shown: Shown) ->
             tuning, _space(tuning), load_knowledge(work.knowledge), profiles, finder, tracer, alone
         )
         tools = Tools(
-            maker=Workshop(builder, verifier, finder, busy, told),
+            maker=Workshop(builder, verifier, finder, busy, shown.detail),
             driver=lambda: Driver(finder.runtimes, watching),
             quiet=alone,
             rest=time.sleep,

@@ -60,6 +60,8 @@ class Shown:
     """A trial that has its verdict, and its place among those that are tried: `3/8`."""
     doing: Callable[[str, float], None]
     """What is done now, and the seconds that are left, about."""
+    detail: Callable[[str], None]
+    """How far that is, or what it waits for."""
 
 
 @dataclass(slots=True)

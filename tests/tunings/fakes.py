@@ -182,7 +182,9 @@ class Stage:
             clock=self._clock,
             planner=self._plan,
             profile=lambda _glob: None,
-            shown=Shown(self.lines.append, self._settled, lambda _text, _left: None),
+            shown=Shown(
+                self.lines.append, self._settled, lambda _text, _left: None, lambda _text: None
+            ),
         )
 
     def _plan(self, _made: Made, _found: Benchmark) -> Planned:

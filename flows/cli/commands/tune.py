@@ -163,11 +163,16 @@ def _shown(*, quiet: bool) -> Shown:
     from matrix.trials import Verdict
 
     if quiet:
-        return Shown(lambda _line: None, lambda *_trial: None, lambda *_doing: None)
+        return Shown(
+            lambda _line: None, lambda *_trial: None, lambda *_doing: None, lambda _text: None
+        )
     width = shutil.get_terminal_size((80, 24)).columns
 
+    now = [""]
+
     def doing(text: str, left: float) -> None:
-        waiting_for(f"{text}; about {show_duration(left)} left" if left else text)
+        now[0] = f"{text}; about {show_duration(left)} left" if left else text
+        waiting_for(now[0])
 
     def settled(one: Trial, place: str) -> None:
         if one.verdict is not Verdict.SKIPPED:
@@ -177,6 +182,7 @@ def _shown(*, quiet: bool) -> Shown:
         line=lambda text: print(text, flush=True),
         trial=settled,
         doing=doing,
+        detail=lambda text: waiting_for(f"{now[0]}; {text}" if now[0] else text),
     )
 
 
