@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from feed.errors import Corrupt, TimeLimit
+from feed.errors import Corrupt, TimeLimit, UnsafePath, local_errors
 from feed.interface import Progress
+from feed.rules import path_problems
 from machine import files
+from machine.files import long_path
 from matrix.digest import FileEntry
 
 
@@ -51,6 +53,31 @@ def write_checked(
         )
 
 
+def receive(
+    dest: Path,
+    entries: Sequence[FileEntry],
+    read: Callable[[FileEntry], Iterable[bytes]],
+    progress: Progress | None = None,
+) -> None:
+    """Write the files of a package into a new folder, each checked on the way.
+
+    Their names were chosen by whoever published them.
+    """
+    refuse_unsafe(entries)
+    meter = Meter(sum(entry.size for entry in entries), progress)
+    with local_errors(dest):
+        for entry in entries:
+            target = long_path(dest) / entry.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_checked(read(entry), entry, target, meter.moved)
+
+
+def refuse_unsafe(entries: Iterable[FileEntry]) -> None:
+    """Raise unless all names stay inside the package's folder, on every system."""
+    if problems := path_problems(entry.path for entry in entries):
+        raise UnsafePath("the package holds unsafe file names: " + "; ".join(problems))
+
+
 class Meter:
     """Counts bytes, reports progress, and stops the transfer at its deadline."""
 
@@ -69,10 +96,6 @@ class Meter:
         self.check()
         if self._progress:
             self._progress(self._done, self._total)
-
-    def again(self, count: int) -> None:
-        """Count bytes as not done: they must be copied again."""
-        self._done -= count
 
     def left(self) -> float | None:
         """Seconds until the deadline, if there is one."""

@@ -67,20 +67,17 @@ class Committer:
         finally:
             lock.release()
 
-    def commit(self, staged: Staged) -> list[str]:
-        """Make the version visible, inside `exclusive`.
-
-        Returns the digests of missing blobs; if there are any, nothing was changed.
-        """
+    def commit(self, staged: Staged) -> None:
+        """Make the version visible, inside `exclusive`."""
         final = self._layout.manifest(staged.package, staged.version)
         if final.exists():
             raise VersionExists(f"{staged.package} {staged.version} is in the feed already")
         fresh = self._check_headroom(final.parent, staged.package)
         sizes = {file.sha256: self._size(file.sha256) for file in staged.files}
         new = {file.sha256 for file in staged.files if sizes[file.sha256] != file.size}
-        missing = sorted(new - staged.blobs.keys())
-        if missing:
-            return missing
+        if not new <= staged.blobs.keys():
+            # Their publisher died, and they were removed again; nothing has been changed yet.
+            raise Unavailable(f"the feed {self._layout.root} has lost files that it had: try again")
         # A damaged blob that is replaced stays if we die: other versions name it too.
         ours = sorted(sha256 for sha256 in new if sizes[sha256] is None)
         self._write_note(staged, ours)
@@ -92,7 +89,6 @@ class Committer:
                 self._take_back(final, ours)
             raise
         self._note.unlink()
-        return []
 
     def _show(self, manifest: Path, final: Path, *, fresh: bool) -> None:
         if fresh:

@@ -12,9 +12,8 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from feed.checked import Meter, read_blocks, write_checked
+from feed.checked import Meter, read_blocks, receive, write_checked
 from feed.commit import Committer, Staged
-from feed.destination import Destination
 from feed.errors import Corrupt, Rejected, VersionExists, feed_errors
 from feed.interface import LocalFile, Progress, Published
 from feed.layout import STAGE, Manifest, check_access, check_writable
@@ -103,18 +102,10 @@ class DirectoryFeed(DirectoryReader):
         path.write_bytes(manifest.to_json())
         blobs: dict[str, Path] = {}
         staged = Staged(manifest.package, manifest.version, path, manifest.files, blobs)
-        unsynced = [path, *self._copy(files, stage, blobs, meter)]
-        while True:
-            self._syncer.files(unsynced)
-            with self._committer.exclusive(meter.left()):
-                meter.check()
-                missing = set(self._committer.commit(staged))
-            if not missing:
-                return
-            # Blobs that were there are gone: their publisher died and they were removed again.
-            again = [file for file in files if file.entry.sha256 in missing]
-            meter.again(sum(file.entry.size for file in again))
-            unsynced = self._copy(again, stage, blobs, meter)
+        self._syncer.files([path, *self._copy(files, stage, blobs, meter)])
+        with self._committer.exclusive(meter.left()):
+            meter.check()
+            self._committer.commit(staged)
 
     def _copy(
         self, files: Sequence[LocalFile], stage: Stage, blobs: dict[str, Path], meter: Meter
@@ -143,10 +134,12 @@ class DirectoryFeed(DirectoryReader):
     ) -> tuple[FileEntry, ...]:
         """Copy matching files out of the feed, each checked on the way."""
         chosen = matching(self.files(package, version), patterns)
-        destination = Destination(dest, chosen, progress)
-        for entry in chosen:
-            blob = self._layout.blob(entry.sha256)
-            destination.receive(entry, read_blocks(blob, f"{package} {version} {entry.path}"))
+
+        def read(entry: FileEntry) -> Iterator[bytes]:
+            what = f"{package} {version} {entry.path}"
+            return read_blocks(self._layout.blob(entry.sha256), what)
+
+        receive(dest, chosen, read, progress)
         return chosen
 
     def view(self, name: str) -> str:

@@ -108,9 +108,9 @@ class Feed(Protocol):
         *,
         progress: Progress | None = None,
     ) -> tuple[FileEntry, ...]:
-        """Download matching files into the folder `dest`, each checked against its digest.
+        """Download matching files into a new folder `dest`, each checked against its digest.
 
-        A file gets its final name only when it is complete and checked.
+        After an error, what is in the folder is not complete.
         """
 
     def view(self, name: str) -> str:

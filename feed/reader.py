@@ -6,19 +6,21 @@ feed's list and with the package's own manifest does that folder get the destina
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from feed.attestation import manifest_problems, parse, records_in
 from feed.checked import hash_file
-from feed.destination import Destination
 from feed.errors import Corrupt, NotFound, UnsafePath, local_errors
 from feed.interface import Feed, Progress
 from feed.rules import matching, path_problems
-from machine.files import long_path, remove
-from machine.processes import abandoned, claim
+from machine.files import long_path
+from machine.scratch import claimed_folder
 from matrix.digest import MANIFEST, PROVENANCE, FileEntry, tree_digest
 from matrix.errors import UsageError
 
@@ -137,22 +139,12 @@ def _download(
 
 @contextmanager
 def staging(dest: Path) -> Iterator[Path]:
-    """A new folder beside the destination, for what is not complete; removed if it is left there.
-
-    What processes that were killed have left goes as well.
-    """
-    prefix = f".{dest.name[:60]}.pull-"
-    with local_errors(dest):
-        dest.parent.mkdir(parents=True, exist_ok=True)
-        for left in dest.parent.iterdir():
-            if left.name.startswith(prefix) and abandoned(left):
-                remove(left)
-        stage = dest.parent / f"{prefix}{claim()}"
-        stage.mkdir()
-    try:
+    """A new folder beside the destination, for what is not complete; removed if it stays there."""
+    with ExitStack() as stack:
+        with local_errors(dest):
+            beside = claimed_folder(dest.parent, f".{dest.name[:60]}.pull-")
+            stage = stack.enter_context(beside)
         yield stage
-    finally:
-        remove(stage)
 
 
 def _literal(path: str) -> str:
@@ -202,6 +194,29 @@ def _move(stage: Path, dest: Path, chosen: Sequence[FileEntry]) -> None:
             dest.rmdir()
         stage.rename(dest)
         return
-    destination = Destination(dest, chosen)
     for entry in chosen:
-        destination.adopt(entry, stage / entry.path)
+        _adopt(stage, dest, PurePosixPath(entry.path))
+
+
+def _adopt(stage: Path, dest: Path, path: PurePosixPath) -> None:
+    """Move a checked file into a folder that may hold links, which could lead elsewhere."""
+    folder = dest
+    for part in path.parts[:-1]:
+        folder /= part
+        if _is_link(folder):
+            raise UnsafePath(f"{folder} is a link: {path} would leave {dest}")
+        folder.mkdir(exist_ok=True)
+    (stage / path).replace(folder / path.name)
+
+
+def _is_link(path: Path) -> bool:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    if sys.platform == "win32":
+        return found.st_reparse_tag in {
+            stat.IO_REPARSE_TAG_SYMLINK,
+            stat.IO_REPARSE_TAG_MOUNT_POINT,
+        }
+    return stat.S_ISLNK(found.st_mode)

@@ -29,14 +29,6 @@ class FoundIndex:
     index: SweepIndex
 
 
-@dataclass(frozen=True, slots=True)
-class PulledCell:
-    """A cell and where it is now."""
-
-    cell: IndexCell
-    pulled: Pulled
-
-
 def index_revisions(feed: Feed, package: str, stamp: str) -> dict[int, Published]:
     """Every revision of a stamp's index, deleted ones included: their numbers cannot be reused."""
     base = f"0.0.0-{slug(stamp)}"
@@ -129,22 +121,6 @@ def version_for(feed: Feed, package: str, version: str, profile: Profile) -> str
     return compiled if found and not found.deleted else version
 
 
-@dataclass(frozen=True, slots=True)
-class LostCell:
-    """A cell that the index lists but the feed does not have."""
-
-    cell: IndexCell
-    error: FeedError
-
-
-@dataclass(frozen=True, slots=True)
-class PulledStamp:
-    """The cells of a stamp that were pulled, and those that could not be."""
-
-    pulled: tuple[PulledCell, ...]
-    lost: tuple[LostCell, ...]
-
-
 def pull_selection(
     feed: Feed,
     index_package: str,
@@ -156,8 +132,8 @@ def pull_selection(
     profile: Profile | None = None,
     patterns: Sequence[str] = ("*",),
     force: bool = False,
-) -> PulledStamp:
-    """Pull every matching cell of a stamp to `dest/<package>/<target>`.
+) -> list[tuple[IndexCell, Pulled | FeedError]]:
+    """Pull every matching cell of a stamp to `dest/<package>/<target>`, or say why it is not there.
 
     With a profile, the compiled package of a cell where one exists and the portable one otherwise.
     A version that is deleted or damaged costs no other cell. Running it again transfers only
@@ -175,30 +151,25 @@ def pull_selection(
         )
     folders = found.index.folders()
 
-    def fetch(cell: IndexCell) -> PulledCell:
+    def fetch(cell: IndexCell) -> Pulled:
         check_tree(feed, cell)
         folder = dest / folders[cell.id]
-        pulled = pull(feed, cell.package, cell.version, folder, patterns, force=force)
-        return PulledCell(cell, pulled)
+        return pull(feed, cell.package, cell.version, folder, patterns, force=force)
 
-    outcomes = [_first(choice, fetch) for choice in choices]
-    return PulledStamp(
-        tuple(one for one in outcomes if isinstance(one, PulledCell)),
-        tuple(one for one in outcomes if isinstance(one, LostCell)),
-    )
+    return [_first(choice, fetch) for choice in choices]
 
 
 def _first(
-    cells: Sequence[IndexCell], fetch: Callable[[IndexCell], PulledCell]
-) -> PulledCell | LostCell:
+    cells: Sequence[IndexCell], fetch: Callable[[IndexCell], Pulled]
+) -> tuple[IndexCell, Pulled | FeedError]:
     """The first of the cells that the feed still has. A damaged one is lost, not passed over."""
     for cell in cells:
         try:
-            return fetch(cell)
+            return cell, fetch(cell)
         except NotFound as error:
-            lost = LostCell(cell, error)
+            lost: tuple[IndexCell, FeedError] = cell, error
         except (Corrupt, UnsafePath) as error:
-            return LostCell(cell, error)
+            return cell, error
     return lost
 
 

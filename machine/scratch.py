@@ -1,7 +1,8 @@
 """Working folders of a process; the next one removes what a killed one left.
 
-Each owner holds a file lock beside its folder while it lives; the system frees the lock of a
-dead process, so a free lock marks a folder that nobody will ever come back to.
+A single folder has a name that claims it (`claimed_folder`). For many, each owner holds a file lock
+beside its folder while it lives; the system frees the lock of a dead process, so a free lock marks
+a folder that nobody will ever come back to.
 """
 
 from __future__ import annotations
@@ -14,11 +15,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from machine.files import remove_tree
+from machine.children import kill_users
+from machine.files import long_path, remove, remove_tree
 from machine.locks import locked, take, take_now
+from machine.processes import abandoned, claim
 
 GATE = "gate.lock"
 """Held while an owner appears and while dead ones are removed, so that neither sees half of it."""
+
+
+@contextmanager
+def claimed_folder(parent: Path, prefix: str, *, for_tools: bool = False) -> Iterator[Path]:
+    """A new folder below `parent` that is gone afterwards, unless it gets another name.
+
+    `for_tools`: only programs of ours work in such folders, and those of a dead process are ended.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.iterdir():
+        if left.name.startswith(prefix) and abandoned(left):
+            if for_tools:
+                kill_users(left)
+            remove(left)
+    folder = long_path(parent / f"{prefix}{claim()}")
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        remove(folder)
 
 
 class Scratch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,13 +14,14 @@ from feed.azure.credentials import Credentials
 from feed.azure.listing import Listing, find_view, promote
 from feed.azure.options import Options
 from feed.azure.service import Service
-from feed.azure.staging import Stage, scratch, work_folder
+from feed.azure.staging import Stage, work_folder
 from feed.azure.tool_cache import ToolCache
-from feed.destination import PART, Destination
+from feed.checked import refuse_unsafe
 from feed.errors import Corrupt, NotFound, local_errors
 from feed.interface import LocalFile, Progress, Published
 from feed.rules import STRICTEST, check_publish, matching
 from matrix.digest import FileEntry
+from matrix.errors import UsageError
 from matrix.naming import Limits
 
 
@@ -117,7 +117,7 @@ class AzureFeed:
         *,
         progress: Progress | None = None,
     ) -> tuple[FileEntry, ...]:
-        """Download matching files next to nothing else, check each, then give it its name."""
+        """Download matching files, and check each."""
         there = self.find(package, version)
         if there is None or there.deleted:
             raise NotFound(f"{package} {version} is not in {self.name}")
@@ -127,25 +127,19 @@ class AzureFeed:
         if not chosen:
             return ()
         wanted = () if len(chosen) == len(entries) else [entry.path for entry in chosen]
-        # On the disk of the destination: each file is checked here and then only renamed.
-        with contextlib.ExitStack() as stack:
-            with local_errors(dest):
-                folder = stack.enter_context(scratch(dest, PART))
-            root = folder / "package"
-            came = {
-                entry.path: entry
-                for entry in self._contents.download(
-                    package, version, root, wanted, progress=progress
-                )
-            }
-            destination = Destination(dest, chosen)
-            for entry in chosen:
-                got = came.get(entry.path)
-                if got != entry:
-                    what = "was downloaded with other content" if got else "was not downloaded"
-                    raise Corrupt(f"{package} {version}: {entry.path} {what}", hint=AGAIN)
-            for entry in chosen:
-                destination.adopt(entry, root / entry.path)
+        refuse_unsafe(chosen)
+        with local_errors(dest):
+            dest.mkdir(parents=True, exist_ok=True)
+            if any(dest.iterdir()):
+                raise UsageError(f"{dest} is not empty")
+        got = self._contents.download(package, version, dest, wanted, progress=progress)
+        came = {entry.path: entry for entry in got}
+        for entry in chosen:
+            if (found := came.pop(entry.path, None)) != entry:
+                what = "was downloaded with other content" if found else "was not downloaded"
+                raise Corrupt(f"{package} {version}: {entry.path} {what}", hint=AGAIN)
+        for path in came:  # the tool may not take a filter literally
+            (dest / path).unlink()
         return chosen
 
     def view(self, name: str) -> str:

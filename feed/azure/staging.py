@@ -15,10 +15,8 @@ from feed.azure.options import WORK_VARIABLE
 from feed.checked import hash_file, read_blocks, write_checked
 from feed.errors import Corrupt, NoSpace, Unauthorized
 from feed.interface import LocalFile
-from machine.children import kill_users
 from machine.disk import is_full, reason
-from machine.files import long_path, remove
-from machine.processes import abandoned, claim
+from machine.scratch import claimed_folder
 
 Stamp = tuple[int, int, int]
 
@@ -43,24 +41,8 @@ def work_folder(work: Path) -> Iterator[Path]:
     """A private folder for one run of the tool."""
     with contextlib.ExitStack() as stack:
         with own_folder(work, WORK_VARIABLE):
-            folder = stack.enter_context(scratch(work))
+            folder = stack.enter_context(claimed_folder(work, "run-", for_tools=True))
         yield folder
-
-
-@contextlib.contextmanager
-def scratch(work: Path, prefix: str = "run-") -> Iterator[Path]:
-    """A private folder below `work` that is gone afterwards; kill -9 leaves it to the next one."""
-    work.mkdir(parents=True, exist_ok=True)
-    for left in work.glob(f"{prefix}*"):
-        if abandoned(left):
-            kill_users(left)
-            remove(left)
-    folder = long_path(work / f"{prefix}{claim()}")
-    folder.mkdir()
-    try:
-        yield folder
-    finally:
-        remove(folder)
 
 
 class Stage:

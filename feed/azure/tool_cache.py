@@ -1,15 +1,13 @@
 """Finds ArtifactTool: in a folder that the user names, or in our cache, which it fills once.
 
     <cache>/tools/<platform>-<version>/         one version, complete: it got its name at the end
-    <cache>/tools/<platform>-<version>/.modelmill.json   what it holds, with digests
     <cache>/tools/lock
 
-Versions are only added. One that is damaged is moved aside, because a process may run it.
+Versions are only added: a process may run any of them.
 """
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import stat
@@ -29,12 +27,10 @@ from feed.azure.address import is_safe
 from feed.azure.failures import TOOL_HINT
 from feed.azure.options import CACHE_VARIABLE, Options
 from feed.azure.service import Service
-from feed.azure.staging import own_folder, survey
-from feed.checked import hash_file
+from feed.azure.staging import own_folder
 from feed.errors import Corrupt, FeedError, Rejected, Unauthorized, Unavailable
-from machine.files import remove
 from machine.locks import locked
-from machine.processes import abandoned, claim
+from machine.scratch import claimed_folder
 from machine.waits import WaitedTooLong, WaitRules
 
 EXECUTABLE = "artifacttool.exe" if sys.platform == "win32" else "artifacttool"
@@ -105,7 +101,6 @@ def _save(blocks: Iterator[bytes], target: Path) -> None:
             file.write(block)
 
 
-RECORD = ".modelmill.json"
 LOCK_WAIT = 900.0
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+-]{0,63}")
 
@@ -150,7 +145,7 @@ class ToolCache:
         pinned = self._options.tool_version
         try:
             with locked(self._root / "lock", WaitRules(LOCK_WAIT), longest_sleep=0.5):
-                if pinned and self._complete(pinned):
+                if pinned and self._folder(pinned).exists():
                     return self._folder(pinned) / EXECUTABLE
                 return self._fetch(pinned)
         except WaitedTooLong as error:
@@ -160,30 +155,19 @@ class ToolCache:
             ) from error
 
     def _fetch(self, pinned: str | None) -> Path:
-        """Under the lock: look the release up and make it complete in the cache."""
-        for left in self._root.glob("new-*"):
-            if abandoned(left):
-                remove(left)
+        """Under the lock: look the release up, and fetch it if it is new."""
         release = self._release(pinned)
-        if not self._complete(release.version):
+        if not self._folder(release.version).exists():
             self._install(release)
         return self._folder(release.version) / EXECUTABLE
 
     def _install(self, release: Release) -> None:
-        new = self._root / f"new-{claim()}"
-        new.mkdir()
-        try:
+        with claimed_folder(self._root, "new-") as new:
             archive, content = new / "tool.zip", new / "content"
             timeout = (self._options.connect_timeout, self._options.read_timeout)
             self._service.patiently(lambda: download(release.uri, archive, timeout))
             unpack(archive, content)
-            (content / RECORD).write_text(json.dumps(_inventory(content)), "utf-8")
-            final = self._folder(release.version)
-            if final.exists():
-                final.rename(self._root / f"damaged-{claim()}")
-            content.rename(final)
-        finally:
-            remove(new)
+            content.rename(self._folder(release.version))
 
     def _release(self, pinned: str | None) -> Release:
         query = self._query | ({"version": pinned} if pinned else {})
@@ -216,15 +200,6 @@ class ToolCache:
             "folder that has the tool",
         )
 
-    def _complete(self, version: str) -> bool:
-        """Whether every byte of a cached version is as it was unpacked."""
-        folder = self._folder(version)
-        try:
-            record = json.loads((folder / RECORD).read_text("utf-8"))
-            return bool(record) and record == _inventory(folder)
-        except (OSError, ValueError, FeedError):
-            return False
-
     def _folder(self, version: str) -> Path:
         if not _VERSION.fullmatch(version):
             raise Rejected(f"{version!r} is not a version of ArtifactTool")
@@ -255,7 +230,3 @@ def _given(folder: Path) -> Path:
             hint=TOOL_HINT,
         )
     return executable
-
-
-def _inventory(folder: Path) -> dict[str, str]:
-    return {name: hash_file(path, name).sha256 for name, path in survey(folder) if name != RECORD}

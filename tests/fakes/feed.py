@@ -12,8 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
-from feed.checked import Meter, hash_file
-from feed.destination import Destination
+from feed.checked import Meter, hash_file, receive
 from feed.errors import (
     Corrupt,
     NoSpace,
@@ -146,9 +145,7 @@ class MemoryFeed:
         chosen = tuple(
             entry for entry in held.entries if any(fnmatchcase(entry.path, p) for p in patterns)
         )
-        landing = Destination(dest, chosen, progress)
-        for entry in chosen:
-            landing.receive(entry, [held.contents[entry.path]])
+        receive(dest, chosen, lambda entry: [held.contents[entry.path]], progress)
         return chosen
 
     def view(self, name: str) -> str:

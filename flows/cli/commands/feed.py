@@ -240,6 +240,7 @@ def _pull(arguments: argparse.Namespace) -> Exit:
 def _pull_stamp(
     arguments: argparse.Namespace, settings: Settings, feed: Feed, profile: Profile | None
 ) -> Exit:
+    from feed.errors import FeedError
     from feed.selection import pull_selection
     from matrix.naming import index_name
 
@@ -256,13 +257,15 @@ def _pull_stamp(
         patterns=arguments.files or ("*",),
         force=arguments.force,
     )
-    taken = [(one.pulled, "+" in one.cell.target) for one in found.pulled]
+    taken = [(one, "+" in cell.target) for cell, one in found if not isinstance(one, FeedError)]
     _tell_pulled(taken, profile, as_json=arguments.json)
-    for lost in found.lost:
-        tell(f"{lost.cell.id}: {lost.error}")
-    if found.lost:
-        tell(f"{len(found.lost)} of {len(found.lost) + len(found.pulled)} cells are not here")
-    return Exit.CELLS_FAILED if found.lost else Exit.OK
+    for cell, one in found:
+        if isinstance(one, FeedError):
+            tell(f"{cell.id}: {one}")
+    if len(taken) == len(found):
+        return Exit.OK
+    tell(f"{len(found) - len(taken)} of {len(found)} cells are not here")
+    return Exit.CELLS_FAILED
 
 
 def _pull_ort_package(arguments: argparse.Namespace, settings: Settings, feed: Feed) -> Exit:

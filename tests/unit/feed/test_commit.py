@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from feed.directory import DirectoryFeed
 from feed.errors import Corrupt, NoSpace, Unavailable, VersionExists
 from feed.interface import write_description
 from feed.layout import Layout
+from feed.publisher import Publisher
 from machine.files import Syncer
 from machine.links import create_exclusive
 from machine.processes import claim
@@ -119,11 +121,16 @@ def test_a_blob_that_is_taken_back_under_our_feet_is_copied_again(
     blob.write_bytes(b"shared")
     note = {"owner": dead_name(), "package": "pkg", "version": "0.0.9", "blobs": [digest]}
     (tmp_path / "feed" / "tmp" / "commit.json").write_text(json.dumps(note))
-    seen: list[tuple[int, int]] = []
-    feed.publish("pkg", "1.0.0", files, "", progress=lambda *at: seen.append(at))
+    seen: list[float] = []
+
+    def sleep(_event: threading.Event, seconds: float) -> bool:
+        seen.append(seconds)
+        return False
+
+    publisher = Publisher(feed, sleep=sleep)
+    receipt = publisher.publish("pkg", "1.0.0", files, tree=tree_of(files))
     assert blob.read_bytes() == b"shared"
-    assert seen[-1] == (9, 9)
-    assert max(done for done, _ in seen) == 9
+    assert (receipt.attempts, len(seen)) == (2, 1)
 
 
 def test_the_note_of_a_living_process_means_that_locks_do_not_work(

@@ -20,6 +20,7 @@ from feed.errors import (
 )
 from feed.interface import LocalFile
 from feed.layout import Manifest
+from feed.reader import pull
 from feed.rules import STRICTEST
 from matrix.digest import FileEntry
 from tests.fakes.feed import EPOCH, write_files
@@ -67,7 +68,7 @@ def test_a_damaged_blob_of_another_size_is_replaced(
     digest = files[0].entry.sha256
     (tmp_path / "feed" / "blobs" / "sha256" / digest[:2] / digest).write_bytes(b"cut")
     with pytest.raises(Corrupt, match=r"model\.onnx"):
-        feed.fetch("pkg", "1.0.0", tmp_path / "out")
+        pull(feed, "pkg", "1.0.0", tmp_path / "out")
     feed.publish("pkg", "1.0.1", files, "")
     feed.fetch("pkg", "1.0.0", tmp_path / "out")
     assert (tmp_path / "out" / "model.onnx").read_bytes() == CONTENTS["model.onnx"]
@@ -82,8 +83,8 @@ def test_a_damaged_blob_never_gets_a_final_name(
     blob = tmp_path / "feed" / "blobs" / "sha256" / digest[:2] / digest
     blob.write_bytes(b"x" + blob.read_bytes()[1:]) if damage == "flip" else blob.unlink()
     with pytest.raises(Corrupt, match=r"model\.onnx"):
-        feed.fetch("pkg", "1.0.0", tmp_path / "out", ["model.onnx"])
-    assert list((tmp_path / "out").iterdir()) == []
+        pull(feed, "pkg", "1.0.0", tmp_path / "out", ["model.onnx"])
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_prefix_opens_no_other_manifest(

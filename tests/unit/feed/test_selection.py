@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from feed.errors import Corrupt, NotFound
+from feed.errors import Corrupt, FeedError, NotFound
 from feed.index import IndexCell, SweepIndex
 from feed.listing import list_packages, list_versions, show
 from feed.publisher import Publisher
+from feed.reader import Pulled
 from feed.selection import index_revisions, pull_selection, resolve_index, version_for
 from matrix.errors import NothingSelected, UsageError
 from matrix.model import Profile
@@ -90,6 +91,17 @@ def test_a_listing_that_fails_is_no_missing_index(sweep: SweepPublisher) -> None
             resolve_index(FlakyFeed(sweep.feed).plan("versions", fault), package, STAMP)
 
 
+Found = list[tuple[IndexCell, Pulled | FeedError]]
+
+
+def parted(
+    found: Found,
+) -> tuple[list[tuple[IndexCell, Pulled]], list[tuple[IndexCell, FeedError]]]:
+    """What was pulled, and what is lost."""
+    pulled = [(cell, one) for cell, one in found if isinstance(one, Pulled)]
+    return pulled, [(cell, one) for cell, one in found if isinstance(one, FeedError)]
+
+
 def test_pull_a_stamp(sweep: SweepPublisher, tmp_path: Path) -> None:
     first = sweep.cell("a/b", "ov_cpu")
     sweep.cell("a/b", "qnn_npu")
@@ -97,16 +109,16 @@ def test_pull_a_stamp(sweep: SweepPublisher, tmp_path: Path) -> None:
     sweep.cell("c/d", "ov_cpu", status=Status.BUILD_FAILED)
     package = sweep.index()
     out = tmp_path / "out"
-    done = pull_selection(sweep.feed, package, STAMP, out)
-    assert (len(done.pulled), done.lost) == (3, ())
+    pulled, lost = parted(pull_selection(sweep.feed, package, STAMP, out))
+    assert (len(pulled), lost) == (3, [])
     assert (out / "modelmill-a-b/ov_cpu/model.onnx").read_text() == first.version
     assert {path.name for path in out.iterdir()} == {"modelmill-a-b", "modelmill-c-d"}
-    again = pull_selection(sweep.feed, package, STAMP, out, targets=["qnn_*"])
-    assert [item.pulled.unchanged for item in again.pulled] == [True, True]
+    again, _ = parted(pull_selection(sweep.feed, package, STAMP, out, targets=["qnn_*"]))
+    assert [one.unchanged for _, one in again] == [True, True]
     one = pull_selection(sweep.feed, package, STAMP, tmp_path / "2", models=["c/*"])
-    assert [item.cell.id for item in one.pulled] == ["c/d:t@qnn_npu"]
+    assert [cell.id for cell, _ in one] == ["c/d:t@qnn_npu"]
     both = pull_selection(sweep.feed, package, STAMP, tmp_path / "3", targets=["{ov,qnn}_*"])
-    assert len(both.pulled) == 3
+    assert len(both) == 3
     with pytest.raises(NothingSelected):
         pull_selection(sweep.feed, package, STAMP, out, models=["c/*"], targets=["ov_*"])
 
@@ -116,10 +128,10 @@ def test_a_deleted_version_costs_no_other_cell(sweep: SweepPublisher, tmp_path: 
     kept = [sweep.cell("a/b", "qnn_npu"), sweep.cell("c/d", "qnn_npu")]
     package = sweep.index()
     sweep.feed.delete(gone.package, gone.version)
-    found = pull_selection(sweep.feed, package, STAMP, tmp_path / "out")
-    assert [one.cell for one in found.pulled] == kept
-    assert [(one.cell, type(one.error)) for one in found.lost] == [(gone, NotFound)]
-    assert "was deleted" in found.lost[0].error.message
+    pulled, lost = parted(pull_selection(sweep.feed, package, STAMP, tmp_path / "out"))
+    assert [cell for cell, _ in pulled] == kept
+    assert [(cell, type(error)) for cell, error in lost] == [(gone, NotFound)]
+    assert "was deleted" in lost[0][1].message
     assert len(list((tmp_path / "out").rglob("model.onnx"))) == 2
 
 
@@ -145,9 +157,9 @@ def test_an_index_that_names_other_content(sweep: SweepPublisher, tmp_path: Path
         "0" * 64,
     )
     package = sweep.index(cells=[wrong])
-    (lost,) = pull_selection(sweep.feed, package, STAMP, tmp_path / "out").lost
-    assert isinstance(lost.error, Corrupt)
-    assert "the index names" in lost.error.message
+    ((_, lost),) = pull_selection(sweep.feed, package, STAMP, tmp_path / "out")
+    assert isinstance(lost, Corrupt)
+    assert "the index names" in lost.message
     assert not (tmp_path / "out").exists()
 
 
@@ -194,11 +206,11 @@ def test_what_is_compiled_for_a_profile_is_taken_and_the_portable_package_where_
     sweep.cell("c/d", "qnn_npu+htp73", status=Status.BUILD_FAILED)
     package = sweep.index()
     out = tmp_path / "out"
-    found = pull_selection(sweep.feed, package, STAMP, out, profile=HTP73)
-    assert ([one.cell for one in found.pulled], found.lost) == ([compiled, portable], ())
+    pulled, lost = parted(pull_selection(sweep.feed, package, STAMP, out, profile=HTP73))
+    assert ([cell for cell, _ in pulled], lost) == ([compiled, portable], [])
     assert (out / "modelmill-a-b/qnn_npu+htp73/model.onnx").read_text() == compiled.version
     one = pull_selection(sweep.feed, package, STAMP, tmp_path / "1", profile=HTP73, models=["a/b"])
-    assert [one.cell for one in one.pulled] == [compiled]
+    assert [cell for cell, _ in one] == [compiled]
     gpu = replace(HTP73, target="dml_gpu")
     with pytest.raises(NothingSelected, match="is for dml_gpu"):
         pull_selection(sweep.feed, package, STAMP, out, profile=gpu)
@@ -212,9 +224,10 @@ def test_a_compiled_version_that_was_deleted_is_none_and_a_damaged_one_is_an_err
     damaged = replace(sweep.cell("c/d", "qnn_npu+htp73"), tree="0" * 64)
     package = sweep.index(cells=[*sweep.cells[:-1], damaged])
     sweep.feed.delete(gone.package, gone.version)
-    found = pull_selection(sweep.feed, package, STAMP, tmp_path / "out", profile=HTP73)
-    assert [one.cell for one in found.pulled] == [portable]
-    assert [(one.cell, type(one.error)) for one in found.lost] == [(damaged, Corrupt)]
+    out = tmp_path / "out"
+    pulled, lost = parted(pull_selection(sweep.feed, package, STAMP, out, profile=HTP73))
+    assert [cell for cell, _ in pulled] == [portable]
+    assert [(cell, type(error)) for cell, error in lost] == [(damaged, Corrupt)]
 
 
 def test_the_version_compiled_from_a_portable_one(sweep: SweepPublisher) -> None:
@@ -243,7 +256,7 @@ def test_a_context_group_stands_for_the_cells_that_it_holds(sweep: SweepPublishe
         found = pull_selection(
             sweep.feed, package, STAMP, dest, models=models or ("*",), profile=profile
         )
-        return {one.cell.id for one in found.pulled}
+        return {cell.id for cell, _ in found}
 
     htp73 = Profile("htp73", "qnn_npu", "qnn")
     assert pulled(htp73) == {group.id, other.id}

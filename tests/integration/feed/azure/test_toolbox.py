@@ -94,18 +94,6 @@ def test_eight_processes_download_the_tool_once(harness: AzureHarness) -> None:
     ]
 
 
-def test_a_damaged_tool_is_replaced_and_never_deleted(harness: AzureHarness) -> None:
-    harness.feed(without=OWN).preflight()
-    in_use = (cached(harness) / "libs" / "native.so").open("rb")
-    with in_use:
-        (cached(harness) / "artifacttool").write_bytes(b"half")
-        harness.feed(without=OWN).publish(NAME, VERSION, harness.package("a"), "d")
-        assert in_use.read() == b"native"
-    (damaged,) = tools(harness).glob("damaged-*")
-    assert (damaged / "libs" / "native.so").exists()
-    assert harness.standin.counts()["archive"] == 2
-
-
 def test_a_pinned_version_needs_no_lookup_once_it_is_there(harness: AzureHarness) -> None:
     harness.standin.releases.archives["0.2.400"] = archive(program())
     harness.feed(without=OWN, MODELMILL_AZURE_TOOL_VERSION="0.2.400").preflight()

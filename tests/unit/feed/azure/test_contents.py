@@ -14,11 +14,12 @@ import pytest
 from feed.azure import open_azure
 from feed.azure.contents import check_tree, package_sizes, read_list
 from feed.azure.options import Options
-from feed.azure.staging import Stage, scratch, survey
+from feed.azure.staging import Stage, survey
 from feed.azure.tool_cache import EXECUTABLE, release_query, unpack
 from feed.checked import hash_file
 from feed.errors import Corrupt, Unavailable
 from feed.interface import LocalFile
+from machine.scratch import claimed_folder
 from matrix.digest import FileEntry, tree_digest
 from matrix.errors import UsageError
 
@@ -68,7 +69,7 @@ def test_a_stage_holds_exactly_the_files(tmp_path: Path) -> None:
     source = tmp_path / "blob"
     source.write_bytes(b"content")
     entry = hash_file(source, "deep/model.onnx")
-    with scratch(tmp_path / "work") as folder:
+    with claimed_folder(tmp_path / "work", "run-", for_tools=True) as folder:
         stage = Stage(folder / "package", [LocalFile(entry, source)])
         stage.fill()
         assert [name for name, _ in survey(stage.root)] == ["deep/model.onnx"]
@@ -85,7 +86,7 @@ def test_a_link_is_copied_not_linked(tmp_path: Path) -> None:
     source, link = tmp_path / "blob", tmp_path / "link"
     source.write_bytes(b"content")
     link.symlink_to(source)
-    with scratch(tmp_path / "work") as folder:
+    with claimed_folder(tmp_path / "work", "run-", for_tools=True) as folder:
         stage = Stage(folder / "package", [LocalFile(hash_file(source, "a"), link)])
         stage.fill()
         assert not (stage.root / "a").is_symlink()
