@@ -1,9 +1,9 @@
-"""The stage `compile` of a cell whose graphs share one context.
+"""The stage `compile`: one graph alone, or all graphs of a cell in one context.
 
-Its inputs are portable packages: one composite, whose components are the graphs, or one package
-for each member of a context group. A context model names its binary by a path that stays in its
-folder, so all of them lie beside the one binary: `encoder.onnx`, `decoder.onnx`. The composition
-names these files.
+The inputs of a shared context are portable packages: one composite, whose components are the
+graphs, or one package for each member of a context group. A context model names its binary by a
+path that stays in its folder, so all of them lie beside the one binary: `encoder.onnx`,
+`decoder.onnx`. The composition names these files.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from matrix.status import FailureClass
 from workers import composition
@@ -105,11 +106,7 @@ def compile_shared(
     """Compile all graphs into one context in `out`. Raises `BuildFailed` with the member at fault:
     what is left of a group with a failing member has another key, and is another run."""
     graphs = graphs_of(inputs)
-    members = [
-        Member(one.label, placer(one.folder), f"{one.label}_{key[:_TOKEN]}.onnx") for one in graphs
-    ]
-    result = compile_once(runtimes, members, replace(job, folder=job.folder / "together"))
-    _check(result, graphs, job)
+    members, result = _compiled(runtimes, graphs, key, job)
     for graph, member in zip(graphs, members, strict=True):
         copy_file(result.folder / member.output, out / graph.file)
     for binary in binaries_of(result):
@@ -132,17 +129,49 @@ def compile_shared(
             "binaries": binaries_of(result),
             "compatibility": result.contexts[graphs[0].label]["compatibility"],
         },
-        info={
-            "seconds": round(sum(result.seconds.values()), 3),
-            "peak_memory": result.peak_memory,
-            "runtime": job.runtime.to_json(),
-            "sharing": compare_sizes(runtimes, members, result, job),
-        },
+        info={**_costs(result, job), "sharing": compare_sizes(runtimes, members, result, job)},
     )
 
 
-def _check(result: GroupResult, graphs: Sequence[Graph], job: Job) -> None:
-    """Raise for the first graph that has no context."""
+def compile_alone(
+    runtimes: Runtimes, inputs: Mapping[str, Path], out: Path, key: str, job: Job
+) -> StageReport:
+    """Compile the only graph of a package; its context model lies where the portable one did."""
+    (folder,) = inputs.values()
+    place = model_in(folder).relative_to(folder)
+    graph = Graph(place.stem, "", folder, place.as_posix())
+    (member,), result = _compiled(runtimes, [graph], key, job)
+    context = result.contexts[graph.label]
+    _copy_rest(runtimes, {ALONE: folder}, [graph], out)
+    copy_file(result.folder / member.output, out / place)
+    for name in context["binaries"]:
+        copy_file(result.folder / name, (out / place).parent / name)
+    return StageReport(
+        facts={
+            "contexts": context["nodes"],
+            "binaries": context["binaries"],
+            "compatibility": context["compatibility"],
+        },
+        info=_costs(result, job),
+    )
+
+
+def _costs(result: GroupResult, job: Job) -> dict[str, Any]:
+    return {
+        "seconds": round(sum(result.seconds.values()), 3),
+        "peak_memory": result.peak_memory,
+        "runtime": job.runtime.to_json(),
+    }
+
+
+def _compiled(
+    runtimes: Runtimes, graphs: Sequence[Graph], key: str, job: Job
+) -> tuple[list[Member], GroupResult]:
+    """Compile graphs together. Raises for the first one that has no context."""
+    members = [
+        Member(one.label, placer(one.folder), f"{one.label}_{key[:_TOKEN]}.onnx") for one in graphs
+    ]
+    result = compile_once(runtimes, members, replace(job, folder=job.folder / "together"))
     for graph in graphs:
         failure = result.failures.get(graph.label)
         if failure is None and result.seconds and not result.contexts[graph.label]["nodes"]:
@@ -150,11 +179,12 @@ def _check(result: GroupResult, graphs: Sequence[Graph], job: Job) -> None:
                 FailureClass.UNSUPPORTED,
                 STAGE,
                 f"{job.runtime.provider} takes no operator of {graph.label}: nothing to compile",
-                hint="leave it out of the context group, or choose another precision",
+                hint="leave it out of its context group or profile, or choose another precision",
             )
         if failure is not None:
             failure.member = graph.member
             raise failure
+    return members, result
 
 
 def _copy_rest(

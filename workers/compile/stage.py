@@ -9,25 +9,14 @@ from pathlib import Path
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.compile.devices import parameters, runtime_for
-from workers.compile.group import (
-    STAGE,
-    Job,
-    Member,
-    compile_group,
-    copy_file,
-    external_files,
-    files_in,
-    model_in,
-    placer,
-)
-from workers.compile.sharing import compile_shared
+from workers.compile.group import STAGE, Job
+from workers.compile.sharing import compile_alone, compile_shared
 from workers.engine import BuildPlan, Json, StageJob, StageReport, StageSpec
 from workers.errors import BuildFailed
 from workers.host.watch import Watching
 from workers.runtimes.pool import Runtimes
 from workers.runtimes.runtime import Missing, Runtime
 
-_TOKEN = 16
 _INPUTS = "inputs"
 
 
@@ -76,39 +65,7 @@ class CompileStage:
         how = Job(runtime, cell.profile, scratch, watching)
         if cell.shares_context:
             return compile_shared(self.runtimes, job.inputs, job.out, key, how)
-        (folder,) = job.inputs.values()
-        model = model_in(folder)
-        member = Member(cell.id, placer(folder), f"{model.stem}_{key[:_TOKEN]}.onnx")
-        result = compile_group(self.runtimes, [member], how)
-        if failure := result.failures.get(member.name):
-            raise failure
-        context = result.contexts[member.name]
-        if not context["nodes"]:
-            raise BuildFailed(
-                FailureClass.UNSUPPORTED,
-                STAGE,
-                f"{runtime.provider} takes no operator of this model: nothing to compile",
-                hint="leave the profile out for it, or choose another precision",
-            )
-        left = {model, *external_files(self.runtimes, model)}
-        for path in files_in(folder):
-            if path not in left:
-                copy_file(path, job.out / path.relative_to(folder))
-        copy_file(result.folder / member.output, job.out / model.relative_to(folder))
-        for name in context["binaries"]:
-            copy_file(result.folder / name, (job.out / model.relative_to(folder)).parent / name)
-        return StageReport(
-            facts={
-                "contexts": context["nodes"],
-                "binaries": context["binaries"],
-                "compatibility": context["compatibility"],
-            },
-            info={
-                "seconds": result.seconds[member.name],
-                "peak_memory": result.peak_memory,
-                "runtime": runtime.to_json(),
-            },
-        )
+        return compile_alone(self.runtimes, job.inputs, job.out, key, how)
 
     def _runtime(self, cell: Cell) -> Runtime:
         if cell.profile is None:
