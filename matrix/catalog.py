@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from matrix.coverage import BUILDABLE, cover
 from matrix.entry import SOURCE_KEYS, read_model
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.model import Model
-from matrix.nearest import hint, quote, tag
-from matrix.reader import Entry, parse_toml, read_text, tables
+from matrix.nearest import hint, quote
+from matrix.reader import Entry, parse_toml, read_text
 from matrix.registry import read_registry, unbuildable
 from matrix.targets import Targets, load_targets
 
@@ -24,8 +23,6 @@ DATA = Path(__file__).parent / "data"
 NOT_INHERITED = ("id", *SOURCE_KEYS)
 REGISTRY = ".json"
 NO_MODEL = "holds no model"
-Able = Callable[[Model], tuple[str, str] | None]
-"""Why a model cannot be built, and what to do about it; None if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +64,10 @@ def load_catalog(
     whole: list[Problem] = []
     bad: list[Problem] = []
     abilities = abilities_of(engine) if engine else None
-    able = partial(_fault, engine, abilities) if engine else _no_fault
     if path.suffix.lower() == REGISTRY:
-        models = [_if_able(model, able) for model in read_registry(text, path, bad)]
+        models = [_if_able(model, engine) for model in read_registry(text, path, bad)]
     else:
-        models = _read_toml(text, path, targets or load_targets(), able, whole, bad)
+        models = _read_toml(text, path, targets or load_targets(), engine, whole, bad)
     if abilities:
         models = [_covered(model, abilities) for model in models]
     models = _distinct(models, bad)
@@ -100,7 +96,7 @@ def _read_toml(
     text: str,
     path: Path,
     targets: Targets,
-    able: Able,
+    engine: str | None,
     whole: list[Problem],
     bad: list[Problem],
 ) -> list[Model]:
@@ -110,16 +106,15 @@ def _read_toml(
     top.known.append("model")
     top.close()
     models = []
-    rows = top.data.get("model", [])
-    for number, table in tables(rows, f"{path.name}: model", bad):
-        where = f"{path.name}: model {number}{tag(table.get('id'))}"
-        model = read_model(Entry(inherit(defaults, table), where, bad), path.parent, targets)
+    for entry in Entry(top.data, path.name, bad).rows("model", "id"):
+        entry.data = inherit(defaults, entry.data)
+        model = read_model(entry, path.parent, targets)
         if model is None:
             continue
         models.append(model)
-        fault = None if model.overrides.skip else able(model)
+        fault = None if model.overrides.skip else _fault(engine, model)
         if fault:
-            bad.append(Problem(where, *fault))
+            entry.bad(*fault)
     return models
 
 
@@ -160,12 +155,11 @@ def _is_bad(model: Model, bad: Iterable[Problem]) -> bool:
     )
 
 
-def _no_fault(_model: Model) -> None:
-    """Nothing is known of an engine."""
-
-
-def _fault(engine: str, abilities: Abilities | None, model: Model) -> tuple[str, str] | None:
+def _fault(engine: str | None, model: Model) -> tuple[str, str] | None:
     """Why the engine cannot build a model as the catalog asks, and what to do about it."""
+    if engine is None:
+        return None
+    abilities = abilities_of(engine)
     if abilities and (found := abilities.fault(model)):
         return found
     tables = (model.overrides, *model.per_target.values())
@@ -173,9 +167,9 @@ def _fault(engine: str, abilities: Abilities | None, model: Model) -> tuple[str,
     return next(filter(None, faults), None)
 
 
-def _if_able(model: Model, able: Able) -> Model:
+def _if_able(model: Model, engine: str | None) -> Model:
     """Others maintain the registry, so a model that cannot be built is skipped with the reason."""
-    fault = able(model)
+    fault = _fault(engine, model)
     if fault is None or model.overrides.skip:
         return model
     return _skipped(model, fault[0])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.model import Profile
-from matrix.nearest import hint, quote, tag
-from matrix.reader import Entry, parse_toml, read_text, tables
+from matrix.nearest import hint, quote
+from matrix.reader import Entry, parse_toml, read_text
 from matrix.targets import Targets, check_label
 
 DATA = Path(__file__).parent / "data" / "profiles.toml"
@@ -69,10 +69,9 @@ def load_profiles(targets: Targets, extra: Path | None = None) -> Profiles:
     problems: list[Problem] = []
     rows: dict[str, Profile] = {}
     for path in (DATA, extra) if extra else (DATA,):
-        data = parse_toml(read_text(path), path.name)
-        for number, table in tables(data.get("profile", []), f"{path.name}: profile", problems):
-            where = f"{path.name}: profile {number}{tag(table.get('label'))}"
-            row = _profile(Entry(table, where, problems), targets)
+        top = Entry(parse_toml(read_text(path), path.name), path.name, problems)
+        for entry in top.rows("profile", "label"):
+            row = _profile(entry, targets)
             rows.update({row.label: row} if row else {})
     if problems:
         raise PlanError(problems)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from matrix.errors import PlanError, Problem
-from matrix.nearest import hint, quote
+from matrix.nearest import hint, quote, tag
 
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 32
@@ -193,6 +193,15 @@ class Entry:
         """A table of any content that can be stored."""
         value: dict[str, Any] | None = self._get(key, dict, "a table")
         return value
+
+    def rows(self, key: str, named: str) -> list[Entry]:
+        """The tables of a list as entries; messages tell their number and what `named` holds."""
+        self.known.append(key)
+        where = f"{self.where}: {key}"
+        return [
+            Entry(table, f"{where} {number}{tag(table.get(named))}", self.problems)
+            for number, table in tables(self.data.get(key, []), where, self.problems)
+        ]
 
     def unknown(self) -> dict[str, Any]:
         """The items whose keys were not read."""

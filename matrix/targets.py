@@ -10,9 +10,9 @@ from matrix.cellid import LABEL
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.globs import compiled
 from matrix.model import Target
-from matrix.nearest import hint, quote, tag
+from matrix.nearest import hint, quote
 from matrix.policy import AUTO, NAMES, canonical, default_of, quantized, takes_qdq
-from matrix.reader import Entry, parse_toml, read_text, tables
+from matrix.reader import Entry, parse_toml, read_text
 
 DATA = Path(__file__).parent / "data" / "targets.toml"
 OPSETS = (7, 30)
@@ -122,25 +122,19 @@ def load_targets(extra: Path | None = None) -> Targets:
     eps: dict[str, Ep] = {}
     rows: dict[str, Target] = {}
     for path in (DATA, extra) if extra else (DATA,):
-        data = parse_toml(read_text(path), path.name)
-        top = Entry(data, path.name, problems)
-        top.known += ["ep", "target", "profile"]
-        top.close()
-        for number, table in tables(data.get("ep", []), f"{path.name}: ep", problems):
-            ep = _ep(Entry(table, _where(path, "ep", number, table.get("name")), problems))
+        top = Entry(parse_toml(read_text(path), path.name), path.name, problems)
+        for entry in top.rows("ep", "name"):
+            ep = _ep(entry)
             eps.update({ep.name: ep} if ep else {})
-        for number, table in tables(data.get("target", []), f"{path.name}: target", problems):
-            where = _where(path, "target", number, table.get("label"))
-            row = _target(Entry(table, where, problems), eps)
+        for entry in top.rows("target", "label"):
+            row = _target(entry, eps)
             rows.update({row.label: row} if row else {})
+        top.known.append("profile")
+        top.close()
     _check_names(list(rows.values()), list(eps.values()), problems)
     if problems:
         raise PlanError(problems)
     return Targets(rows.values(), eps.values())
-
-
-def _where(path: Path, kind: str, number: int, name: object) -> str:
-    return f"{path.name}: {kind} {number}{tag(name)}"
 
 
 def _ep(entry: Entry) -> Ep | None:

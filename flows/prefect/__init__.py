@@ -1,1 +1,1 @@
-"""Showing a local sweep in Prefect: its server, flow runs, task runs and artifacts."""
+"""Showing sweeps in Prefect: the server of a local one, flow runs, task runs and artifacts."""

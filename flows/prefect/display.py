@@ -1,7 +1,8 @@
-"""Showing a run of a local sweep on a Prefect server, from a thread beside the work.
+"""Showing a run of a sweep on a Prefect server, from a thread beside the work.
 
 The thread reads the events of the state, so nothing that builds waits for a server or knows of one.
-A server that is late, or comes back, is told everything from the first event on.
+A server that is late, or comes back, is told everything from the first event on. A slot of a fleet
+shows its models in the same way, at the flow run that Prefect started for it.
 """
 
 from __future__ import annotations
