@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from flows.cli.meanings import CAUSES
@@ -79,15 +79,8 @@ class FailureGroup:
 
     def to_json(self) -> Mapping[str, Any]:
         """For machines."""
-        return {
-            "class": str(self.failure),
-            "message": self.message,
-            "alike": self.alike,
-            "hint": self.hint,
-            "models": list(self.models),
-            "cells": list(self.cells),
-            "exports": list(self.exports),
-        }
+        told = asdict(self)
+        return {"class": str(told.pop("failure")), **told}
 
 
 def group_failures(outcomes: Iterable[Outcome]) -> tuple[FailureGroup, ...]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from state.reading import StateReader
 
 MOST_CAUSES = 20
-"""Causes that the end of a sweep names."""
+"""Causes, and cells without a benchmark, that the end of a sweep names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +94,15 @@ class Summary:
             ],
         }
 
-    def lines(self, most: int = MOST_CAUSES) -> list[str]:
+    def lines(self) -> list[str]:
         """The counts, then each cause of failures and each wait with its next step."""
         waiting = (f"  {line}" for line in self.waiting)
-        more = (*self.lacking_lines(), *self.bench_lines(most), *waiting)
-        return [self.headline(), *self.cause_lines(most), *more]
-
-    def lacking_lines(self) -> Iterator[str]:
-        """The members that published context groups lack."""
-        for cell, lacks in self.incomplete.items():
-            for member, why in lacks.items():
-                yield f"  {cell} is published without {member}: {why}"
+        lacking = (
+            f"  {cell} is published without {member}: {why}"
+            for cell, lacks in self.incomplete.items()
+            for member, why in lacks.items()
+        )
+        return [self.headline(), *self._causes(), *lacking, *self._benches(), *waiting]
 
     def headline(self) -> str:
         """The counts."""
@@ -112,30 +110,26 @@ class Summary:
         parts = [f"{count} {status.replace('_', ' ')}" for status, count in self.counts.items()]
         return f"sweep {self.stamp}: {counted(total, 'cell')}: {', '.join(parts) or 'none'}"
 
-    def cause_lines(self, most: int = MOST_CAUSES) -> list[str]:
+    def _causes(self) -> Iterator[str]:
         """What failed, by cause."""
-        lines = []
-        for group in self.groups[:most]:
-            lines += group.lines()
-        if len(self.groups) > most:
-            more = counted(len(self.groups) - most, "more cause")
-            lines.append(f"  ... and {more}: modelmill status {self.stamp} --failed")
-        return lines
+        for group in self.groups[:MOST_CAUSES]:
+            yield from group.lines()
+        if len(self.groups) > MOST_CAUSES:
+            more = counted(len(self.groups) - MOST_CAUSES, "more cause")
+            yield f"  ... and {more}: modelmill status {self.stamp} --failed"
 
-    def bench_lines(self, most: int = MOST_CAUSES) -> list[str]:
+    def _benches(self) -> Iterator[str]:
         """How many cells were measured, and why others were not."""
-        numbers = ((self.measured, "measured"), (self.unmeasured, "open"))
-        parts = [f"{number} {what}" for number, what in numbers if number]
-        if self.unmeasurable:
-            parts.append(f"{len(self.unmeasurable)} failed")
-        lines = [f"benchmarks: {', '.join(parts)}"] if parts else []
-        for one in self.unmeasurable[:most]:
-            lines += [f"  {one.cell} is not measured: {one.message}"]
-        if len(self.unmeasurable) > most:
-            lines.append(f"  ... and {len(self.unmeasurable) - most} more")
-        if self.unmeasurable:
-            lines.append(f"  next: modelmill resume {self.stamp} tries them again")
-        return lines
+        failed = len(self.unmeasurable)
+        numbers = {"measured": self.measured, "open": self.unmeasured, "failed": failed}
+        if parts := [f"{number} {what}" for what, number in numbers.items() if number]:
+            yield f"benchmarks: {', '.join(parts)}"
+        for one in self.unmeasurable[:MOST_CAUSES]:
+            yield f"  {one.cell} is not measured: {one.message}"
+        if failed > MOST_CAUSES:
+            yield f"  ... and {failed - MOST_CAUSES} more"
+        if failed:
+            yield f"  next: modelmill resume {self.stamp} tries them again"
 
     def exit_code(self, stop: Stop | None = None) -> Exit:
         """The exit code of a process that ran or watched this sweep."""

@@ -155,20 +155,17 @@ def _plain(value: Mapping[str, Any]) -> str:
     return json.dumps(value, sort_keys=True, default=list)
 
 
+_COPIED = (
+    "precision", "package", "tree", "bytes", "seconds", "attempts", "stage", "message", "hint",
+)  # fmt: skip
+
+
 def _cell(one: Outcome) -> Mapping[str, Any]:
     return {
         "id": one.cell,
         "kind": "export" if is_export(one.cell) else "cell",
         "status": str(one.status),
-        "precision": one.precision,
-        "package": one.package,
-        "version": str((one.detail or {}).get("same_as", one.version)),
-        "tree": one.tree,
-        "bytes": one.bytes,
-        "seconds": one.seconds,
-        "attempts": one.attempts,
         "class": str(one.failure) if one.failure else None,
-        "stage": one.stage,
-        "message": one.message,
-        "hint": one.hint,
+        "version": str((one.detail or {}).get("same_as", one.version)),
+        **{name: getattr(one, name) for name in _COPIED},
     }
