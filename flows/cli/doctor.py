@@ -74,7 +74,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from _runtimes(settings, Path(logs))
     work = Workspace(settings)
     yield _asked("home", lambda: _home(work))
-    yield _disk(work)
+    yield _asked("disk", lambda: _disk(work))
     yield _asked("state", lambda: _state(work))
     yield _asked("feed", lambda: _feed(work))
     yield quiet_finding(Ledger())
@@ -198,15 +198,12 @@ def profile_findings(settings: Settings, pool: Runtimes) -> Iterator[Finding]:
         yield Finding(what, Health.NOTE if mend else Health.GOOD, text, mend)
 
 
-def _disk(work: Workspace) -> Finding:
-    try:
-        space = free(work.home)
-    except OSError as error:
-        return Finding("disk", Health.BAD, f"cannot be read: {error.strerror}")
+def _disk(work: Workspace) -> Finding | str:
+    space = free(work.home)
     text = f"{show_size(space)} free where {work.home} is"
     if space < _LEAST_FREE:
         return Finding("disk", Health.NOTE, text, "large models need more; set --disk-budget")
-    return Finding("disk", Health.GOOD, text)
+    return text
 
 
 def _home(work: Workspace) -> str:
@@ -244,9 +241,11 @@ def _prefect() -> Finding:
     return Finding("prefect", Health.GOOD, f"prefect {_version('prefect')}, {text}")
 
 
-def _asked(what: str, ask: Callable[[], str]) -> Finding:
+def _asked(what: str, ask: Callable[[], Finding | str]) -> Finding:
+    """The answer of a question that may fail; a text is a good one."""
     try:
-        return Finding(what, Health.GOOD, ask())
+        found = ask()
+        return found if isinstance(found, Finding) else Finding(what, Health.GOOD, found)
     except MillError as error:
         return Finding(what, Health.BAD, error.message, error.hint)
     except ModuleNotFoundError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import partial
@@ -106,19 +106,17 @@ def parse_truth(text: str) -> bool:
         raise UsageError(f"'{text}' is neither true nor false") from None
 
 
-def parse_level(text: str) -> str:
-    """A level of verification."""
-    if text not in RUNGS:
-        raise UsageError(f"'{text}' is not a level of verification", hint=hint(text, RUNGS))
-    return text
+def _one_of(what: str, names: Collection[str]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in names:
+            raise UsageError(f"there is no {what} '{text}'", hint=hint(text, names))
+        return text
+
+    return parse
 
 
-def parse_runtime(text: str) -> str:
-    """The name of a runtime, or `none`."""
-    names = ("none", *(kind.name for kind in KINDS))
-    if text not in names:
-        raise UsageError(f"there is no runtime '{text}'", hint=hint(text, names))
-    return text
+parse_level = _one_of("level of verification", RUNGS)
+parse_runtime = _one_of("runtime", ("none", *(kind.name for kind in KINDS)))
 
 
 def parse_demand(text: str) -> str:

@@ -1,9 +1,6 @@
-"""Where a sweep stands, for `modelmill status`: as text and as JSON."""
+"""Where a sweep stands, for `modelmill status`."""
 
 from __future__ import annotations
-
-from dataclasses import asdict
-from typing import Any
 
 from flows.cli.quantity import brief, plain_text, show_duration, show_moment, show_size
 from flows.cli.table import render
@@ -19,17 +16,6 @@ _MOST_CELLS = 20
 _LOG_LINES = 40
 _SHORT = 80
 """Characters of a message beside a cell; the cause shows all of it."""
-
-
-def document_of(info: SweepInfo, summary: Summary, outcomes: list[Outcome]) -> dict[str, Any]:
-    """For machines."""
-    return {
-        **summary.to_json(),
-        "begun_at": info.begun_at,
-        "ended_at": info.ended_at,
-        "exit_code": info.exit_code,
-        "outcomes": [asdict(one) for one in outcomes],
-    }
 
 
 def print_status(

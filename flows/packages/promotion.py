@@ -10,7 +10,7 @@ from typing import Any
 
 from feed.errors import NotFound, Rejected
 from feed.index import INDEX_FILE
-from feed.interface import Feed
+from feed.interface import Feed, Published
 from flows.cli.settings import Settings
 from flows.packages.crowning import check_champion, publish_proof
 from flows.packages.reverify import evidence_file
@@ -18,6 +18,8 @@ from matrix.digest import BUILD_RECORD, MANIFEST
 from matrix.errors import UsageError
 from matrix.model import EXPORT
 from workers.verify.ladder.levels import Demand
+
+Json = Mapping[str, Any]
 
 
 def demand_of(settings: Settings, view: str) -> Demand | None:
@@ -43,28 +45,24 @@ def promote(
     """
     name = feed.view(view)
     _check_demands(settings, feed, name)
-    _check(settings, feed, package, version, name)
-    if champions is not None:
-        _check_champion(settings, feed, package, version, champions)
+    demand, title = demand_of(settings, name), f"{package} {version}"
+    if demand is not None or champions is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            feed.fetch(package, version, Path(folder), (MANIFEST, BUILD_RECORD, INDEX_FILE))
+            files = (Path(folder, file) for file in (MANIFEST, BUILD_RECORD, INDEX_FILE))
+            manifest, record, index = map(_json, files)
+        # Exports and indexes are not verified themselves, belong to no champion and may enter.
+        # Whatever is neither these nor a cell was never verified.
+        if manifest.get("kind") != EXPORT and (manifest or not index):
+            subject = feed.find(package, version)
+            if demand is not None:
+                _check(settings, demand, record, subject, title, name)
+            if champions is not None:
+                champion = check_champion(settings, champions, manifest, title)
+                if subject is not None:
+                    publish_proof(settings, feed, subject, champion)
     feed.promote(package, version, name)
     return name
-
-
-def _check_champion(
-    settings: Settings, feed: Feed, package: str, version: str, champions: Path
-) -> None:
-    """Raise `Rejected` unless the version is the build of a champion; publish its evidence.
-
-    Exports and indexes belong to no champion.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        feed.fetch(package, version, Path(folder), (MANIFEST, INDEX_FILE))
-        manifest, index = _json(Path(folder) / MANIFEST), _json(Path(folder) / INDEX_FILE)
-    if manifest.get("kind") == EXPORT or (index and not manifest):
-        return
-    champion = check_champion(settings, champions, manifest, f"{package} {version}")
-    if subject := feed.find(package, version):
-        publish_proof(settings, feed, subject, champion)
 
 
 def _check_demands(settings: Settings, feed: Feed, view: str) -> None:
@@ -85,36 +83,29 @@ def _check_demands(settings: Settings, feed: Feed, view: str) -> None:
             raise UsageError(f"demand {text}: {error.message}", hint=error.hint) from error
 
 
-def _check(settings: Settings, feed: Feed, package: str, version: str, view: str) -> None:
-    """Raise `Rejected` with the reason unless the version may enter the view.
-
-    Exports and indexes are not verified themselves and may always enter. Whatever is neither these
-    nor a cell was never verified.
-    """
-    demand = demand_of(settings, view)
-    if demand is None:
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        feed.fetch(package, version, Path(folder), (MANIFEST, BUILD_RECORD, INDEX_FILE))
-        manifest, record = _json(Path(folder) / MANIFEST), _json(Path(folder) / BUILD_RECORD)
-        index = _json(Path(folder) / INDEX_FILE)
-    if manifest.get("kind") == EXPORT or (index and not manifest):
-        return
+def _check(
+    settings: Settings,
+    demand: Demand,
+    record: Json,
+    subject: Published | None,
+    title: str,
+    view: str,
+) -> None:
+    """Raise `Rejected` with the reason unless a build record, or later evidence, is enough."""
     lacks = demand.lacks(record)
-    published = feed.find(package, version)
-    if lacks and published is not None and published.tree:
-        later = _json(evidence_file(settings, published.tree))
+    if lacks and subject is not None and subject.tree:
+        later = _json(evidence_file(settings, subject.tree))
         lacks = demand.lacks(later) if later else lacks
     if lacks:
         asked = demand.level + (" on the target's own provider" if demand.own else "")
         raise Rejected(
-            f"{package} {version} cannot enter {view}, which demands {asked}: {lacks}",
-            hint=f"on a machine that can: modelmill verify {package} {version}; "
+            f"{title} cannot enter {view}, which demands {asked}: {lacks}",
+            hint=f"on a machine that can: modelmill verify {title}; "
             "or waive it in the catalog and build again",
         )
 
 
-def _json(path: Path) -> Mapping[str, Any]:
+def _json(path: Path) -> Json:
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
+from flows.cli.console import print_json
 from flows.cli.quantity import show_moment
 from flows.cli.table import render
 from matrix.errors import Exit
@@ -39,7 +40,7 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from flows.observe.status import document_of, idle_lines, print_status
+    from flows.observe.status import idle_lines, print_status
     from flows.observe.summary import summary_of
     from flows.observe.unserved import unserved_of
     from flows.sweep.workspace import Workspace, find_sweep
@@ -62,8 +63,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         if (summary.unfinished or summary.unmeasured) and info.exit_code is not None:
             summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
         if arguments.json:
-            document = document_of(info, summary, outcomes)
-            print(json.dumps({**document, "idle": idle_lines(state, info, summary)}, indent=1))
+            told = {name: getattr(info, name) for name in ("begun_at", "ended_at", "exit_code")}
+            idle = idle_lines(state, info, summary)
+            print_json({**summary.to_json(), **told, "outcomes": outcomes, "idle": idle})
         else:
             print_status(state, info, summary, outcomes, failed_only=arguments.failed)
     return summary.exit_code() if arguments.exit_code else Exit.OK

@@ -1,6 +1,6 @@
 """The report: one HTML file that shows a sweep, opens from disk and needs no network.
 
-    state --collect--> Document (frozen, plain JSON) --page--> report.html
+    state --collect--> document (plain JSON) --page--> report.html
 
 `collect` reads the state once; `timeline` and `statistics` derive the rest. `page` puts the
 document, the style sheet and the scripts into one template (package data beside this file). No text
