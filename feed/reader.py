@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -53,11 +53,13 @@ def pull(
     *,
     progress: Progress | None = None,
     force: bool = False,
+    room: Callable[[int], object] = lambda _size: None,
 ) -> Pulled:
     """Download what matches `patterns` into `dest`.
 
     A folder with other content is refused. With `force` files of the package replace those of
-    the same name there, each at once and whole; other files stay.
+    the same name there, each at once and whole; other files stay. `room` is told how many bytes
+    come before they do; what it raises keeps them from coming.
     """
     dest = long_path(dest)
     listed, tree = _listed(feed, package, version)
@@ -73,6 +75,7 @@ def pull(
             hint="give another folder, or --force to replace files of the same name",
         )
     if not unchanged:
+        room(sum(entry.size for entry in chosen))
         _download(feed, package, version, dest, listed, chosen, progress)
     return Pulled(package, version, dest, chosen, tree, unchanged)
 

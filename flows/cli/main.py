@@ -145,10 +145,17 @@ def _say_begins(arguments: argparse.Namespace, out: Output) -> None:
 
 
 def _complete_hints(arguments: argparse.Namespace, out: Output) -> None:
-    """Let the commands in hints name the places that this one was given as flags."""
+    """Let the commands in hints name the places that this one was given as flags, without those
+    that hold a password."""
+    from flows.observe.masking import masked
+
     names = {name for names in PLACES.values() for name in names}
-    given = ((name, getattr(arguments, name, None)) for name in names)
-    places = {name: f" --{name} {_quoted(str(value))}" for name, value in given if value}
+    given = ((name, str(getattr(arguments, name, None) or "")) for name in names)
+    places = {
+        name: f" --{name} {_quoted(value)}"
+        for name, value in given
+        if value and masked(value) == value
+    }
     for stream in (out, sys.stderr):
         # A JSON document is for programs, which know where they look.
         if isinstance(stream, Output) and not (stream is out and getattr(arguments, "json", False)):

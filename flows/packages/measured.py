@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from feed.reader import pull
 from flows.cli.settings import Settings
 from flows.packages.reverify import building_cell, subject_of
+from flows.slot.cell_work import kept_bytes
 from flows.sweep.engines import runtimes_of
 from flows.sweep.workspace import Workspace
 from machine.memory import total
+from machine.waits import WaitRules
 from matrix.digest import tree_digest
 from matrix.errors import UsageError
 from workers.build.built import Built
+from workers.build.disk_budget import DiskBudget
 from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for
 from workers.errors import BuildFailed
@@ -33,6 +37,7 @@ _MOST = 0.9
 """Of the machine's memory: a library that wants more without end costs one measurement."""
 _POLL = 1.0
 """Seconds between two looks at a host; they take time of the processors that are measured."""
+_SOON = WaitRules(60.0)
 _FORMS = "give PACKAGE VERSION, a folder, MODEL:TASK@TARGET or a .onnx file"
 
 
@@ -58,6 +63,8 @@ class Finder:
     settings: Settings
     runtimes: Runtimes
     store: Store
+    rules: WaitRules
+    """For the wait until there is room for a package that is pulled."""
     _opened: ExitStack
 
     def find(self, words: Sequence[str], choice: Choice) -> list[Subject]:
@@ -86,7 +93,8 @@ class Finder:
     def published(self, package: str, version: str, choice: Choice) -> Subject:
         """A version of the feed."""
         folder = self._folder("pulled") / "package"
-        pull(Workspace(self.settings).open_feed(), package, version, folder)
+        feed = Workspace(self.settings).open_feed()
+        pull(feed, package, version, folder, room=self._reserve)
         found = subject_of(self.settings, self.store, folder, None)
         tree = tree_digest(found.files)
         artifact = Artifact(f"{package} {version}", tree, package=package, version=version)
@@ -95,6 +103,12 @@ class Finder:
     def runtime(self, choice: Choice) -> Runtime:
         """What a target or profile is measured on here. Raises `UsageError` if there is nothing."""
         return self._runtime(choice, None)
+
+    def _reserve(self, size: int) -> None:
+        """What is pulled counts in the disk budget for as long as it is there."""
+        kept = partial(kept_bytes, Workspace(self.settings).kept)
+        budget = DiskBudget(self.store, self.settings.disk_budget or 0, beside=kept)
+        self._opened.enter_context(budget.reserve(size, self.rules))
 
     def built(self, built: Built, choice: Choice, artifact: Artifact) -> Subject:
         """A package that was just built; its folder must stay for as long as it is measured."""
@@ -166,8 +180,11 @@ class Finder:
 
 
 @contextmanager
-def finding(settings: Settings, threads: int = 0) -> Iterator[Finder]:
-    """A finder and the runtimes of its subjects; `threads`: of each runtime, 0: its own choice."""
+def finding(settings: Settings, threads: int = 0, rules: WaitRules = _SOON) -> Iterator[Finder]:
+    """A finder and the runtimes of its subjects; `threads`: of each runtime, 0: its own choice.
+
+    `rules`: how long a package that is pulled may wait for room on the disk.
+    """
     work = Workspace(settings)
     work.prepare()
     limits = HostLimits(
@@ -181,4 +198,4 @@ def finding(settings: Settings, threads: int = 0) -> Iterator[Finder]:
         opened.callback(store.close)
         runtimes = runtimes_of(settings, limits)
         opened.callback(runtimes.close)
-        yield Finder(settings, runtimes, store, opened)
+        yield Finder(settings, runtimes, store, rules, opened)

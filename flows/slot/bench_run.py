@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from flows.packages.keeping import rows_of
-from flows.packages.measured import Choice, Finder, finding
+from flows.packages.measured import Choice, finding
 from flows.slot.cell_work import MOST_ACTIVITY, log_name
 from flows.slot.context import LeasedRun
 from flows.slot.leases import Activity
@@ -72,7 +73,9 @@ class BenchRun(LeasedRun):
         settings, state = self.sweep.settings, self.sweep.state
         version = str((one.detail or {}).get("same_as", one.version))
         self._say(one.cell, "fetching the package to measure")
-        with finding(settings, settings.threads) as finder:
+        watching = self._watching(one)
+        rules = watching.waits(WAITS * settings.timeout)
+        with finding(settings, settings.threads, rules) as finder:
             subject = finder.published(one.package, version, Choice())
             if subject.runtime.emulated and not settings.emulated:
                 raise Unmeasurable(f"{subject.runtime.name} is no evidence for the device")
@@ -80,23 +83,19 @@ class BenchRun(LeasedRun):
                 told = {"on": subject.runtime.name, "before": [other.id for other in known]}
                 state.measured(self.lease.lease, one.cell, told, [])
                 return
-            found = self._undisturbed(finder, subject, one)
+            with self.sweep.ledger.reserve([UNDISTURBED], f"{one.cell} bench", rules):
+                found = self._benchmark(Driver(finder.runtimes, watching), subject)
         rows = rows_of(found, stamp=self.sweep.plan.stamp, cell=one.cell, tree=one.tree)
         state.measured(self.lease.lease, one.cell, _told(found), rows)
 
-    def _undisturbed(self, finder: Finder, subject: Subject, one: Outcome) -> Benchmark:
-        settings, gone = self.sweep.settings, self.lease.gone
+    def _watching(self, one: Outcome) -> Watching:
         log = self.sweep.folders.logs / self.sweep.plan.stamp / f"{log_name(one.cell)}.log"
+        say = partial(self._say, one.cell)
+        return Watching(self.sweep.settings.timeout, self.lease.gone, log, say)
 
-        def say(text: str) -> None:
-            self._say(one.cell, text)
-
-        watching = Watching(settings.timeout, gone, log, say)
-        rules = watching.waits(WAITS * settings.timeout)
-        with self.sweep.ledger.reserve([UNDISTURBED], f"{one.cell} bench", rules):
-            driver = Driver(finder.runtimes, watching)
-            found = benchmark(driver, subject, settings.protocol)
-        if gone.is_set():
+    def _benchmark(self, driver: Driver, subject: Subject) -> Benchmark:
+        found = benchmark(driver, subject, self.sweep.settings.protocol)
+        if self.lease.gone.is_set():
             raise Cancelled("measuring was cancelled")
         for graph in found.graphs:
             if graph.fault is not None:

@@ -64,6 +64,10 @@ def test_a_package_is_measured_on_its_own_input_values_however_it_is_named(
         assert list(graph["nodes"]) == ["CPUExecutionProvider"]
         assert graph["inputs"]
     assert len(trees) == 1, "the same content however it is named"
+    full = project.run("bench", name, version, *FEW, MODELMILL_DISK_BUDGET="1 kB")
+    assert full.code == 1
+    assert "of the disk budget of" in full.err, full.err
+    assert full.err.count("\n") == 1
     assert project.processes() == []
 
 

@@ -138,6 +138,24 @@ def test_a_folder_with_other_content_is_refused(
     assert beside(dest) == []
 
 
+def test_whoever_pulls_is_told_of_the_bytes_before_they_come(
+    memory: MemoryFeed, tmp_path: Path
+) -> None:
+    told: list[int] = []
+
+    def no_room(size: int) -> None:
+        told.append(size)
+        raise UsageError("no room")
+
+    with pytest.raises(UsageError, match="no room"):
+        pull(memory, "pkg", "1.0.0", tmp_path / "out", room=no_room)
+    assert not (tmp_path / "out").exists()
+    pull(memory, "pkg", "1.0.0", tmp_path / "out", room=told.append)
+    pull(memory, "pkg", "1.0.0", tmp_path / "out", room=told.append)
+    size = sum(map(len, content(tmp_path / "out").values()))
+    assert told == [size, size], "nothing comes the second time"
+
+
 def test_a_file_as_destination(memory: MemoryFeed, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
     with pytest.raises(UsageError, match="is a file"):

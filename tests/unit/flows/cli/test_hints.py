@@ -192,3 +192,14 @@ def test_hints_about_workers_name_the_state(capsys: pytest.CaptureFixture[str]) 
         "start modelmill worker --state postgresql://db/mill --allow-pickle"
         " on a machine with os:windows\n"
     )
+
+
+def test_hints_keep_passwords_to_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(["status", "--state", "postgresql://mill:s3cr3t@127.0.0.1:1/x", "--stamp", "none"])
+    main(["plan", "none.toml", "--state", "postgresql://mill:s3cr3t@127.0.0.1:1/x"])
+    said = capsys.readouterr()
+    assert said.err
+    assert "s3cr3t" not in said.out + said.err

@@ -15,6 +15,7 @@ from flows.packages.measured import Choice
 from flows.slot import bench_run
 from machine.ledger import Ledger
 from machine.reservations import DISTURBS, VARIABLE
+from machine.waits import WaitRules
 from matrix.errors import Exit, UsageError
 from matrix.model import Plan
 from matrix.status import Status
@@ -49,8 +50,9 @@ class FakeBench:
     seen_quiet: list[bool] = field(default_factory=list)
 
     @contextmanager
-    def finding(self, settings: Settings, threads: int = 0) -> Iterator[FakeBench]:
+    def finding(self, settings: Settings, threads: int, rules: WaitRules) -> Iterator[FakeBench]:
         assert threads == settings.threads
+        assert rules.cancel is not None, "a wait for room ends with the sweep"
         yield self
 
     @property
