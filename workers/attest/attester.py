@@ -18,7 +18,7 @@ from matrix.digest import BUILD_RECORD, PROVENANCE, RUN_RECORDS, SBOM, SIGNATURE
 from matrix.model import Cell
 from workers.attest.provenance import recipe_of, statement
 from workers.attest.sbom import Component, environment_of, sbom
-from workers.build.built import Built, PackageFile
+from workers.build.built import Built
 from workers.build.package import compact_bytes, write_record
 from workers.build.stage_runner import os_failure
 from workers.host.client import EngineHost
@@ -67,7 +67,8 @@ class Attester:
             raise os_failure(STAGE, error) from error
 
     def _attest(self, built: Built, cell: Cell) -> Built:
-        named = [file for file in built.files if not _ours(file)]
+        earlier = RUN_RECORDS - {BUILD_RECORD}  # of an attempt before: they are written again
+        named = [file for file in built.files if file.entry.path not in earlier]
         recipe = recipe_of(cell, allow=self._allowed(cell))
         document = sbom(
             built.manifest,
@@ -114,8 +115,3 @@ class Attester:
             tools = built.manifest["engine"]["tools"]
             self._environments[compiled] = environment_of(host.environment(), tools)
         return self._environments[compiled]
-
-
-def _ours(file: PackageFile) -> bool:
-    """Whether a file is an attestation of an earlier attempt, which is written again."""
-    return file.entry.path in RUN_RECORDS - {BUILD_RECORD}

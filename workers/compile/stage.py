@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from matrix.model import Cell
+from matrix.model import Cell, Profile
 from matrix.status import FailureClass
 from workers.compile.devices import parameters, runtime_for
 from workers.compile.group import STAGE, Job
@@ -45,9 +45,7 @@ class CompileStage:
     def _spec(
         self, cell: Cell, params: Json, inputs: Sequence[str], *, per_component: bool = False
     ) -> StageSpec:
-        if cell.profile is None:
-            raise AssertionError("only compiled cells have this stage")
-        made_with = parameters(self._runtime(cell), cell.profile, self.base)
+        made_with = parameters(*self._made_for(cell), self.base)
         return StageSpec(STAGE, {**made_with, **params}, inputs, (), per_component)
 
     def run(
@@ -59,22 +57,19 @@ class CompileStage:
         watching: Watching,
     ) -> StageReport:
         """Compile into `job.out`, with the files that go along with the models."""
-        if cell.profile is None:
-            raise AssertionError("only compiled cells have this stage")
-        runtime = self._runtime(cell)
-        how = Job(runtime, cell.profile, scratch, watching)
+        how = Job(*self._made_for(cell), scratch, watching)
         if cell.shares_context:
             return compile_shared(self.runtimes, job.inputs, job.out, key, how)
         return compile_alone(self.runtimes, job.inputs, job.out, key, how)
 
-    def _runtime(self, cell: Cell) -> Runtime:
+    def _made_for(self, cell: Cell) -> tuple[Runtime, Profile]:
         if cell.profile is None:
             raise AssertionError("only compiled cells have a profile")
         found = runtime_for(self.runtimes, cell.profile, cell.target, emulated=self.emulated)
         if isinstance(found, Missing):
             text = f"profile {cell.profile.label} cannot be made here: {found.why}"
             raise BuildFailed(FailureClass.UNSUPPORTED, STAGE, text, hint=found.hint)
-        return found
+        return found, cell.profile
 
 
 def portable_stage(plan: BuildPlan) -> StageSpec:

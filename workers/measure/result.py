@@ -10,7 +10,6 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 from matrix.errors import UsageError
 from workers.measure.subject import Artifact
@@ -64,23 +63,15 @@ class Machine:
 def this_machine() -> Machine:
     """The one that asks."""
     from machine.memory import total  # every command reads the settings, and with them protocols
+    from workers.runtimes.session import processor
 
     return Machine(
         name=platform.node() or "localhost",
         system=f"{platform.system()} {platform.machine()}",
-        processor=_processor(),
+        processor=processor(),
         cores=os.cpu_count() or 1,
         memory=total(),
     )
-
-
-def _processor() -> str:
-    listing = Path("/proc/cpuinfo")
-    if listing.is_file():
-        for line in listing.read_text("utf-8", "replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from workers.runtimes.session import line
+
 Entries = tuple[tuple[str, str], ...]
 SHARE = ("ep.share_ep_contexts", "1")
 STOP_SHARING = ("ep.stop_share_ep_contexts", "1")
@@ -63,7 +65,7 @@ def compile_models(
             del answer["failed"]
         # A compiler raises anything at all; the answer says at which member.
         except Exception as error:  # noqa: BLE001
-            answer["error"] = " ".join(str(error).split())[:600] or type(error).__name__
+            answer["error"] = line(error)
         finally:
             options = None
             held.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any
 from workers.engine import version
 from workers.runtimes.runtime import CPU, OPENVINO, ORT, QNN
 from workers.runtimes.service import RuntimeService
-from workers.runtimes.session import Port, threads
+from workers.runtimes.session import Port, processor, threads
 
 HTP = {"htp_arch": "73", "soc_model": "60"}
 """The emulated device: the HTP v73 of a Snapdragon X Elite."""
@@ -197,7 +196,7 @@ class OpenVinoEpService(OrtService):
         return [
             self._row(
                 OPENVINO, device.lower(), told,
-                options={"device_type": device}, detail=_processor() if device == "CPU" else device,
+                options={"device_type": device}, detail=processor() if device == "CPU" else device,
             )
             for device in devices
         ]  # fmt: skip
@@ -210,17 +209,6 @@ def _plain_options() -> Any:
     options.log_severity_level = 3
     options.intra_op_num_threads = threads()
     return options
-
-
-def _processor() -> str:
-    """The name of the CPU: a compiler that asks it gives another result on another one."""
-    import platform
-
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _devices() -> list[Any]:

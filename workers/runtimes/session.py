@@ -63,6 +63,18 @@ def threads() -> int:
     return int(text) if text.isdigit() else 0
 
 
+def processor() -> str:
+    """The name of the CPU: a compiler that asks it gives another result on another one."""
+    import platform
+    from pathlib import Path
+
+    with contextlib.suppress(OSError):
+        for row in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if row.startswith("model name"):
+                return row.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
 def resident() -> int:
     """The memory of this process in bytes; 0 where the system does not tell it cheaply."""
     from pathlib import Path

@@ -15,7 +15,7 @@ from typing import Any
 from workers.compile.contexts import read_contexts
 from workers.engine import version
 from workers.runtimes.ort import OrtService
-from workers.runtimes.session import give_back
+from workers.runtimes.session import give_back, line
 from workers.sources.onnx_graph import STANDARD, external, graphs, tensors
 from workers.verify.soundness import OWN_OPS, check
 
@@ -80,7 +80,7 @@ def inspect(folder: Path, path: Path) -> Answer:
             raise unreadable
     # The libraries raise anything at all; whatever it is, the model is not valid.
     except Exception as error:  # noqa: BLE001
-        answer["problems"].append(" ".join(str(error).split())[:600] or type(error).__name__)
+        answer["problems"].append(line(error))
     return answer
 
 
