@@ -5,10 +5,14 @@ the exporter's table (`matrix.abilities`), then what else can be true of the mod
 
     its task has the graph of another one       it builds as that
     the exporter lists it, but it fails         `[[fault]]` of rules.toml says why
+    nothing shows that it builds                `[[unproven]]`: neither promised nor refused
     a package is missing from the extra `build` `[[package]]`
     Transformers has it, the exporter does not  an exporter of ours is needed; the nearest is named
     Transformers lacks a head for the task      the entry's label is wrong
     it is no model of Transformers              `[[foreign]]`, or code of its repository
+
+Every pair of architecture and task that is said to build has an entry in the packaged catalog
+`zoo`, which is built and verified.
 """
 
 from __future__ import annotations
@@ -106,6 +110,8 @@ def _of_transformers(
             Verdict.PACKAGE, architecture, graph, f"{missing['package']}: {missing['why']}",
             f"pip install modelmill[{missing['extra']}]", extra=missing["extra"],
         )  # fmt: skip
+    if why := _unproven(architecture, graph):
+        return Coverage(Verdict.UNKNOWN, architecture, graph, f"not in the zoo: {why}")
     if graph == task:
         return Coverage(Verdict.BUILDS, architecture, graph)
     alias = aliases().get(task)
@@ -166,6 +172,15 @@ def _fault(architecture: str, task: str) -> str:
     return ""
 
 
+def _unproven(architecture: str, task: str) -> str:
+    for row in rules()["unproven"]:
+        if architecture in row.get("architectures", [architecture]) and (
+            any(task.endswith(one) for one in row.get("tasks", [task]))
+        ):
+            return str(row["why"])
+    return ""
+
+
 def _package(architecture: str, task: str, config: Json | None) -> Json | None:
     for row in rules()["package"]:
         if architecture not in row["architectures"] or task not in row.get("tasks", [task]):
@@ -179,16 +194,20 @@ def _package(architecture: str, task: str, config: Json | None) -> Json | None:
 
 def builds(architecture: str, task: str, abilities: Abilities) -> bool:
     """Whether a pair of the exporter's table is said to build."""
-    return task in abilities.architectures.get(architecture, ()) and not _fault(architecture, task)
+    listed = task in abilities.architectures.get(architecture, ())
+    return listed and not _fault(architecture, task) and not _unproven(architecture, task)
 
 
 def nearest_to(architecture: str, task: str, abilities: Abilities) -> str:
-    """The architecture with the most similar name that builds for a task, or for another one."""
+    """The architecture most like this one, by heads and then by name, that builds for a task."""
     able = [name for name in abilities.architectures if builds(name, task, abilities)]
-    near = difflib.get_close_matches(architecture, able, n=1, cutoff=0.4)
-    if near:
-        return f"{near[0]}:{task}"
-    return f"{able[0]}:{task}" if able else ""
+    own = set(heads().get(architecture, ()))
+
+    def likeness(name: str) -> tuple[int, float]:
+        shared = len(own & set(heads().get(name, ())))
+        return shared, difflib.SequenceMatcher(None, architecture, name).ratio()
+
+    return f"{max(able, key=likeness)}:{task}" if able else ""
 
 
 @cache

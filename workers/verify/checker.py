@@ -7,6 +7,7 @@ runtimes, so one warm process is enough for most cells. The owner's process neve
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -124,6 +125,13 @@ def _qdq(model: Any, nodes: list[Any]) -> Answer:
         item.name: _kind(item.data_type) for graph in graphs(model) for item in graph.initializer
     }
     types |= _constants(nodes)
+    # One number, as in an activation function, has the type of the activations beside it.
+    scalars = {
+        item.name
+        for graph in graphs(model)
+        for item in graph.initializer
+        if math.prod(item.dims) <= 1
+    }
     activations: Counter[str] = Counter()
     weights: Counter[str] = Counter()
     dequantized = set()
@@ -132,7 +140,7 @@ def _qdq(model: Any, nodes: list[Any]) -> Answer:
             activations[_zero_type(node, types)] += 1
         elif node.op_type == "DequantizeLinear":
             dequantized.add(node.output[0])
-            if node.input[0] in types:
+            if node.input[0] in types and node.input[0] not in scalars:
                 weights[types[node.input[0]]] += 1
     lowered = Counter(
         _op(node)

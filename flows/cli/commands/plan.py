@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def add(parser: Parser) -> None:
     parser.add_argument(
-        "catalog", help="a TOML or JSON file, or a packaged catalog (demo, contexts, winml)"
+        "catalog", help="a TOML or JSON file, or a packaged catalog (demo, contexts, winml, zoo)"
     )
     parser.add_argument("--json", action="store_true", help="for machines")
     add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES))

@@ -16,7 +16,7 @@ from matrix.model import Plan
 
 def add(parser: Parser) -> None:
     parser.add_argument(
-        "catalog", help="a TOML or JSON file, or a packaged catalog (demo, contexts, winml)"
+        "catalog", help="a TOML or JSON file, or a packaged catalog (demo, contexts, winml, zoo)"
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be built, and touch nothing"

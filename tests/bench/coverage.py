@@ -1,0 +1,100 @@
+"""Builds and verifies the whole zoo, and writes what came of it to docs/zoo.md.
+
+    python -m tests.bench.coverage            sweeps the zoo for the CPU and the QNN NPU, two hours
+    python -m tests.bench.coverage LOG...     reads what such sweeps printed; later ones win
+
+The NPU is Qualcomm's emulation on Linux (extra qnn); it says what is computed, not how fast.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from matrix.catalog import load_catalog
+
+PAGE = Path(__file__).parents[2] / "docs" / "zoo.md"
+CPU, NPU = "mlas_cpu", "qnn_npu"
+GOOD = ("published", "unchanged")
+LINE = re.compile(r"\[ *\d+/\d+\] (\w+) +(zoo/[^:\s]+):(\S+)@(\w+) +(.*)")
+HEAD = """# The zoo: every pair that is said to build
+
+<!-- made by `python -m tests.bench.coverage` -->
+
+A tiny model with seeded random weights for every pair of architecture and task that
+[coverage](coverage.md) calls `builds`, built for ONNX Runtime's CPU and, in w8a16, for Qualcomm's
+NPU as its emulation computes it. A random model of two layers is harder to quantize than a trained
+one: a cosine below 0.95 says that these weights lose too much, not that all models of the
+architecture do.
+
+`modelmill sweep zoo` builds them all; the tests build a sample, and with `-m slow` all of them.
+
+"""
+
+Results = dict[tuple[str, str, str], tuple[str, str]]
+
+
+def sweep() -> list[str]:
+    """What a sweep of the zoo prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "modelmill", "sweep", "zoo", "--home", folder]
+        done = subprocess.run(
+            [*command, "--target", f"{CPU},{NPU}", "--jobs", "2"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    return done.stdout.splitlines()
+
+
+def results(lines: Iterable[str]) -> Results:
+    """Architecture, task and target -> status and message."""
+    found: Results = {}
+    for line in lines:
+        if match := LINE.match(line):
+            status, model, task, target, message = match.groups()
+            found[model.removeprefix("zoo/"), task, target] = status, message
+    return found
+
+
+def cell(result: tuple[str, str] | None) -> str:
+    """What the table says of one cell."""
+    if result is None:
+        return "not run"
+    status, message = result
+    if status in GOOD:
+        return "verified"
+    if (cosine := re.search(r"cosine (-?\d[\d.]*)", message)) and "parity failed" in message:
+        return f"cosine {float(cosine[1]):.2f}"
+    if "loads failed" in message:
+        return "does not load"
+    return status.replace("_", " ")
+
+
+def page(found: Results) -> str:
+    """The whole page."""
+    models = load_catalog("zoo", base=Path.cwd()).models
+    rows = []
+    for model in models:
+        seen = [found.get((model.source.ref, model.task, target)) for target in (CPU, NPU)]
+        rows.append((model.source.ref, model.task, *map(cell, seen)))
+    count = len(rows)
+    good = [sum(row[place] == "verified" for row in rows) for place in (2, 3)]
+    text = f"{good[0]} of {count} verify for the CPU, {good[1]} in w8a16 for the NPU.\n\n"
+    table = ["| architecture | task | CPU | NPU, w8a16 |", "|---|---|---|---|"]
+    table += [f"| {' | '.join(row)} |" for row in rows]
+    return HEAD + text + "\n".join(table) + "\n"
+
+
+def main(logs: list[str]) -> None:
+    """Write the page."""
+    lines = [line for log in logs for line in Path(log).read_text("utf-8").splitlines()]
+    PAGE.write_text(page(results(lines or sweep())), encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
