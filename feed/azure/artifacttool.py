@@ -77,7 +77,7 @@ class ArtifactTool:
         """Start the tool to see that it can start here; raises `Unauthorized` if it cannot."""
         command = [str(self._executable()), "--help"]
         limits = RunLimits(60.0, 60.0)
-        outcome = _start(command, self._environ, folder, lambda _line: False, limits)
+        outcome = _start(command, self._environ, folder, _Reporter(None), limits)
         crashed = outcome.code < 0 or outcome.code in {126, 127, 134}
         if outcome.end is not End.EXITED or crashed:
             said = next((line for line in reversed(outcome.log) if line.strip()), "it said nothing")
@@ -123,11 +123,11 @@ def _start(
     command: Sequence[str],
     env: Mapping[str, str],
     cwd: Path,
-    on_line: Callable[[str | None], bool],
+    reporter: _Reporter,
     limits: RunLimits,
 ) -> Outcome:
     try:
-        return run_child(command, env, cwd, on_line, limits)
+        return run_child(command, env, cwd, reporter.on_line, reporter.on_beat, limits)
     except OSError as error:
         # An executable that is there and does not start lacks what it was built for.
         there = os.access(command[0], os.X_OK)
@@ -146,21 +146,21 @@ class _Reporter:
         self._bytes = (0, 0)
         self._next = 0.0
 
-    def __call__(self, line: str | None) -> bool:
-        moved = False
-        if line is not None:
-            event = read_event(line)
-            if event.done > self._seen.get(event.name, 0):
-                self._seen[event.name] = event.done
-                moved = True
-                if event.name in BYTES:
-                    self._bytes = (event.done, max(event.total, event.done))
+    def on_line(self, line: str) -> bool:
+        event = read_event(line)
+        if event.done <= self._seen.get(event.name, 0):
+            return False
+        self._seen[event.name] = event.done
+        if event.name in BYTES:
+            self._bytes = (event.done, max(event.total, event.done))
+        return True
+
+    def on_beat(self) -> None:
         now = time.monotonic()
         if self._progress and now >= self._next:
             self._next = now + _BEAT
             # Without news too: this is how a caller can end a run that says nothing.
             self._progress(*self._bytes)
-        return moved
 
 
 def _manifest_id(run: Run, stdout: str) -> str:

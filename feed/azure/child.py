@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import queue
 import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,12 +19,6 @@ TAIL = 200
 """Lines of the child's log that are kept."""
 _LONGEST_LINE = 64 * 1024
 _STDOUT_LIMIT = 1 << 20
-_LINES = 1000
-"""Lines that may wait to be looked at; a flood beyond that slows the child, not us."""
-
-Lines = queue.Queue[str | None]
-"""Ends with None."""
-
 _running: set[ProcessTree] = set()
 
 
@@ -57,66 +49,78 @@ class Outcome:
     """The last lines of its stderr."""
 
 
+class _Log(threading.Thread):
+    """Reads the log of a child as it comes."""
+
+    def __init__(self, pipe: IO[bytes], on_line: Callable[[str], bool]) -> None:
+        super().__init__(daemon=True)
+        self._pipe = pipe
+        self._on_line = on_line
+        self.tail: deque[str] = deque(maxlen=TAIL)
+        self.read = 0
+        """Lines so far."""
+        self.moved = time.monotonic()
+        """When there was a line that means progress."""
+
+    def run(self) -> None:
+        with self._pipe:
+            while block := self._pipe.readline(_LONGEST_LINE):
+                line = block.decode(errors="replace").rstrip()
+                self.tail.append(line)
+                self.read += 1
+                if self._on_line(line):
+                    self.moved = time.monotonic()
+
+
 def run(
     command: Sequence[str],
     env: Mapping[str, str],
     cwd: Path,
-    on_line: Callable[[str | None], bool],
+    on_line: Callable[[str], bool],
+    on_beat: Callable[[], None],
     limits: RunLimits,
 ) -> Outcome:
-    """Run a program to its end. `on_line` gets each line of stderr; True means progress.
+    """Run a program to its end.
 
-    While there is no line it gets None every now and then; an error that it raises ends the run.
+    `on_line` gets each line of stderr, in another thread; True means progress. `on_beat` is called
+    several times a second; an error that it raises ends the run.
     """
     tree = ProcessTree(command, env, cwd, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     process = tree.popen
-    lines: Lines = queue.Queue(_LINES)
+    assert process.stderr is not None
     out: list[bytes] = []
-    readers = [
-        threading.Thread(target=_read_log, args=(process.stderr, lines), daemon=True),
-        threading.Thread(target=_read_all, args=(process.stdout, out), daemon=True),
-    ]
+    log = _Log(process.stderr, on_line)
+    readers = [log, threading.Thread(target=_read_all, args=(process.stdout, out), daemon=True)]
     for reader in readers:
         reader.start()
     _running.add(tree)
-    tail: deque[str] = deque(maxlen=TAIL)
     try:
-        end = _watch(process, lines, on_line, tail, limits)
+        end = _watch(process, log, on_beat, limits)
     finally:
         _running.discard(tree)
         # Also on Ctrl-C: nothing of the tree outlives this call.
         if tree.alive or any(reader.is_alive() for reader in readers):
             tree.kill()
-        _drain(readers, lines, tail)
-    return Outcome(end, process.returncode, b"".join(out).decode(errors="replace"), tuple(tail))
+        for reader in readers:
+            reader.join(5.0)
+    text = b"".join(out).decode(errors="replace")
+    return Outcome(end, process.returncode, text, tuple(log.tail))
 
 
 def _watch(
-    process: subprocess.Popen[bytes],
-    lines: Lines,
-    on_line: Callable[[str | None], bool],
-    tail: deque[str],
-    limits: RunLimits,
+    process: subprocess.Popen[bytes], log: _Log, on_beat: Callable[[], None], limits: RunLimits
 ) -> End:
-    start = moved = time.monotonic()
-    ended = False
-    while not ended:
-        try:
-            line = lines.get(timeout=0.1)
-        except queue.Empty:
-            # A grandchild may hold the pipe open after the child itself has gone.
-            ended = process.poll() is not None
-            on_line(None)
-        else:
-            if line is None:
-                break
-            tail.append(line)
-            if on_line(line):
-                moved = time.monotonic()
+    start = time.monotonic()
+    while log.is_alive():
+        read = log.read
+        log.join(0.1)
+        on_beat()
+        if process.poll() is not None and log.read == read:
+            break  # a grandchild may hold the pipe open
         now = time.monotonic()
         if now - start > limits.total:
             return End.OVERDUE
-        if now - moved > limits.idle:
+        if now - log.moved > limits.idle:
             return End.STUCK
     try:
         process.wait(timeout=max(0.0, start + limits.total - time.monotonic()))
@@ -125,28 +129,11 @@ def _watch(
     return End.EXITED
 
 
-def _drain(readers: Sequence[threading.Thread], lines: Lines, tail: deque[str]) -> None:
-    """Let the readers finish; one that waits for room in the queue gets it."""
-    deadline = time.monotonic() + 5.0
-    while any(reader.is_alive() for reader in readers) and time.monotonic() < deadline:
-        with suppress(queue.Empty):
-            line = lines.get(timeout=0.05)
-            if line is not None:
-                tail.append(line)
-
-
 @atexit.register
 def _kill_all() -> None:
     """Daemon threads end without their `finally`: their children are ended here."""
     for tree in list(_running):
         tree.kill()
-
-
-def _read_log(pipe: IO[bytes], lines: Lines) -> None:
-    with pipe:
-        while line := pipe.readline(_LONGEST_LINE):
-            lines.put(line.decode(errors="replace").rstrip())
-    lines.put(None)
 
 
 def _read_all(pipe: IO[bytes], into: list[bytes]) -> None:

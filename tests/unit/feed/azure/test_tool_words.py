@@ -72,15 +72,11 @@ def test_totals_of_zero_and_steps_back_do_not_confuse_progress() -> None:
         values = {"UploadedBytes": done, "TotalBytes": total}
         return json.dumps({"@m": "x", "EventId": {"Name": "Uploading"}, **values})
 
-    assert [reporter(uploaded(*step)) for step in [(5, 0), (5, 0), (3, 10), (7, 10)]] == [
-        True,
-        False,
-        False,
-        True,
-    ]
-    assert not reporter("Try 1/5, retryable exception caught")
-    assert not reporter(None)
-    assert all(done <= total for done, total in seen)
+    steps = [(5, 0), (5, 0), (3, 10), (7, 10)]
+    assert [reporter.on_line(uploaded(*step)) for step in steps] == [True, False, False, True]
+    assert not reporter.on_line("Try 1/5, retryable exception caught")
+    reporter.on_beat()
+    assert seen == [(7, 10)]
 
 
 def test_the_last_error_of_the_program_is_the_reason() -> None:
