@@ -15,11 +15,10 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
-from feed.layout import Layout
+from feed.layout import Layout, Manifest
 from machine.files import Syncer
 from machine.links import create_exclusive
 from machine.locks import take
@@ -28,17 +27,6 @@ from machine.waits import WaitedTooLong, WaitRules
 from matrix.digest import FileEntry
 
 LOCK_WAIT = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A version ready to be committed: its manifest, and the blobs that the feed had not."""
-
-    package: str
-    version: str
-    manifest: Path
-    files: tuple[FileEntry, ...]
-    blobs: Mapping[str, Path]
 
 
 class Committer:
@@ -67,23 +55,26 @@ class Committer:
         finally:
             lock.release()
 
-    def commit(self, staged: Staged) -> None:
-        """Make the version visible, inside `exclusive`."""
-        final = self._layout.manifest(staged.package, staged.version)
+    def commit(self, version: Manifest, written: Path, staged: Mapping[str, Path]) -> None:
+        """Make a version visible, inside `exclusive`.
+
+        `written`: its manifest; `staged`: the blobs that the feed had not.
+        """
+        final = self._layout.manifest(version.package, version.version)
         if final.exists():
-            raise VersionExists(f"{staged.package} {staged.version} is in the feed already")
-        fresh = self._check_headroom(final.parent, staged.package)
-        sizes = {file.sha256: self._size(file.sha256) for file in staged.files}
-        new = {file.sha256 for file in staged.files if sizes[file.sha256] != file.size}
-        if not new <= staged.blobs.keys():
+            raise VersionExists(f"{version.package} {version.version} is in the feed already")
+        fresh = self._check_headroom(final.parent, version.package)
+        sizes = {file.sha256: self._size(file.sha256) for file in version.files}
+        new = {file.sha256 for file in version.files if sizes[file.sha256] != file.size}
+        if not new <= staged.keys():
             # Their publisher died, and they were removed again; nothing has been changed yet.
             raise Unavailable(f"the feed {self._layout.root} has lost files that it had: try again")
         # A damaged blob that is replaced stays if we die: other versions name it too.
         ours = sorted(sha256 for sha256 in new if sizes[sha256] is None)
-        self._write_note(staged, ours)
+        self._write_note(version, ours)
         try:
-            self._place({sha256: staged.blobs[sha256] for sha256 in sorted(new)})
-            self._show(staged.manifest, final, fresh=fresh)
+            self._place({sha256: staged[sha256] for sha256 in sorted(new)})
+            self._show(written, final, fresh=fresh)
         except Exception:
             with suppress(OSError):  # then whoever comes next after our end does it
                 self._take_back(final, ours)
@@ -124,11 +115,11 @@ class Committer:
             folders.add(final.parent)
         self._syncer.folders(folders)
 
-    def _write_note(self, staged: Staged, blobs: list[str]) -> None:
+    def _write_note(self, version: Manifest, blobs: list[str]) -> None:
         note = {
             "owner": claim(),
-            "package": staged.package,
-            "version": staged.version,
+            "package": version.package,
+            "version": version.version,
             "blobs": blobs,
         }
         half = self._layout.tmp / "commit.new"  # a fixed name: kill -9 leaves one at most

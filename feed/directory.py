@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from feed.checked import Meter, read_blocks, receive, write_checked
-from feed.commit import Committer, Staged
+from feed.commit import Committer
 from feed.errors import Corrupt, Rejected, VersionExists, feed_errors
 from feed.interface import LocalFile, Progress, Published
 from feed.layout import STAGE, Manifest, check_access, check_writable
@@ -101,11 +101,10 @@ class DirectoryFeed(DirectoryReader):
         path = stage("manifest")
         path.write_bytes(manifest.to_json())
         blobs: dict[str, Path] = {}
-        staged = Staged(manifest.package, manifest.version, path, manifest.files, blobs)
         self._syncer.files([path, *self._copy(files, stage, blobs, meter)])
         with self._committer.exclusive(meter.left()):
             meter.check()
-            self._committer.commit(staged)
+            self._committer.commit(manifest, path, blobs)
 
     def _copy(
         self, files: Sequence[LocalFile], stage: Stage, blobs: dict[str, Path], meter: Meter

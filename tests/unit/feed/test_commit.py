@@ -8,16 +8,17 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
-from feed.commit import Committer, Staged
+from feed.commit import Committer
 from feed.directory import DirectoryFeed
 from feed.errors import Corrupt, NoSpace, Unavailable, VersionExists
 from feed.interface import write_description
-from feed.layout import Layout
+from feed.layout import Layout, Manifest
 from feed.publisher import Publisher
 from machine.files import Syncer
 from machine.links import create_exclusive
@@ -170,7 +171,7 @@ def test_without_the_lock_the_manifest_is_still_exclusive(
     temp.write_bytes(b"second")
     entries = tuple(file.entry for file in files)
     with pytest.raises(VersionExists):
-        committer.commit(Staged("pkg", "1.0.0", temp, entries, {}))
+        committer.commit(Manifest("pkg", "1.0.0", "", datetime.now(UTC), entries), temp, {})
     with pytest.raises(FileExistsError):
         create_exclusive(temp, tmp_path / "feed" / "packages" / "pkg" / "1.0.0.json")
     found = feed.find("pkg", "1.0.0")
