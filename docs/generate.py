@@ -24,9 +24,10 @@ from flows.cli.settings import OPTIONS
 from matrix.build_options import ALL
 from matrix.catalog import load_catalog
 from matrix.fusions import CANDIDATES
-from matrix.hypotheses import Hypothesis, read_space, shipped
+from matrix.hypotheses import Hypothesis
 from matrix.reader import Entry
 from matrix.session_options import LEVELS, OF_PROVIDERS
+from matrix.space import read_space, shipped
 from matrix.targets import load_targets
 from workers.measure.trace import result
 

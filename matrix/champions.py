@@ -17,13 +17,14 @@ from matrix.catalog import Catalog
 from matrix.cellid import cell_id
 from matrix.digest import value_digest
 from matrix.errors import PlanError, Problem, UsageError
-from matrix.hypotheses import Hypothesis, read_changes
+from matrix.hypotheses import Hypothesis
 from matrix.model import Model, SourceKind, Target
 from matrix.nearest import hint, quote, tag
 from matrix.overlay import Unfit, overlaid, with_overrides
 from matrix.policy import overrides_of
 from matrix.reader import Entry, parse_toml, read_text, tables
 from matrix.session_options import read_session
+from matrix.space import read_changes
 from matrix.targets import Targets
 
 Key = tuple[str, str, str]

@@ -36,10 +36,11 @@ from matrix.codec import from_json, to_json
 from matrix.digest import value_digest
 from matrix.errors import Exit, MillError, UsageError
 from matrix.globs import matches
-from matrix.hypotheses import Hypothesis, chosen, read_space, shipped
+from matrix.hypotheses import Hypothesis
 from matrix.model import Cell, Plan, Profile
 from matrix.nearest import quote
 from matrix.slugs import slug
+from matrix.space import chosen, read_space, shipped
 from matrix.trials import TuningStatus
 from state.state import State
 from state.tunings import TuningRow

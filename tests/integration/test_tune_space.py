@@ -10,9 +10,10 @@ import pytest
 
 from flows.tune.insight import Insight, graph_insight, graphs_of
 from flows.tune.ordering import Situation, ordered
-from matrix.hypotheses import Hypothesis, read_space, shipped
+from matrix.hypotheses import Hypothesis
 from matrix.model import Cell
 from matrix.overlay import combined, overlay, trial_digest
+from matrix.space import read_space, shipped
 from tests.engines.optimum import builder, plan_catalog
 from workers.build.builder import Builder
 from workers.runtimes.pool import Runtimes

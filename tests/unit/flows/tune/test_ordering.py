@@ -13,9 +13,10 @@ from flows.tune.insight import Candidate, Insight, TopOperator
 from flows.tune.ordering import Place, Placed, Situation, ordered
 from matrix.findings import Evidence, Finding, Reach, read_findings
 from matrix.findings import shipped as shipped_findings
-from matrix.hypotheses import Guards, Hypothesis, read_space, shipped
+from matrix.hypotheses import Guards, Hypothesis
 from matrix.model import Cell, Profile
 from matrix.plan import make_plan
+from matrix.space import read_space, shipped
 from tests.plans.models import EVERYTHING, TARGETS, load, plan_options
 
 SPACE = read_space(shipped())

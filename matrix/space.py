@@ -1,0 +1,221 @@
+"""Files of hypotheses: those that come with modelmill, and the user's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from matrix import build_options
+from matrix.build_options import OF_ENGINES, read_build
+from matrix.errors import PlanError, Problem, UsageError
+from matrix.fusions import CANDIDATES
+from matrix.globs import matches
+from matrix.hypotheses import AXES, Guards, Hypothesis
+from matrix.nearest import hint, quote, tag
+from matrix.operators import OPERATORS
+from matrix.policy import PRECISIONS, canonical
+from matrix.reader import Entry, parse_toml, read_text, tables
+from matrix.session_options import read_session
+from matrix.targets import OPSETS, Targets, load_targets
+
+DATA = Path(__file__).parent / "data" / "hypotheses"
+LONGEST_ID = 64
+_HEAD = re.compile(r"\s*\[\[\s*hypothesis\s*\]\]")
+
+
+def read_space(paths: Iterable[Path], targets: Targets | None = None) -> dict[str, Hypothesis]:
+    """The hypotheses of these files by id; one in a later file takes the place of an earlier one.
+
+    Raises `PlanError` with every fault of every file.
+    """
+    problems: list[Problem] = []
+    found: dict[str, Hypothesis] = {}
+    known = targets or load_targets()
+    for path in paths:
+        try:
+            text = read_text(path)
+            data = parse_toml(text, path.name)
+        except PlanError as error:
+            problems += error.problems
+            continue
+        top = Entry(data, path.name, problems)
+        top.known.append("hypothesis")
+        top.close()
+        given = data.get("hypothesis", [])
+        lines = _lines(text, len(given) if isinstance(given, list) else 0)
+        rows = tables(given, f"{path.name}: hypothesis", problems)
+        own: set[str] = set()
+        for number, table in rows:
+            where = f"{path.name}: {lines[number - 1]}hypothesis {number}{tag(table.get('id'))}"
+            entry = Entry(table, where, problems)
+            one = _hypothesis(entry, path.name, known)
+            if one.id in own:
+                entry.bad(f"id {quote(one.id)} is there twice")
+            own.add(one.id)
+            found[one.id] = one
+    if problems:
+        raise PlanError(problems, "the hypotheses")
+    return found
+
+
+def _lines(text: str, count: int) -> list[str]:
+    """`line 12: ` for each table; empty where tables are written in another way."""
+    heads = [number for number, line in enumerate(text.splitlines(), 1) if _HEAD.match(line)]
+    return [f"line {number}: " for number in heads] if len(heads) == count else [""] * count
+
+
+def shipped() -> list[Path]:
+    """The files that come with modelmill."""
+    return sorted(DATA.glob("*.toml"))
+
+
+def chosen(space: Mapping[str, Hypothesis], names: Sequence[str]) -> dict[str, Hypothesis]:
+    """Those that globs over ids name; all without any. Raises `UsageError` for one that is none."""
+    if not names:
+        return dict(space)
+    for name in names:
+        if not any(matches(one, [name]) for one in space):
+            raise UsageError(f"no hypothesis is called {quote(name)}", hint=hint(name, space))
+    return {name: one for name, one in space.items() if matches(name, names)}
+
+
+def _hypothesis(entry: Entry, file: str, targets: Targets) -> Hypothesis:
+    name = _id(entry)
+    labels = _targets(entry, targets)
+    rows = {row.label: row.provider for row in targets if matches(row.label, labels)}
+    one = replace(
+        read_changes(entry),
+        id=name,
+        title=entry.text("title", required=True, empty=False) or "",
+        targets=labels,
+        axis=entry.choice("axis", AXES, required=True) or "",
+        runtime=read_session(entry, rows),
+        compiled=_compiled(entry),
+        guards=_guards(entry),
+        combine=entry.flag("combine") is not False,
+        missing=entry.text("missing", empty=False) or "",
+        file=file,
+    )
+    entry.close()
+    _check(entry, one)
+    return one
+
+
+def read_changes(entry: Entry) -> Hypothesis:
+    """The table `changes`: what a catalog may say. The rest is left to the caller."""
+    changes = Entry(entry.table("changes") or {}, f"{entry.where}: changes", entry.problems)
+    precision = changes.text("precision")
+    if precision is not None and canonical(precision) not in PRECISIONS:
+        changes.bad(f"unknown precision {quote(precision)}", hint(precision, PRECISIONS))
+    made = Hypothesis(
+        id="",
+        title="",
+        targets=(),
+        axis="",
+        opset=changes.integer("opset", *OPSETS),
+        precision=None if precision is None else canonical(precision),
+        build=read_build(changes) or {},
+        engines=_engines(changes),
+    )
+    changes.close()
+    return made
+
+
+def _id(entry: Entry) -> str:
+    name = entry.text("id", required=True, empty=False) or ""
+    plain = name.replace("-", "").replace("_", "").replace(".", "")
+    if name and not (plain.isascii() and plain.isalnum() and len(name) <= LONGEST_ID):
+        entry.bad(f"id {quote(name)} may hold letters, digits, '.', '-' and '_', {LONGEST_ID} of"
+                  " them at most")  # fmt: skip
+    return name
+
+
+def _targets(entry: Entry, targets: Targets) -> tuple[str, ...]:
+    globs = entry.texts("targets") or ()
+    if not globs:
+        entry.bad("targets is missing", 'for instance targets = ["qnn_npu"], or ["*"]')
+    found = []
+    for pattern in globs:
+        try:
+            rows = targets.match(pattern)
+        except UsageError as error:
+            entry.bad(error.message, error.hint)
+            continue
+        found.append(rows[0].label if len(rows) == 1 else pattern)
+    return tuple(found)
+
+
+def _compiled(entry: Entry) -> str:
+    """True is any profile of the target; a text is a glob over profiles."""
+    value = entry.data.get("compiled")
+    if isinstance(value, bool):
+        entry.known.append("compiled")
+        return "*" if value else ""
+    return entry.text("compiled", empty=False) or ""
+
+
+def _engines(changes: Entry) -> dict[str, dict[str, Any]]:
+    """The tables of single engines, whose options that engine must have."""
+    found = {}
+    for engine in OF_ENGINES:
+        options = read_build(changes, engine)
+        if options is None:
+            continue
+        found[engine] = options
+        if fault := build_options.fault(engine, options):
+            changes.bad(*fault)
+    return found
+
+
+def _guards(entry: Entry) -> Guards:
+    inner = Entry(entry.table("guards") or {}, f"{entry.where}: guards", entry.problems)
+    made = Guards(
+        needs=_named(inner, "needs", OPERATORS, "operator"),
+        not_with=_named(inner, "not_with", OPERATORS, "operator"),
+        candidates=_named(inner, "candidates", CANDIDATES, "candidate"),
+        share=_shares(inner),
+        architectures=inner.texts("architectures") or (),
+        not_for=inner.texts("not_for") or (),
+    )
+    inner.close()
+    return made
+
+
+def _named(entry: Entry, key: str, valid: Iterable[str], kind: str) -> tuple[str, ...]:
+    given = entry.texts(key) or ()
+    for name in given:
+        if name not in valid:
+            entry.bad(f"unknown {kind} {quote(name)} in {key}", hint(name, valid))
+    return given
+
+
+def _shares(entry: Entry) -> dict[str, tuple[float, float]]:
+    found = {}
+    for name, value in (entry.table("share") or {}).items():
+        if name not in OPERATORS:
+            entry.bad(f"unknown operator {quote(name)} in share", hint(name, OPERATORS))
+        elif not _range(value):
+            entry.bad(f"share of {name} must be [least, greatest] between 0 and 1")
+        else:
+            found[name] = (float(value[0]), float(value[1]))
+    return found
+
+
+def _range(value: Any) -> bool:
+    numbers = isinstance(value, list) and len(value) == 2
+    numbers = numbers and all(type(item) in (int, float) for item in value)
+    return numbers and 0 <= value[0] <= value[1] <= 1
+
+
+def _check(entry: Entry, one: Hypothesis) -> None:
+    axes = {text.partition("=")[0] for text in one.settings}
+    if one.missing and not one.engines:
+        if axes:
+            entry.bad("missing says that it cannot be tried, so it takes no changes")
+    elif not axes:
+        entry.bad("it changes nothing", "give changes, runtime or compiled, or say what is missing")
+    elif one.axis and one.axis not in axes:
+        entry.bad(f"axis {one.axis} is none of what it changes: {', '.join(sorted(axes))}")
