@@ -93,7 +93,7 @@ class Measuring:
         while True:
             found, sessions, seed = self._compare(trial, kind, this, other, len(crashes))
             if not found.failed:
-                warnings = tuple(dict.fromkeys((*found.this.warnings, *found.other.warnings)))
+                warnings = tuple(_warnings(found, this, other))
                 judgement = judge(added(sessions.used), seed, level)
                 return Measured(judgement, crashes, "", warnings, fresh=not sessions.kept)
             fault, whose = _fault(found, this, other)
@@ -140,6 +140,17 @@ class Measuring:
                 yield
             finally:
                 self.seconds += self.clock() - began
+
+
+def _warnings(found: Comparison, this: Side, other: Side) -> Iterator[str]:
+    """What both were told of the machine, and of each what its own times tell."""
+    yield from (text for text in found.this.warnings if text in found.other.warnings)
+    for side, result, beside in (
+        (this, found.this, found.other), (other, found.other, found.this),
+    ):  # fmt: skip
+        yield from (
+            f"{side.key}: {text}" for text in result.warnings if text not in beside.warnings
+        )
 
 
 def seed_of(seed: int, trial: str, kind: SessionKind, attempt: int) -> int:

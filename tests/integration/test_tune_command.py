@@ -58,6 +58,12 @@ def test_a_tuning_is_killed_and_goes_on_with_what_was_measured(project: Project)
     assert kinds[:4] == [("plain-session", "screen")] + 3 * [("plain-session", "comparison")] or (
         plain["screen"] >= 1.5
     )
+    with project.state() as state:
+        (one,) = state.tunings("night")
+        arms = state.sessions(one.id, "plain-session", raw=True)[0].raw
+    assert arms is not None
+    nodes = {key: arms[key]["opened"]["nodes"]["CPUExecutionProvider"] for key in ("this", "other")}
+    assert nodes["this"] > nodes["other"], "its session was opened without optimization"
     _refused_and_shown(project)
 
 

@@ -367,3 +367,17 @@ def test_measurements_have_the_machine_alone(stage: Play) -> None:
     one = stage({19: 1.0})
     played(one)
     assert one.quiet == ["a/b:fill-mask: baseline", "opset-19: screen", "opset-19: comparison"]
+
+
+def test_drift_is_told_of_the_build_that_has_it(stage: Play) -> None:
+    one = stage({19: 1.0})
+    speeds = iter([1.0, 1.0, 1.1, 1.2])
+
+    def hook(op: str, key: str, build: str) -> Any:
+        if (op, key, build) == ("bench_open", "this", "opset19"):
+            one.runtimes.times[build] = always(round(1_000_000 * next(speeds)))
+
+    one.hook = hook
+    told = trial(played(one), 19).warnings
+    assert len(told) == 1
+    assert told[0].startswith("opset-19: the last session was 20% slower than the first")
