@@ -25,18 +25,24 @@ def replace_text(path: Path, text: str, *, hint: str) -> None:
         raise UsageError(f"cannot write {path}: {reason(error)}", hint=hint) from None
 
 
-def webpage(name: str, scripts: tuple[str, ...], data: Any, **texts: str) -> str:
+def webpage(
+    name: str, scripts: tuple[str, ...], data: Any, *, plain: bool = False, **texts: str
+) -> str:
     """The page of the package `flows.observe.NAME`, from the template, style and scripts in its
     assets. Its policy names our script and style by digest: nothing else runs or loads.
+
+    `plain`: the style of plain pages comes first.
 
     `data` becomes JSON for the script, `texts` become text wherever the template names them.
     """
     assets = files(f"flows.observe.{name}").joinpath("assets")
-    shared = files("flows.observe").joinpath("assets", "elements.js")
-    sources = (shared, *(assets.joinpath(f"{one}.js") for one in scripts))
+    shared = files("flows.observe").joinpath("assets")
+    sources = (shared.joinpath("elements.js"), *(assets.joinpath(f"{one}.js") for one in scripts))
     joined = "\n".join(one.read_text("utf-8") for one in sources)
     script = f'"use strict";\n(() => {{\n{joined}}})();\n'
     style = assets.joinpath(f"{name}.css").read_text("utf-8")
+    if plain:
+        style = shared.joinpath("page.css").read_text("utf-8") + style
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src 'sha256-{_digest(style)}'; script-src 'sha256-{_digest(script)}'"

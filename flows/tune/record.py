@@ -87,6 +87,9 @@ class Tuning:
     """A `flows.tune.insight.Insight`."""
     plan: tuple[Step, ...] | None = None
     """In the order in which they are tried, with those that are skipped; None: not planned yet."""
+    explained: Json = field(default_factory=dict)
+    """Which operators make the difference between champion and baseline: `groups` of a
+    `flows.observe.trace.difference.Difference`, or a `reason`."""
     combinations: tuple[Step, ...] | None = None
     """None: it has not come to that yet."""
     champion: str = ""

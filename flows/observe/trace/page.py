@@ -25,6 +25,7 @@ def render(trace: Trace, against: Trace | None = None) -> str:
         "trace",
         ("trace",),
         masked_json({"trace": told, "difference": compared}),
+        plain=True,
         title=f"trace of {about.model or 'a model'}{mark}",
         plainly=f"{len(trace.operators)} operators on {about.ep} {about.device}{mark}: "
         f"{trace.status.value}",
