@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,25 +109,3 @@ def bare(table: Mapping[str, Any]) -> Table | None:
     """The entry without what it overrides; None: it overrides nothing."""
     kept = {key: value for key, value in table.items() if key in _PLAIN | _SOURCES}
     return None if len(kept) == len(table) else kept
-
-
-def as_toml(table: Mapping[str, Any]) -> str:
-    """A catalog with this one entry."""
-    lines = ["[[model]]"]
-    lines += [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        inside = ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items())
-        return f"{{ {inside} }}" if inside else "{}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    # TOML writes texts, numbers and truth values as JSON does, as far as a catalog has them.
-    return json.dumps(value)
-
-
-def _key(name: str) -> str:
-    plain = name.replace("_", "").replace("-", "")
-    return name if plain.isascii() and plain.isalnum() else json.dumps(name)

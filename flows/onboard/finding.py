@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import date
 
 from flows.onboard.effort import Effort, Probe
-from flows.onboard.entry import as_toml
 from flows.onboard.goals import BLOCKED, Tier, Verdict
 from matrix.slugs import slug
+from matrix.toml import as_toml
 
 
 def draft(model: str, task: str, probe: Probe, tiers: tuple[Tier, ...], today: date) -> str:
@@ -30,4 +30,4 @@ def draft(model: str, task: str, probe: Probe, tiers: tuple[Tier, ...], today: d
         "updated": today.isoformat(),
         "scope": {"architectures": [probe.architecture], "models": [model]},
     }
-    return as_toml(table).replace("[[model]]", "[[finding]]")
+    return as_toml("finding", table)

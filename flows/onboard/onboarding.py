@@ -14,7 +14,7 @@ from flows.cli.settings import Settings
 from flows.onboard import folder as files
 from flows.onboard.climb import Climb, clear
 from flows.onboard.effort import Probe, probe
-from flows.onboard.entry import Wanted, as_toml, bare, entry_of
+from flows.onboard.entry import Wanted, bare, entry_of
 from flows.onboard.finding import draft
 from flows.onboard.folder import Record, listed, write
 from flows.onboard.goals import BLOCKED, Tier, climb, reached
@@ -30,6 +30,7 @@ from machine.waits import untold
 from matrix.codec import to_json
 from matrix.errors import UsageError
 from matrix.model import Cell, Model, Plan
+from matrix.toml import as_toml
 from workers.measure.result import this_machine
 from workers.verify.verifier import Verifier
 
@@ -57,7 +58,7 @@ class Onboarding:
         self.folder.mkdir(parents=True, exist_ok=True)
         clear(self.folder)
         (self.folder / files.RECORD).unlink(missing_ok=True)
-        replace_file(self.folder / files.CATALOG, as_toml(table).encode())
+        replace_file(self.folder / files.CATALOG, as_toml("model", table).encode())
         settings = with_level(self.settings, table)
         plan = plan_of(settings, str(self.folder / files.CATALOG), today)
         cells = [cell for cell in plan.cells() if not cell.skip]
@@ -79,7 +80,7 @@ class Onboarding:
             began=began,
             machine=asdict(this_machine()),
             tools=work.builder.host.tools(),
-            entry=as_toml(table),
+            entry=as_toml("model", table),
             needless=self._needless(table, plan, settings, today),
             row={
                 "model": model.id, "task": model.task, "architecture": found.architecture,
@@ -129,7 +130,7 @@ class Onboarding:
         if plain is None:
             return ""
         other = self.folder / f".{files.CATALOG}"
-        replace_file(other, as_toml(plain).encode())
+        replace_file(other, as_toml("model", plain).encode())
         try:
             without = plan_of(settings, str(other), today)
         finally:

@@ -41,6 +41,7 @@ from matrix.model import Cell, Plan, Profile
 from matrix.nearest import quote
 from matrix.slugs import slug
 from matrix.space import chosen, read_space, shipped
+from matrix.toml import as_toml
 from matrix.trials import TuningStatus
 from state.state import State
 from state.tunings import TuningRow
@@ -137,12 +138,8 @@ def _entry(folder: Path, what: str) -> Path:
             hint="give FILE.toml, FILE.json, the name of a packaged catalog, or OWNER/NAME:TASK",
         )
     path = folder / "model.toml"
-    path.write_text(f"[[model]]\nid = {_toml(name)}\ntask = {_toml(task)}\n", "utf-8")
+    path.write_text(as_toml("model", {"id": name, "task": task}), "utf-8")
     return path
-
-
-def _toml(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _named(state: State, order: Order, rows: Sequence[TuningRow]) -> str:

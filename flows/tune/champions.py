@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from matrix.digest import value_digest
 from matrix.errors import Exit, MillError
 from matrix.hypotheses import Hypothesis
 from matrix.targets import Targets
+from matrix.toml import key_text, value_text
 from matrix.trials import Verdict
 from workers.measure.result import Machine
 from workers.runtimes.runtime import Runtime
@@ -163,14 +163,4 @@ def _given(**values: Any) -> dict[str, Any]:
 def _table(name: str, values: Mapping[str, Any]) -> Iterator[str]:
     if values:
         yield f"[{name}]"
-        # What JSON writes of texts, numbers, truth values and lists of texts is TOML too.
-        yield from (f"{_key(key)} = {_value(value)}" for key, value in values.items())
-
-
-def _key(text: str) -> str:
-    plain = text.replace("-", "").replace("_", "")
-    return text if plain.isascii() and plain.isalnum() else _value(text)
-
-
-def _value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        yield from (f"{key_text(key)} = {value_text(one)}" for key, one in values.items())

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.onboard.entry import Wanted, as_toml, bare, entry_of
+from flows.onboard.entry import Wanted, bare, entry_of
 from matrix.errors import UsageError
+from matrix.toml import as_toml
 
 CATALOG = """
 [defaults]
@@ -46,7 +47,7 @@ def test_an_entry_of_a_catalog_keeps_its_defaults_and_its_files(tmp_path: Path) 
     assert found["priority"] == "P1"
     assert found["folder"] == "../models/encoder"
     assert found["dataset"] == {"path": "../samples.npz"}
-    assert tomllib.loads(as_toml(found))["model"] == [found]
+    assert tomllib.loads(as_toml("model", found))["model"] == [found]
     plain = bare(found)
     assert plain is not None
     assert found.keys() - plain.keys() == {"target"}
@@ -81,4 +82,4 @@ def test_what_cannot_be_an_entry_is_one_clear_line(
 
 def test_toml_holds_texts_of_all_kinds() -> None:
     table = {"id": 'a"b\\c', "x.y": {"list": [1, 2.5, True, "ü"], "empty": {}}}
-    assert tomllib.loads(as_toml(table)) == {"model": [table]}
+    assert tomllib.loads(as_toml("model", table)) == {"model": [table]}

@@ -1,0 +1,188 @@
+"""What a tuning adds to the knowledge base: evidence for and against findings, and new drafts.
+
+A trial speaks about every finding that names its settings and whose scope holds, also about those
+that had nothing to do with its place. Only verdicts that rest on a measurement are evidence; a
+contradiction is added like everything else. What is confirmed and known to no finding becomes a
+draft: one claim, of one model, on one device. Nothing is added twice and nothing is rewritten.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from flows.tune.champions import comparison_digest
+from flows.tune.knowledge import EVIDENCE, Knowledge, load_knowledge
+from flows.tune.record import Recorded, Step
+from machine.disk import reason
+from machine.files import replace_file
+from machine.locks import locked
+from matrix.codec import to_json
+from matrix.errors import Exit, MillError
+from matrix.findings import Evidence, Finding
+from matrix.globs import matches
+from matrix.slugs import slug
+from matrix.toml import as_toml
+from matrix.trials import Phase, Verdict
+
+DRAFTS = "drafts.toml"
+MEASURED = {Verdict.BETTER, Verdict.NO_DIFFERENCE, Verdict.WORSE}
+"""Verdicts that are evidence."""
+_HELPS = {"first": Verdict.BETTER, "last": Verdict.WORSE, "skip": Verdict.WORSE}
+"""The verdict that speaks for a finding, by what it recommends."""
+
+
+class Unkept(MillError):
+    """The knowledge base cannot be written."""
+
+    exit_code = Exit.UNUSABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """A trial with its verdict, wherever it was measured."""
+
+    title: str
+    settings: tuple[str, ...]
+    verdict: Verdict
+    evidence: Evidence
+    """Without the finding: `supports` is set for each finding anew."""
+    finding: str = ""
+    """What decided about its place, and so predicted its verdict."""
+
+
+def observations(found: Recorded, device: str) -> Iterator[Observation]:
+    """What a tuning has seen. Combinations say nothing about a single setting."""
+    tuning = found.tuning
+    steps: dict[str, Step] = {one.key: one for one in tuning.plan or ()}
+    for one in found.trials:
+        if one.phase is not Phase.SINGLE or one.verdict not in MEASURED or one.gain is None:
+            continue
+        gain = one.gain
+        yield Observation(
+            title=one.title,
+            settings=one.settings,
+            verdict=one.verdict,
+            finding=steps[one.key].finding if one.key in steps else "",
+            evidence=Evidence(
+                supports=True,
+                model=tuning.cell.model.id,
+                architecture=tuning.architecture or tuning.cell.model.model_type,
+                target=tuning.cell.target.label,
+                device=device,
+                protocol="interleaved",
+                gain=round(gain.gain, 2),
+                low=round(gain.low, 2),
+                high=round(gain.high, 2),
+                floor=round(gain.floor, 2),
+                emulated=tuning.emulated,
+                digest=comparison_digest(one),
+                source=f"tuning {tuning.name}: {one.key}",
+                at=_day(tuning.ended or tuning.began),
+            ),
+        )
+
+
+def learn(folder: Path, seen: Iterable[Observation]) -> tuple[int, int]:
+    """Add what was seen to the user's folder; returns how many lines and how many drafts.
+
+    Raises `PlanError` for findings that cannot be read, and `Unkept`.
+    """
+    seen = list(seen)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / f"{EVIDENCE}.lock"):
+            known = load_knowledge(folder)
+            drafts = [one for one in map(_draft, _unknown(known, seen)) if one]
+            if drafts:
+                _append(folder / DRAFTS, "\n".join(as_toml("finding", one) for one in drafts))
+            lines = list(_lines(load_knowledge(folder), seen))
+            if lines:
+                _append(folder / EVIDENCE, "".join(f"{json.dumps(one)}\n" for one in lines))
+    except OSError as error:
+        raise Unkept(
+            f"what was learned cannot be kept in {folder}: {reason(error)}",
+            hint="name another folder with --knowledge",
+        ) from None
+    return len(lines), len(drafts)
+
+
+def _lines(known: Knowledge, seen: Iterable[Observation]) -> Iterator[dict[str, Any]]:
+    for one in seen:
+        for finding in known.findings.values():
+            if not _speaks_about(one, finding):
+                continue
+            if any(one.evidence.digest == other.digest for other in finding.evidence):
+                continue
+            told: Mapping[str, Any] = to_json(one.evidence)
+            plain = {name: value for name, value in told.items() if value not in ("", None, False)}
+            yield {
+                "finding": finding.id,
+                **plain,
+                "supports": one.verdict is _HELPS[finding.action],
+                **({"predicted": True} if one.finding == finding.id else {}),
+            }
+
+
+def _speaks_about(one: Observation, finding: Finding) -> bool:
+    if finding.kind != "tuning" or finding.action not in _HELPS:
+        return False
+    if not any(matches(text, finding.settings) for text in one.settings):
+        return False
+    about = one.evidence
+    return finding.scope.holds(
+        target=about.target,
+        device=about.device,
+        architecture=about.architecture,
+        model=about.model,
+    )
+
+
+def _unknown(known: Knowledge, seen: Iterable[Observation]) -> Iterator[Observation]:
+    """What was confirmed on a device, and what no finding recommends."""
+    for one in seen:
+        if one.verdict is not Verdict.BETTER or not one.evidence.measured:
+            continue
+        if _id(one) in known.findings:
+            continue
+        told = known.findings.values()
+        if not any(_speaks_about(one, two) and two.action == "first" for two in told):
+            yield one
+
+
+def _id(one: Observation) -> str:
+    about = one.evidence
+    return slug(f"draft-{about.target}-{about.architecture}-{'-'.join(one.settings)}")
+
+
+def _draft(one: Observation) -> dict[str, Any]:
+    about = one.evidence
+    gain = f"{about.gain:.1f} % faster ({about.low:+.1f} to {about.high:+.1f})"
+    return {
+        "id": _id(one),
+        "kind": "tuning",
+        "title": f"{one.title}: {about.gain:.0f} % faster on {about.architecture}",
+        "observation": f"{about.model} was {gain} than its baseline, confirmed in fresh sessions.",
+        "status": "draft",
+        "confidence": "low",
+        "falsified_by": "an interleaved comparison on the same architecture whose interval holds 0",
+        "action": "first",
+        "settings": list(one.settings),
+        "updated": about.at,
+        "scope": {"targets": [about.target], "architectures": [about.architecture]},
+    }
+
+
+def _append(path: Path, text: str) -> None:
+    """Add to a file so that a kill leaves the old one."""
+    old = path.read_bytes() if path.exists() else b""
+    head = old if not old or old.endswith(b"\n") else old + b"\n"
+    replace_file(path, head + text.encode(), sync=True)
+
+
+def _day(seconds: float | None) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat() if seconds else ""
