@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.packages.measured import finding
 from flows.sweep.engines import check_engine
@@ -20,10 +21,12 @@ from flows.sweep.planning import plan_of
 from flows.sweep.workspace import Workspace
 from flows.tune.champions import keep_champion
 from flows.tune.estimates import Budget
+from flows.tune.explaining import explained
 from flows.tune.kept import Kept
 from flows.tune.knowledge import load_knowledge
+from flows.tune.learning import learn, observations
 from flows.tune.making import LEVEL, Workshop
-from flows.tune.planning import Planning, check_space
+from flows.tune.planning import Planning, check_space, device_of
 from flows.tune.record import Recorded, Tuning, planned, recorded
 from flows.tune.tuning import Shown, Tools, TuningRun
 from machine.ledger import Ledger
@@ -43,6 +46,7 @@ from matrix.slugs import slug
 from matrix.space import chosen, read_space, shipped
 from matrix.toml import as_toml
 from matrix.trials import TuningStatus
+from state.reading import StateReader
 from state.state import State
 from state.tunings import TuningRow
 from workers.compile.devices import available
@@ -174,7 +178,7 @@ def held(settings: Settings, name: str) -> Iterator[None]:
         lock.release()
 
 
-def rows_of(state: State, name: str) -> list[TuningRow]:
+def rows_of(state: StateReader, name: str) -> list[TuningRow]:
     """The tunings of a name. Raises `UsageError` if there are none."""
     rows = state.tunings(name)
     if not rows:
@@ -254,6 +258,9 @@ def _tune(settings: Settings, kept: Kept, budget: float | None, shown: Shown) ->
         )
         TuningRun(kept, tools, Budget(time.monotonic, budget)).run()
         _crown(settings, kept, builder.tools())
+        if kept.tuning.champion:
+            kept.change(explained=explained(kept.tuning, tools, finder, tracer))
+        _learn(kept, work.knowledge, shown)
 
 
 def champions_file(settings: Settings) -> Path:
@@ -268,6 +275,22 @@ def _crown(settings: Settings, kept: Kept, tools: Mapping[str, str]) -> None:
     found = Recorded(kept.tuning, tuple(kept.trials.values()))
     at = datetime.now(UTC).date().isoformat()
     keep_champion(champions_file(settings), found, Workspace(settings).targets(), tools, at)
+
+
+def _learn(kept: Kept, knowledge: Path, shown: Shown) -> None:
+    """Add what was seen to the knowledge base; the verdicts stand also if that is not possible."""
+    found = Recorded(kept.tuning, tuple(kept.trials.values()))
+    if kept.tuning.runtime is None:
+        return
+    seen = observations(found, device_of(kept.tuning.runtime))
+    try:
+        lines, drafts = learn(knowledge, seen)
+    except MillError as error:
+        shown.line(f"  nothing is learned: {error}")
+        return
+    if lines:
+        draft = f" and {counted(drafts, 'draft')}" if drafts else ""
+        shown.line(f"  learned: {counted(lines, 'observation')}{draft} in {knowledge}")
 
 
 def _space(tuning: Tuning) -> dict[str, Hypothesis]:

@@ -22,6 +22,7 @@ from matrix.model import Profile
 from workers.measure.result import Benchmark, GraphResult, this_machine
 from workers.measure.trace.readings import Window
 from workers.measure.trace.tracer import Plan, Tracer
+from workers.runtimes.runtime import Runtime
 
 WINDOW = Window(5, 30)
 """Runs of the trace of a baseline: enough to put operators in order."""
@@ -50,7 +51,7 @@ class Planning:
             engine=self.tuning.engine,
             insight=insight,
             findings=self.knowledge.findings.values(),
-            device=device_of(found),
+            device=device_of(found.runtime),
             profiles=self.profiles,
         )
         steps = [_step(one) for one in ordered(self.space, about)]
@@ -80,9 +81,9 @@ class Planning:
         return notes
 
 
-def device_of(found: Benchmark) -> str:
-    """The device as evidence names it."""
-    return found.runtime.detail or f"{this_machine().processor} {found.runtime.device.upper()}"
+def device_of(runtime: Runtime) -> str:
+    """The device of this machine as evidence names it."""
+    return runtime.detail or f"{this_machine().processor} {runtime.device.upper()}"
 
 
 def _latency(graph: GraphResult) -> float:

@@ -37,6 +37,8 @@ class Trial:
     claim: str = ""
     """The verdict that the recording holds."""
     accuracy: float | None = None
+    settings: tuple[str, ...] = ()
+    """`AXIS=VALUE`, as far as the recording tells them."""
 
     @property
     def sessions(self) -> tuple[float, ...]:
@@ -56,6 +58,12 @@ class Recording:
     baseline: str
     """The name of the trial that the others are compared with; empty: none has a session."""
     trials: tuple[Trial, ...]
+    architecture: str = "unknown"
+
+    @property
+    def target(self) -> str:
+        """As our targets are called; empty: it is not told."""
+        return {"npu": "qnn_npu", "gpu": "qnn_gpu"}.get(self.kind, "")
 
     @property
     def noise(self) -> float:
@@ -120,7 +128,8 @@ def _sweep(path: Path, data: object) -> Recording:
     named = {one.name for one in trials if one.sessions}
     baseline = next((name for name in ("h0", "h1") if name in named), "")
     kind = "gpu" if flat or str(data.get("device", "")).casefold() == "gpu" else "npu"
-    return Recording(path.name, kind, model, _word(data.get("device") or kind), baseline, trials)
+    device, family = _word(data.get("device") or kind), _word(data.get("model_type") or "unknown")
+    return Recording(path.name, kind, model, device, baseline, trials, family)
 
 
 def _trial(name: str, data: object) -> Trial:
@@ -138,7 +147,17 @@ def _trial(name: str, data: object) -> Trial:
         confirmed=_sessions(name, data.get("confirm_p50s_ms")),
         claim=_word(claim),
         accuracy=float(accuracy) if isinstance(accuracy, int | float) else None,
+        settings=tuple(_settings(data)),
     )
+
+
+def _settings(data: dict[str, Any]) -> Iterator[str]:
+    """The opset and the passes that a hypothesis adds."""
+    if isinstance(opset := data.get("opset"), int):
+        yield f"opset={opset}"
+    extra = data.get("extra_optim")
+    for name in extra if isinstance(extra, dict | list) else ():
+        yield f"pass={_word(name)}"
 
 
 def _word(value: object) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flows.tune.record import Recorded, Trial
     from flows.tune.replay import Graded
     from flows.tune.tuning import Shown
+    from state.reading import StateReader
 
 _SELECTION = tuple(name for name in SELECTION if name not in {"only", "skip"})
 _BUILDING = (
@@ -28,11 +29,13 @@ _BUILDING = (
 _OF_NEW_ONES = ("space", "hypotheses", "name", "seed", "min_gain")
 _MIN_GAIN = 5.0
 """Percent."""
+REPORT = "report"
 
 
 def add(parser: Parser) -> None:
     add = parser.add_argument
-    add("what", nargs="?", metavar="MODEL|CATALOG", help="OWNER/NAME:TASK, or a catalog")
+    add("what", nargs="*", metavar="MODEL|CATALOG",
+        help="OWNER/NAME:TASK, or a catalog; `report NAME` tells earlier tunings")  # fmt: skip
     add("--resume", metavar="NAME", help="go on with tunings that were interrupted or failed")
     add("--replay", nargs="+", type=Path, metavar="FILE",
         help="grade recordings of other sweeps: results.json, results.tsv, or folders with such"
@@ -47,6 +50,12 @@ def add(parser: Parser) -> None:
         help="a smaller change of the latency is no difference; default 5%%")  # fmt: skip
     add("--name", metavar="NAME", help="of the tunings; default: the date and the catalog")
     add("--seed", type=int, metavar="N", help="of the order of all sessions; default: random")
+    add("--export", type=Path, metavar="FILE",
+        help="write all sessions to a file that --replay grades anywhere")  # fmt: skip
+    add("--dest", type=Path, metavar="FOLDER",
+        help="with report or --replay: where NAME.html, NAME.md and NAME.json go")  # fmt: skip
+    add("--learn", action="store_true",
+        help="with --replay: add what the sessions show to the knowledge base")  # fmt: skip
     add("--json", action="store_true", help="for machines")
     add_settings(parser, (*_SELECTION, *OF_MEASURING, *_BUILDING, *PLACES))
     parser.set_defaults(run=_run)
@@ -76,14 +85,63 @@ def _run(arguments: argparse.Namespace) -> Exit:
         if not given:
             raise UsageError("nothing to tune is given", hint=hint)
         raise UsageError("MODEL|CATALOG, --resume and --replay exclude each other", hint=hint)
-    if arguments.replay:
-        return _replay(arguments)
     settings = settings_of(arguments)
+    if arguments.replay:
+        return _replay(arguments, settings)
+    if arguments.what[:1] == [REPORT]:
+        return _report(arguments, settings)
+    _check_words(arguments)
     if arguments.resume:
         _check_resume(arguments)
     elif not settings.target:
         raise UsageError("no target is given", hint="for example --target mlas_cpu")
     return _tune(arguments, settings)
+
+
+def _check_words(arguments: argparse.Namespace) -> None:
+    if len(arguments.what) > 1:
+        more = " ".join(arguments.what[1:])
+        raise UsageError(f"there is too much: {more}", hint="give one model or one catalog")
+    for flag in ("dest", "learn"):
+        if getattr(arguments, flag):
+            raise UsageError(f"--{flag} does not go with a tuning", hint="leave it out")
+
+
+def _report(arguments: argparse.Namespace, settings: Settings) -> Exit:
+    """Write the page of tunings, or all their sessions."""
+    from flows.observe.tuning.document import document
+    from flows.observe.tuning.page import write
+    from flows.sweep.workspace import Workspace
+    from flows.tune.batch import rows_of
+    from flows.tune.record import recorded
+
+    if len(arguments.what) != 2 or arguments.learn:
+        raise UsageError("report takes the NAME of tunings", hint="and --dest or --export")
+    name = arguments.what[1]
+    with Workspace(settings).read_state() as state:
+        rows_of(state, name)
+        told = document(name, recorded(state, name))
+        if arguments.export:
+            _export(state, name, settings.path(str(arguments.export)))
+    if arguments.json:
+        print(json.dumps(told.to_json(), indent=1))
+        return Exit.OK
+    folder = settings.path(str(arguments.dest)) if arguments.dest else settings.cwd
+    for path in write(told, folder):
+        print(path)
+    return Exit.OK
+
+
+def _export(state: StateReader, name: str, path: Path) -> None:
+    from flows.tune.exported import export
+    from machine.disk import reason
+
+    try:
+        count = export(state, name, path)
+    except OSError as error:
+        text = f"{path} cannot be written: {reason(error)}"
+        raise UsageError(text, hint="name another file with --export") from None
+    _tell(f"{path} has {count} sessions; grade them with: modelmill tune --replay FILE")
 
 
 def _check_resume(arguments: argparse.Namespace) -> None:
@@ -108,7 +166,7 @@ def _tune(arguments: argparse.Namespace, settings: Settings) -> Exit:
             rows_of(state, name)
         else:
             order = Order(
-                what=arguments.what,
+                what=arguments.what[0],
                 name=arguments.name or "",
                 space=tuple(settings.cwd / path for path in arguments.space),
                 only=tuple(arguments.hypotheses),
@@ -126,6 +184,8 @@ def _tune(arguments: argparse.Namespace, settings: Settings) -> Exit:
         except KeyboardInterrupt:
             _tell(f"what is measured is kept; go on with: modelmill tune --resume {name}")
             raise
+        if arguments.export:
+            _export(state, name, settings.path(str(arguments.export)))
     return _told(arguments, settings, name, found)
 
 
@@ -190,18 +250,25 @@ def _tell(text: str) -> None:
     print(f"modelmill: {text}", file=sys.stderr, flush=True)
 
 
-def _replay(arguments: argparse.Namespace) -> Exit:
-    from flows.tune.recorded import read_recordings
-    from flows.tune.replay import replay
+def _replay(arguments: argparse.Namespace, settings: Settings) -> Exit:
+    from flows.tune.elsewhere import read_elsewhere, told_of
+    from matrix.codec import to_json
 
-    rows = [
-        row
-        for recording in read_recordings(arguments.replay)
-        for row in replay(recording, arguments.min_gain or _MIN_GAIN)
-    ]
+    found = read_elsewhere(arguments.replay, arguments.min_gain)
+    rows = [row for one in found for row in one.rows]
+    if arguments.dest:
+        from flows.observe.tuning.page import write
+
+        for path in write(told_of(found), settings.path(str(arguments.dest))):
+            _tell(f"wrote {path}")
+    if arguments.learn:
+        from flows.sweep.workspace import Workspace
+        from flows.tune.learning import learn
+
+        seen = [one for part in found for one in part.observations]
+        lines, drafts = learn(Workspace(settings).knowledge, seen)
+        _tell(f"learned: {lines} observations, {drafts} drafts")
     if arguments.json:
-        from matrix.codec import to_json
-
         print(json.dumps(to_json(rows), indent=1))
         return Exit.OK
     for model in dict.fromkeys(row.model for row in rows):

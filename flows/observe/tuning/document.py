@@ -63,22 +63,22 @@ class TuningPart:
 
     model: str
     target: str
-    status: str
-    message: str
-    emulated: bool
     conclusion: str
-    champion: str
     facts: tuple[Fact, ...]
     trials: tuple[TrialRow, ...]
-    skipped: tuple[SkipRow, ...]
-    insight: tuple[Fact, ...]
-    candidates: tuple[tuple[str, int, str], ...]
+    status: str = "replayed"
+    message: str = ""
+    emulated: bool = False
+    champion: str = ""
+    skipped: tuple[SkipRow, ...] = ()
+    insight: tuple[Fact, ...] = ()
+    candidates: tuple[tuple[str, int, str], ...] = ()
     """Fusions that the graph has places for: name, count, evidence."""
-    operators: tuple[Any, ...]
+    operators: tuple[Any, ...] = ()
     """Groups of operators that make the difference between champion and baseline."""
-    unexplained: str
+    unexplained: str = ""
     """Why there are none."""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class Document:
 
 def document(name: str, found: Sequence[Recorded]) -> Document:
     """The document of recorded tunings."""
-    return Document(name=name, tunings=tuple(map(_part, found)))
+    return Document(name=name, tunings=tuple(map(part_of, found)))
 
 
 def conclusion(found: Recorded) -> str:
@@ -118,7 +118,8 @@ def conclusion(found: Recorded) -> str:
     return f"no champion: {told or 'nothing was tried'}"
 
 
-def _part(found: Recorded) -> TuningPart:
+def part_of(found: Recorded) -> TuningPart:
+    """One tuning."""
     tuning = found.tuning
     steps = {one.key: one for one in (*(tuning.plan or ()), *(tuning.combinations or ()))}
     tried = [

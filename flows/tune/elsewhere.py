@@ -1,0 +1,113 @@
+"""What was measured elsewhere: our own exports and recordings of older tools, read in one way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.observe.tuning.document import Document, TrialRow, TuningPart, part_of
+from flows.tune import policies
+from flows.tune.exported import Exported, graded, is_export, read_export, regraded
+from flows.tune.learning import MEASURED, Observation, observations
+from flows.tune.planning import device_of
+from flows.tune.recorded import Recording, read_recordings
+from flows.tune.replay import Graded, replay
+from matrix.digest import value_digest
+from matrix.findings import Evidence
+
+NAME = "replay"
+"""Of the report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """One tuning that was measured elsewhere."""
+
+    rows: tuple[Graded, ...]
+    part: TuningPart
+    observations: tuple[Observation, ...]
+
+
+def read_elsewhere(paths: Sequence[Path], min_gain: float | None) -> list[Elsewhere]:
+    """All of it. Raises `PlanError`."""
+    ours = [path for path in paths if is_export(path)]
+    older = [path for path in paths if path not in ours]
+    found = [
+        _exported(path.name, one, min_gain) for path in ours for one in read_export(path)
+    ]  # fmt: skip
+    least = policies.MIN_GAIN if min_gain is None else min_gain
+    return [*found, *(_recording(one, least) for one in read_recordings(older))]
+
+
+def told_of(found: Sequence[Elsewhere]) -> Document:
+    """Its report."""
+    return Document(name=NAME, tunings=tuple(one.part for one in found))
+
+
+def _exported(file: str, one: Exported, min_gain: float | None) -> Elsewhere:
+    now = regraded(one, min_gain)
+    runtime = now.tuning.runtime
+    seen = observations(now, device_of(runtime)) if runtime else ()
+    return Elsewhere(tuple(graded(file, one, now)), part_of(now), tuple(seen))
+
+
+def _recording(one: Recording, least: float) -> Elsewhere:
+    rows = tuple(replay(one, least))
+    return Elsewhere(rows, _part(one, rows), tuple(_observations(one, rows)))
+
+
+def _part(one: Recording, rows: Sequence[Graded]) -> TuningPart:
+    wrong = sum(bool(row.agreement) for row in rows)
+    trials = [
+        TrialRow(
+            key=row.trial,
+            title=row.label,
+            settings=one.trial(row.trial).settings,
+            phase="single",
+            verdict=str(row.verdict),
+            why=row.why,
+            gain=row.gain,
+            placed=f"claimed: {row.claim}; the rule of its time: {row.rule}",
+        )
+        for row in rows
+    ]
+    return TuningPart(
+        model=one.model,
+        target=one.device,
+        conclusion=f"{len(rows)} trials; the data do not support {wrong} of the claims",
+        facts=(
+            ("recording", one.file),
+            ("rules", one.kind),
+            ("sessions", "measured one after the other: none can be called better"),
+        ),
+        trials=tuple(trials),
+    )
+
+
+def _observations(one: Recording, rows: Sequence[Graded]) -> list[Observation]:
+    """Of trials whose recording tells their settings."""
+    found = []
+    for row in rows:
+        settings = one.trial(row.trial).settings
+        if row.verdict not in MEASURED or row.gain is None or not settings:
+            continue
+        found.append(
+            Observation(
+                title=row.label,
+                settings=settings,
+                verdict=row.verdict,
+                evidence=Evidence(
+                    supports=True,
+                    model=one.model,
+                    architecture=one.architecture,
+                    target=one.target,
+                    device=one.device,
+                    protocol="sequential",
+                    gain=round(row.gain, 2),
+                    digest=value_digest([one.model, one.device, row.trial, list(row.sessions)]),
+                    source=f"{one.file}: {row.trial}",
+                ),
+            )
+        )
+    return found

@@ -1,0 +1,68 @@
+"""Where the gain of a champion comes from: its trace against that of the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from flows.observe.trace.difference import difference
+from flows.packages.measured import Finder
+from flows.tune.making import Made
+from flows.tune.planning import WINDOW
+from flows.tune.record import Tuning
+from flows.tune.tuning import Tools
+from matrix.codec import from_json
+from matrix.errors import MillError
+from matrix.hypotheses import Hypothesis
+from matrix.overlay import overlay
+from workers.measure.trace.result import Trace
+from workers.measure.trace.tracer import Plan, Tracer
+
+MOST_GROUPS = 25
+Json = dict[str, Any]
+
+
+def explained(tuning: Tuning, tools: Tools, finder: Finder, tracer: Tracer) -> Json:
+    """`groups` of operators, the largest difference first, or a `reason` why there are none.
+
+    No verdict rests on it, so whatever fails here costs the explanation alone.
+    """
+    steps = (*(tuning.plan or ()), *(tuning.combinations or ()))
+    change = from_json(next(one for one in steps if one.key == tuning.champion).changes, Hypothesis)
+    try:
+        profile = tools.profile(change.compiled) if change.compiled else None
+        champion = overlay(tuning.cell, change, profile)
+        traces = []
+        for cell, session in ((tuning.cell, {}), (champion, change.runtime)):
+            tools.shown.doing(f"tracing {cell.id}", 0.0)
+            made = tools.maker.make(cell, session)
+            try:
+                traces.append(list(_traces(tuning, made, tools, finder, tracer)))
+            finally:
+                made.release()
+    except MillError as error:
+        return {"reason": f"they could not be traced: {error}"}
+    before, after = traces
+    wrong = next((one.error for _, one in (*before, *after) if not one.operators), None)
+    if wrong is not None or len(before) != len(after):
+        return {"reason": f"they could not be traced: {wrong or 'their graphs differ'}"}
+    groups = [
+        {**asdict(group), "name": f"{component}/{group.name}" if component else group.name}
+        for (component, was), (_, now) in zip(before, after, strict=True)
+        for group in difference(was, now).groups
+    ]
+    groups.sort(key=lambda one: -abs(one["delta_us"]))
+    return {"groups": groups[:MOST_GROUPS]}
+
+
+def _traces(
+    tuning: Tuning, made: Made, tools: Tools, finder: Finder, tracer: Tracer
+) -> Iterator[tuple[str, Trace]]:
+    plan = Plan("basic", WINDOW, tuning.protocol.threads)
+    for graph in sorted(made.subject.graphs, key=lambda one: one.component):
+        with (
+            tools.quiet(f"{tuning.model}: trace of {made.cell}"),
+            finder.store.scratch.borrow("trace") as folder,
+        ):
+            yield graph.component, tracer.trace(made.subject, graph, plan, folder)

@@ -1,0 +1,175 @@
+"""Tunings as a file that is graded elsewhere: every trial, every session, every run's time.
+
+The file holds the rows of the state. Whoever reads it computes all verdicts again from the
+sessions, so it can be checked without the device, and without believing the verdicts in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flows.tune import policies
+from flows.tune.decision import Decision, confirm, decide, level
+from flows.tune.measuring import seed_of
+from flows.tune.policies import gain, median
+from flows.tune.record import Recorded, Trial, Tuning, finished_of, trial_of, tuning_of
+from flows.tune.replay import Agreement, Graded
+from machine.files import replace_file
+from matrix.codec import from_json, to_json
+from matrix.errors import PlanError, Problem
+from matrix.reader import parse_json, read_text
+from matrix.trials import SessionKind, Verdict
+from state.reading import StateReader
+from state.tunings import SessionRow, TrialRow, TuningRow
+from workers.measure.comparison import Finished, added
+from workers.measure.verdict import Judgement, judge
+
+KIND = "modelmill tuning"
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A tuning that was read from a file, with its sessions by trial and kind."""
+
+    recorded: Recorded
+    sessions: Mapping[tuple[str, SessionKind], Sequence[Finished]]
+
+
+def export(state: StateReader, name: str, path: Path) -> int:
+    """Write all tunings of a name; returns how many sessions there are."""
+    tunings, count = [], 0
+    for row in state.tunings(name):
+        sessions = state.sessions(row.id, raw=True)
+        count += len(sessions)
+        tunings.append(
+            {
+                "tuning": to_json(row),
+                "trials": to_json(state.trials(row.id)),
+                "sessions": to_json(sessions),
+            }
+        )
+    told = {"kind": KIND, "schema": SCHEMA, "name": name, "tunings": tunings}
+    replace_file(path, (json.dumps(told) + "\n").encode())
+    return count
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file says that it is one of ours."""
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return f'"kind": "{KIND}"'.encode() in stream.read(256)
+
+
+def read_export(path: Path) -> list[Exported]:
+    """The tunings of a file. Raises `PlanError`."""
+    data = parse_json(read_text(path), path.name)
+    try:
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"its schema is {data['schema']}, not {SCHEMA}")
+        return [_read(one) for one in data["tunings"]]
+    except (ValueError, LookupError, TypeError) as error:
+        problem = Problem(path.name, f"is no exported tuning: {error!r}", "export it again")
+        raise PlanError([problem], "the recordings") from None
+
+
+def _read(told: Mapping[str, Any]) -> Exported:
+    tuning = tuning_of(from_json(told["tuning"], TuningRow, exact=False))
+    trials = tuple(trial_of(from_json(one, TrialRow, exact=False)) for one in told["trials"])
+    rows = [from_json(one, SessionRow, exact=False) for one in told["sessions"]]
+    return Exported(Recorded(tuning, trials), _sessions(rows))
+
+
+def _sessions(rows: Sequence[SessionRow]) -> dict[tuple[str, SessionKind], list[Finished]]:
+    """By trial and kind those that its verdict rests on: of the last artifacts that were compared,
+    and where a crash began a session anew, the later one."""
+    found = {}
+    for key in dict.fromkeys((row.trial, row.kind) for row in rows):
+        mine = [row for row in rows if (row.trial, row.kind) == key]
+        last = [row for row in mine if row.detail.get("artifacts") == mine[-1].detail["artifacts"]]
+        once = {(one.component, one.number): one for one in finished_of(last)}
+        found[key] = list(once.values())
+    return found
+
+
+def regraded(one: Exported, min_gain: float | None = None) -> Recorded:
+    """The same tuning with verdicts that are computed from its sessions.
+
+    `min_gain`: in place of the tuning's own. Trials without sessions keep their verdict.
+    """
+    tuning = one.recorded.tuning
+    least = tuning.min_gain if min_gain is None else min_gain
+    trials = tuple(_regraded(one, trial, least) for trial in one.recorded.trials)
+    won = [trial for trial in trials if trial.verdict is Verdict.BETTER and trial.gain]
+    won.sort(key=lambda trial: trial.gain.gain if trial.gain else 0.0, reverse=True)
+    champion = won[0].key if won and not tuning.emulated else ""
+    return Recorded(replace(tuning, champion=champion, min_gain=least), trials)
+
+
+def _regraded(one: Exported, trial: Trial, least: float) -> Trial:
+    first = _judged(one, trial, SessionKind.COMPARISON)
+    if first is None:
+        return trial
+    decision = decide(first, least)
+    changed = replace(trial, judgement=first, decision=decision, confirmation=None, confirmed=None)
+    if decision.verdict is not Verdict.BETTER:
+        return replace(changed, verdict=decision.verdict, why=decision.why)
+    again = _judged(one, trial, SessionKind.CONFIRMATION)
+    if again is None:
+        why = "it looks better, and has no sessions that confirm it"
+        return replace(changed, verdict=Verdict.TOO_NOISY, why=why)
+    told = confirm(again, least)
+    changed = replace(changed, confirmation=again, confirmed=told)
+    return replace(changed, verdict=told.verdict, why=told.why)
+
+
+def _judged(one: Exported, trial: Trial, kind: SessionKind) -> Judgement | None:
+    sessions = one.sessions.get((trial.key, kind))
+    if not sessions:
+        return None
+    tuning = one.recorded.tuning
+    planned = sum(not step.skip for step in tuning.plan or ()) + 1
+    crashes = sum(crash.kind is kind for crash in trial.crashes)
+    seed = seed_of(tuning.seed, trial.key, kind, crashes)
+    return judge(added(sessions), seed, level(planned))
+
+
+def graded(file: str, one: Exported, now: Recorded) -> list[Graded]:
+    """Its trials: the recorded verdict, that of the older rule, and that of the data."""
+    pairs = zip(one.recorded.trials, now.trials, strict=True)
+    return [_graded(file, one, was, again) for was, again in pairs if was.verdict is not None]
+
+
+def _graded(file: str, one: Exported, was: Trial, now: Trial) -> Graded:
+    tuning: Tuning = one.recorded.tuning
+    baseline, candidate = _medians(one.sessions.get((was.key, SessionKind.COMPARISON), ()))
+    rule = policies.npu_opset_rule(baseline, candidate) if baseline else ""
+    told: Decision | None = now.gain
+    verdict = now.verdict or Verdict.SKIPPED
+    claim = str(was.verdict)
+    return Graded(
+        recording=file,
+        model=f"{tuning.model}@{tuning.target}",
+        trial=was.key,
+        label=was.title,
+        sessions=tuple(candidate),
+        gain=told.gain if told else gain(median(baseline), median(candidate)) if baseline else None,
+        claim=claim,
+        rule=rule,
+        verdict=verdict,
+        why=now.why,
+        agreement=Agreement.SUPPORTED if claim == str(verdict) else Agreement.OURS,
+    )
+
+
+def _medians(sessions: Sequence[Finished]) -> tuple[list[float], list[float]]:
+    """Of the baseline and of the trial, a median for each session in milliseconds; of a composite,
+    the sum of its graphs."""
+    rounds = added(sessions) if sessions else []
+    other = [median([(one.other + one.null) / 2 for one in rows]) / 1e6 for rows in rounds]
+    return other, [median([one.this for one in rows]) / 1e6 for rows in rounds]

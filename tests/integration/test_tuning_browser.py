@@ -1,0 +1,58 @@
+"""The page of a tuning in a real headless Chromium, opened from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flows.observe.tuning.document import Document, SkipRow, TrialRow, TuningPart
+from flows.observe.tuning.page import write
+from tests.services.chromium import launched, opened
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launched() as made:
+        yield made
+
+
+def trial(key: str, verdict: str, gain: float | None) -> TrialRow:
+    numbers: Any = {} if gain is None else {"low": gain - 2, "high": gain + 2, "floor": 1.5}
+    return TrialRow(key=key, title=key.title(), settings=(f"pass={key}",), phase="single",
+                    verdict=verdict, why="because", gain=gain, **numbers)  # fmt: skip
+
+
+def part(model: str, **values: object) -> TuningPart:
+    told: Any = {
+        "target": "mlas_cpu", "conclusion": "gelu is 12.0 % faster", "champion": "gelu",
+        "facts": (("baseline", "1.2 ms"),),
+        "trials": (trial("gelu", "better", 12.0), trial("conv", "crashed", None),
+                   trial("opset", "too noisy", -1.0)),
+        "skipped": (SkipRow(key="nhwc", title="NHWC", why="not here", finding="gpu-002"),),
+        "operators": ({"name": "Gelu", "what": "5 -> 1 operators", "before_us": 50.0,
+                       "after_us": 20.0, "delta_us": -30.0},),
+    }  # fmt: skip
+    return TuningPart(model=model, **{**told, **values})
+
+
+def test_the_page_shows_every_trial_with_its_interval(browser: Browser, tmp_path: Path) -> None:
+    told = Document(name="night", tunings=(part("our/<b>one</b>"), part("our/two", emulated=True)))
+    write(told, tmp_path)
+    for page in opened(browser, (tmp_path / "night.html").as_uri()):
+        assert page.locator("#overview tbody tr").count() == 2
+        first = page.locator(".tuning").first
+        assert "our/<b>one</b>@mlas_cpu" in first.inner_text()
+        assert first.locator("svg.plot").count() == 2
+        assert "+12.0 %" in first.inner_text()
+        assert "5 -> 1 operators" in first.inner_text()
+        assert "gpu-002" in first.inner_text()
+        assert "Emulated" in page.locator(".tuning").nth(1).inner_text()
+        assert page.locator("tr.best").count() == 2
+        first.locator("summary").first.click()
+        assert "pass=gelu" in first.inner_text()
