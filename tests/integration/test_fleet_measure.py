@@ -56,10 +56,10 @@ def test_benchmarks_wait_for_the_machine_that_measures_and_nothing_else_does(
     measured = {one.owner for one in events if MEASURED in (one.data or {})}
     assert measured
     assert measured.isdisjoint(one.owner for one in events if one.status is Status.PUBLISHED)
-    # What a machine does with a cell leaves a log there, and what it builds leaves blobs.
+    # What a machine does with a cell leaves a log there, and what it builds leaves action records.
     home = fleet.project.folder / "home-quiet"
     assert len(list((home / "logs" / "s1").glob("tiny_*_mlas_cpu-*.log"))) == 2
-    assert not (home / "store" / "blobs").exists()
+    assert not list((home / "store").glob("actions/*/*.json"))
     with fleet.project.state() as state:
         assert {one.cell for one in state.measurements()} == {
             "tiny/a:fill-mask@mlas_cpu",
