@@ -135,7 +135,7 @@ def _ls(arguments: argparse.Namespace) -> Exit:
         list_versions(feed, arguments.name, arguments.version, deleted=arguments.deleted)
     )
     if arguments.json:
-        print_json(versions)
+        print_json([_told(one) for one in versions])
     else:
         headers = ("package", "version", "published", "tree", "views")
         print(render(headers, [_version_row(one) for one in versions]))
@@ -153,7 +153,9 @@ def _show(arguments: argparse.Namespace) -> Exit:
     if arguments.json:
         more: dict[str, Any] = {"opening": opening} if opening else {}
         more |= {"sharing": sharing} if sharing else {}
-        print_json({**asdict(found), "size": found.size, **more})
+        print_json(
+            {**asdict(found), "published": _told(found.published), "size": found.size, **more}
+        )
         return Exit.OK
     one = found.published
     print(f"{one.package} {one.version}" + (" (deleted)" if one.deleted else ""))
@@ -372,10 +374,15 @@ def _promote(arguments: argparse.Namespace) -> Exit:
         settings, feed, arguments.name, arguments.version, arguments.view, arguments.champion
     )
     if arguments.json:
-        print_json(show(feed, arguments.name, arguments.version).published)
+        print_json(_told(show(feed, arguments.name, arguments.version).published))
     else:
         print(f"{arguments.name} {arguments.version} is in view {view}")
     return Exit.OK
+
+
+def _told(one: Published) -> dict[str, Any]:
+    """A version for machines, with the digest that its description tells."""
+    return {**asdict(one), "tree": one.tree}
 
 
 def _version_row(one: Published) -> tuple[object, ...]:
