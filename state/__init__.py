@@ -26,7 +26,7 @@ is gone on this host) loses its lease at once.
 which, `changes` what happens to many cells at once. Writing goes through SQLAlchemy and
 `Database.attempt`, which repeats it after a lost race and, with `Patience`, through an outage.
 Reading is plain SQL for whatever answers `Rows.fetch`: the `Database`, or a `StateFile`, which
-loads no SQLAlchemy, so that `modelmill status` answers at once. `rows` makes
+loads neither SQLAlchemy nor SQLModel, so that `modelmill status` answers at once. `rows` makes
 records of what comes back. A token is the id of the event that records its lease: ids are never
 given out twice.
 

@@ -89,8 +89,8 @@ def is_current(rows: Rows) -> bool:
     known = {path.stem.partition("_")[0] for path in MIGRATIONS.glob("versions/*.py")}
     if revision not in known:
         raise StateError(
-            f"the state {rows.label} was written by a newer modelmill (schema {revision}, "
-            f"this one knows {HEAD})",
-            hint="upgrade modelmill; the file was left as it is",
+            f"the state {rows.label} has the schema {revision}, which this modelmill does not know "
+            f"(it knows {HEAD})",
+            hint="upgrade modelmill, or choose another state; this one was left as it is",
         )
     return False

@@ -1,16 +1,17 @@
 """The tables, once for SQLite and PostgreSQL. Times are seconds since the epoch, by the database.
 
-A table has the fields of the record that is read from it (`state.records`), and what only the
-database needs. CHECK constraints tie a status to the columns that it needs, so that not even a bug
-can record a published cell without a digest or a failed one without a class.
+Each is an SQLModel that has the fields of the record that is read from it (`state.records`), and
+what only the database needs. Readers answer without these models. CHECK constraints tie a status to
+the columns that it needs, so that not even a bug can record a published cell without a digest or a
+failed one without a class.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from enum import StrEnum
-from types import UnionType
-from typing import Any, get_args, get_type_hints
+from types import UnionType, new_class
+from typing import Any, cast, get_args, get_type_hints
 
 from sqlalchemy import (
     JSON,
@@ -30,6 +31,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.schema import SchemaItem
+from sqlmodel import Field, SQLModel
 
 from matrix.status import FAILED, Status
 from matrix.trials import OF_ARTIFACTS, OVER
@@ -43,41 +45,54 @@ _TYPES: dict[Any, Any] = {int: _BIG, float: Float, bool: Boolean, Json: _JSON}
 """All others are kept as text."""
 _OF_SWEEP = ["sweep_id", "model", "needs"]
 
-# Constraints have names so that migrations can find them.
-metadata = MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "fk": "fk_%(table_name)s_%(referred_table_name)s",
-        "uq": "uq_%(table_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-    }
-)
+
+class Base(SQLModel):
+    """The metadata of our tables; constraints have names so that migrations can find them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "pk": "pk_%(table_name)s",
+            "fk": "fk_%(table_name)s_%(referred_table_name)s",
+            "uq": "uq_%(table_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+        }
+    )
+
+
+metadata = Base.metadata
 
 
 def _table(
-    record: type,
+    record: type | None,
     name: str,
     *more: SchemaItem,
     key: Collection[str] = ("id",),
     without: Collection[str] = (),
     **options: Any,
 ) -> Table:
-    """A table with the fields of a record, but for those that `more` defines and `without`."""
-    items = list(more)
-    absent = {*without, *(item.name for item in more if isinstance(item, Column))}
-    for field, hint in get_type_hints(record).items():
+    """The table of a model with the fields of a record, but for those that `more` defines and
+    `without`."""
+    columns = [item for item in more if isinstance(item, Column)]
+    checks = [item for item in more if not isinstance(item, Column)]
+    absent = {*without, *(column.name for column in columns)}
+    for field, hint in get_type_hints(record).items() if record else ():
         if field in absent:
             continue
         optional = isinstance(hint, UnionType)
         kind = get_args(hint)[0] if optional else hint
-        items.append(
+        columns.append(
             Column(field, _TYPES.get(kind, Text), primary_key=field in key, nullable=optional)
         )
         if isinstance(kind, type) and issubclass(kind, StrEnum):
-            items.append(_check(field, _in(field, kind)))
-    # Constraints come after all columns, and a sweep's id leads its keys.
-    items.sort(key=lambda item: not isinstance(item, Column))
-    return Table(name, metadata, *items, **options)
+            checks.append(_check(field, _in(field, kind)))
+    body = {
+        "__tablename__": name,
+        "__table_args__": (*checks, options),
+        "__annotations__": {column.name: Any for column in columns},
+        **{column.name: Field(sa_column=column) for column in columns},
+    }
+    model = new_class(f"{name}_row", (Base,), {"table": True}, lambda space: space.update(body))
+    return cast("Table", model.__table__)  # type: ignore[attr-defined]  # made by the metaclass
 
 
 def _in(column: str, values: Iterable[str]) -> str:
@@ -132,9 +147,9 @@ event = _table(
 )
 """The history: appended, never changed. The id of a `leased` event is the fencing token."""
 
-work = Table(
+work = _table(
+    None,
     "work",
-    metadata,
     _sweep_id(key=True),
     Column("model", Text, primary_key=True),
     Column("needs", Text, primary_key=True),
@@ -165,9 +180,9 @@ lease = _table(
 )
 """Who holds which work; a row lives as long as the lease."""
 
-stage_key = Table(
+stage_key = _table(
+    None,
     "stage_key",
-    metadata,
     Column("key", Text, primary_key=True),
     Column("parts", _JSON, nullable=False),
 )

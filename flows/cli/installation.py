@@ -51,7 +51,7 @@ def _differs(file: PackagePath) -> bool:
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "azure": ("azure", "msrest", "requests"),
-    "sweep": ("alembic", "fastapi", "orjson", "prefect", "pydantic", "sqlalchemy"),
+    "sweep": ("alembic", "fastapi", "orjson", "prefect", "pydantic", "sqlalchemy", "sqlmodel"),
     "build": ("numpy", "onnx", "onnxruntime", "optimum", "torch", "transformers"),
 }
 """The importable packages of each extra that our own process may ask for."""

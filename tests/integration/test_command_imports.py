@@ -15,7 +15,7 @@ from state.records import CellRow, ModelRow, Owner, StageRun
 from state.state import open_state
 
 HEAVY = {"alembic", "azure", "fastapi", "numpy", "onnx", "onnxruntime", "prefect", "rich", "torch"}
-DATABASE = {"pydantic", "sqlalchemy"}
+DATABASE = {"pydantic", "sqlalchemy", "sqlmodel"}
 VERBS = ("feed ls", "feed pull", "store du", "engine ls")
 _SCRIPT = """
 import contextlib, io, sys
