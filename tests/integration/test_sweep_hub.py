@@ -14,7 +14,7 @@ READY = "org/ready/onnx/model.onnx"
 
 
 def registry(*names: str) -> str:
-    entry = {"task": "image-classification", "model_type": "x", "group": "g", "priority": "P0"}
+    entry = {"task": "image-classification", "model_type": "resnet", "group": "g", "priority": "P0"}
     return json.dumps([{"hf_id": name, **entry} for name in names])
 
 

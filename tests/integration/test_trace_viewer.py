@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.machine.timing import eventually
 from tests.tracing.profiles import CONV2D, TWO, qhas, qnn_csv
 from workers.measure.trace.interpret import Seen, interpret
 from workers.measure.trace.readings import Readings, Window
@@ -84,11 +87,14 @@ time.sleep(600)
     assert found.lacking.reason is FallbackReason.VIEWER_TIMEOUT
     pid = tmp_path / "pid"
     if pid.exists():  # the machine was quick enough to start it
-        import psutil
+        assert eventually(partial(_is_over, int(pid.read_text())))
 
-        assert not psutil.pid_exists(int(pid.read_text())) or (
-            psutil.Process(int(pid.read_text())).status() == psutil.STATUS_ZOMBIE
-        )
+
+def _is_over(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_a_viewer_that_cannot_be_started(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ def test_exit_codes_are_the_documented_ones() -> None:
         "HOST_CANNOT_PUBLISH": 3,
         "NOTHING_SELECTED": 4,
         "UNUSABLE": 5,
+        "REJECTED": 6,
         "INTERRUPTED": 130,
     }
 
