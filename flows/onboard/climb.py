@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli.settings import Settings
-from flows.onboard.folder import Package
+from flows.onboard.folder import FINDING, REPORT, Package
 from flows.onboard.goals import Tier, Verdict
 from flows.onboard.numbers import faults, numbers, worst
 from flows.packages.measured import Choice, Finder
@@ -142,16 +142,24 @@ class Climb:
         evidence = (file, *(f"evidence/build-{name}.json" for name in self.done))
         told: dict[str, Any] = {"pytorch": worst(found)}
         problems = [*faults(found)]
+        holds, unjudged = [], []
         for name, one in self.done.items():
             passed, words = one.rung("parity")
             told[name] = words
-            if passed is False:
+            if passed:
+                holds.append(name)
+            elif passed is False:
                 problems.append(f"{name}: {words}")
+            elif one.package.folder:
+                unjudged.append(f"{name}: {words}")
         if problems:
             return Tier("L2", Verdict.FAIL, "; ".join(problems[:3]), evidence, told)
+        if unjudged or not holds:
+            text = "; ".join(unjudged[:3]) or "there is no package to compare"
+            return Tier("L2", Verdict.HOST_BLOCKED, text, evidence, told)
         text = (
             f"the export differs from PyTorch by at most {told['pytorch']['max_abs']:.2g}, cosine "
-            f"{told['pytorch']['cosine']:.6f}; parity holds for {len(self.done)} targets"
+            f"{told['pytorch']['cosine']:.6f}; parity holds for {', '.join(holds)}"
         )
         return Tier("L2", Verdict.PASS, text, evidence, told)
 
@@ -232,6 +240,8 @@ def clear(folder: Path) -> None:
     """Remove what an earlier onboarding left in its folder."""
     for name in ("packages", "evidence", "logs"):
         shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (FINDING, REPORT):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _verdict(error: BuildFailed) -> Verdict:

@@ -12,7 +12,7 @@ from matrix.catalog import find_catalog, inherit
 from matrix.entry import HUB_ID
 from matrix.errors import UsageError
 from matrix.nearest import hint, quote
-from matrix.reader import parse_toml, read_text
+from matrix.reader import parse_toml, plain, read_text
 
 _PLAIN = {"id", "task", "model_type", "group", "priority", "tags"}
 _SOURCES = {"hub", "folder", "random", "onnx", "revision", "dataset", "remote_code", "pickle"}
@@ -43,7 +43,8 @@ def entry_of(wanted: Wanted, cwd: Path, folder: Path) -> Table:
         table, base = _new(wanted, cwd), cwd
     if wanted.dataset is not None:
         task = {"dataset": str(wanted.dataset), "metric": wanted.metric}
-        table = {**table, "verify": {**table.get("verify", {}), "task": task}}
+        given = table.get("verify")
+        table = {**table, "verify": {**(given if isinstance(given, dict) else {}), "task": task}}
         _move(table, ("verify", "task", "dataset"), cwd, folder)
         moved = [keys for keys in _PATHS if keys != ("verify", "task", "dataset")]
     else:
@@ -72,6 +73,9 @@ def _listed(wanted: Wanted, cwd: Path) -> tuple[Table, Path]:
     if len(found) > 1:
         tasks = ", ".join(str(one.get("task")) for one in found)
         raise UsageError(f"{path.name} has {quote(wanted.model)} for {tasks}", hint="add --task")
+    if not plain(found[0]):
+        text = f"{path.name}: the entry {quote(wanted.model)} has a value that cannot be kept"
+        raise UsageError(text, hint="dates, nan and inf cannot")
     return dict(found[0]), path.parent
 
 

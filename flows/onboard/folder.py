@@ -117,13 +117,13 @@ def read(folder: Path) -> Record:
         data = json.loads(path.read_bytes())
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}", hint=hint) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Unreadable(f"{path} is not JSON: {error}", hint=hint) from None
     if isinstance(data, dict) and data.get("schema", SCHEMA) != SCHEMA:
         raise Unreadable(f"{path} is of schema {data['schema']}", hint="use a newer modelmill")
     try:
         return from_json(data, Record)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Unreadable(f"{path}: {error}", hint=hint) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -53,10 +53,12 @@ class Onboarding:
     def go(self, today: date) -> Record:
         """Climb, and write the folder. Raises `UsageError` before anything is built."""
         began = datetime.now(UTC).isoformat(timespec="seconds")
-        self._check_folder()
         table = entry_of(self.wanted, self.settings.cwd, self.folder)
+        self._check_folder(table)
         self.folder.mkdir(parents=True, exist_ok=True)
         clear(self.folder)
+        # From now on the folder is known as one of an onboarding, also if this one is killed.
+        self._write(files.PROBE, {"of": table["id"]})
         (self.folder / files.RECORD).unlink(missing_ok=True)
         replace_file(self.folder / files.CATALOG, as_toml("model", table).encode())
         settings = with_level(self.settings, table)
@@ -101,13 +103,21 @@ class Onboarding:
         write(self.folder, record)
         return record
 
-    def _check_folder(self) -> None:
-        """Never take over a folder that holds something else."""
-        ours = (self.folder / files.CATALOG).exists()
+    def _check_folder(self, table: dict[str, Any]) -> None:
+        """Never take over a folder that holds something else, be it the proof of another model."""
         if self.folder.exists() and not self.folder.is_dir():
             raise UsageError(f"--dest {self.folder} is a file", hint="name a folder")
-        if self.folder.is_dir() and any(self.folder.iterdir()) and not ours:
+        if not self.folder.is_dir() or not any(self.folder.iterdir()):
+            return
+        if not any((self.folder / name).exists() for name in (files.RECORD, files.PROBE)):
             raise UsageError(f"--dest {self.folder} holds other files", hint="name a new folder")
+        with suppress(files.Unreadable):
+            there = files.read(self.folder)
+            if (there.model, there.task) != (table["id"], table.get("task") or there.task):
+                raise UsageError(
+                    f"--dest {self.folder} has the proof of {there.model}:{there.task}",
+                    hint="name a new folder",
+                )
 
     def _climb(
         self, plan: Plan, cells: list[Cell], settings: Settings
@@ -154,7 +164,8 @@ class Onboarding:
 
 def with_level(settings: Settings, table: dict[str, Any]) -> Settings:
     """Verified up to the task where the entry has a dataset for it."""
-    level = "task" if "task" in table.get("verify", {}) else "parity"
+    asked = table.get("verify")
+    level = "task" if isinstance(asked, dict) and "task" in asked else "parity"
     return settings.replaced({"verify": level, "no_publish": True}, "onboarding")
 
 

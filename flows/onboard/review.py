@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from matrix.errors import MillError, PlanError
 from matrix.findings import read_findings
 from matrix.model import Cell, Plan
 from matrix.nearest import quote
-from matrix.reader import parse_toml, read_text
+from matrix.reader import parse_toml, read_text, tables
 from workers.build.builder import Builder, Built
 from workers.host.watch import Watching
 from workers.measure.benchmark import benchmark
@@ -41,7 +42,8 @@ from workers.verify.verifier import Verifier
 WITHIN = 0.2
 """How far a measurement may be from the claimed one."""
 MOST = 1_000
-"""Runs of that measurement; a record may claim any number."""
+"""Runs of that measurement, counted or not; a record may claim any number."""
+MOST_SESSIONS = 20
 
 
 class Answer(StrEnum):
@@ -187,11 +189,18 @@ class Review:
         if wrong:
             raise Unreadable(f"its settings cannot be read: {', '.join(wrong)}")
         settings = self.settings.replaced(taken, "the record")
-        settings = replace(settings, iterations=min(settings.iterations, MOST))
+        settings = replace(
+            settings,
+            iterations=min(settings.iterations, MOST),
+            warmup=min(settings.warmup, MOST),
+            sessions=min(settings.sessions, MOST_SESSIONS),
+        )
         settings.protocol.check()
         table = parse_toml(read_text(self.folder / files.CATALOG), files.CATALOG)
-        first = table.get("model", [{}])[0]
-        return with_level(settings, first)
+        rows = list(tables(table.get("model", []), files.CATALOG, []))
+        if len(rows) != 1:
+            raise Unreadable(f"{files.CATALOG} has {len(rows)} entries, not one")
+        return with_level(settings, rows[0][1])
 
     def _cheapest(self, record: Record) -> Package | None:
         built = [one for one in record.packages if one.folder]
@@ -285,4 +294,6 @@ class Review:
 def _p50(claimed: Any) -> float:
     """Of a tier's numbers; a claim that is no number cannot be confirmed."""
     value = claimed.get("p50") if isinstance(claimed, dict) else None
-    return float(value) if isinstance(value, int | float) and value > 0 else float("inf")
+    if isinstance(value, int | float) and 0 < value < sys.float_info.max:
+        return float(value)
+    return float("inf")

@@ -83,3 +83,20 @@ def test_what_cannot_be_an_entry_is_one_clear_line(
 def test_toml_holds_texts_of_all_kinds() -> None:
     table = {"id": 'a"b\\c', "x.y": {"list": [1, 2.5, True, "ü"], "empty": {}}}
     assert tomllib.loads(as_toml("model", table)) == {"model": [table]}
+
+
+@pytest.mark.parametrize("value", ["2026-06-09", "nan", "[{ x = inf }]"])
+def test_an_entry_that_cannot_be_written_again_is_told(tmp_path: Path, value: str) -> None:
+    text = f'[[model]]\nid = "our/encoder"\ntask = "fill-mask"\nsince = {value}\n'
+    (tmp_path / "ours.toml").write_text(text)
+    with pytest.raises(UsageError, match="has a value that cannot be kept"):
+        entry_of(Wanted("our/encoder", None, "ours.toml"), tmp_path, tmp_path / "out")
+
+
+def test_a_dataset_takes_the_place_of_a_verification_of_no_form(tmp_path: Path) -> None:
+    (tmp_path / "ours.toml").write_text(
+        '[[model]]\nid = "our/encoder"\ntask = "fill-mask"\nverify = 3\n'
+    )
+    wanted = Wanted("our/encoder", None, "ours.toml", Path("eval.npz"))
+    found = entry_of(wanted, tmp_path, tmp_path / "out")
+    assert found["verify"]["task"]["dataset"] == "../eval.npz"

@@ -13,44 +13,11 @@ import pytest
 
 from flows.cli.resolution import resolve
 from flows.onboard import folder as files
-from flows.onboard.effort import Effort, Probe
-from flows.onboard.folder import Package, Record, listed, write
-from flows.onboard.goals import GOALS, Tier
+from flows.onboard.effort import Effort
+from flows.onboard.folder import Record
 from flows.onboard.goals import Verdict as Ended
-from flows.onboard.report import markdown
 from flows.onboard.review import Answer, Review, Reviewed
-from matrix.coverage import Coverage, Verdict
-
-ENTRY = '[[model]]\nid = "our/model"\ntask = "fill-mask"\nfolder = "nowhere"\n'
-EVIDENCE = "evidence/numbers.json"
-
-
-def record() -> Record:
-    probe = Probe(Coverage(Verdict.BUILDS, "bert", "fill-mask"), Effort.ENTRY, "it is known")
-    tiers = tuple(Tier(goal, Ended.PASS, "so", (EVIDENCE,), {"p50": 1.0}) for goal in GOALS)
-    package = Package("mlas_cpu", "our/model:fill-mask@mlas_cpu", "packages/mlas_cpu", "0" * 64,
-                      "logs/mlas_cpu.log", "loads holds")  # fmt: skip
-    return Record(
-        model="our/model", task="fill-mask", architecture="bert", engine="optimum",
-        targets=("mlas_cpu",), began="2026-01-01T00:00:00+00:00", machine={}, tools={},
-        entry=ENTRY, needless="", row={"model": "our/model"}, packages=(package,), finding="",
-        probe=probe, effort=Effort.ENTRY, goal="L3", tiers=tiers, method=("none",),
-    )  # fmt: skip
-
-
-def written(folder: Path, made: Record) -> Record:
-    """A folder with all that the record names."""
-    contents = {files.CATALOG: made.entry, files.PROBE: "{}", EVIDENCE: "{}",
-                "packages/mlas_cpu/model.onnx": "onnx", "logs/mlas_cpu.log": ""}  # fmt: skip
-    if made.finding:
-        contents[files.FINDING] = made.finding
-    for name, text in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    made = replace(made, files=listed(folder))
-    (folder / files.REPORT).write_text(markdown(made))
-    write(folder, made)
-    return made
+from tests.onboarding.records import ENTRY, EVIDENCE, record, written
 
 
 def reviewed(folder: Path) -> Reviewed:
@@ -159,6 +126,7 @@ def test_files_that_are_not_those_of_the_record(
         ("[]", "Expected `object`"),
         ('{"schema": 2}', "use a newer modelmill"),
         ('{"model": "a"}', "missing required field"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_a_folder_without_a_record_is_one_clear_line(
@@ -178,3 +146,16 @@ def test_a_folder_without_a_record_is_one_clear_line(
 def test_settings_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     written(tmp_path / "f", replace(record(), settings={"iterations": "many"}))
     assert "its settings cannot be read: iterations" in said(reviewed(tmp_path / "f"))
+
+
+@pytest.mark.parametrize("entry", ["model = []\n", "model = 3\n", "model = [3]\n", "", 2 * ENTRY])
+def test_a_catalog_without_its_one_entry_is_told(tmp_path: Path, entry: str) -> None:
+    written(tmp_path / "f", replace(record(), entry=entry))
+    found = reviewed(tmp_path / "f")
+    assert found.answer is Answer.REQUEST_CHANGES
+    assert "it cannot be checked here: catalog.toml has" in said(found)
+
+
+def test_an_entry_of_any_form_is_one_clear_line(tmp_path: Path) -> None:
+    written(tmp_path / "f", replace(record(), entry=f"{ENTRY}verify = 3\n"))
+    assert "it cannot be checked here" in said(reviewed(tmp_path / "f"))
