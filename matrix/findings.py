@@ -39,6 +39,8 @@ PROTOCOLS = ("interleaved", "sequential", "single", "none")
 LEAST_EFFECT = 5.0
 """Percent of the latency; a smaller effect is no evidence."""
 PRUNES_FROM = 3
+UNKNOWN = "unknown"
+"""The architecture of a model that nobody has told."""
 PREDICTIONS, WRONG = 60, 0.05
 
 
@@ -132,10 +134,11 @@ class Finding:
         models = {(one.architecture, one.model) for one in good if one.measured}
         if not models:
             return 1
-        per_architecture = Counter(architecture for architecture, _ in models)
-        if len(per_architecture) >= 3:
+        # Two models of which nobody knows what they are may have nothing in common.
+        known = Counter(architecture for architecture, _ in models if architecture != UNKNOWN)
+        if len(known) >= 3:
             return 5 if self._predictive() else 4
-        return 3 if max(per_architecture.values()) >= 2 else 2
+        return 3 if max(known.values(), default=0) >= 2 else 2
 
     def _predictive(self) -> bool:
         told = [one for one in self.evidence if one.predicted and not one.emulated]
@@ -227,7 +230,7 @@ def _finding(entry: Entry, file: str) -> Finding:
         mechanism=entry.text("mechanism") or "",
         mechanism_confirmed=entry.flag("mechanism_confirmed") or False,
         action=entry.choice("action", ACTIONS) or "note",
-        settings=entry.texts("settings") or (),
+        settings=entry.globs("settings") or (),
         updated=entry.text("updated") or "",
         scope=_reach(_inside(entry, "scope")),
         evidence=_evidence(entry),
@@ -251,7 +254,7 @@ def _inside(entry: Entry, key: str) -> Entry:
 
 def _reach(entry: Entry) -> Reach:
     names = ("targets", "devices", "architectures", "models", "not_for")
-    made = Reach(**{name: entry.texts(name) or () for name in names})
+    made = Reach(**{name: entry.globs(name) or () for name in names})
     entry.close()
     return made
 

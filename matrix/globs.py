@@ -24,6 +24,15 @@ def matches(text: str, patterns: Iterable[str]) -> bool:
     return any(compiled(pattern).match(text) for pattern in patterns)
 
 
+def glob_fault(pattern: str) -> str:
+    """Why a pattern can match nothing; empty: it can be used."""
+    try:
+        expand(pattern)
+    except UsageError as error:
+        return error.message
+    return ""
+
+
 def expand(pattern: str) -> list[str]:
     """The patterns without braces to which a pattern with braces expands."""
     done: list[str] = []

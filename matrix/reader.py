@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from matrix.errors import PlanError, Problem
+from matrix.globs import glob_fault
 from matrix.nearest import hint, quote, tag
 
 MAX_BYTES = 64 << 20
@@ -162,6 +163,14 @@ class Entry:
             self.bad(f"{key} must be a list of strings, not {quote(value)}")
             return None
         return tuple(value)
+
+    def globs(self, key: str) -> tuple[str, ...] | None:
+        """A list of globs."""
+        values = self.texts(key)
+        for pattern in values or ():
+            if problem := glob_fault(pattern):
+                self.bad(f"{key}: {problem}")
+        return values
 
     def integer(self, key: str, low: int, high: int) -> int | None:
         """A whole number within bounds."""

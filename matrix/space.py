@@ -12,7 +12,7 @@ from matrix import build_options
 from matrix.build_options import OF_ENGINES, read_build
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.fusions import CANDIDATES
-from matrix.globs import matches
+from matrix.globs import glob_fault, matches
 from matrix.hypotheses import AXES, Guards, Hypothesis
 from matrix.nearest import hint, quote, tag
 from matrix.operators import OPERATORS
@@ -154,7 +154,10 @@ def _compiled(entry: Entry) -> str:
     if isinstance(value, bool):
         entry.known.append("compiled")
         return "*" if value else ""
-    return entry.text("compiled", empty=False) or ""
+    text = entry.text("compiled", empty=False) or ""
+    if problem := glob_fault(text):
+        entry.bad(f"compiled: {problem}")
+    return text
 
 
 def _engines(changes: Entry) -> dict[str, dict[str, Any]]:
@@ -177,8 +180,8 @@ def _guards(entry: Entry) -> Guards:
         not_with=_named(inner, "not_with", OPERATORS, "operator"),
         candidates=_named(inner, "candidates", CANDIDATES, "candidate"),
         share=_shares(inner),
-        architectures=inner.texts("architectures") or (),
-        not_for=inner.texts("not_for") or (),
+        architectures=inner.globs("architectures") or (),
+        not_for=inner.globs("not_for") or (),
     )
     inner.close()
     return made

@@ -59,6 +59,8 @@ def finding(*evidence: Evidence, **more: Any) -> Finding:
         ([seen(), seen("b")], 3),
         ([seen(), seen("b", protocol="sequential")], 2),
         ([seen(), seen("b", "vit"), seen("c", "bert")], 4),
+        ([seen(architecture="unknown"), seen("b", "unknown")], 2),
+        ([seen(), seen("b", "vit"), seen("c", "unknown")], 2),
     ],
 )
 def test_the_level_follows_from_the_evidence(evidence: list[Evidence], level: int) -> None:
@@ -147,6 +149,8 @@ falsified_by = "f"
         (GOOD + 'action = "skip"', "action skip needs settings"),
         (GOOD + 'settings = ["opset"]', "settings: 'opset' is not AXIS=VALUE"),
         (GOOD + 'settings = ["passes=gelu"]', "is not AXIS=VALUE (did you mean pass"),
+        (GOOD + 'settings = ["pass={a"]', "settings: 'pass={a' has an unmatched brace"),
+        (GOOD + "[finding.scope]\nmodels = ['}']", "models: '}' has an unmatched brace"),
         (GOOD + "mechanism_confirmed = true", "mechanism is empty"),
         (GOOD + 'mechanism_confirmed = "partial"', "must be true or false, not 'partial'"),
         (GOOD + GOOD, "id 'x' is taken by own.toml"),

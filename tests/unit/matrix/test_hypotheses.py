@@ -161,6 +161,11 @@ def test_a_later_file_replaces_by_id(tmp_path: Path) -> None:
         ),
         (GOOD + OPSET + "[hypothesis.guards.share]\nConv = [1, 0]\n", "share of Conv must be"),
         (GOOD + OPSET + "[hypothesis.guards.share]\nCon = [0, 1]\n", "unknown operator 'Con' in s"),
+        (
+            GOOD + OPSET + '[hypothesis.guards]\nnot_for = ["{vit"]\n',
+            "not_for: '{vit' has an unmatched brace",
+        ),
+        (GOOD + 'compiled = "htp}"\n' + OPSET, "compiled: 'htp}' has an unmatched brace"),
         (GOOD + 'missing = "no"\n' + OPSET, "missing says that it cannot be tried"),
         ("hypothesis = 3", "must be a list of tables, not 3"),
         ("hypothesis = [3, { id = 'x' }]", "hypothesis 2 (x): title is missing"),
