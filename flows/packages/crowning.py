@@ -14,6 +14,7 @@ from typing import Any
 from feed.errors import Rejected
 from feed.interface import Feed, Published
 from flows.cli.settings import Settings
+from flows.observe.masking import masked_json
 from flows.packages.run_records import publish_record
 from flows.sweep.workspace import Workspace
 from matrix.champions import Champion, champion_for, read_champions, unlike
@@ -81,7 +82,7 @@ def _tuning(settings: Settings, champion: Champion) -> Any:
         for one in recorded(state, champion.proof.tuning):
             trial = one.trial(champion.proof.trial)
             if trial and comparison_digest(trial) == champion.proof.comparison:
-                return to_json(one)
+                return masked_json(to_json(one))
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,3 +57,12 @@ def test_the_page_shows_every_trial_with_its_interval(browser: Browser, tmp_path
         assert page.locator("tr.best").count() == 2
         first.locator("summary").first.click()
         assert "pass=gelu" in first.inner_text()
+
+
+def test_the_page_shows_recordings_that_tell_no_interval(browser: Browser, tmp_path: Path) -> None:
+    row = replace(trial("gelu", "too noisy", 6.0), low=None, high=None, floor=None)
+    write(Document(name="replay", tunings=(part("our/one", trials=(row,)),)), tmp_path)
+    for page in opened(browser, (tmp_path / "replay.html").as_uri()):
+        assert "+6.0 %" in page.locator(".tuning").first.inner_text()
+        assert page.locator("svg.plot .mark").count() == 1
+        assert page.locator("svg.plot .line").count() == 0

@@ -37,14 +37,21 @@ function plot(one, span) {
   const at = (value) => 200 + 200 * Math.max(-1, Math.min(1, value / span));
   const tone = (SHAPES[one.verdict] || ["", "even"])[1];
   const made = drawn("svg", { class: `plot ${tone}`, viewBox: "0 0 400 24", preserveAspectRatio: "none", role: "img" });
-  const name = drawn("title", {});
+  const name = drawn("title", {}), zero = drawn("line", { class: "zero", x1: 200, x2: 200, y1: 0, y2: 24 });
+  const mark = drawn("rect", { class: "mark", x: at(one.gain) - 3, y: 7, width: 6, height: 10 });
+  if ([one.low, one.high, one.floor].includes(null)) {
+    // Recordings of other tools tell medians and no interval.
+    name.textContent = `${number(one.gain)}, without an interval`;
+    made.append(name, zero, mark);
+    return made;
+  }
   name.textContent = `${number(one.gain)}, interval ${number(one.low)} to ${number(one.high)}, noise floor ${one.floor.toFixed(1)} %`;
   made.append(
     name,
     drawn("rect", { class: "floor", x: at(-one.floor), y: 2, width: at(one.floor) - at(-one.floor), height: 20 }),
-    drawn("line", { class: "zero", x1: 200, x2: 200, y1: 0, y2: 24 }),
+    zero,
     drawn("line", { class: "line", x1: at(one.low), x2: at(one.high), y1: 12, y2: 12 }),
-    drawn("rect", { class: "mark", x: at(one.gain) - 3, y: 7, width: 6, height: 10 }),
+    mark,
   );
   return made;
 }

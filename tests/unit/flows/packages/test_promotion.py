@@ -14,11 +14,17 @@ from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
 from flows.packages.promotion import demand_of, promote
 from flows.packages.reverify import evidence_file
+from flows.sweep.workspace import Workspace
+from flows.tune.champions import keep_champion
 from matrix.champions import Champion
 from matrix.errors import UsageError
+from matrix.status import FailureClass
 from matrix.verification import RUNGS
 from tests.fakes.feed import MemoryFeed, tree_of, write_files
+from tests.plans.models import TARGETS
 from tests.tunings.champions import a_champion, write_champions
+from tests.tunings.fakes import Stage, cell, hypothesis, step
+from workers.errors import BuildFailed
 
 NAME, VERSION = "modelmill-a", "0.0.0-1-qnn-npu-a"
 OWN = {"provider": "QNNExecutionProvider", "device": "npu", "own": True}
@@ -189,6 +195,29 @@ def test_the_evidence_of_a_champion_is_published_beside_it(
     assert (told["kind"], told["tuning"], told["gain"]["percent"]) == ("champion", "monday", 12.5)
     champion = json.loads((tmp_path / "record" / "champion.json").read_text("utf-8"))
     assert champion["changes"]["opset"] == 19
+
+
+def test_the_tuning_that_is_published_with_a_champion_holds_no_password(
+    harness: PromotionHarness, tmp_path: Path
+) -> None:
+    work = Workspace(harness.settings)
+    work.prepare()
+    times = {"opset17": 1_000_000, "opset19": 800_000}
+    with work.open_state() as state:
+        one = Stage(state, cell(tmp_path), times, [step(hypothesis(19)), step(hypothesis(20))])
+        refused = "the hub at https://me:hunter22secret@hub.example refuses"
+        one.maker.failing["opset20"] = BuildFailed(FailureClass.NETWORK, "export", refused)
+        one.begin()
+        found = one.run()
+    keep_champion(tmp_path / "champions.toml", found, TARGETS, {"onnx": "1"}, "2026-06-09")
+    harness.manifest = MANIFEST
+    harness.publish(record(RAN))
+    assert harness.refusal(champions=Path("champions.toml")) == ""
+    (published,) = harness.feed.versions("modelmill-champions", "")
+    harness.feed.fetch("modelmill-champions", published.version, tmp_path / "record")
+    text = (tmp_path / "record" / "tuning.json").read_text("utf-8")
+    assert "refuses" in text
+    assert "hunter22secret" not in text
 
 
 def test_exports_belong_to_no_champion(harness: PromotionHarness, tmp_path: Path) -> None:
