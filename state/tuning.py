@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert, select, update
+from sqlalchemy import Connection, Table, func, insert, select, update
 
 from matrix.trials import OVER, TuningStatus
 from state.changes import WritingPart
@@ -49,8 +49,8 @@ class Tuning(WritingPart):
             "detail": dict(row.detail),
             "ended_at": now() if row.status in OVER else None,
         }
-        if row.status is TuningStatus.RUNNING and row.began_at is None:
-            values["began_at"] = now()
+        if row.status is TuningStatus.RUNNING:
+            values["began_at"] = func.coalesce(tuning.c.began_at, now())
         self.database.attempt(
             lambda connection: connection.execute(
                 update(tuning).where(tuning.c.id == row.id).values(values)

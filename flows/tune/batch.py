@@ -6,13 +6,13 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from flows.cli.quantity import counted
+from flows.cli.quantity import brief, counted
 from flows.cli.settings import Settings
 from flows.packages.measured import finding
 from flows.sweep.engines import check_engine
@@ -52,6 +52,7 @@ from state.tunings import TuningRow
 from workers.compile.devices import available
 from workers.host.watch import Watching
 from workers.measure.quiet import quiet
+from workers.measure.result import this_machine
 from workers.measure.running import Driver
 from workers.measure.trace.tracer import Tracer
 from workers.measure.trace.viewer import find_viewer
@@ -199,7 +200,7 @@ def work_on(
     with held(settings, name):
         rows = rows_of(state, name)
         for row in rows:
-            if row.status is TuningStatus.DONE:
+            if not unfinished(row):
                 continue
             kept = _read(state, row)
             shown.line(f"{row.model}@{row.target}")
@@ -207,6 +208,12 @@ def work_on(
             if kept.tuning.message and len(rows) > 1:
                 shown.line(f"  {kept.tuning.message}")
         return recorded(state, name)
+
+
+def unfinished(row: TuningRow) -> bool:
+    """Whether something is left to be done: a kill may have come between the last trial and what
+    follows from all of them."""
+    return row.status is not TuningStatus.DONE or not row.detail.get("concluded", True)
 
 
 def _read(state: State, row: TuningRow) -> Kept:
@@ -257,10 +264,10 @@ def _tune(settings: Settings, kept: Kept, budget: float | None, shown: Shown) ->
             shown=shown,
         )
         TuningRun(kept, tools, Budget(time.monotonic, budget)).run()
-        _crown(settings, kept, builder.tools())
-        if kept.tuning.champion:
+        conclude(settings, kept, builder.tools, shown)
+        if kept.tuning.champion and kept.tuning.status is not TuningStatus.FAILED:
             kept.change(explained=explained(kept.tuning, tools, finder, tracer))
-        _learn(kept, work.knowledge, shown)
+        kept.change(concluded=True)
 
 
 def champions_file(settings: Settings) -> Path:
@@ -270,19 +277,35 @@ def champions_file(settings: Settings) -> Path:
     return Workspace(settings).home / "champions.toml"
 
 
-def _crown(settings: Settings, kept: Kept, tools: Mapping[str, str]) -> None:
-    """Bring the file of champions up to date with a tuning."""
+def conclude(
+    settings: Settings, kept: Kept, tools: Callable[[], Mapping[str, str]], shown: Shown
+) -> None:
+    """Keep what follows from the trials: the champion, and what was seen.
+
+    `tools`: what is here now. A tuning that has failed may be of other ones, so it crowns nobody.
+    """
+    _learn(kept, Workspace(settings).knowledge, shown)
+    if kept.tuning.status is TuningStatus.FAILED:
+        return
     found = Recorded(kept.tuning, tuple(kept.trials.values()))
     at = datetime.now(UTC).date().isoformat()
-    keep_champion(champions_file(settings), found, Workspace(settings).targets(), tools, at)
+    file, targets = champions_file(settings), Workspace(settings).targets()
+    try:
+        keep_champion(file, found, targets, tools(), at)
+    except MillError as error:
+        # The others of a catalog are tuned all the same, and a resume tries it again.
+        kept.change(status=TuningStatus.FAILED, message=brief(f"its champion is not kept: {error}"))
 
 
 def _learn(kept: Kept, knowledge: Path, shown: Shown) -> None:
     """Add what was seen to the knowledge base; the verdicts stand also if that is not possible."""
-    found = Recorded(kept.tuning, tuple(kept.trials.values()))
-    if kept.tuning.runtime is None:
+    # The state knows when it ended.
+    every = recorded(kept.state, kept.tuning.name)
+    found = next((one for one in every if one.tuning.id == kept.tuning.id), None)
+    if found is None or found.tuning.runtime is None:
         return
-    seen = observations(found, device_of(kept.tuning.runtime))
+    machine = found.tuning.machine or this_machine()
+    seen = observations(found, device_of(found.tuning.runtime, machine))
     try:
         lines, drafts = learn(knowledge, seen)
     except MillError as error:

@@ -54,6 +54,12 @@ def confirm(judgement: Judgement, min_gain: float) -> Decision:
     return _decided(swapped(judgement), _percent(1 / judgement.ratio), min_gain)
 
 
+def taken_back(told: Decision) -> tuple[Verdict, str]:
+    """The verdict on a trial that looked better and was not confirmed, with the reason."""
+    verdict = Verdict.TOO_NOISY if told.verdict is Verdict.WORSE else told.verdict
+    return verdict, f"not confirmed in fresh sessions: {told.why}"
+
+
 def swapped(judgement: Judgement) -> Judgement:
     """The same measurement, told of the other one."""
     kinds = measured.Verdict

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from flows.observe.tuning.document import Document, TrialRow, TuningPart, part_of
 from flows.tune import policies
-from flows.tune.exported import Exported, graded, is_export, read_export, regraded
+from flows.tune.exported import Exported, graded, grading, is_export, read_export, regraded
 from flows.tune.learning import MEASURED, Observation, observations
 from flows.tune.planning import device_of
 from flows.tune.recorded import Recording, read_recordings
@@ -46,10 +46,13 @@ def told_of(found: Sequence[Elsewhere]) -> Document:
 
 
 def _exported(file: str, one: Exported, min_gain: float | None) -> Elsewhere:
-    now = regraded(one, min_gain)
-    runtime = now.tuning.runtime
-    seen = observations(now, device_of(runtime)) if runtime else ()
-    return Elsewhere(tuple(graded(file, one, now)), part_of(now), tuple(seen))
+    with grading(file):
+        # What is learned does not depend on what this command calls a difference.
+        own = regraded(one)
+        now = own if min_gain is None else regraded(one, min_gain)
+        runtime, machine = own.tuning.runtime, own.tuning.machine
+        seen = observations(own, device_of(runtime, machine)) if runtime and machine else ()
+        return Elsewhere(tuple(graded(file, one, now)), part_of(now), tuple(seen))
 
 
 def _recording(one: Recording, least: float) -> Elsewhere:

@@ -12,10 +12,13 @@ from flows.tune.making import Made
 from flows.tune.planning import WINDOW
 from flows.tune.record import Tuning
 from flows.tune.tuning import Tools
+from machine.waits import WaitCancelled
 from matrix.codec import from_json
 from matrix.errors import MillError
 from matrix.hypotheses import Hypothesis
 from matrix.overlay import overlay
+from state.errors import StateError
+from workers.errors import Cancelled
 from workers.measure.trace.result import Trace
 from workers.measure.trace.tracer import Plan, Tracer
 
@@ -41,12 +44,18 @@ def explained(tuning: Tuning, tools: Tools, finder: Finder, tracer: Tracer) -> J
                 traces.append(list(_traces(tuning, made, tools, finder, tracer)))
             finally:
                 made.release()
-    except MillError as error:
-        return {"reason": f"they could not be traced: {error}"}
+    except (StateError, Cancelled, WaitCancelled):
+        raise
+    except Exception as error:  # noqa: BLE001 - a tool or a disk can raise anything
+        why = str(error) if isinstance(error, MillError) else repr(error)
+        return {"reason": f"they could not be traced: {why}"}
     before, after = traces
-    wrong = next((one.error for _, one in (*before, *after) if not one.operators), None)
-    if wrong is not None or len(before) != len(after):
-        return {"reason": f"they could not be traced: {wrong or 'their graphs differ'}"}
+    parts = [[name for name, _ in traces] for traces in (before, after)]
+    if parts[0] != parts[1]:
+        return {"reason": "they cannot be compared: their graphs differ"}
+    for _, one in (*before, *after):
+        if not one.usable or not one.operators:
+            return {"reason": f"they could not be traced: {one.error or 'no operator is told'}"}
     groups = [
         {**asdict(group), "name": f"{component}/{group.name}" if component else group.name}
         for (component, was), (_, now) in zip(before, after, strict=True)

@@ -7,13 +7,16 @@ sessions, so it can be checked without the device, and without believing the ver
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from flows.cli.quantity import brief
+from flows.observe.masking import masked_json
 from flows.tune import policies
-from flows.tune.decision import Decision, confirm, decide, level
+from flows.tune.decision import REGRESSION, Decision, confirm, decide, level, taken_back
 from flows.tune.measuring import seed_of
 from flows.tune.policies import gain, median
 from flows.tune.record import Recorded, Trial, Tuning, finished_of, trial_of, tuning_of
@@ -21,6 +24,7 @@ from flows.tune.replay import Agreement, Graded
 from machine.files import replace_file
 from matrix.codec import from_json, to_json
 from matrix.errors import PlanError, Problem
+from matrix.nearest import quote
 from matrix.reader import parse_json, read_text
 from matrix.trials import SessionKind, Verdict
 from state.reading import StateReader
@@ -30,6 +34,8 @@ from workers.measure.verdict import Judgement, judge
 
 KIND = "modelmill tuning"
 SCHEMA = 1
+OF_TIMES = {Verdict.BETTER, Verdict.NO_DIFFERENCE, Verdict.WORSE, Verdict.TOO_NOISY}
+"""Verdicts that are never taken from a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +54,8 @@ def export(state: StateReader, name: str, path: Path) -> int:
         count += len(sessions)
         tunings.append(
             {
-                "tuning": to_json(row),
-                "trials": to_json(state.trials(row.id)),
+                "tuning": masked_json(to_json(row)),
+                "trials": masked_json(to_json(state.trials(row.id))),
                 "sessions": to_json(sessions),
             }
         )
@@ -60,7 +66,7 @@ def export(state: StateReader, name: str, path: Path) -> int:
 
 def is_export(path: Path) -> bool:
     """Whether a file says that it is one of ours."""
-    if path.suffix != ".json" or not path.is_file():
+    if not path.is_file():
         return False
     with path.open("rb") as stream:
         return f'"kind": "{KIND}"'.encode() in stream.read(256)
@@ -69,20 +75,31 @@ def is_export(path: Path) -> bool:
 def read_export(path: Path) -> list[Exported]:
     """The tunings of a file. Raises `PlanError`."""
     data = parse_json(read_text(path), path.name)
-    try:
+    with grading(path.name):
         if data["schema"] != SCHEMA:
             raise ValueError(f"its schema is {data['schema']}, not {SCHEMA}")
         return [_read(one) for one in data["tunings"]]
-    except (ValueError, LookupError, TypeError) as error:
-        problem = Problem(path.name, f"is no exported tuning: {error!r}", "export it again")
+
+
+@contextmanager
+def grading(file: str) -> Iterator[None]:
+    """Whoever wrote a file may have put anything into it: what that leads to is a `PlanError`."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        problem = Problem(file, f"is no exported tuning: {error!r}", "export it again")
         raise PlanError([problem], "the recordings") from None
 
 
 def _read(told: Mapping[str, Any]) -> Exported:
     tuning = tuning_of(from_json(told["tuning"], TuningRow, exact=False))
     trials = tuple(trial_of(from_json(one, TrialRow, exact=False)) for one in told["trials"])
+    for text in (tuning.model, tuning.target, *(one.key for one in trials)):
+        if not text.isprintable():
+            raise ValueError(f"{quote(text)} is no name")
     rows = [from_json(one, SessionRow, exact=False) for one in told["sessions"]]
-    return Exported(Recorded(tuning, trials), _sessions(rows))
+    shown = [replace(one, title=brief(one.title), why=brief(one.why)) for one in trials]
+    return Exported(Recorded(tuning, tuple(shown)), _sessions(rows))
 
 
 def _sessions(rows: Sequence[SessionRow]) -> dict[tuple[str, SessionKind], list[Finished]]:
@@ -100,7 +117,8 @@ def _sessions(rows: Sequence[SessionRow]) -> dict[tuple[str, SessionKind], list[
 def regraded(one: Exported, min_gain: float | None = None) -> Recorded:
     """The same tuning with verdicts that are computed from its sessions.
 
-    `min_gain`: in place of the tuning's own. Trials without sessions keep their verdict.
+    `min_gain`: in place of the tuning's own. What came of a trial without its times, such as a
+    crash, stays as it was recorded.
     """
     tuning = one.recorded.tuning
     least = tuning.min_gain if min_gain is None else min_gain
@@ -112,9 +130,15 @@ def regraded(one: Exported, min_gain: float | None = None) -> Recorded:
 
 
 def _regraded(one: Exported, trial: Trial, least: float) -> Trial:
+    if trial.verdict not in OF_TIMES:
+        return trial
     first = _judged(one, trial, SessionKind.COMPARISON)
     if first is None:
-        return trial
+        verdict, why = _screened(one, trial)
+        return replace(
+            trial, judgement=None, decision=None, confirmation=None, confirmed=None,
+            verdict=verdict, why=why,
+        )  # fmt: skip
     decision = decide(first, least)
     changed = replace(trial, judgement=first, decision=decision, confirmation=None, confirmed=None)
     if decision.verdict is not Verdict.BETTER:
@@ -125,18 +149,37 @@ def _regraded(one: Exported, trial: Trial, least: float) -> Trial:
         return replace(changed, verdict=Verdict.TOO_NOISY, why=why)
     told = confirm(again, least)
     changed = replace(changed, confirmation=again, confirmed=told)
-    return replace(changed, verdict=told.verdict, why=told.why)
+    if told.verdict is Verdict.BETTER:
+        return replace(changed, verdict=told.verdict, why=told.why)
+    verdict, why = taken_back(told)
+    return replace(changed, verdict=verdict, why=why)
+
+
+def _screened(one: Exported, trial: Trial) -> tuple[Verdict, str]:
+    """What may be said of a trial that has no whole comparison."""
+    short = _judged(one, trial, SessionKind.SCREEN)
+    if short is not None and short.ratio >= REGRESSION:
+        return Verdict.WORSE, f"{short.ratio:.2f} times the baseline's time when it was screened"
+    return Verdict.TOO_NOISY, "the file does not have all sessions of its comparison"
 
 
 def _judged(one: Exported, trial: Trial, kind: SessionKind) -> Judgement | None:
-    sessions = one.sessions.get((trial.key, kind))
-    if not sessions:
-        return None
+    sessions = one.sessions.get((trial.key, kind), ())
     tuning = one.recorded.tuning
+    if not _whole(sessions, 1 if kind is SessionKind.SCREEN else tuning.protocol.sessions):
+        return None
     planned = sum(not step.skip for step in tuning.plan or ()) + 1
     crashes = sum(crash.kind is kind for crash in trial.crashes)
     seed = seed_of(tuning.seed, trial.key, kind, crashes)
     return judge(added(sessions), seed, level(planned))
+
+
+def _whole(sessions: Sequence[Finished], wanted: int) -> bool:
+    """Whether there are so many, each with the same graphs."""
+    graphs: dict[int, set[str]] = {}
+    for one in sessions:
+        graphs.setdefault(one.number, set()).add(one.component)
+    return len(graphs) >= max(1, wanted) and len(set(map(frozenset, graphs.values()))) == 1
 
 
 def graded(file: str, one: Exported, now: Recorded) -> list[Graded]:

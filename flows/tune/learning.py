@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from flows.cli.quantity import brief
 from flows.tune.champions import comparison_digest
 from flows.tune.knowledge import EVIDENCE, Knowledge, load_knowledge
 from flows.tune.record import Recorded, Step
@@ -23,8 +24,9 @@ from machine.files import replace_file
 from machine.locks import locked
 from matrix.codec import to_json
 from matrix.errors import Exit, MillError
-from matrix.findings import Evidence, Finding
+from matrix.findings import UNKNOWN, Evidence, Finding
 from matrix.globs import matches
+from matrix.hypotheses import AXES
 from matrix.slugs import slug
 from matrix.toml import as_toml
 from matrix.trials import Phase, Verdict
@@ -92,14 +94,16 @@ def learn(folder: Path, seen: Iterable[Observation]) -> tuple[int, int]:
 
     Raises `PlanError` for findings that cannot be read, and `Unkept`.
     """
-    seen = list(seen)
+    distinct = {(one.evidence.digest, one.settings): one for one in seen}
+    seen = list(distinct.values())
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / f"{EVIDENCE}.lock"):
             known = load_knowledge(folder)
-            drafts = [one for one in map(_draft, _unknown(known, seen)) if one]
+            drafts = {_id(one): _draft(one) for one in _unknown(known, seen)}
             if drafts:
-                _append(folder / DRAFTS, "\n".join(as_toml("finding", one) for one in drafts))
+                text = "\n".join(as_toml("finding", one) for one in drafts.values())
+                _append(folder / DRAFTS, text)
             lines = list(_lines(load_knowledge(folder), seen))
             if lines:
                 _append(folder / EVIDENCE, "".join(f"{json.dumps(one)}\n" for one in lines))
@@ -147,11 +151,27 @@ def _unknown(known: Knowledge, seen: Iterable[Observation]) -> Iterator[Observat
     for one in seen:
         if one.verdict is not Verdict.BETTER or not one.evidence.measured:
             continue
-        if _id(one) in known.findings:
+        if _id(one) in known.findings or not _claimable(one):
             continue
         told = known.findings.values()
         if not any(_speaks_about(one, two) and two.action == "first" for two in told):
             yield one
+
+
+def _claimable(one: Observation) -> bool:
+    """Whether a finding can name its architecture and settings, which are globs there."""
+    about = one.evidence
+    axes = {text.partition("=")[0] for text in one.settings}
+    named = (about.target, about.architecture, about.model)
+    # The profiles that a model is compiled for are a glob already.
+    plain = all(_literal(text) for text in named) and all(
+        _literal(text, "*?[]" if text.startswith("compiled=") else "") for text in one.settings
+    )
+    return plain and axes <= set(AXES) and about.architecture not in {"", UNKNOWN}
+
+
+def _literal(text: str, also: str = "") -> bool:
+    return text.isprintable() and not (set("*?[]{}") - set(also)) & set(text)
 
 
 def _id(one: Observation) -> str:
@@ -161,11 +181,12 @@ def _id(one: Observation) -> str:
 
 def _draft(one: Observation) -> dict[str, Any]:
     about = one.evidence
+    title = brief(one.title)
     gain = f"{about.gain:.1f} % faster ({about.low:+.1f} to {about.high:+.1f})"
     return {
         "id": _id(one),
         "kind": "tuning",
-        "title": f"{one.title}: {about.gain:.0f} % faster on {about.architecture}",
+        "title": f"{title}: {about.gain:.0f} % faster on {about.architecture}",
         "observation": f"{about.model} was {gain} than its baseline, confirmed in fresh sessions.",
         "status": "draft",
         "confidence": "low",
@@ -185,4 +206,7 @@ def _append(path: Path, text: str) -> None:
 
 
 def _day(seconds: float | None) -> str:
-    return datetime.fromtimestamp(seconds, UTC).date().isoformat() if seconds else ""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).date().isoformat() if seconds else ""
+    except (OverflowError, OSError, ValueError):  # no clock has told that
+        return ""

@@ -18,8 +18,8 @@ from matrix.codec import to_json
 from matrix.errors import UsageError
 from matrix.globs import matches
 from matrix.hypotheses import Hypothesis
-from matrix.model import Profile
-from workers.measure.result import Benchmark, GraphResult, this_machine
+from matrix.model import EXPORT, Profile
+from workers.measure.result import Benchmark, GraphResult, Machine, this_machine
 from workers.measure.trace.readings import Window
 from workers.measure.trace.tracer import Plan, Tracer
 from workers.runtimes.runtime import Runtime
@@ -51,8 +51,9 @@ class Planning:
             engine=self.tuning.engine,
             insight=insight,
             findings=self.knowledge.findings.values(),
-            device=device_of(found.runtime),
+            device=device_of(found.runtime, this_machine()),
             profiles=self.profiles,
+            architecture=architecture_of(made),
         )
         steps = [_step(one) for one in ordered(self.space, about)]
         return Planned(steps, to_json(insight), about.family, self._notes(steps))
@@ -81,9 +82,16 @@ class Planning:
         return notes
 
 
-def device_of(runtime: Runtime) -> str:
-    """The device of this machine as evidence names it."""
-    return runtime.detail or f"{this_machine().processor} {runtime.device.upper()}"
+def architecture_of(made: Made) -> str:
+    """What the export read in the model's own configuration; empty: it does not tell."""
+    stages = made.built.manifest.get("stages", ()) if made.built else ()
+    told = (one["facts"].get("model_type") for one in stages if one["stage"] == EXPORT)
+    return next((one for one in told if isinstance(one, str)), "")
+
+
+def device_of(runtime: Runtime, machine: Machine) -> str:
+    """The device of a machine as evidence names it."""
+    return runtime.detail or f"{machine.processor} {runtime.device.upper()}"
 
 
 def _latency(graph: GraphResult) -> float:

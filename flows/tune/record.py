@@ -96,6 +96,8 @@ class Tuning:
     """The key of the best confirmed trial; empty: the baseline is the best known."""
     notes: tuple[str, ...] = ()
     status: TuningStatus = TuningStatus.PLANNED
+    concluded: bool = False
+    """Whether its champion is kept, and what it has seen is learned."""
     message: str = ""
     began: float | None = None
     """Seconds since 1970."""

@@ -146,7 +146,7 @@ def _trial(name: str, data: object) -> Trial:
         first=_sessions(name, first),
         confirmed=_sessions(name, data.get("confirm_p50s_ms")),
         claim=_word(claim),
-        accuracy=float(accuracy) if isinstance(accuracy, int | float) else None,
+        accuracy=min(max(accuracy, 0.0), 1.0) if isinstance(accuracy, int | float) else None,
         settings=tuple(_settings(data)),
     )
 
@@ -178,7 +178,7 @@ def _time(name: str, value: object) -> float:
     """Milliseconds; a time of nothing or of no end is a fault of the recording."""
     try:
         time = float(value) if isinstance(value, int | float | str) else math.nan
-    except ValueError:
+    except (ValueError, OverflowError):
         time = math.nan
     if isinstance(value, bool) or not 0 < time < math.inf:
         raise Refused(f"{quote(name)} has a session of {quote(value)}, not a time in ms")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flows.tune.decision import REGRESSION, Decision, confirm, decide
+from flows.tune.decision import REGRESSION, Decision, confirm, decide, taken_back
 from flows.tune.estimates import Budget, Estimates, OutOfTime
 from flows.tune.kept import Kept
 from flows.tune.making import Made, Maker
@@ -122,7 +122,10 @@ class TrialRun:
         bench.estimates.note("make", bench.budget.clock() - began)
         if self.trial.artifact not in {"", made.artifact}:
             # The tools changed meanwhile: what was measured is another artifact.
-            self._keep(screen=None, judgement=None, decision=None, crashes=())
+            self._keep(
+                screen=None, judgement=None, decision=None, confirmation=None, confirmed=None,
+                warnings=(), crashes=(),
+            )  # fmt: skip
         self._keep(cell=made.cell, tree=made.tree, artifact=made.artifact, making=made.making)
         return made
 
@@ -192,9 +195,7 @@ class TrialRun:
         told = confirm(found.judgement, bench.kept.tuning.min_gain)
         self._keep(confirmation=found.judgement, confirmed=told)
         if told.verdict is not Verdict.BETTER:
-            why = f"not confirmed in fresh sessions: {told.why}"
-            verdict = Verdict.TOO_NOISY if told.verdict is Verdict.WORSE else told.verdict
-            raise Settled(verdict, why)
+            raise Settled(*taken_back(told))
         why = told.why
         if made.subject.runtime.emulated:
             why = f"{why}; {EMULATED}"

@@ -95,7 +95,7 @@ class TuningRun:
     def run(self) -> None:
         """Go on to the end, or until the budget is used up. Errors of the state are raised; any
         other one that concerns the whole tuning ends it as failed."""
-        self.kept.change(status=TuningStatus.RUNNING, message="", ended=None)
+        self.kept.change(status=TuningStatus.RUNNING, message="", ended=None, concluded=False)
         spent, measuring = self.kept.tuning.spent, self.kept.tuning.measuring
         ended: dict[str, Any] = {"status": TuningStatus.DONE, "message": ""}
         try:

@@ -161,7 +161,7 @@ class Stage:
         (row,) = self.state.tunings(NAME)
         self.runtimes = HookedRuntimes(self.times, self.hook)
         budget = Budget(self._clock, self.budget)
-        TuningRun(Kept.read(self.state, row), self._tools(), budget).run()
+        TuningRun(Kept.read(self.state, row), self.tools(), budget).run()
         return self.found()
 
     def found(self) -> Recorded:
@@ -173,7 +173,8 @@ class Stage:
         """How many were measured beside a baseline, in the last run."""
         return sum(op == "bench_open" and key == "null" for op, key in self.runtimes.asked)
 
-    def _tools(self) -> Tools:
+    def tools(self) -> Tools:
+        """What it works with."""
         return Tools(
             maker=self.maker,
             driver=lambda: Driver(self.runtimes),

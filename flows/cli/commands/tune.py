@@ -87,6 +87,8 @@ def _run(arguments: argparse.Namespace) -> Exit:
         raise UsageError("MODEL|CATALOG, --resume and --replay exclude each other", hint=hint)
     settings = settings_of(arguments)
     if arguments.replay:
+        if arguments.export:
+            raise UsageError("--export does not go with --replay", hint="leave it out")
         return _replay(arguments, settings)
     if arguments.what[:1] == [REPORT]:
         return _report(arguments, settings)

@@ -12,8 +12,11 @@ from flows.tune.elsewhere import read_elsewhere
 from flows.tune.exported import export, is_export, read_export, regraded
 from flows.tune.record import Recorded
 from matrix.errors import PlanError
+from matrix.status import FailureClass
 from matrix.trials import Verdict
 from tests.tunings.fakes import NAME, Play, Stage
+from workers.errors import BuildFailed
+from workers.measure.running import pack
 
 
 @pytest.fixture
@@ -117,3 +120,114 @@ def test_sessions_with_damaged_times_do_not_count(exported: tuple[Stage, Recorde
 
     (one,) = read_export(_altered(exported[2], damage))
     assert ("opset-19", "comparison") not in {key for key, rows in one.sessions.items() if rows}
+
+
+def _of(data: Any, key: str, kind: str) -> list[Any]:
+    rows = data["tunings"][0]["sessions"]
+    return [one for one in rows if (one["trial"], one["kind"]) == (key, kind)]
+
+
+@pytest.mark.parametrize("verdict", ["crashed", "timed out", None])
+def test_sessions_before_a_crash_or_a_kill_make_no_verdict(
+    exported: tuple[Stage, Recorded, Path], verdict: str | None
+) -> None:
+    def end(data: Any) -> None:
+        trials = data["tunings"][0]["trials"]
+        next(one for one in trials if one["key"] == "opset-19")["verdict"] = verdict
+
+    (one,) = read_export(_altered(exported[2], end))
+    again = regraded(one)
+    trial = again.trial("opset-19")
+    assert trial is not None
+    assert (trial.verdict, again.tuning.champion) == (verdict, "")
+
+
+@pytest.mark.parametrize("key", ["opset-19", "opset-20", "opset-21"])
+def test_a_verdict_is_not_believed_without_all_its_sessions(
+    exported: tuple[Stage, Recorded, Path], key: str
+) -> None:
+    def forget(data: Any) -> None:
+        told = data["tunings"][0]
+        lost = _of(data, key, "comparison")[:1] or _of(data, key, "screen")
+        told["sessions"] = [one for one in told["sessions"] if one not in lost]
+
+    (one,) = read_export(_altered(exported[2], forget))
+    again = regraded(one)
+    trial = again.trial(key)
+    assert trial is not None
+    assert (trial.verdict, trial.gain) == (Verdict.TOO_NOISY, None)
+    assert "does not have all sessions" in trial.why
+    assert again.tuning.champion in {"", "opset-19"} - {key}
+
+
+def test_what_is_slower_when_it_is_confirmed_is_too_noisy(
+    exported: tuple[Stage, Recorded, Path],
+) -> None:
+    def turn(data: Any) -> None:
+        for one in _of(data, "opset-19", "confirmation"):
+            this, other = one["raw"]["this"], one["raw"]["other"]
+            one["raw"] = {"this": other, "other": this, "null": this}
+
+    (one,) = read_export(_altered(exported[2], turn))
+    trial = regraded(one).trial("opset-19")
+    assert trial is not None
+    assert trial.verdict is Verdict.TOO_NOISY
+    assert trial.why.startswith("not confirmed in fresh sessions")
+
+
+def _no_runs(data: Any) -> None:
+    raw = _of(data, "opset-20", "comparison")[0]["raw"]
+    raw["this"] |= {"turns": [0] * len(raw["this"]["turns"]), "times": pack([])}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _no_runs,
+        lambda data: [one["raw"].pop("null") for one in _of(data, "opset-20", "comparison")],
+        lambda data: data["tunings"][0]["tuning"]["detail"].update(insight={"nodes": "many"}),
+        lambda data: data["tunings"][0]["tuning"]["detail"].update(explained={"groups": 7}),
+        lambda data: data["tunings"][0]["trials"][1].update(key="a\x1b[2Jb"),
+    ],
+)
+def test_rubbish_inside_is_one_clear_line(
+    exported: tuple[Stage, Recorded, Path], change: Any
+) -> None:
+    file = _altered(exported[2], change)
+    with pytest.raises(PlanError, match=r"night\.json: is no exported tuning"):
+        read_elsewhere([file], None)
+
+
+def test_a_time_that_no_clock_tells_is_left_out(exported: tuple[Stage, Recorded, Path]) -> None:
+    file = _altered(exported[2], lambda data: data["tunings"][0]["tuning"].update(ended_at=1e300))
+    (one,) = read_elsewhere([file], None)
+    assert {seen.evidence.at for seen in one.observations} == {""}
+
+
+def test_what_is_learned_is_of_the_machine_that_measured_and_by_its_own_least_gain(
+    exported: tuple[Stage, Recorded, Path],
+) -> None:
+    def elsewhere(data: Any) -> None:
+        data["tunings"][0]["tuning"]["detail"]["machine"]["processor"] = "Another One"
+
+    (one,) = read_elsewhere([_altered(exported[2], elsewhere)], 30.0)
+    assert {seen.evidence.device for seen in one.observations} == {"Another One CPU"}
+    assert next(row.verdict for row in one.rows if row.trial == "opset-19") == "no difference"
+    better = [seen.settings for seen in one.observations if seen.verdict is Verdict.BETTER]
+    assert better == [("opset=19",)]
+
+
+def test_an_export_may_have_any_name(exported: tuple[Stage, Recorded, Path]) -> None:
+    assert is_export(exported[2].rename(exported[2].with_suffix(".txt")))
+
+
+def test_an_export_holds_no_password(stage: Play, tmp_path: Path) -> None:
+    one = stage({19: 0.8})
+    failure = "the hub at https://me:hunter22secret@hub.example refuses"
+    one.maker.failing["opset19"] = BuildFailed(FailureClass.NETWORK, "export", failure)
+    one.begin()
+    one.run()
+    export(one.state, NAME, tmp_path / "night.json")
+    text = (tmp_path / "night.json").read_text()
+    assert "refuses" in text
+    assert "hunter22secret" not in text

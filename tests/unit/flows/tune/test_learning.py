@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,46 @@ def test_lines_after_a_line_without_an_end_stay_lines(tmp_path: Path) -> None:
     (folder / EVIDENCE).write_text(json.dumps(line))
     learn(folder, [observation()])
     assert len(load_knowledge(folder).get("ours-1").evidence) == 2
+
+
+def test_the_same_measurement_twice_in_one_file_is_learned_once(tmp_path: Path) -> None:
+    folder = known(tmp_path / "k")
+    assert learn(folder, [observation(), observation()]) == (1, 0)
+
+
+def test_one_gain_of_two_models_is_one_draft(tmp_path: Path) -> None:
+    folder = tmp_path / "k"
+    seen = [
+        observation(digest=name, architecture="no_such_net", model=f"our/{name}") for name in "ab"
+    ]
+    assert learn(folder, seen) == (2, 1)
+    (draft,) = [one for one in load_knowledge(folder).findings.values() if one.file == DRAFTS]
+    assert [one.model for one in draft.evidence] == ["our/a", "our/b"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"settings": ("pass=[a",)},
+        {"settings": ("pass={a",)},
+        {"settings": ("pass=*",)},
+        {"settings": ("speed=high",)},
+        {"settings": ("pass=\ud800",)},
+        {"architecture": "unknown"},
+        {"architecture": "*"},
+        {"model": "our/\ud800"},
+    ],
+)
+def test_a_draft_names_what_it_is_about_or_is_none(tmp_path: Path, changes: Any) -> None:
+    folder = tmp_path / "k"
+    settings = changes.pop("settings", ("pass=no_such_pass",))
+    one = replace(observation(**{"architecture": "no_such_net", **changes}), settings=settings)
+    assert learn(folder, [one]) == (0, 0)
+    load_knowledge(folder)
+
+
+def test_a_title_of_any_text_makes_a_draft_that_can_be_read(tmp_path: Path) -> None:
+    one = replace(observation(architecture="no_such_net"), title="a\x1b[31m\ntitle")
+    assert learn(tmp_path / "k", [one]) == (1, 1)
+    titles = [one.title for one in load_knowledge(tmp_path / "k").findings.values()]
+    assert "a title: 12 % faster on no_such_net" in titles

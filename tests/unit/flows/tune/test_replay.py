@@ -119,6 +119,7 @@ def test_the_experiments_of_the_loop(tmp_path: Path) -> None:
         (npu(h0=ran(0.0)), "'h0' has a session of 0.0, not a time in ms"),
         (npu(h0={"full": {"p50s_ms": ["NaN"]}}), "has a session of 'NaN'"),
         (npu(h0={"full": {"p50s_ms": [True]}}), "has a session of True"),
+        (npu(h0={"full": {"p50s_ms": [10**400]}}), "has a session of 1000"),
         (npu(h0={"full": {"p50s_ms": 3}}), "are not a list of times"),
         (npu(h0={"full": {"p50s_ms": [1.0] * 10_001}}), "are not a list of times"),
     ],
@@ -130,6 +131,16 @@ def test_a_damaged_recording_is_refused_with_its_name(
         graded(tmp_path, data)
     assert problem in str(caught.value)
     assert "results.json" in str(caught.value)
+
+
+def test_an_accuracy_of_any_size_is_read(tmp_path: Path) -> None:
+    rows = graded(tmp_path, npu(h0=ran(1.0), h1=ran(1.0, accuracy=-(10**400))))
+    assert rows["h1"].verdict is Verdict.INACCURATE
+
+
+def test_an_export_is_not_made_of_recordings(tmp_path: Path) -> None:
+    told = ["tune", "--replay", str(tmp_path), "--export", str(tmp_path / "x.json")]
+    assert main(told) == 2
 
 
 def test_text_of_a_recording_cannot_steer_a_terminal(tmp_path: Path) -> None:

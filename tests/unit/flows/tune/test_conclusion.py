@@ -1,0 +1,129 @@
+"""What follows from the trials of a tuning: its champion, what was learned, what explains it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from flows.cli.resolution import resolve
+from flows.cli.settings import Settings
+from flows.tune.batch import champions_file, conclude, unfinished
+from flows.tune.explaining import explained
+from flows.tune.kept import Kept
+from flows.tune.knowledge import EVIDENCE, load_knowledge
+from flows.tune.planning import architecture_of
+from matrix.trials import TuningStatus
+from tests.tunings.fakes import NAME, Play, Stage
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return resolve({"home": str(tmp_path / "home")}, {}, tmp_path)
+
+
+def kept(one: Stage) -> Kept:
+    (row,) = one.state.tunings(NAME)
+    return Kept.read(one.state, row)
+
+
+def concluded(one: Stage, settings: Settings) -> Kept:
+    made = kept(one)
+    conclude(settings, made, lambda: {"onnx": "1"}, one.tools().shown)
+    return made
+
+
+def test_a_tuning_that_was_killed_before_its_champion_was_kept_is_not_finished(
+    stage: Play,
+) -> None:
+    one = stage({19: 0.8})
+    one.begin()
+    assert one.run().tuning.status is TuningStatus.DONE
+    assert unfinished(one.state.tunings(NAME)[0])
+    kept(one).change(concluded=True)
+    assert not unfinished(one.state.tunings(NAME)[0])
+
+
+def test_a_tuning_that_goes_on_is_concluded_again(stage: Play) -> None:
+    one = stage({19: 0.8})
+    one.begin(concluded=True, status=TuningStatus.OUT_OF_TIME)
+    assert not one.run().tuning.concluded
+
+
+def test_what_is_learned_has_its_day(stage: Play, settings: Settings) -> None:
+    one = stage({19: 0.8})
+    one.begin()
+    one.run()
+    concluded(one, settings)
+    assert champions_file(settings).exists()
+    folder = settings.path(settings.home) / "knowledge"
+    assert (folder / EVIDENCE).exists()
+    own = [
+        seen
+        for finding in load_knowledge(folder).findings.values()
+        for seen in finding.evidence
+        if seen.source.startswith("tuning night")
+    ]
+    assert own
+    assert all(len(seen.at) == len("2026-06-09") for seen in own)
+
+
+def test_a_file_of_champions_that_cannot_be_read_fails_one_tuning_and_stays(
+    stage: Play, settings: Settings
+) -> None:
+    one = stage({19: 0.8})
+    one.begin()
+    one.run()
+    file = champions_file(settings)
+    file.parent.mkdir(parents=True)
+    file.write_text("[[champion", "utf-8")
+    made = concluded(one, settings)
+    assert made.tuning.status is TuningStatus.FAILED
+    assert "its champion is not kept" in made.tuning.message
+    assert unfinished(one.state.tunings(NAME)[0])
+    assert file.read_text("utf-8") == "[[champion"
+
+
+def test_a_tuning_that_failed_crowns_nobody_with_the_tools_of_now(
+    stage: Play, settings: Settings
+) -> None:
+    one = stage({19: 0.8})
+    one.begin()
+    one.run()
+    one.maker.artifacts["opset17"] = "built by other tools"
+    assert one.run().tuning.status is TuningStatus.FAILED
+    concluded(one, settings)
+    assert not champions_file(settings).exists()
+
+
+def test_whatever_fails_while_it_is_explained_costs_the_explanation_alone(stage: Play) -> None:
+    one = stage({19: 0.8})
+    one.begin()
+    tuning = one.run().tuning
+    one.maker.failing["opset17"] = OSError(28, "No space left on device")
+    told = explained(tuning, one.tools(), cast("Any", None), cast("Any", None))
+    assert "No space left" in told["reason"]
+
+
+@pytest.mark.parametrize(
+    ("stages", "architecture"),
+    [
+        ([{"stage": "export", "facts": {"model_type": "vit"}}], "vit"),
+        ([{"stage": "optimize", "facts": {"model_type": "vit"}}], ""),
+        ([{"stage": "export", "facts": {}}], ""),
+    ],
+)
+def test_the_export_tells_the_architecture(stages: list[Any], architecture: str) -> None:
+    made = SimpleNamespace(built=SimpleNamespace(manifest={"stages": stages}))
+    assert architecture_of(cast("Any", made)) == architecture
+
+
+def test_a_tuning_began_before_its_first_session(stage: Play) -> None:
+    one = stage({19: 0.8})
+    one.begin()
+    one.run()
+    (row,) = one.state.tunings(NAME)
+    assert row.began_at is not None
+    assert row.began_at <= min(seen.at for seen in one.state.sessions(row.id))
