@@ -3,9 +3,9 @@
 What decides is an entry's model type and task, and its config.json where that can be read: first
 the exporter's table (`matrix.abilities`), then what else can be true of the model, in this order.
 
-    its task has the graph of another one       it builds as that
+    its task has the graph of another one       it is exported for that one
     the exporter lists it, but it fails         `[[fault]]` of rules.toml says why
-    nothing shows that it builds                `[[unproven]]`: neither promised nor refused
+    the zoo cannot show that it builds          `[[unproven]]`: neither promised nor refused
     a package is missing from the extra `build` `[[package]]`
     Transformers has it, the exporter does not  an exporter of ours is needed; the nearest is named
     Transformers lacks a head for the task      the entry's label is wrong

@@ -10,8 +10,8 @@ L3  repeated               L2 on two models of one architecture
 L4  general                L2 on three architectures
 L5  predictive             L4, and fewer than 5 % of at least 60 predictions were wrong
 
-A draft only orders the hypotheses of a tuning. From L3 on a finding may leave one out, as long as
-nothing within its scope contradicts it.
+A finding below L3 only orders the hypotheses of a tuning. From L3 on it may leave one out, as long
+as nothing within its scope contradicts it; at L5 its predictions count for more than that.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Hypotheses: what a tuning tries, as data.
 
-A hypothesis says in which way another build, or another way to open it, could be faster: `changes`
-is what a catalog may say of a target (opset, precision, the table `build`), `runtime` what the
-session is given, `compiled` whether the device's own compiler runs before. Engines that say the
-same in other words have tables of their own in `changes`. Guards keep a hypothesis from models that
-it does not suit. `missing` is the reason why an engine without such a table cannot try it: a tuning
-lists it with that reason and never leaves it out in silence.
+A hypothesis names settings of a build or of a session that could be faster. `changes` is what a
+catalog may say of a target (opset, precision, the table `build`), `runtime` the options that the
+session is given, `compiled` the device profile that the model is compiled for. An engine that has
+other names for the same options has a table of its own in `changes`. Guards leave a hypothesis out
+for models that it does not suit. `missing` is the reason why an engine without such a table cannot
+try it: a tuning lists it with that reason and never leaves it out in silence.
 
-`settings` is the same as texts, `AXIS=VALUE`: the words in which findings speak of hypotheses.
+`settings` is all of this as texts, `AXIS=VALUE`, by which findings name hypotheses.
 """
 
 from __future__ import annotations

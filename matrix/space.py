@@ -1,4 +1,8 @@
-"""Files of hypotheses: those that come with modelmill, and the user's own."""
+"""Files of hypotheses: those that come with modelmill, and the user's own.
+
+Together they are the space of a tuning, which tries what suits the model. All faults of all files
+are reported at once, each with its file and line.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""What is seen of a sweep: status, progress, estimates, report, diff, summaries."""
+"""What people see of a sweep (status, progress, estimates, report, diff, summaries), of
+measurements, traces and tunings."""

@@ -47,7 +47,7 @@ Step = Callable[[], Tier]
 
 
 def climb(steps: Iterable[tuple[str, Step]]) -> tuple[Tier, ...]:
-    """Run the tiers in order; above a failure nothing is run."""
+    """Run the tiers in order; a tier that fails keeps those above it from being run."""
     found: list[Tier] = []
     for goal, step in steps:
         failed = next((one for one in found if one.verdict is Verdict.FAIL), None)

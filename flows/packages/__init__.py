@@ -1,1 +1,5 @@
-"""What happens to packages after they are built: verify again, promote, rebuild, sign."""
+"""What is done with existing packages: verify, compile, measure, trace, promote, sign, rebuild.
+
+`measured` finds what a user names to be measured, `keeping` records the result in the state, and
+`crowning` lets a version into a view only if it is built as its champion says.
+"""

@@ -7,24 +7,27 @@
 
 A tuning tries hypotheses (`matrix.hypotheses`) on one model and one target. Each is a trial: an
 ordinary build of the cell with other settings, so what it shares with the baseline is built once.
-It is checked before anything is said of its speed, then measured in turns with the baseline. A
-trial costs itself only: whatever fails in it is its verdict.
+It is verified before it is measured, then measured in turns with the baseline. A failure in a trial
+is the verdict on that trial and ends nothing else.
 
-Nothing is said that the data cannot bear: the intervals hold for all trials of a tuning at once,
-and what looks better is measured again in fresh sessions with the roles swapped. Times of an
+Nothing is claimed that the data do not support: the intervals hold for all trials of a tuning at
+once, and what looks better is measured again in fresh sessions with the roles swapped. Times of an
 emulator get verdicts and never a champion.
 
-Every step is recorded as it is made, and what there is left to do is read from the record: a
-tuning that was killed goes on with the session that it was in. The order of everything follows
-from the seed and the plan, which is made once.
+Every step is recorded as it is made, and what is left to do is read from the record: a tuning that
+was killed goes on with the session that it was in. The order of everything follows from the seed
+and the plan, which is made once.
 
-`record.py` says what is recorded, `kept.py` writes it; `tuning.py` is the loop, `trial.py` one
-trial, `making.py` builds and checks, `measuring.py` compares, `estimates.py` keeps the budget.
-`insight.py` gathers the facts of a model, `ordering.py` makes of them and of what is known the
-list of what is tried, in which order and why. `decision.py` turns comparisons into verdicts.
-
-`knowledge.py` is what is known already: the findings that come with modelmill, and those of the
-user's own folder with the evidence in it. `policies.py` holds the rules by which sessions are
-judged: those of older tools, and ours. `recorded.py` reads what those tools measured, `replay.py`
-grades it both ways.
+- A tuning: `batch.py` takes the models of one command one after the other, `tuning.py` is the loop
+  for one of them, `trial.py` one trial; `making.py` builds and verifies, `measuring.py` compares,
+  `decision.py` turns comparisons into verdicts, `estimates.py` keeps the budget. `record.py` says
+  what is recorded, `kept.py` writes it.
+- Its plan: `insight.py` gathers the facts of a model, `knowledge.py` what is known already (the
+  findings that come with modelmill, those of the user's folder, and the evidence there);
+  `ordering.py` and `planning.py` make of both the list of what is tried, in which order and why.
+- What it leaves: `champions.py` writes the file of champions and `staleness.py` says what has
+  changed since; `explaining.py` traces where the gain comes from; `learning.py` adds evidence and
+  drafts to the knowledge base; `exported.py` writes all sessions to a file.
+- Measured elsewhere: `recorded.py` reads what other tools measured, `policies.py` holds their rules
+  and ours, `replay.py` judges by both, `elsewhere.py` does it for exports too.
 """

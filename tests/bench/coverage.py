@@ -29,7 +29,8 @@ A tiny model with seeded random weights for every pair of architecture and task 
 [coverage](coverage.md) calls `builds`, built for ONNX Runtime's CPU and, in w8a16, for Qualcomm's
 NPU as its emulation computes it. A random model of two layers is harder to quantize than a trained
 one: a cosine below 0.95 says that these weights lose too much, not that all models of the
-architecture do.
+architecture do. `does not load` says that the emulation cannot open or run the model, and
+`verify failed` that another rung of [verification](verification.md) does not hold.
 
 `modelmill sweep zoo` builds them all; the tests build a sample, and with `-m slow` all of them.
 

@@ -20,7 +20,7 @@ from matrix.errors import Exit
 from matrix.findings import read_findings
 from matrix.status import FailureClass, Status
 from matrix.targets import load_targets
-from tests.docs.pages import DOCS, ROOT, blocks, commands
+from tests.docs.pages import DOCS, ROOT, blocks, commands, shown
 
 REFERENCE = DOCS / "reference"
 PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
@@ -92,7 +92,7 @@ def test_the_sample_catalog_is_one() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_shown_is_one(page: Path) -> None:
     parser = build_parser()
-    for words in commands(page):
+    for words in shown(page):
         assert vars(parser.parse_args(words))
 
 

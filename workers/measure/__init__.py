@@ -10,11 +10,11 @@
 
 A `subject` is what is measured: the graphs of a package or a model file, each with its input
 values in fixed shapes, and the runtime that runs them. A composite model has several graphs; each
-is measured by itself. A `protocol` says how: warm-up runs, iterations, sessions, threads.
+is measured by itself. A `Protocol` says how: warm-up runs, iterations, sessions, threads.
 
 A session begins with a new host process: the first opening of the model in it is the cold one. Then
-it is closed and opened again (warm), warmed up, and run. Everything of a vendor's library happens
-in that process, so a crash, a hang or endless memory costs one measurement, and the `Fault` of the
+it is closed and opened again (warm), warmed up, and run. A vendor's library is loaded in that
+process only, so a crash, a hang or endless memory costs one measurement, and the `Fault` of the
 result says which it was, with the end of the log.
 
 A comparison opens three sessions at a time: the subject, the other one, and the other one a second
@@ -26,7 +26,8 @@ The time of an emulator says nothing about the device. Every result carries `emu
 runtime, and everything that shows a time shows that with it.
 
 `subject` and `result` are plain types, JSON through `matrix.codec`; `running`, `benchmark` and
-`comparison` drive the host; `verdict` only calculates. The loops
-that run in the host process are in `workers/runtimes`. Finding what the user named (a package, a
-cell) belongs to the flows, keeping results to the state.
+`comparison` drive the host; `verdict` only calculates; `quiet` reserves the machine for one
+measurement; `trace` gets the times of operators from a runtime's profiler. The loops that run in
+the host process are in `workers/runtimes`. Finding what the user named (a package, a cell) belongs
+to the flows, keeping results to the state.
 """

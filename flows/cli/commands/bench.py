@@ -33,8 +33,10 @@ def add(parser: Parser) -> None:
         help="compare with this one, in turns, and say whether it is faster or slower",
     )
     add = parser.add_argument
-    add("--seed", type=int, metavar="N", help="of the order of a comparison; default: random")
-    add("--wait", action="store_true", help="wait until no build of this machine disturbs")
+    add("--seed", type=int, metavar="N",
+        help="decides the order of turns in a comparison; default: random")  # fmt: skip
+    add("--wait", action="store_true",
+        help="wait until nothing else is built or measured on this machine")  # fmt: skip
     add("--json", action="store_true", help="for machines")
     add_settings(parser, (*OF_MEASURING, "engine", "runtimes", "timeout", "memory", *PLACES))
 
@@ -48,8 +50,12 @@ def add_subject(parser: Parser, *, required: bool = True) -> None:
         help="PACKAGE VERSION, folders, MODEL:TASK@TARGET or .onnx files",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--target", dest="on_target", help="default: the target of the package")
-    where.add_argument("--profile", dest="on_profile", help="a device profile, with its options")
+    where.add_argument(
+        "--target", dest="on_target", help="target to measure on; default: that of the package"
+    )
+    where.add_argument(
+        "--profile", dest="on_profile", help="a device profile to measure on, with its options"
+    )
     add("--stamp", dest="batch", help="with a cell: the batch it belongs to")
     add(
         "--shape",

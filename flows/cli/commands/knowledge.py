@@ -30,8 +30,11 @@ def add(parser: Parser) -> None:
     show.add_argument("id", metavar="ID")
     show.add_argument("--json", action="store_true", help="for machines")
     show.set_defaults(run=_show)
-    check = verbs.add_parser("check", help="whether findings and evidence can be read")
-    check.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: all there are")
+    check = verbs.add_parser("check", help="say what is wrong in files of findings and evidence")
+    check.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE",
+        help="files of findings; default: the whole knowledge base",
+    )  # fmt: skip
     check.set_defaults(run=_check)
     for verb in (ls, show, check):
         add_settings(verb, ("home", "knowledge"))

@@ -28,13 +28,24 @@ def add(parser: Parser) -> None:
     )
     parser.add_argument("--task", dest="for_task", help="required for a new entry")
     parser.add_argument("--catalog", metavar="FILE", help="take the entry from this catalog")
-    parser.add_argument("--dest", type=Path, metavar="FOLDER", help="default: onboarding/MODEL")
+    parser.add_argument(
+        "--dest",
+        type=Path,
+        metavar="FOLDER",
+        help="where the proof goes; default: onboarding/MODEL",
+    )
     parser.add_argument(
         "--dataset", type=Path, metavar="FILE", help="samples for the task metric (.npz or .jsonl)"
     )
-    parser.add_argument("--metric", choices=METRICS, default=METRICS[0], help="with --dataset")
     parser.add_argument(
-        "--note", action="append", default=[], metavar="TEXT", help="what got in your way"
+        "--metric", choices=METRICS, default=METRICS[0], help="what is computed on the dataset"
+    )
+    parser.add_argument(
+        "--note",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="what got in your way, for the report (repeat)",
     )
     parser.add_argument("--json", action="store_true", help="for machines: the record")
     add_settings(parser, (*BUILDING, *OF_MEASURING, *PLACES))

@@ -13,7 +13,7 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("folder", type=Path, help="the folder of an onboarding")
+    parser.add_argument("folder", type=Path, help="the folder that an onboarding wrote")
     parser.add_argument("--json", action="store_true", help="for machines")
     names = ("allow_remote_code", "allow_pickle", "runtimes", "timeout", "memory")
     add_settings(parser, (*names, *PLACES))

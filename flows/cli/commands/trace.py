@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 LEVELS = ("basic", "detail")
 _NUMBERS = {
-    "warmup": (10, 0, 100_000, "runs before those that count; 10"),
-    "iterations": (100, 1, 100_000, "runs that count; 100"),
-    "threads": (0, 0, 4096, "default: as the runtime likes"),
-    "top-k": (5, 1, 10_000, "how many operators are shown; 5"),
+    "warmup": (10, 0, 100_000, "runs that are not counted; default 10"),
+    "iterations": (100, 1, 100_000, "runs that are counted; default 100"),
+    "threads": (0, 0, 4096, "threads of the runtime; 0 (default): as many as it likes"),
+    "top-k": (5, 1, 10_000, "how many operators are shown; default 5"),
 }
 """Flags with default, least, most and help."""
 _SETTINGS = ("engine", "runtimes", "timeout", "memory", "package", "tries", "publish_timeout")
@@ -34,11 +34,11 @@ _SETTINGS = ("engine", "runtimes", "timeout", "memory", "package", "tries", "pub
 def add(parser: Parser) -> None:
     add_subject(parser, required=False)
     add = parser.add_argument
-    add("--level", choices=LEVELS, default="basic", help="detail: memory traffic, where known")
+    add("--level", choices=LEVELS, default="basic", help="detail: memory traffic too")
     for name, (value, _least, _most, text) in _NUMBERS.items():
         # The settings of benchmarks have some of these names, and other defaults.
         add(f"--{name}", dest=_dest(name), type=int, default=value, metavar="N", help=text)
-    add("-o", "--output", metavar="DIR", help="where trace.json and the profiles go")
+    add("-o", "--output", metavar="DIR", help="new folder for trace.json and the profiles")
     add("--html", metavar="FILE", help="also write a page with all operators")
     add(
         "--against",
@@ -54,7 +54,8 @@ def add(parser: Parser) -> None:
     add("--parse", metavar="CSV", help="read a profile of QNN that was made elsewhere")
     add("--qhas", metavar="JSON", help="with --parse: the summary of QNN's profile viewer")
     add("--model", metavar="MODEL.onnx", help="with --parse: the model, for the names of its nodes")
-    add("--wait", action="store_true", help="wait until no build of this machine disturbs")
+    add("--wait", action="store_true",
+        help="wait until nothing else is built or measured on this machine")  # fmt: skip
     add("--json", action="store_true", help="for machines")
     add_settings(parser, (*_SETTINGS, *PLACES))
 

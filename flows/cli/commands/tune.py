@@ -35,25 +35,27 @@ REPORT = "report"
 def add(parser: Parser) -> None:
     add = parser.add_argument
     add("what", nargs="*", metavar="MODEL|CATALOG",
-        help="OWNER/NAME:TASK, or a catalog; `report NAME` tells earlier tunings")  # fmt: skip
+        help="OWNER/NAME:TASK, or a catalog; `report NAME`: write the report of earlier tunings"
+             " to --dest, or their sessions to --export")  # fmt: skip
     add("--resume", metavar="NAME", help="go on with tunings that were interrupted or failed")
     add("--replay", nargs="+", type=Path, metavar="FILE",
-        help="grade recordings of other sweeps: results.json, results.tsv, or folders with such"
-             " files")  # fmt: skip
+        help="grade what was measured elsewhere: exports, results.json, results.tsv, or folders of"
+             " such files")  # fmt: skip
     add("--space", action="append", type=Path, default=[], metavar="FILE",
         help="hypotheses of your own (TOML) beside those that come with modelmill")  # fmt: skip
     add("--only", dest="hypotheses", nargs="+", default=[], metavar="H",
-        help="try these hypotheses alone; globs over their ids")  # fmt: skip
+        help="try only these hypotheses; globs over their ids")  # fmt: skip
     add("--budget", type=_duration, metavar="TIME",
         help="the time for each model, for example 2h; default: as long as it takes")  # fmt: skip
     add("--min-gain", type=_percent, metavar="PERCENT",
-        help="a smaller change of the latency is no difference; default 5%%")  # fmt: skip
-    add("--name", metavar="NAME", help="of the tunings; default: the date and the catalog")
-    add("--seed", type=int, metavar="N", help="of the order of all sessions; default: random")
+        help="a smaller change of the latency counts as no difference; default 5%%")  # fmt: skip
+    add("--name", metavar="NAME", help="a name for the tunings; default: the date and the catalog")
+    add("--seed", type=int, metavar="N", help="decides the order of all sessions; default: random")
     add("--export", type=Path, metavar="FILE",
         help="write all sessions to a file that --replay grades anywhere")  # fmt: skip
     add("--dest", type=Path, metavar="FOLDER",
-        help="with report or --replay: where NAME.html, NAME.md and NAME.json go")  # fmt: skip
+        help="folder for NAME.html, NAME.md and NAME.json: with report (default: the current one)"
+             " or --replay (default: none is written)")  # fmt: skip
     add("--learn", action="store_true",
         help="with --replay: add what the sessions show to the knowledge base")  # fmt: skip
     add("--json", action="store_true", help="for machines")
