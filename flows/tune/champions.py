@@ -129,11 +129,15 @@ def keep_champion(
 
 
 def _beaten(one: Champion, recorded: Recorded) -> bool:
-    """Whether a tuning has tried a champion again, and it was no better than the baseline."""
+    """Whether a tuning has tried a champion again, and it was no better than the baseline.
+
+    Tunings of one name do not take from each other: they are of other precisions of the model.
+    """
     cell, trial = recorded.tuning.cell, recorded.trial(one.proof.trial)
     key = (cell.model.id, cell.model.task, cell.target.label)
     tried = trial is not None and trial.verdict in NO_BETTER
-    return one.key == key and tried and not recorded.tuning.emulated
+    again = one.proof.tuning != recorded.tuning.name
+    return one.key == key and tried and again and not recorded.tuning.emulated
 
 
 def as_toml(champions: Iterable[Champion]) -> str:

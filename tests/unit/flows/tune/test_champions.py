@@ -91,6 +91,15 @@ def test_one_that_was_tried_again_in_vain_is_no_champion(
     assert (one.key in kept(file, played(stage({19: 1.0})))) == stays
 
 
+def test_a_champion_of_another_precision_in_the_same_tuning_stays(
+    stage: Play, tmp_path: Path
+) -> None:
+    file = tmp_path / "champions.toml"
+    one = a_champion(proof={"trial": "opset-19", "tuning": "night"})
+    write_champions(file, [one])
+    assert one.key in kept(file, played(stage({19: 1.0})))
+
+
 def test_without_a_winner_no_file_is_made(stage: Play, tmp_path: Path) -> None:
     assert kept(tmp_path / "champions.toml", played(stage({19: 1.0}))) == {}
     assert not (tmp_path / "champions.toml").exists()
