@@ -25,10 +25,10 @@ from flows.sweep.local import open_builder
 from flows.sweep.planning import plan_of
 from flows.sweep.workspace import Workspace
 from flows.tune.knowledge import load_knowledge
-from machine.files import replace_file
+from machine.files import remove_tree, replace_file
 from machine.waits import untold
 from matrix.codec import to_json
-from matrix.errors import UsageError
+from matrix.errors import MillError, UsageError
 from matrix.model import Cell, Model, Plan
 from matrix.toml import as_toml
 from workers.measure.result import this_machine
@@ -55,6 +55,7 @@ class Onboarding:
         began = datetime.now(UTC).isoformat(timespec="seconds")
         table = entry_of(self.wanted, self.settings.cwd, self.folder)
         self._check_folder(table)
+        new = not self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         clear(self.folder)
         # From now on the folder is known as one of an onboarding, also if this one is killed.
@@ -62,7 +63,12 @@ class Onboarding:
         (self.folder / files.RECORD).unlink(missing_ok=True)
         replace_file(self.folder / files.CATALOG, as_toml("model", table).encode())
         settings = with_level(self.settings, table)
-        plan = plan_of(settings, str(self.folder / files.CATALOG), today)
+        try:
+            plan = plan_of(settings, str(self.folder / files.CATALOG), today)
+        except MillError:
+            if new:
+                remove_tree(self.folder)  # nothing was begun
+            raise
         cells = [cell for cell in plan.cells() if not cell.skip]
         if not cells:
             raise UsageError("every cell of the entry is skipped", hint="see its `skip`")

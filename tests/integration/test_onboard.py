@@ -71,3 +71,10 @@ def test_a_model_that_cannot_be_built_reaches_no_goal(project: Project) -> None:
     assert record["effort"] == "more than an exporter"
     assert [one["verdict"] for one in record["tiers"]][1:] == ["not run"] * 3
     assert "stops at L0" in record["finding"]
+
+
+def test_an_entry_that_cannot_be_planned_leaves_no_folder(project: Project) -> None:
+    ran = project.run("onboard", "our/model", "--task", "no-such-task", "--dest", "proof")
+    assert ran.code == 2
+    assert "unknown task" in ran.err
+    assert not (project.folder / "proof").exists()
