@@ -78,6 +78,7 @@ def check_same(project: FleetProject, tmp_path: Path) -> None:
     assert set(became.values()) == {1}
 
 
+@pytest.mark.slow
 def test_a_server_with_a_password_is_told_it_or_says_no(project: FleetProject) -> None:
     catalog = project.catalog(model("tiny/a"))
     deploy, guess = ("deploy", "--pool", POOL), {"PREFECT_API_AUTH_STRING": "mill:a-guess"}

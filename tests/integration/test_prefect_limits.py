@@ -224,6 +224,7 @@ def test_a_cancelled_run_is_interrupted_in_its_main_thread(facts: dict[str, Any]
     assert (facts["cancelled"], facts["in_main"]) == ("TerminationSignal", True)
 
 
+@pytest.mark.slow
 def test_prefects_temporary_server_outlives_a_killed_owner(
     prefect_template: Path, server: PrefectServer, tmp_path: Path
 ) -> None:

@@ -15,9 +15,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 SAMPLE = (
     "zoo/electra:token-classification",
-    "zoo/convnext:*",
+    "zoo/convnext:image-classification",
     "zoo/bart:text2text-generation",
-    "zoo/hubert:audio-*",
 )
 RANKER = """
 [[model]]

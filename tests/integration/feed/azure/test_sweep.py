@@ -237,7 +237,9 @@ def test_a_full_work_folder_ends_the_cells_that_need_it(
     catalog = project.catalog(model("tiny/a"), model("tiny/huge", size=BIG))
     with small_disk(project.folder / "disk", "1m") as disk:
         project.env["MODELMILL_AZURE_WORK"] = str(disk / "work")
-        ran = project.run("sweep", catalog, "--stamp", "s1", "--target", "mlas_cpu")
+        # One slot: a model that publishes while the huge one fills the disk would fail with it.
+        sweep = ("sweep", catalog, "--stamp", "s1", "--target", "mlas_cpu", "--jobs", "1")
+        ran = project.run(*sweep)
         assert (ran.code, ran.err) == (1, ""), ran
         failed = {cell: one for cell, one in project.outcomes("s1").items() if one.status.failed}
         assert set(failed) == {"tiny/huge:fill-mask@mlas_cpu", "tiny/huge:fill-mask@export"}
