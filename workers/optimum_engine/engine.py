@@ -50,7 +50,8 @@ class OptimumEngine:
 
     def run(self, job: StageJob) -> StageReport:
         """Run one stage."""
-        from workers.optimum_engine import export, inputs, optimize, quantize, reference
+        from workers.optimum_engine import export, inputs, quantize, reference
+        from workers.sources import optimize
 
         steps = {
             "export": export.run,

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matrix.build_options import EXTENDED_PASSES, LEVELS
+from matrix.build_options import LEVELS
 from matrix.model import SourceKind
 from workers.engine import SOURCE, Request, StageSpec
+from workers.sources import optimize
 from workers.sources.errors import listed, optimize_error, quantize_error
 from workers.sources.source import Resolved, allowed
 
@@ -22,7 +23,7 @@ INPUT_TOOLS = ("engine", "transformers", "optimum", "optimum-onnx", "numpy")
 READY_TOOLS = ("engine", "onnx", "numpy")
 READY = "onnx-file"
 """In place of a task: the inputs follow from the graph alone."""
-GRAPH_TOOLS = ("engine", "onnx", "onnxruntime", "numpy")
+GRAPH_TOOLS = optimize.TOOLS
 
 SAMPLES = 8
 PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8")
@@ -44,11 +45,11 @@ def stages(request: Request, source: Resolved) -> list[StageSpec]:
     _check(policy, ready=bool(request.model["source"].get("file")))
     specs = [_export(request, source), _inputs(request)]
     last = "export"
-    if optimize := _optimize(policy):
-        specs.append(optimize)
+    if step := optimize.stage(policy):
+        specs.append(step)
         last = "optimize"
-    if quantize := _quantize(policy, last):
-        specs.append(quantize)
+    if step := _quantize(policy, last):
+        specs.append(step)
     return specs
 
 
@@ -82,23 +83,6 @@ def _inputs(request: Request) -> StageSpec:
         if samples != SAMPLES:
             params["dataset"].setdefault("samples", samples)
     return StageSpec("inputs", params, ("export",), tools)
-
-
-def _optimize(policy: Mapping[str, Any]) -> StageSpec | None:
-    options = _options(policy)
-    level = options.get("optimization", policy["optimization"])
-    static, blocked = bool(policy["static_shapes"]), set(policy["blocked_passes"])
-    blocked |= set(options.get("without_passes", ()))
-    if passes := options.get("passes"):
-        level = "extended"
-        blocked |= set(EXTENDED_PASSES) - set(passes)
-    if level == "disabled" and not static:
-        return None
-    params: dict[str, Any] = {"level": level, "static_shapes": static}
-    if level != "disabled" and blocked:
-        params["blocked_passes"] = sorted(blocked)
-    inputs = ("export", "inputs") if static else ("export",)
-    return StageSpec("optimize", params, inputs, GRAPH_TOOLS, per_component=True)
 
 
 def _quantize(policy: Mapping[str, Any], last: str) -> StageSpec | None:
