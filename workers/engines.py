@@ -13,8 +13,11 @@ from workers.host.client import EngineSpec
 
 GROUP = "modelmill.engines"
 
+EXTRAS = {"tabular": "tabular"}
+"""The extras that install engines, where that is not `build`."""
 _IMPORTS = {
     "optimum": ("numpy", "onnx", "onnxruntime", "optimum", "torch", "transformers"),
+    "tabular": ("numpy", "onnx", "onnxruntime", "skl2onnx", "sklearn", "skops"),
     "winml": ("winml",),
 }
 """What our engines import; nothing is known of other engines."""

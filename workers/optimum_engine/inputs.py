@@ -17,7 +17,6 @@ from workers.sources.errors import one_line, quantize_error
 from workers.sources.load import exporter_task
 
 _ONES = ("attention_mask", "pixel_mask")
-_DATASET_SAMPLES = 32
 Sample = dict[str, Any]
 Sizes = Mapping[str, int]
 Make = Callable[[runtime.Signature, Sizes], Sample]
@@ -76,7 +75,7 @@ def _samples(
     if not dataset:
         count, given = int(job.params["samples"]), []
     else:
-        limit = int(dataset.get("samples", _DATASET_SAMPLES))
+        limit = int(dataset.get("samples", samples.OF_DATASET))
         given = samples.read_dataset(Path(dataset["path"]), component, limit)
         count = len(given)
         sizes = {**sizes, **sizes_of(given[0], wanted)}

@@ -6,15 +6,13 @@ option) must not become parameters.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from matrix.build_options import LEVELS
 from matrix.model import SourceKind
 from workers.engine import SOURCE, Request, StageSpec
-from workers.sources import optimize
+from workers.sources import optimize, samples
 from workers.sources.errors import listed, optimize_error, quantize_error
 from workers.sources.source import Resolved, allowed
 
@@ -70,18 +68,17 @@ def _export(request: Request, source: Resolved) -> StageSpec:
 
 
 def _inputs(request: Request) -> StageSpec:
-    samples = _options(request.policy).get("samples", SAMPLES)
-    params: dict[str, Any] = {"task": request.model["task"], "samples": samples, "seed": 0}
+    count = _options(request.policy).get("samples", SAMPLES)
+    params: dict[str, Any] = {"task": request.model["task"], "samples": count, "seed": 0}
     tools: tuple[str, ...] = INPUT_TOOLS
     if request.model["source"].get("file"):
         params["task"], tools = READY, GRAPH_TOOLS
     if shapes := dict(request.policy.get("shapes") or {}):
         params["shapes"] = shapes
     if dataset := request.model.get("dataset"):
-        params["dataset"] = dict(dataset) | {"sha256": _file_digest(dataset)}
-        del params["dataset"]["path"]
-        if samples != SAMPLES:
-            params["dataset"].setdefault("samples", samples)
+        params["dataset"] = samples.dataset_params(dataset)
+        if count != SAMPLES:
+            params["dataset"].setdefault("samples", count)
     return StageSpec("inputs", params, ("export",), tools)
 
 
@@ -120,16 +117,3 @@ def _check(policy: Mapping[str, Any], *, ready: bool) -> None:
     # A ready ONNX file has its own names for its axes.
     if not ready and (unknown := set(policy.get("shapes") or {}) - set(SHAPES)):
         raise optimize_error(f"unknown shape '{min(unknown)}'", f"known: {listed(SHAPES)}")
-
-
-def _file_digest(dataset: Mapping[str, Any]) -> str:
-    path = dataset.get("path")
-    if not isinstance(path, str):
-        raise quantize_error("the dataset has no path", 'dataset = { path = "calibration.npz" }')
-    try:
-        with Path(path).open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise quantize_error(
-            f"the dataset {path} cannot be read: {error.strerror}", "correct its path"
-        ) from error

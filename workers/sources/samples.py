@@ -8,6 +8,7 @@ the names are `<component>/<input>`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:  # runtimes read samples too
     from workers.sources.runtime import Signature
 
 FILE = "inputs.npz"
+OF_DATASET = 32
+"""Samples that are taken of a dataset unless the catalog says otherwise."""
 Sample = Mapping[str, Any]
 
 
@@ -40,6 +43,25 @@ def load(folder: Path, component: str = "") -> list[dict[str, Any]]:
     """The samples of a component."""
     file = folder / component / FILE
     return read(file if file.is_file() else folder / FILE)
+
+
+def dataset_params(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """What a catalog's dataset contributes to a key: the content of its file, not its path."""
+    others = {name: value for name, value in dataset.items() if name != "path"}
+    return others | {"sha256": _file_digest(dataset)}
+
+
+def _file_digest(dataset: Mapping[str, Any]) -> str:
+    path = dataset.get("path")
+    if not isinstance(path, str):
+        raise quantize_error("the dataset has no path", 'dataset = { path = "calibration.npz" }')
+    try:
+        with Path(path).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise quantize_error(
+            f"the dataset {path} cannot be read: {error.strerror}", "correct its path"
+        ) from error
 
 
 def read_dataset(path: Path, component: str, limit: int) -> list[dict[str, Any]]:
