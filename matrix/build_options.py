@@ -148,9 +148,7 @@ WINML: Mapping[str, Option] = {
     "symmetric": _SYMMETRIC,
     "float_ops": _FLOAT_OPS,
 }
-TABULAR = {
-    name: OPTIMUM[name] for name in ("optimization", "passes", "without_passes", "samples")
-}
+TABULAR = {name: OPTIMUM[name] for name in ("optimization", "passes", "without_passes", "samples")}
 OF_ENGINES: Mapping[str, Mapping[str, Option]] = {
     "optimum": OPTIMUM,
     "tabular": TABULAR,

@@ -114,7 +114,9 @@ def entry(file: Path, name: str) -> FileEntry:
     try:
         return _entry(file, name)
     except OSError as error:
-        raise export_error(f"{file} cannot be read: {error.strerror}") from error
+        raise export_error(
+            f"{file} cannot be read: {error.strerror}", "correct its path in the catalog"
+        ) from error
 
 
 _hashed: dict[tuple[str, int, int, int], str] = {}

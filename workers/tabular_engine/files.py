@@ -63,7 +63,9 @@ def only(folder: Path, where: str) -> str:
     try:
         names = sorted(item.name for item in folder.iterdir() if item.is_file())
     except OSError as error:
-        raise export_error(f"{where} cannot be read: {error.strerror}") from error
+        raise export_error(
+            f"{where} cannot be read: {error.strerror}", "correct its path in the catalog"
+        ) from error
     found = matching(names, WANTED)
     if len(found) == 1:
         return found[0]

@@ -88,9 +88,9 @@ LOADERS = frozenset(
 
 def load(file: Path) -> Any:
     """The object in a skops file. Raises `StageError` unless all of it is trusted."""
+    named = set(_types(_schema(file), file))
     import skops.io
 
-    named = set(_types(_schema(file), file))
     try:
         model = skops.io.load(file, trusted=sorted(named))
     # Its loaders and the libraries' own `__setstate__` raise anything for a damaged file.
