@@ -14,7 +14,9 @@ import pytest
 
 from tests.engines.stages import digests, run_stages
 from tests.engines.tabular import request
+from tests.services import hub
 from tests.services.installing import lacking
+from tests.sweeps.command import Project
 from workers.engine import Request, StageError, StageJob
 from workers.sources import runtime, samples
 from workers.tabular_engine import TabularEngine
@@ -197,6 +199,31 @@ def change_nodes(file: Path, changes: Mapping[str, int]) -> None:
     with zipfile.ZipFile(file, "w") as members:
         for name, data in raw.items():
             members.writestr(name, data)
+
+
+def test_a_sweep_of_models_on_the_hub(tmp_path: Path) -> None:
+    from sklearn.linear_model import LinearRegression
+
+    found = dump(tmp_path, LinearRegression().fit(ROWS, VALUE)).read_bytes()
+    repositories = {
+        "org/line": {"model.skops": found, "README.md": b"", "LICENSE": b"free"},
+        "org/deep": {"a/one.skops": found, "two.skops": b""},
+        "org/pickled": {"model.pkl": b"cos\nsystem\n", "README.md": b""},
+    }
+    entry = '[[model]]\nid = "{0}"\ntask = "tabular-regression"\n{1}\n'
+    keys = {"org/deep": 'hub = "org/deep"\nfile = "a/one.skops"'}
+    text = "".join(entry.format(name, keys.get(name, "")) for name in repositories)
+    (tmp_path / "catalog.toml").write_text(text, "utf-8")
+    with hub.serve(repositories) as served:
+        home = str(tmp_path / "cache")
+        env = {"MODELMILL_ENGINE": "tabular", "HF_ENDPOINT": served.url, "HF_HOME": home}
+        project = Project(tmp_path, {**env, "MODELMILL_JOBS": "1"})
+        project.run("sweep", "catalog.toml", "--stamp", "s1")
+    assert project.statuses("s1") == {"published": 2, "build_failed": 1, "skipped": 21}
+    told = project.outcomes("s1")["org/pickled:tabular-regression@mlas_cpu"].message
+    assert told == "org/pickled has none of *.skops, model.json, *.ubj; pickles are never loaded"
+    places = project.feed_folder.glob("modelmill-org-line/*mlas*/LICENSE")
+    assert [one.read_bytes() for one in places] == [b"free"]
 
 
 def test_models_of_xgboost(tmp_path: Path) -> None:

@@ -105,7 +105,9 @@ def files(
             return cached
     if offline:
         raise _unreachable(FOUND_OUT)
-    return _fetch(ref, commit, scratch / "source", [*wanted, *SIDE_FILES])
+    target = _fetch(ref, commit, scratch / "source", [*wanted, *SIDE_FILES])
+    target.mkdir(parents=True, exist_ok=True)  # nothing may match
+    return target
 
 
 def literal(name: str) -> str:

@@ -74,7 +74,8 @@ def only(folder: Path, where: str) -> str:
         raise export_error(text, "name one in the catalog, e.g. file = " + repr(found[0]))
     if pickles := _pickles(names):
         raise _refused(f"{where}: {pickles[0]}")
-    raise export_error(f"{where} has none of {', '.join(WANTED)}", SAVED_SAFELY)
+    text = f"{where} has none of {', '.join(WANTED)}; pickles are never loaded"
+    raise export_error(text, SAVED_SAFELY)
 
 
 def check_suffix(name: str) -> None:
