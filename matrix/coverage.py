@@ -119,12 +119,24 @@ def _of_files(model: Model, architecture: str, abilities: Abilities) -> Coverage
         return Coverage(Verdict.IMPOSSIBLE, architecture, task, *fault)
     if not known or model.source.kind is SourceKind.RANDOM:
         why = f"the engine {engine} builds models of {libraries}"
-        return Coverage(Verdict.IMPOSSIBLE, architecture, task, why, "another --engine builds it")
+        return Coverage(
+            Verdict.IMPOSSIBLE,
+            architecture,
+            task,
+            why,
+            "choose another --engine, or give a file that it reads",
+        )
     if file and abilities.takes(file):
         return Coverage(Verdict.BUILDS, architecture, task, f"the engine {engine} reads {file}")
     if file:
         why = f"the engine {engine} reads {suffixes}, not {file}"
-        return Coverage(Verdict.IMPOSSIBLE, architecture, task, why, "another --engine builds it")
+        return Coverage(
+            Verdict.IMPOSSIBLE,
+            architecture,
+            task,
+            why,
+            "choose another --engine, or give a file that it reads",
+        )
     why = f"only its files tell whether it has one that the engine {engine} reads ({suffixes})"
     hint = 'name it in the catalog, e.g. file = "model.skops"'
     return Coverage(Verdict.UNKNOWN, architecture, task, why, hint)
