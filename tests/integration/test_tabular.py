@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.engines.stages import digests, run_stages
@@ -107,6 +108,16 @@ def test_the_same_bytes_again_and_rows_that_reach_many_leaves(tmp_path: Path) ->
     rows = np.concatenate([one["features"] for one in made])
     labels = outputs(tmp_path / "one" / "export", rows)["label"]
     assert set(labels.tolist()) == {0, 1, 2}
+
+
+def test_the_opsets_of_all_targets(tmp_path: Path) -> None:
+    forest(tmp_path)
+    for opset in (13, 21):
+        root = tmp_path / str(opset)
+        run_stages(request(tmp_path, opset=opset), root, TabularEngine())
+        found = onnx.load(str(root / "optimize" / "model.onnx")).opset_import
+        assert {one.domain: one.version for one in found} == {"": opset, "ai.onnx.ml": 3}
+    assert "opsets up to 21, not 22" in failure(request(tmp_path, opset=22), tmp_path / "22")
 
 
 def test_a_dataset_is_taken_in_place_of_seeded_rows(tmp_path: Path) -> None:
@@ -232,15 +243,19 @@ def test_models_of_xgboost(tmp_path: Path) -> None:
     two = xgboost.XGBClassifier(n_estimators=4).fit(ROWS, CLASS > 0)
     three = xgboost.XGBClassifier(n_estimators=4).fit(ROWS, CLASS)
     value = xgboost.XGBRegressor(n_estimators=4).fit(ROWS, VALUE)
+    two.get_booster().feature_names = ["width", "height", "age", "price"]
     several = {"two.json": two, "three.ubj": three, "value.ubj": value}
     for name, model in several.items():
         model.save_model(tmp_path / name)
         task = REGRESS if model is value else CLASSIFY
-        run_stages(request(tmp_path, name, task=task), tmp_path / task / name, TabularEngine())
-        found = outputs(tmp_path / task / name / "optimize", ROWS)
+        out, wanted = tmp_path / task / name, request(tmp_path, name, task=task)
+        told = run_stages(wanted, out, TabularEngine())["export"]
+        assert told["feature_names"][:1] == ["width"] * (model is two)
+        found = outputs(out / "optimize", ROWS)
         if model is value:
             assert np.allclose(found["prediction"][:, 0], model.predict(ROWS), atol=1e-4)
         else:
+            model.get_booster().feature_names = None
             assert np.allclose(found["probabilities"], model.predict_proba(ROWS), atol=1e-5)
     unlike = xgboost.XGBRegressor(n_estimators=4, booster="gblinear").fit(ROWS, VALUE)
     unlike.save_model(tmp_path / "line.json")

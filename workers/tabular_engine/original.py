@@ -114,6 +114,7 @@ def _of_xgboost(file: Path) -> Original:
     model.load_model(file)
     model.set_params(n_jobs=1)
     names = [str(name) for name in booster.feature_names or ()]
+    model.get_booster().feature_names = None  # rows are given, and converted, by column number
     return Original(model, "xgboost", booster.num_features(), names, list(range(count)))
 
 
