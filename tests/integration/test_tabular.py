@@ -63,7 +63,7 @@ def estimators() -> dict[str, tuple[str, Any]]:
         "bagged": (REGRESS, BaggingRegressor(Tree(max_depth=4), 3, random_state=0)),
         "stacked": (REGRESS, StackingRegressor([("t", Tree(max_depth=3))], Line())),
         "powers": (REGRESS, make_pipeline(PolynomialFeatures(2), Tree(max_depth=5))),
-        "network": (REGRESS, MLPRegressor((8,), max_iter=20, random_state=0)),
+        "network": (REGRESS, MLPRegressor(hidden_layer_sizes=(8,), max_iter=20, random_state=0)),
     }
 
 

@@ -143,13 +143,15 @@ def _type(table: Mapping[str, Any], file: Path) -> str:
     return name
 
 
-def _trees(value: Any, features: int | None, seen: set[int]) -> Iterator[tuple[Any, int]]:
+def _trees(
+    value: Any, features: int | None, seen: set[tuple[int, int | None]]
+) -> Iterator[tuple[Any, int]]:
     """Every tree with the number of features that its estimators take."""
     import numpy as np
 
-    if id(value) in seen:
+    if (id(value), features) in seen:
         return
-    seen.add(id(value))
+    seen.add((id(value), features))  # estimators of different sizes may share a tree
     inner: Any = ()
     kind = type(value)
     if f"{kind.__module__}.{kind.__name__}" == _TREE:
@@ -161,10 +163,11 @@ def _trees(value: Any, features: int | None, seen: set[int]) -> Iterator[tuple[A
     elif isinstance(value, np.ndarray):
         inner = value.ravel().tolist() if value.dtype == object else ()
     elif kind.__module__.startswith("sklearn."):
-        known = vars(value).get("n_features_in_")
+        own = getattr(value, "__dict__", {})
+        known = own.get("n_features_in_")
         if isinstance(known, int):
             features = known if features is None else min(features, known)
-        inner = vars(value).values()
+        inner = own.values()
     for one in inner:
         yield from _trees(one, features, seen)
 
