@@ -214,6 +214,7 @@ def change_nodes(file: Path, changes: Mapping[str, int]) -> None:
             members.writestr(name, data)
 
 
+@pytest.mark.slow
 def test_a_sweep_of_models_on_the_hub(tmp_path: Path) -> None:
     from sklearn.linear_model import LinearRegression
 
@@ -233,8 +234,9 @@ def test_a_sweep_of_models_on_the_hub(tmp_path: Path) -> None:
         project = Project(tmp_path, {**env, "MODELMILL_JOBS": "1"})
         project.run("sweep", "catalog.toml", "--stamp", "s1")
     assert project.statuses("s1") == {"published": 2, "build_failed": 1, "skipped": 21}
-    told = project.outcomes("s1")["org/pickled:tabular-regression@mlas_cpu"].message
-    assert told == "org/pickled has none of *.skops, model.json, *.ubj; pickles are never loaded"
+    told = str(project.outcomes("s1")["org/pickled:tabular-regression@mlas_cpu"].message)
+    why = "org/pickled has none of *.skops, model.json, *.ubj; pickles are never loaded"
+    assert told.startswith(why)
 
 
 def test_models_of_xgboost(tmp_path: Path) -> None:
