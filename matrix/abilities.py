@@ -94,8 +94,8 @@ class Abilities:
         if not task:
             return f"the engine {self.engine} needs a task", "see its reference for the tasks"
         if self.files and not self.knows(task):
-            known = ", ".join(self.tasks)
-            return f"the engine {self.engine} does not build {quote(task)}", f"it builds {known}"
+            text = f"the engine {self.engine} does not build {quote(task)}"
+            return text, f"it builds {', '.join(self.tasks)}"
         if self.knows(task) or task in aliases() or task in hub_tasks():
             return None
         known = (*self.tasks, *self.synonyms, *aliases())
