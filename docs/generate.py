@@ -61,6 +61,8 @@ KEYS = {
     "random": "architecture with seeded random weights",
     "onnx": "a ready ONNX file instead of a model to export: beside the catalog, or with `hub` or"
     " `folder` inside of it",
+    "file": "a model file of scikit-learn (`.skops`) or XGBoost (`.json`, `.ubj`) for the engine"
+    " `tabular`, found like `onnx`",
     "revision": "branch, tag or commit on the Hub; resolved to a commit before it counts",
     "model_type": "the Transformers model type; for filters and the engine",
     "group": "free name for `--group`",

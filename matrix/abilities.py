@@ -4,6 +4,10 @@
 `python -m workers.optimum_engine.abilities`); a test compares it with what is installed. An
 engine without such a file is assumed to build everything. `rules.toml` has the tasks that are
 exported as another one: a ranker has the graph of a classifier.
+
+An engine with `files` builds no architecture of Transformers, but models that are such files; its
+table then names the libraries in place of architectures. With `providers`, it builds for these
+execution providers alone.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from matrix.model import Model, SourceKind
 from matrix.nearest import hint, quote
 
 DATA = Path(__file__).parent / "data" / "abilities"
+READY = ".onnx"
+"""The suffix of a ready ONNX file."""
 WITH_PAST = "-with-past"
 
 
@@ -42,6 +48,20 @@ class Abilities:
     """Alternative names of tasks."""
     architectures: Mapping[str, tuple[str, ...]]
     """Model types of Transformers and the tasks that each can be exported for."""
+    files: tuple[str, ...] = ()
+    """Suffixes of the files that it builds from; empty: it exports what Transformers has."""
+    providers: tuple[str, ...] = ()
+    """The execution providers that it builds for; empty: any."""
+    why: str = ""
+    """Why these alone."""
+
+    def takes(self, file: str) -> bool:
+        """Whether it builds from such a file in place of an export."""
+        return file.lower().endswith(self.files or (READY,))
+
+    def builds_for(self, provider: str) -> bool:
+        """Whether it builds for an execution provider."""
+        return not self.providers or provider in self.providers
 
     def task_for(self, architecture: str, task: str) -> str | None:
         """The task that a model is exported for; None if the exporter knows no such model."""
@@ -61,7 +81,7 @@ class Abilities:
 
         What cannot be built although its words are right is told by `matrix.coverage`.
         """
-        if model.source.file:
+        if model.source.file and not self.files:
             return None  # a ready file needs no exporter
         if found := self.task_fault(model.task):
             return found
@@ -73,6 +93,9 @@ class Abilities:
         """What is wrong with the name of a task."""
         if not task:
             return f"the engine {self.engine} needs a task", "see its reference for the tasks"
+        if self.files and not self.knows(task):
+            text = f"the engine {self.engine} does not build {quote(task)}"
+            return text, f"it builds {', '.join(self.tasks)}"
         if self.knows(task) or task in aliases() or task in hub_tasks():
             return None
         known = (*self.tasks, *self.synonyms, *aliases())
@@ -101,7 +124,15 @@ def abilities_of(engine: str) -> Abilities | None:
         return None
     data = json.loads(file.read_text(encoding="ascii"))
     architectures = {name: tuple(tasks) for name, tasks in data["architectures"].items()}
-    return Abilities(engine, tuple(data["tasks"]), data["synonyms"], architectures)
+    return Abilities(
+        engine,
+        tuple(data["tasks"]),
+        data["synonyms"],
+        architectures,
+        files=tuple(data.get("files", ())),
+        providers=tuple(data.get("providers", ())),
+        why=data.get("why", ""),
+    )
 
 
 def engines() -> tuple[str, ...]:

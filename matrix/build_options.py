@@ -148,7 +148,12 @@ WINML: Mapping[str, Option] = {
     "symmetric": _SYMMETRIC,
     "float_ops": _FLOAT_OPS,
 }
-OF_ENGINES: Mapping[str, Mapping[str, Option]] = {"optimum": OPTIMUM, "winml": WINML}
+TABULAR = {name: OPTIMUM[name] for name in ("optimization", "passes", "without_passes", "samples")}
+OF_ENGINES: Mapping[str, Mapping[str, Option]] = {
+    "optimum": OPTIMUM,
+    "tabular": TABULAR,
+    "winml": WINML,
+}
 ALL: Mapping[str, Option] = {**WINML, **OPTIMUM}
 """Of any engine."""
 

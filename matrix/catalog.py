@@ -142,7 +142,7 @@ def inherit(defaults: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, 
         own, inherited = table.get(key), defaults.get(key)
         if isinstance(own, dict) and isinstance(inherited, dict):
             merged[key] = {**own, **{k: v for k, v in inherited.items() if k not in own}}
-    elsewhere = set(table) & {"folder", "random", "onnx"}
+    elsewhere = set(table) & {"folder", "random", "onnx", "file"}
     if "revision" not in table and elsewhere and "hub" not in table:
         merged.pop("revision", None)
     return merged
@@ -177,12 +177,12 @@ def _if_able(model: Model, engine: str | None) -> Model:
 
 def _covered(model: Model, abilities: Abilities) -> Model:
     """With the task that it is exported for, or skipped with the reason why it cannot be built."""
-    if model.overrides.skip or model.source.file or not model.task:
+    if model.overrides.skip or not model.task:
         return model
     found = cover(model, abilities.engine)
     if found.verdict not in BUILDABLE:
         return _skipped(model, found.why)
-    if found.task != abilities.synonyms.get(model.task, model.task):
+    if not model.source.file and found.task != abilities.synonyms.get(model.task, model.task):
         return replace(model, exported_as=found.task)
     return model
 

@@ -11,6 +11,8 @@ the exporter's table (`matrix.abilities`), then what else can be true of the mod
     Transformers lacks a head for the task      the entry's label is wrong
     it is no model of Transformers              `[[foreign]]`, or code of its repository
 
+An engine that builds from files of other libraries is asked for the file that the entry names.
+
 Every pair of architecture and task that is said to build has an entry in the packaged catalog
 `zoo`, which is built and verified.
 """
@@ -25,7 +27,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from matrix.abilities import DATA, Abilities, abilities_of, aliases, rules
+from matrix.abilities import DATA, READY, Abilities, abilities_of, aliases, engines, rules
 from matrix.model import Model, SourceKind
 
 HEADS = DATA.parent / "heads.json"
@@ -72,9 +74,10 @@ def cover(model: Model, engine: str, config: Json | None = None) -> Coverage:
     abilities = abilities_of(engine)
     if model.overrides.skip:
         return Coverage(Verdict.SKIPPED, architecture, why=model.overrides.skip)
-    if model.source.file:
-        why = "a ready ONNX file needs no exporter"
-        return Coverage(Verdict.BUILDS, architecture, model.task, why)
+    if abilities and abilities.files:
+        return _of_files(model, architecture, abilities)
+    if model.source.file and (abilities or model.source.file.lower().endswith(READY)):
+        return _of_ready_file(model, architecture, engine)
     if abilities is None:
         why = f"the engine {engine} has no table of what it builds"
         return Coverage(Verdict.UNKNOWN, architecture, model.task, why)
@@ -94,6 +97,49 @@ def _architecture(model: Model, config: Json | None) -> str:
         return model.source.ref
     named = (config or {}).get("model_type")
     return named if isinstance(named, str) and named else model.model_type.strip()
+
+
+def _of_ready_file(model: Model, architecture: str, engine: str) -> Coverage:
+    """An entry that names a file in place of a model to export."""
+    file = str(model.source.file)
+    if file.lower().endswith(READY):
+        why = "a ready ONNX file needs no exporter"
+        return Coverage(Verdict.BUILDS, architecture, model.task, why)
+    able = next(name for name in engines() if (one := abilities_of(name)) and one.takes(file))
+    why = f"the engine {engine} cannot read {file}, the engine {able} can"
+    return Coverage(Verdict.IMPOSSIBLE, architecture, model.task, why, f"--engine {able}")
+
+
+def _of_files(model: Model, architecture: str, abilities: Abilities) -> Coverage:
+    """For an engine that builds from files of other libraries: whether the entry names one."""
+    task, file, engine = model.task, model.source.file, abilities.engine
+    libraries, suffixes = ", ".join(abilities.architectures), ", ".join(abilities.files)
+    known = architecture in abilities.architectures or architecture in UNKNOWN_TYPES
+    if fault := abilities.task_fault(task):
+        return Coverage(Verdict.IMPOSSIBLE, architecture, task, *fault)
+    if not known or model.source.kind is SourceKind.RANDOM:
+        why = f"the engine {engine} builds models of {libraries}"
+        return Coverage(
+            Verdict.IMPOSSIBLE,
+            architecture,
+            task,
+            why,
+            "choose another --engine, or give a file that it reads",
+        )
+    if file and abilities.takes(file):
+        return Coverage(Verdict.BUILDS, architecture, task, f"the engine {engine} reads {file}")
+    if file:
+        why = f"the engine {engine} reads {suffixes}, not {file}"
+        return Coverage(
+            Verdict.IMPOSSIBLE,
+            architecture,
+            task,
+            why,
+            "choose another --engine, or give a file that it reads",
+        )
+    why = f"only its files tell whether it has one that the engine {engine} reads ({suffixes})"
+    hint = 'name it in the catalog, e.g. file = "model.skops"'
+    return Coverage(Verdict.UNKNOWN, architecture, task, why, hint)
 
 
 def _of_transformers(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from matrix.abilities import READY
 from matrix.build_options import read_build
 from matrix.cellid import model_fault, task_fault
 from matrix.errors import UsageError
@@ -17,10 +18,12 @@ from matrix.reader import Entry
 from matrix.targets import OPSETS, Targets, label_glob
 from matrix.verification import read_rules
 
-SOURCE_KEYS = ("hub", "folder", "random", "onnx")
+SOURCE_KEYS = ("hub", "folder", "random", "onnx", "file")
 HUB_ID = re.compile(r"(?:[\w.-]+/)?[\w.-]+")
-READY = ".onnx"
-"""The suffix of a ready ONNX file."""
+FILES = {"onnx": (READY,), "file": (".skops", ".json", ".ubj")}
+"""Keys that name a file in the source, and the suffixes that it may have."""
+PICKLES = (".pkl", ".pickle", ".joblib", ".bin")
+SAVED_SAFELY = 'save the model with skops.io.dump, or XGBoost\'s own with save_model("model.json")'
 _OUT = frozenset({"", ".", ".."})
 """Parts of a path that lead out of a folder or are redundant."""
 MAX_SEED = 2**32 - 1
@@ -98,7 +101,7 @@ def hub_source(
     if not HUB_ID.fullmatch(ref):
         entry.bad(
             f"{quote(ref)} is not a Hub id (NAME or OWNER/NAME)",
-            "give the source with hub, folder, random or onnx",
+            "give the source with hub, folder, random, onnx or file",
         )
         return None
     return Source(SourceKind.HUB, ref, revision, file=file)
@@ -109,52 +112,64 @@ def _source(entry: Entry, name: str | None, folder: Path) -> Source | None:
     hub = entry.text("hub", empty=False)
     local = entry.text("folder", empty=False)
     random = entry.table("random")
-    onnx = entry.text("onnx", empty=False)
+    files = {key: entry.text(key, empty=False) for key in FILES}
     revision = entry.text("revision", empty=False)
-    places = [key for key in given if key != "onnx"]
-    if len(places) > 1 or (onnx is not None and "random" in given):
+    places = [key for key in given if key not in FILES]
+    named = [(key, path) for key, path in files.items() if path is not None]
+    if len(places) > 1 or len(named) > 1 or (named and "random" in given):
         entry.bad(f"{' and '.join(given)} exclude each other", "a model has one source")
         return None
     if revision is not None and given and "hub" not in given:
         entry.bad(f"revision does not go with {given[0]}", "only the Hub has revisions")
-    if onnx is not None and not _ready_path(entry, onnx, inside=bool(places)):
+    file = named[0] if named else None
+    if file is not None and not _file_path(entry, *file, inside=bool(places)):
         return None
-    if onnx is not None and not places:
-        return _file_source(entry, onnx, folder)
+    if file is not None and not places:
+        return _file_source(entry, *file, folder)
     if local is not None:
-        return _folder_source(entry, local, folder, onnx)
+        return _folder_source(entry, local, folder, file)
     if random is not None:
         return _random_source(entry, random)
     ref = hub if given else name  # a source of the wrong type is reported already
-    return None if ref is None else hub_source(entry, ref, revision, onnx)
+    return None if ref is None else hub_source(entry, ref, revision, file[1] if file else None)
 
 
-def _ready_path(entry: Entry, onnx: str, *, inside: bool) -> bool:
-    """Whether this can be the path of an ONNX file, `inside` a repository or folder."""
-    if not onnx.lower().endswith(READY):
-        entry.bad(f"onnx {quote(onnx)} is not the path of a {READY} file")
+def _file_path(entry: Entry, key: str, path: str, *, inside: bool) -> bool:
+    """Whether this can be the path of such a file, `inside` a repository or folder."""
+    if not path.lower().endswith(FILES[key]):
+        if key == "file" and path.lower().endswith(PICKLES):
+            text = f"{key} {quote(path)} is a pickle, which can run code when it is loaded"
+            entry.bad(text, SAVED_SAFELY)
+        else:
+            entry.bad(f"{key} {quote(path)} is not the path of a {' or '.join(FILES[key])} file")
         return False
-    if inside and (onnx.startswith("/") or not set(re.split(r"[/\\:]", onnx)).isdisjoint(_OUT)):
-        entry.bad(f"onnx {quote(onnx)} leads out of its source", "give a path inside it, with /")
+    if inside and (path.startswith("/") or not set(re.split(r"[/\\:]", path)).isdisjoint(_OUT)):
+        entry.bad(f"{key} {quote(path)} leads out of its source", "give a path inside it, with /")
         return False
     return True
 
 
-def _file_source(entry: Entry, onnx: str, folder: Path) -> Source | None:
-    """A ready ONNX file on this machine; its folder is the source, as for a folder model."""
-    path = _existing(folder / onnx)
+def _file_source(entry: Entry, key: str, file: str, folder: Path) -> Source | None:
+    """A file on this machine; its folder is the source, as for a folder model."""
+    path = _existing(folder / file)
     if path is None or path.is_dir():
         advice = f"it is looked for in {folder}; for a file of a Hub repository, give hub too"
-        entry.bad(f"onnx file {quote(onnx)} does not exist", advice)
+        entry.bad(f"{_called(key)} {quote(file)} does not exist", advice)
         return None
     return Source(SourceKind.FOLDER, str(path.parent), file=path.name)
 
 
-def _folder_source(entry: Entry, local: str, folder: Path, onnx: str | None) -> Source | None:
+def _folder_source(
+    entry: Entry, local: str, folder: Path, file: tuple[str, str] | None
+) -> Source | None:
     path = _found(entry, "folder", local, folder, directory=True)
-    if path is None or (onnx is not None and _found(entry, "onnx file", onnx, path) is None):
+    if path is None or (file and _found(entry, _called(file[0]), file[1], path) is None):
         return None
-    return Source(SourceKind.FOLDER, str(path), file=onnx)
+    return Source(SourceKind.FOLDER, str(path), file=file[1] if file else None)
+
+
+def _called(key: str) -> str:
+    return "onnx file" if key == "onnx" else key
 
 
 def _found(

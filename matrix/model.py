@@ -31,7 +31,8 @@ class Source:
     config: Mapping[str, Any] = field(default_factory=dict)
     """random: values of the Transformers configuration."""
     file: str | None = None
-    """hub, folder: a ready ONNX file in there, which takes the place of an export."""
+    """hub, folder: a file in there. A ready ONNX file takes the place of an export; engines for
+    models of other libraries read other files."""
 
 
 @dataclass(frozen=True, slots=True)

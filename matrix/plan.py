@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from matrix.abilities import abilities_of
 from matrix.catalog import Catalog
 from matrix.cells import Crossing, group_models, group_problems, groups_of
 from matrix.errors import NothingSelected, PlanError, Problem, UsageError
@@ -18,6 +19,7 @@ from matrix.naming import Limits, Namer, index_name, model_room, stamp_problems,
 from matrix.nearest import hint, quote
 from matrix.policy import NAMES, PRECISIONS, Flags, canonical, overrides_of
 from matrix.profiles import Profiles, load_profiles
+from matrix.registry import unbuildable
 from matrix.selector import Chosen, Filtered, Selection, chosen, filtered
 from matrix.slugs import MODEL_LIMIT, Seniority, names_of, slug
 from matrix.targets import OPSETS, Targets
@@ -69,7 +71,7 @@ def make_plan(
         lambda: [cell.id for cell in crossing.cells(models, targets)],
         problems,
     )
-    cells = [cell for cell in cells if cell.id in pick.ids]
+    cells = [_able(cell, options.engine) for cell in cells if cell.id in pick.ids]
     problems += _opset_problems(cells)
     _refuse(problems, pick, bool(cells), (*part.notices, part.reason))
     planned = tuple(_planned(cells, namer))
@@ -167,6 +169,15 @@ def _shared_names(models: Iterable[PlannedModel], namer: Namer) -> Iterator[str]
                 told.add(key)
                 other = names.yielded[key]
                 yield f"{key} is named {hashed}, because {other} has the plain name"
+
+
+def _able(cell: Cell, engine: str) -> Cell:
+    """The cell; skipped if the engine does not build for its execution provider."""
+    abilities = abilities_of(engine)
+    if cell.skip or abilities is None or abilities.builds_for(cell.target.provider):
+        return cell
+    why = f"unsupported by the engine {engine}: {abilities.why}"
+    return replace(cell, skip=unbuildable(why))
 
 
 def _opset_problems(cells: Iterable[Cell]) -> list[Problem]:

@@ -18,7 +18,7 @@ The process of the sweep never imports torch, onnx or an engine: an engine is an
 Python from 3.10 on. The parent supervises: time limit and memory ceiling per stage, the whole
 process tree killed, output drained into the cell's log, restart after a crash.
 
-Where to look: `build/` (a cell in, a package out), `store/`, `host/`, `sources/`, the two engines,
+Where to look: `build/` (a cell in, a package out), `store/`, `host/`, `sources/`, the engines,
 `runtimes/`, `compile/`, `measure/`, `insight/`, `verify/` (the gate and its own process) and
 `attest/`.
 

@@ -13,8 +13,10 @@ from workers.host.client import EngineSpec
 
 GROUP = "modelmill.engines"
 
+_EXTRAS = {"optimum": "build", "tabular": "tabular"}
 _IMPORTS = {
     "optimum": ("numpy", "onnx", "onnxruntime", "optimum", "torch", "transformers"),
+    "tabular": ("numpy", "onnx", "onnxruntime", "skl2onnx", "sklearn", "skops"),
     "winml": ("winml",),
 }
 """What our engines import; nothing is known of other engines."""
@@ -38,6 +40,11 @@ def find_engine(name: str, python: Path | None = None) -> EngineSpec:
             hint=f"set engine.{name}.python to the python of its environment",
         )
     return EngineSpec(name, point.value, python)
+
+
+def extra_of(name: str) -> str:
+    """The extra of modelmill that installs an engine into our own interpreter; empty: none does."""
+    return _EXTRAS.get(name, "")
 
 
 def missing_imports(engine: EngineSpec) -> list[str]:

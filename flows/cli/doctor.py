@@ -29,7 +29,7 @@ from machine.disk import existing, free
 from machine.ledger import Ledger
 from matrix.errors import MillError
 from workers.compile.devices import available
-from workers.engines import installed_engines
+from workers.engines import extra_of, installed_engines, missing_imports
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
 from workers.host.venv import Environment
@@ -126,6 +126,12 @@ def _engines(settings: Settings, logs: Path) -> Iterator[Finding]:
         environment = engine_environment(name)
         if environment is None and not _version("onnx"):
             yield Finding(f"engine {name}", Health.NOTE, "needs the build extra")
+        elif environment is None and (lacks := missing_imports(engine_spec(settings, name))):
+            text = f"lacks {', '.join(lacks)}"
+            extra = extra_of(name)
+            mend = f"pip install -c constraints.txt 'modelmill[{extra}]'" if extra else ""
+            needed = Health.BAD if settings.engine == name else Health.NOTE
+            yield Finding(f"engine {name}", needed, text, mend)
         elif environment is None:
             yield _asked(f"engine {name}", partial(_engine, settings, name, logs))
         else:

@@ -286,9 +286,10 @@ def source_size(model: Model) -> int:
     if model.source.kind is not SourceKind.FOLDER:
         return 0
     folder = Path(model.source.ref)
+    weights = {".safetensors", ".bin", ".onnx"}
     if model.source.file:
         folder = (folder / model.source.file).parent
-    weights = (".safetensors", ".bin", ".onnx")
+        weights.add(Path(model.source.file).suffix)
     try:
         return sum(path.stat().st_size for path in folder.iterdir() if path.suffix in weights)
     except OSError:

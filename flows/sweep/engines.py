@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flows.cli.settings import Settings
 from flows.sweep.workspace import Workspace
-from workers.engines import find_engine, missing_imports
+from workers.engines import extra_of, find_engine, missing_imports
 from workers.errors import EngineNotFound
 from workers.host.spec import EngineSpec
 from workers.host.watch import HostLimits
@@ -35,9 +35,10 @@ def engine_spec(settings: Settings, name: str = "") -> EngineSpec:
 def check_engine(settings: Settings) -> None:
     """Raise `EngineNotFound` unless cells can be built and verified here; starts nothing."""
     spec = engine_spec(settings)
-    missing, where = missing_imports(spec), spec.python
+    missing, where, extra = missing_imports(spec), spec.python, extra_of(spec.name) or "build"
     if not missing:
         missing, where = [name for name in _VERIFIER if find_spec(name) is None], None
+        extra = "build"
     if not missing:
         return
     lacks = f"{where or sys.executable} lacks {', '.join(missing)}"
@@ -45,7 +46,7 @@ def check_engine(settings: Settings) -> None:
         f"engine {spec.name} is not installed: {lacks}",
         hint="modelmill engine install winml"
         if missing == ["winml"]
-        else "pip install -c constraints.txt 'modelmill[build]'",
+        else f"pip install -c constraints.txt 'modelmill[{extra}]'",
     )
 
 

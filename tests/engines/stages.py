@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.engines.optimum import plan_catalog
 from workers.build.request import request_for
-from workers.engine import Request, StageJob
+from workers.engine import Engine, Request, StageJob
 from workers.optimum_engine import OptimumEngine
 
 WANTED = (
@@ -29,9 +29,11 @@ WANTED = (
 PRECISIONS = ("fp16", "w8a16", "w8")
 
 
-def run_stages(request: Request, root: Path) -> dict[str, Mapping[str, Any]]:
+def run_stages(
+    request: Request, root: Path, engine: Engine | None = None
+) -> dict[str, Mapping[str, Any]]:
     """Run all stages below `root/<stage>`; what each told, by `stage` or `stage/component`."""
-    engine = OptimumEngine()
+    engine = engine or OptimumEngine()
     told: dict[str, Mapping[str, Any]] = {}
     components: list[str] = [""]
     for spec in engine.plan(request).stages:

@@ -6,9 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
-from tests.docs.pages import DOCS, commands
+from tests.docs.pages import DOCS, blocks, commands
+from tests.services.installing import lacking
 from tests.sweeps.command import ROOT, Project, Ran, model
 
 OUTSIDE = {
@@ -20,7 +22,8 @@ OUTSIDE = {
 """Pages (by how their names begin) whose commands need what this test has not, and where they are
 run instead."""
 
-RUN = ("tutorial.md", "release-engineer.md", "scheduler.md", "app-team.md", "provenance.md")
+RUN = ("tutorial.md", "release-engineer.md", "scheduler.md", "app-team.md", "provenance.md",
+       "tabular.md")  # fmt: skip
 
 
 def test_the_docs_build_strictly_and_every_link_leads_somewhere(tmp_path: Path) -> None:
@@ -57,6 +60,33 @@ def test_the_tutorial_does_what_it_says(project: Project) -> None:
     assert (summary["stamp"], summary["exit_code"]) == ("tutorial", 0)
     assert "Sweep" in (project.folder / "report.html").read_text("utf-8")
     assert list((project.folder / "pulled").rglob("*.onnx"))
+
+
+def test_the_page_of_tabular_models_does_what_it_says(project: Project) -> None:
+    for package in ("sklearn", "skl2onnx", "skops"):
+        if find_spec(package) is None:
+            lacking("skops")
+    training, using = blocks(DOCS / "tabular.md", "python")
+    (entry,) = blocks(DOCS / "tabular.md", "toml")
+    (project.folder / "tables.toml").write_text(entry, "utf-8")
+    python(project, training)
+    ran = list(check(project, "tabular.md").values())
+    assert "tabular: 1 of 1 entries build" in ran[0].out
+    assert "8 cells: 1 published, 7 skipped" in ran[1].out
+    python(project, using)
+    (manifest,) = project.folder.glob("pulled/**/modelmill.json")
+    assert json.loads(manifest.read_bytes())["stages"][0]["facts"]["classes"] == ["no", "yes"]
+
+
+def python(project: Project, code: str) -> None:
+    """Run an example of a page, which checks what it claims."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_how_to_pages_do_what_they_say(project: Project) -> None:

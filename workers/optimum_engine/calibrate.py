@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine import runtime
-from workers.sources import model_file, onnx_graph
+from workers.sources import model_file, onnx_graph, runtime
 from workers.sources.errors import quantize_error
 
 _CHUNK_BYTES = 1024**3

@@ -7,18 +7,12 @@ from collections.abc import Mapping
 
 from workers.engine import BuildPlan, Request, StageError, StageJob, StageReport, version
 from workers.optimum_engine import layout
-from workers.sources import source
+from workers.sources import runtime, source
 from workers.sources.errors import unsupported
 from workers.sources.temporary import temporary_folder
 
 REVISION = "3"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
-
-RUNTIMES = (
-    "onnxruntime", "onnxruntime-windowsml", "onnxruntime-qnn", "onnxruntime-openvino",
-    "onnxruntime-directml", "onnxruntime-gpu",
-)  # fmt: skip
-"""Distributions that provide the `onnxruntime` module; the first one found is the tool."""
 
 _BASE_MEMORY = 1536 * 1024**2
 
@@ -31,8 +25,7 @@ class OptimumEngine:
     def tools(self) -> Mapping[str, str]:
         """Versions of every tool that can change a byte of any output."""
         found = {name: version(name) for name in layout.EXPORT_TOOLS if name != "engine"}
-        runtime = next((text for name in RUNTIMES if (text := version(name))), "")
-        return {"engine": REVISION, **found, "onnxruntime": runtime}
+        return {"engine": REVISION, **found, "onnxruntime": runtime.installed()}
 
     def plan(self, request: Request) -> BuildPlan:
         """Resolve the source and lay out the stages of a cell."""
@@ -50,7 +43,8 @@ class OptimumEngine:
 
     def run(self, job: StageJob) -> StageReport:
         """Run one stage."""
-        from workers.optimum_engine import export, inputs, optimize, quantize, reference
+        from workers.optimum_engine import export, inputs, quantize, reference
+        from workers.sources import optimize
 
         steps = {
             "export": export.run,

@@ -10,14 +10,13 @@ from typing import Any
 from workers import composition
 from workers.composition import Composition, split
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import components, plain_inputs, runtime, shapes
+from workers.optimum_engine import components, plain_inputs, shapes
 from workers.optimum_engine.layout import READY, SHAPES
-from workers.sources import load, model_file, samples
-from workers.sources.errors import listed, one_line, quantize_error
+from workers.sources import load, model_file, runtime, samples
+from workers.sources.errors import one_line, quantize_error
 from workers.sources.load import exporter_task
 
 _ONES = ("attention_mask", "pixel_mask")
-_DATASET_SAMPLES = 32
 Sample = dict[str, Any]
 Sizes = Mapping[str, int]
 Make = Callable[[runtime.Signature, Sizes], Sample]
@@ -39,7 +38,7 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
     return {
         "samples": min(len(sets) for sets in found.values()),
         "origin": "dataset" if "dataset" in job.params else "generated",
-        "inputs": {name or ".": _described(sets[0]) for name, sets in found.items()},
+        "inputs": {name or ".": samples.described(sets[0]) for name, sets in found.items()},
     }
 
 
@@ -68,13 +67,6 @@ def _for_export(
     return {name: partial(_generate, part) for name, (_module, part) in parts.items()}, sizes
 
 
-def _described(sample: Sample) -> dict[str, Any]:
-    return {
-        key: {"dtype": str(array.dtype), "shape": list(array.shape)}
-        for key, array in sorted(sample.items())
-    }
-
-
 def _samples(
     job: StageJob, component: str, make: Make, wanted: runtime.Signature, sizes: Sizes
 ) -> list[Sample]:
@@ -83,7 +75,7 @@ def _samples(
     if not dataset:
         count, given = int(job.params["samples"]), []
     else:
-        limit = int(dataset.get("samples", _DATASET_SAMPLES))
+        limit = int(dataset.get("samples", samples.OF_DATASET))
         given = samples.read_dataset(Path(dataset["path"]), component, limit)
         count = len(given)
         sizes = {**sizes, **sizes_of(given[0], wanted)}
@@ -94,9 +86,9 @@ def _samples(
         load.seed_everything(int(job.params["seed"]) + index)
         sample = make(wanted, sizes)
         if given:
-            sample |= fitted(given[index], wanted)
+            sample |= samples.fitted(given[index], wanted)
         made.append(sample)
-    check_even(made)
+    samples.check_even(made)
     return made
 
 
@@ -140,30 +132,6 @@ def plausible(name: str, array: Any) -> Any:
     return array
 
 
-def fitted(given: Mapping[str, Any], wanted: runtime.Signature) -> Sample:
-    import numpy as np
-
-    if unknown := set(given) - set(wanted):
-        raise quantize_error(
-            f"the dataset has an array '{min(unknown)}' that is not an input of the model",
-            f"its inputs: {listed(wanted)}",
-        )
-    fitting = {}
-    for name, value in given.items():
-        array = np.asarray(value, dtype=wanted[name].dtype)
-        shape = wanted[name].shape
-        if array.ndim != len(shape) or any(
-            isinstance(dim, int) and dim != size
-            for dim, size in zip(shape, array.shape, strict=True)
-        ):
-            raise quantize_error(
-                f"the dataset's '{name}' has the shape {list(array.shape)}, the model takes "
-                f"{list(shape)}"
-            )
-        fitting[name] = array
-    return fitting
-
-
 def sizes_of(given: Mapping[str, Any], wanted: runtime.Signature) -> dict[str, int]:
     """The sizes that a dataset's arrays fix for all inputs, by the names of their axes."""
     import numpy as np
@@ -175,17 +143,6 @@ def sizes_of(given: Mapping[str, Any], wanted: runtime.Signature) -> dict[str, i
         for axis, size in zip(wanted[name].shape, np.shape(value), strict=False)
         if isinstance(axis, str) and axis in SHAPES
     }
-
-
-def check_even(made: list[Sample]) -> None:
-    for sample in made[1:]:
-        for name, array in sample.items():
-            if array.shape != made[0][name].shape:
-                raise quantize_error(
-                    f"samples differ in the shape of '{name}': {list(made[0][name].shape)} and "
-                    f"{list(array.shape)}",
-                    "pad or cut the dataset to one shape",
-                )
 
 
 def _link(

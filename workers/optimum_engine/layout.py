@@ -6,14 +6,13 @@ option) must not become parameters.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from matrix.build_options import EXTENDED_PASSES, LEVELS
+from matrix.build_options import LEVELS
 from matrix.model import SourceKind
 from workers.engine import SOURCE, Request, StageSpec
+from workers.sources import optimize, samples
 from workers.sources.errors import listed, optimize_error, quantize_error
 from workers.sources.source import Resolved, allowed
 
@@ -22,7 +21,7 @@ INPUT_TOOLS = ("engine", "transformers", "optimum", "optimum-onnx", "numpy")
 READY_TOOLS = ("engine", "onnx", "numpy")
 READY = "onnx-file"
 """In place of a task: the inputs follow from the graph alone."""
-GRAPH_TOOLS = ("engine", "onnx", "onnxruntime", "numpy")
+GRAPH_TOOLS = optimize.TOOLS
 
 SAMPLES = 8
 PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8")
@@ -44,11 +43,11 @@ def stages(request: Request, source: Resolved) -> list[StageSpec]:
     _check(policy, ready=bool(request.model["source"].get("file")))
     specs = [_export(request, source), _inputs(request)]
     last = "export"
-    if optimize := _optimize(policy):
-        specs.append(optimize)
+    if step := optimize.stage(policy):
+        specs.append(step)
         last = "optimize"
-    if quantize := _quantize(policy, last):
-        specs.append(quantize)
+    if step := _quantize(policy, last):
+        specs.append(step)
     return specs
 
 
@@ -69,36 +68,18 @@ def _export(request: Request, source: Resolved) -> StageSpec:
 
 
 def _inputs(request: Request) -> StageSpec:
-    samples = _options(request.policy).get("samples", SAMPLES)
-    params: dict[str, Any] = {"task": request.model["task"], "samples": samples, "seed": 0}
+    count = _options(request.policy).get("samples", SAMPLES)
+    params: dict[str, Any] = {"task": request.model["task"], "samples": count, "seed": 0}
     tools: tuple[str, ...] = INPUT_TOOLS
     if request.model["source"].get("file"):
         params["task"], tools = READY, GRAPH_TOOLS
     if shapes := dict(request.policy.get("shapes") or {}):
         params["shapes"] = shapes
     if dataset := request.model.get("dataset"):
-        params["dataset"] = dict(dataset) | {"sha256": _file_digest(dataset)}
-        del params["dataset"]["path"]
-        if samples != SAMPLES:
-            params["dataset"].setdefault("samples", samples)
+        params["dataset"] = samples.dataset_params(dataset)
+        if count != SAMPLES:
+            params["dataset"].setdefault("samples", count)
     return StageSpec("inputs", params, ("export",), tools)
-
-
-def _optimize(policy: Mapping[str, Any]) -> StageSpec | None:
-    options = _options(policy)
-    level = options.get("optimization", policy["optimization"])
-    static, blocked = bool(policy["static_shapes"]), set(policy["blocked_passes"])
-    blocked |= set(options.get("without_passes", ()))
-    if passes := options.get("passes"):
-        level = "extended"
-        blocked |= set(EXTENDED_PASSES) - set(passes)
-    if level == "disabled" and not static:
-        return None
-    params: dict[str, Any] = {"level": level, "static_shapes": static}
-    if level != "disabled" and blocked:
-        params["blocked_passes"] = sorted(blocked)
-    inputs = ("export", "inputs") if static else ("export",)
-    return StageSpec("optimize", params, inputs, GRAPH_TOOLS, per_component=True)
 
 
 def _quantize(policy: Mapping[str, Any], last: str) -> StageSpec | None:
@@ -136,16 +117,3 @@ def _check(policy: Mapping[str, Any], *, ready: bool) -> None:
     # A ready ONNX file has its own names for its axes.
     if not ready and (unknown := set(policy.get("shapes") or {}) - set(SHAPES)):
         raise optimize_error(f"unknown shape '{min(unknown)}'", f"known: {listed(SHAPES)}")
-
-
-def _file_digest(dataset: Mapping[str, Any]) -> str:
-    path = dataset.get("path")
-    if not isinstance(path, str):
-        raise quantize_error("the dataset has no path", 'dataset = { path = "calibration.npz" }')
-    try:
-        with Path(path).open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise quantize_error(
-            f"the dataset {path} cannot be read: {error.strerror}", "correct its path"
-        ) from error

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageError
-from workers.optimum_engine import runtime, shapes
-from workers.sources import model_file
+from workers.optimum_engine import shapes
+from workers.sources import model_file, runtime
 from workers.sources.errors import quantize_error
 
 _AXES = {

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.optimum_engine import calibrate, runtime, weight_only
-from workers.sources import model_file, onnx_graph, samples
+from workers.optimum_engine import calibrate, weight_only
+from workers.sources import model_file, onnx_graph, runtime, samples
 from workers.sources.errors import one_line, quantize_error
 
 _PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")

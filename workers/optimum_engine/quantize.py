@@ -9,8 +9,8 @@ from typing import Any
 
 from matrix.nearest import hint
 from workers.engine import StageJob
-from workers.optimum_engine import qdq, runtime, weight_only
-from workers.sources import model_file, onnx_graph
+from workers.optimum_engine import qdq, weight_only
+from workers.sources import model_file, onnx_graph, runtime
 from workers.sources.errors import one_line, quantize_error
 
 

@@ -1,4 +1,4 @@
-"""Shapes: the sizes of dummy inputs, and graphs whose dimensions are fixed to given inputs."""
+"""The sizes of dummy inputs."""
 
 from __future__ import annotations
 
@@ -23,44 +23,6 @@ def base_shapes(
     if image := _image_size(side_files / "preprocessor_config.json"):
         shapes["height"], shapes["width"] = image
     return {**shapes, **asked}
-
-
-def fix(model: Any, inputs: Mapping[str, Any]) -> None:
-    """Give a graph's inputs the shapes of these arrays and remove all other known shapes.
-
-    The names of dimensions are not reliable (`past + current`), so the arrays decide; ONNX Runtime
-    infers inner and output shapes again when it writes the graph.
-    """
-    for value in model.graph.input:
-        if value.name in inputs:
-            _set_shape(value, inputs[value.name].shape)
-    del model.graph.value_info[:]
-    for value in model.graph.output:
-        for dim in value.type.tensor_type.shape.dim:
-            dim.Clear()
-
-
-def fix_outputs(model: Any, outputs: Mapping[str, Any]) -> None:
-    """Give a graph's outputs the shapes that a run produced."""
-    for value in model.graph.output:
-        if value.name in outputs:
-            _set_shape(value, outputs[value.name].shape)
-
-
-def dynamic(model: Any) -> list[str]:
-    """The inputs and outputs that still have an open dimension."""
-    return [
-        value.name
-        for value in (*model.graph.input, *model.graph.output)
-        if any(not dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
-    ]
-
-
-def _set_shape(value: Any, shape: tuple[int, ...]) -> None:
-    dims = value.type.tensor_type.shape
-    del dims.dim[:]
-    for size in shape:
-        dims.dim.add(dim_value=size)
 
 
 def _sequence(config: Any, *, padded: bool) -> int:

@@ -48,8 +48,8 @@ def _finite(value: Any) -> bool:
 def _one(found: Any, wanted: Any) -> dict[str, Any]:
     import numpy as np
 
-    if not isinstance(wanted, np.ndarray) or wanted.dtype.kind not in "fiub":
-        return {}  # sequences and texts: the rung `shapes` judges them
+    if not isinstance(wanted, np.ndarray) or wanted.dtype.kind not in "fiubOU":
+        return {}  # sequences: the rung `shapes` judges them
     if found is None:
         return {"absent": "the output is missing"}
     if found.shape != wanted.shape:

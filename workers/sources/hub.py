@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from workers.engine import StageError
 from workers.sources import ready_files as ready
 from workers.sources.errors import auth_error, export_error, network_error, one_line
-from workers.sources.weights import SIDE_FILES, check_complete, patterns
+from workers.sources.weights import SIDE_FILES, check_complete, matching, patterns
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _KEEP_SECONDS = 900
@@ -78,17 +79,38 @@ def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool
             return cached
     if offline:
         raise _unreachable(FOUND_OUT)
-    target = _fetch(ref, commit, scratch / "source", [_literal(file), *SIDE_FILES])
+    target = _fetch(ref, commit, scratch / "source", [literal(file), *SIDE_FILES])
     if not (target / file).is_file():
         raise export_error(f"{ref} has no file {file}", "correct the path in the catalog")
     place = PurePosixPath(file).parent
     outside = [(place / name).as_posix() for name in ready.external_of(target / file)]
     if outside:
-        _fetch(ref, commit, target, [_literal(name) for name in outside])
+        _fetch(ref, commit, target, [literal(name) for name in outside])
     return target
 
 
-def _literal(name: str) -> str:
+def files(
+    ref: str, commit: str, wanted: Sequence[str], scratch: Path, *, offline: bool = False
+) -> Path:
+    """A folder with the files of a commit that match these patterns, if there are any.
+
+    As with `snapshot`, the user's cache is read but never changed.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    with contextlib.suppress(LocalEntryNotFoundError):
+        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
+        if matching((item.name for item in cached.iterdir()), wanted):
+            return cached
+    if offline:
+        raise _unreachable(FOUND_OUT)
+    target = _fetch(ref, commit, scratch / "source", [*wanted, *SIDE_FILES])
+    target.mkdir(parents=True, exist_ok=True)  # nothing may match
+    return target
+
+
+def literal(name: str) -> str:
     """A pattern that matches only this name."""
     return re.sub(r"([\[*?])", r"[\1]", name)
 

@@ -25,7 +25,7 @@ def take(job: StageJob, folder: Path) -> Mapping[str, Any]:
     found = onnx_graph.opset(model)
     if found < OLDEST:
         model = _converted(model, int(job.params["opset"]), name)
-    _lower_ir(model)
+    lower_ir(model)
     model_file.save(model, job.out)
     for side in side_files(folder):
         shutil.copyfile(folder / side, job.out / side)
@@ -93,7 +93,7 @@ def _converted(model: Any, opset: int, name: str) -> Any:
         ) from error
 
 
-def _lower_ir(model: Any) -> None:
+def lower_ir(model: Any) -> None:
     """Set the IR version released with the opset: older runtimes refuse newer IR versions."""
     from onnx import helper
 

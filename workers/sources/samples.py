@@ -8,16 +8,22 @@ the names are `<component>/<input>`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from workers.sources.errors import quantize_error
+from workers.sources.errors import listed, quantize_error
+
+if TYPE_CHECKING:  # runtimes read samples too
+    from workers.sources.runtime import Signature
 
 FILE = "inputs.npz"
+OF_DATASET = 32
+"""Samples that are taken of a dataset unless the catalog says otherwise."""
 Sample = Mapping[str, Any]
 
 
@@ -39,6 +45,25 @@ def load(folder: Path, component: str = "") -> list[dict[str, Any]]:
     return read(file if file.is_file() else folder / FILE)
 
 
+def dataset_params(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """What a catalog's dataset contributes to a key: the content of its file, not its path."""
+    others = {name: value for name, value in dataset.items() if name != "path"}
+    return others | {"sha256": _file_digest(dataset)}
+
+
+def _file_digest(dataset: Mapping[str, Any]) -> str:
+    path = dataset.get("path")
+    if not isinstance(path, str):
+        raise quantize_error("the dataset has no path", 'dataset = { path = "calibration.npz" }')
+    try:
+        with Path(path).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise quantize_error(
+            f"the dataset {path} cannot be read: {error.strerror}", "correct its path"
+        ) from error
+
+
 def read_dataset(path: Path, component: str, limit: int) -> list[dict[str, Any]]:
     """At most `limit` samples for one component from a dataset file."""
     try:
@@ -53,6 +78,51 @@ def read_dataset(path: Path, component: str, limit: int) -> list[dict[str, Any]]
          if name.startswith(prefix)}
         for sample in found
     ]  # fmt: skip
+
+
+def fitted(given: Mapping[str, Any], wanted: Signature) -> dict[str, Any]:
+    """A sample of a dataset in the types of a graph's inputs, of which it may lack some."""
+    import numpy as np
+
+    if unknown := set(given) - set(wanted):
+        raise quantize_error(
+            f"the dataset has an array '{min(unknown)}' that is not an input of the model",
+            f"its inputs: {listed(wanted)}",
+        )
+    fitting = {}
+    for name, value in given.items():
+        array = np.asarray(value, dtype=wanted[name].dtype)
+        shape = wanted[name].shape
+        if array.ndim != len(shape) or any(
+            isinstance(dim, int) and dim != size
+            for dim, size in zip(shape, array.shape, strict=True)
+        ):
+            raise quantize_error(
+                f"the dataset's '{name}' has the shape {list(array.shape)}, the model takes "
+                f"{list(shape)}"
+            )
+        fitting[name] = array
+    return fitting
+
+
+def check_even(made: Sequence[Sample]) -> None:
+    """Raise `StageError` unless all samples have the same shapes."""
+    for sample in made[1:]:
+        for name, array in sample.items():
+            if array.shape != made[0][name].shape:
+                raise quantize_error(
+                    f"samples differ in the shape of '{name}': {list(made[0][name].shape)} and "
+                    f"{list(array.shape)}",
+                    "pad or cut the dataset to one shape",
+                )
+
+
+def described(sample: Sample) -> dict[str, Any]:
+    """The type and shape of every input, for facts."""
+    return {
+        key: {"dtype": str(array.dtype), "shape": list(array.shape)}
+        for key, array in sorted(sample.items())
+    }
 
 
 def read(path: Path, limit: int | None = None) -> list[dict[str, Any]]:

@@ -109,6 +109,16 @@ def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:
     return Resolved(SourceKind.FOLDER, files_digest(entries), {"files": files}, size=weights)
 
 
+def entry(file: Path, name: str) -> FileEntry:
+    """A file as the digest of a source has it, under a name inside that."""
+    try:
+        return _entry(file, name)
+    except OSError as error:
+        raise export_error(
+            f"{file} cannot be read: {error.strerror}", "correct its path in the catalog"
+        ) from error
+
+
 _hashed: dict[tuple[str, int, int, int], str] = {}
 """(path, size, mtime_ns, inode) -> sha256, so the plans of many cells read the weights once."""
 

@@ -45,7 +45,7 @@ def _ls(arguments: argparse.Namespace) -> Exit:
     rows = []
     for name, point in installed_engines().items():
         apart = engine_environment(name) is not None
-        default = f"none: modelmill engine install {name}" if apart else "this one"
+        default = f"none: modelmill engine install {name}" if apart else _here(name)
         rows.append((name, point.value, settings.engine_pythons.get(name, default)))
     if arguments.json:
         names = ("engine", "object", "python")
@@ -53,6 +53,16 @@ def _ls(arguments: argparse.Namespace) -> Exit:
     else:
         print(render(("engine", "object", "python"), rows))
     return Exit.OK
+
+
+def _here(name: str) -> str:
+    """What is said of an engine that runs in our own interpreter."""
+    from workers.engines import extra_of, find_engine, missing_imports
+
+    if not missing_imports(find_engine(name)):
+        return "this one"
+    extra = extra_of(name)
+    return f"none: pip install -c constraints.txt 'modelmill[{extra}]'" if extra else "this one"
 
 
 def _install(arguments: argparse.Namespace) -> Exit:
@@ -105,7 +115,7 @@ def engine_environment(name: str) -> Environment | None:
 
 def wanted_environment(name: str) -> Environment:
     """The environment of an engine or runtime that a user wants to install."""
-    from workers.engines import find_engine
+    from workers.engines import extra_of, find_engine
     from workers.runtimes.install import environment_of
     from workers.runtimes.runtime import kind_named
 
@@ -115,8 +125,9 @@ def wanted_environment(name: str) -> Environment:
     find_engine(name)  # an unknown one is told with the nearest name
     environment = engine_environment(name)
     if environment is None:
+        extra = extra_of(name)
         raise UsageError(
             f"engine {name} needs no environment of its own",
-            hint="it comes with pip install 'modelmill[build]'" if name == "optimum" else "",
+            hint=f"it comes with pip install 'modelmill[{extra}]'" if extra else "",
         )
     return environment

@@ -88,7 +88,7 @@ def test_an_option_that_does_not_exist_is_refused(tmp_path: Path, line: str, pro
 
 def test_options_are_those_of_the_engine(tmp_path: Path) -> None:
     told = faults(tmp_path, '[model.build]\npasses = ["BiasGeluFusion"]\n', engine="winml")
-    assert "the engine winml has no build option passes (it is one of: optimum)" in told
+    assert "the engine winml has no build option passes (it is one of: optimum, tabular)" in told
     told = faults(tmp_path, '[model.build]\ncalibration = "entropy"\n')
     assert "the engine optimum has no calibration 'entropy'" in told
     both = policy(tmp_path, "[model.build]\nsamples = 4\n", engine="winml")

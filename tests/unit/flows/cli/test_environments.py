@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.cli import doctor
 from flows.cli.commands.engine import engine_environment, remember, venv_of, wanted_environment
 from flows.cli.main import main
 from flows.cli.resolution import resolve
@@ -70,6 +71,24 @@ def test_without_the_build_extra_a_sweep_is_refused(
     ) as one:
         check_engine(resolve({}, {}, tmp_path))
     assert "modelmill[build]" in one.value.hint
+
+
+def test_an_engine_with_an_extra_of_its_own_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("workers.engines.find_spec", lambda name: None if name == "skops" else name)
+    told = r"engine tabular is not installed: .* lacks skops"
+    with pytest.raises(EngineNotFound, match=told) as one:
+        check_engine(resolve({"engine": "tabular"}, {}, tmp_path))
+    assert "modelmill[tabular]" in one.value.hint
+    assert main(["engine", "ls"]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("tabular"))
+    assert row.endswith("none: pip install -c constraints.txt 'modelmill[tabular]'")
+    monkeypatch.setattr(doctor, "installed_engines", lambda: ["tabular"])
+    (found,) = doctor._engines(resolve({}, {}, tmp_path), tmp_path)
+    assert (found.health, found.detail) == (doctor.Health.NOTE, "lacks skops")
+    assert "modelmill[tabular]" in found.mend
 
 
 def test_an_engine_that_lives_with_us_has_no_installer() -> None:

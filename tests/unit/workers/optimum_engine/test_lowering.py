@@ -18,7 +18,7 @@ from onnx import helper
 from tests.engines import graphs
 from workers.engine import StageError
 from workers.optimum_engine import calibrate, quantize, shapes, weight_only
-from workers.sources import model_file, onnx_graph
+from workers.sources import fixed_shapes, model_file, onnx_graph
 
 X = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
 
@@ -149,11 +149,11 @@ def test_fp16_keeps_the_types_of_the_ports(tmp_path: Path) -> None:
 
 def test_shapes_come_from_arrays_and_runs() -> None:
     model = graphs.matmul()
-    assert shapes.dynamic(model) == ["x", "y"]
-    shapes.fix(model, {"x": X})
-    assert shapes.dynamic(model) == ["y"]
-    shapes.fix_outputs(model, {"y": outputs(model)})
-    assert not shapes.dynamic(model)
+    assert fixed_shapes.dynamic(model) == ["x", "y"]
+    fixed_shapes.fix(model, {"x": X})
+    assert fixed_shapes.dynamic(model) == ["y"]
+    fixed_shapes.fix_outputs(model, {"y": outputs(model)})
+    assert not fixed_shapes.dynamic(model)
     dims = model.graph.output[0].type.tensor_type.shape.dim
     assert [dim.dim_value for dim in dims] == [2, 256]
 

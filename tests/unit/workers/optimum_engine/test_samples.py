@@ -11,8 +11,8 @@ import pytest
 
 from workers.engine import StageError
 from workers.optimum_engine import inputs
-from workers.optimum_engine.runtime import Port
 from workers.sources import samples
+from workers.sources.runtime import Port
 
 SETS = [{"ids": np.full((1, 4), n), "mask": np.ones((1, 4), bool)} for n in range(3)]
 WANTED = {"ids": Port("int64", ("batch_size", "sequence_length"))}
@@ -74,15 +74,15 @@ def test_pickled_and_uneven_arrays_are_refused(tmp_path: Path) -> None:
 
 def test_a_dataset_must_fit_the_graph() -> None:
     fixed = {"pixels": Port("float32", ("batch_size", 3))}
-    assert inputs.fitted({"pixels": [[1, 2, 3]]}, fixed)["pixels"].dtype == np.float32
+    assert samples.fitted({"pixels": [[1, 2, 3]]}, fixed)["pixels"].dtype == np.float32
     with pytest.raises(StageError, match="not an input of the model"):
-        inputs.fitted({"words": [1]}, WANTED)
+        samples.fitted({"words": [1]}, WANTED)
     with pytest.raises(StageError, match=r"\[1, 4\]"):
-        inputs.fitted({"pixels": [[1, 2, 3, 4]]}, fixed)
+        samples.fitted({"pixels": [[1, 2, 3, 4]]}, fixed)
     with pytest.raises(StageError, match="takes"):
-        inputs.fitted({"ids": [1, 2]}, WANTED)
+        samples.fitted({"ids": [1, 2]}, WANTED)
     with pytest.raises(StageError, match="samples differ"):
-        inputs.check_even([{"ids": np.ones((1, 4))}, {"ids": np.ones((1, 5))}])
+        samples.check_even([{"ids": np.ones((1, 4))}, {"ids": np.ones((1, 5))}])
 
 
 def test_a_dataset_settles_the_sizes() -> None:

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workers.engine import version
 from workers.runtimes.runtime import CPU
 from workers.sources import model_file
 from workers.sources.errors import one_line, optimize_error
 
+DISTRIBUTIONS = (
+    "onnxruntime", "onnxruntime-windowsml", "onnxruntime-qnn", "onnxruntime-openvino",
+    "onnxruntime-directml", "onnxruntime-gpu",
+)  # fmt: skip
+"""Those that provide the `onnxruntime` module; the first one found is the tool."""
 _KINDS = {
     # ONNX Runtime's name of a type -> its number in ONNX
     "tensor(float)": 1, "tensor(uint8)": 2, "tensor(int8)": 3, "tensor(uint16)": 4,
@@ -28,6 +34,11 @@ class Port:
 
 
 Signature = Mapping[str, Port]
+
+
+def installed() -> str:
+    """The version of ONNX Runtime here; empty if there is none. Imports nothing."""
+    return next((text for name in DISTRIBUTIONS if (text := version(name))), "")
 
 
 def session(file: Path, options: Any = None) -> Any:

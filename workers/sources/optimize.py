@@ -6,10 +6,31 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workers.engine import StageJob
-from workers.optimum_engine import runtime, shapes
-from workers.sources import model_file, onnx_graph, samples
+from matrix.build_options import EXTENDED_PASSES
+from workers.engine import StageJob, StageSpec
+from workers.sources import fixed_shapes, model_file, onnx_graph, runtime, samples
 from workers.sources.errors import optimize_error
+
+TOOLS = ("engine", "onnx", "onnxruntime", "numpy")
+"""What can change the bytes of an optimized graph."""
+
+
+def stage(policy: Mapping[str, Any]) -> StageSpec | None:
+    """The stage that a policy asks for; None: the graph stays as the export made it."""
+    options: Mapping[str, Any] = policy.get("build") or {}
+    level = options.get("optimization", policy["optimization"])
+    static, blocked = bool(policy["static_shapes"]), set(policy["blocked_passes"])
+    blocked |= set(options.get("without_passes", ()))
+    if passes := options.get("passes"):
+        level = "extended"
+        blocked |= set(EXTENDED_PASSES) - set(passes)
+    if level == "disabled" and not static:
+        return None
+    params: dict[str, Any] = {"level": level, "static_shapes": static}
+    if level != "disabled" and blocked:
+        params["blocked_passes"] = sorted(blocked)
+    inputs = ("export", "inputs") if static else ("export",)
+    return StageSpec("optimize", params, inputs, TOOLS, per_component=True)
 
 
 def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
@@ -65,7 +86,7 @@ def _misnaming(opset: int) -> Iterator[str]:
 def _with_shapes(source: Path, folder: Path, sample: Mapping[str, Any]) -> Path:
     """The graph with the shapes of its inputs fixed, its weights linked beside it."""
     model = model_file.load_graph(source)
-    shapes.fix(model, sample)
+    fixed_shapes.fix(model, sample)
     return model_file.save_graph(model, source, folder)
 
 
@@ -74,12 +95,12 @@ def _settle_outputs(file: Path, sets: list[dict[str, Any]]) -> bool:
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
-    if not shapes.dynamic(model):
+    if not fixed_shapes.dynamic(model):
         return True
     ready = runtime.session(file)
     runs = [runtime.run(ready, sample) for sample in (sets[0], sets[-1])]
     del ready
     agreed = {name: array for name, array in runs[0].items() if array.shape == runs[1][name].shape}
-    shapes.fix_outputs(model, agreed)
+    fixed_shapes.fix_outputs(model, agreed)
     onnx.save(model, str(file))
-    return not shapes.dynamic(model)
+    return not fixed_shapes.dynamic(model)

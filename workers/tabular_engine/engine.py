@@ -1,0 +1,133 @@
+"""The engine object: reports its tools, lays out the stages of a cell, runs one stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from matrix.abilities import abilities_of
+from workers.engine import (
+    SOURCE,
+    BuildPlan,
+    Request,
+    StageError,
+    StageJob,
+    StageReport,
+    StageSpec,
+    version,
+)
+from workers.sources import optimize, runtime, samples
+from workers.sources.errors import listed, optimize_error, unsupported
+from workers.sources.source import Resolved
+from workers.sources.temporary import temporary_folder
+from workers.tabular_engine import files
+
+REVISION = "1"
+"""Raised whenever this package would make other bytes from the same inputs and tools."""
+
+EXPORT_TOOLS = ("engine", "scikit-learn", "skl2onnx", "skops", "onnx", "numpy")
+XGBOOST_TOOLS = ("engine", "xgboost", "onnxmltools", "skl2onnx", "onnx", "numpy")
+SAMPLES = 8
+SHAPES = ("batch_size",)
+_MEMORY = 512 * 1024**2
+
+
+class TabularEngine:
+    """skops and XGBoost load models, skl2onnx and onnxmltools convert them."""
+
+    name = "tabular"
+
+    def tools(self) -> Mapping[str, str]:
+        """Versions of every tool that can change a byte of any output."""
+        names = dict.fromkeys((*EXPORT_TOOLS, *XGBOOST_TOOLS))
+        found = {name: version(name) for name in names if name != "engine"}
+        return {"engine": REVISION, **found, "onnxruntime": runtime.installed()}
+
+    def plan(self, request: Request) -> BuildPlan:
+        """Resolve the source and lay out the stages of a cell."""
+        _check(request)
+        source = files.resolve(request)
+        file = str(source.facts.get("file", ""))
+        tools = _tools_for(file)
+        if missing := [name for name, found in self.tools().items() if not found and name in tools]:
+            install = "pip install -c constraints.txt 'modelmill[tabular]'"
+            raise unsupported(f"this interpreter lacks {', '.join(missing)}", install)
+        specs = [_export(request, source, file, tools), _inputs(request)]
+        if step := optimize.stage(request.policy):
+            specs.append(step)
+        return BuildPlan(
+            source=source.as_json(),
+            stages=specs,
+            memory=_MEMORY + 20 * source.size,  # text and trees of objects take much more
+            disk=8 * source.size,
+        )
+
+    def run(self, job: StageJob) -> StageReport:
+        """Run one stage."""
+        from workers.tabular_engine import export, inputs, reference
+
+        steps = {
+            "export": export.run,
+            "inputs": inputs.run,
+            "optimize": optimize.run,
+            "reference": reference.run,
+        }
+        step = steps.get(job.stage)
+        if step is None:
+            raise StageError(f"the tabular engine has no stage '{job.stage}'")
+        started = time.monotonic()
+        with temporary_folder(job.out) as temp:
+            facts = step(job, temp)
+        return StageReport(facts=facts, info={"seconds": round(time.monotonic() - started, 3)})
+
+
+def _check(request: Request) -> None:
+    """Raise `StageError` for a target or policy that this engine does not build for."""
+    policy, target = request.policy, request.target
+    abilities = abilities_of(TabularEngine.name)
+    if abilities and not abilities.builds_for(target["provider"]):
+        raise unsupported(
+            f"{target['label']} runs no tabular models: {abilities.why}",
+            "choose a target of the CPU, e.g. --target mlas_cpu",
+        )
+    if policy["precision"] != "fp32":
+        raise unsupported(
+            f"the tabular engine builds fp32 alone, not {policy['precision']}: thresholds of trees "
+            "are compared exactly",
+            "leave out the precision",
+        )
+    if unknown := set(policy.get("shapes") or {}) - set(SHAPES):
+        raise optimize_error(f"unknown shape '{min(unknown)}'", f"known: {listed(SHAPES)}")
+
+
+def _tools_for(file: str) -> tuple[str, ...]:
+    """The tools of an export; of a file that is not known yet, what every file needs."""
+    return XGBOOST_TOOLS if file.lower().endswith(files.XGBOOST) else EXPORT_TOOLS
+
+
+def _export(request: Request, source: Resolved, file: str, tools: tuple[str, ...]) -> StageSpec:
+    params: dict[str, Any] = {
+        "task": request.model["task"],
+        "opset": int(request.policy["opset"]),
+        "source": source.digest,
+    }
+    if source.commit:
+        params["commit"] = source.commit
+    if file:
+        params["file"] = file
+    else:
+        tools = tuple(dict.fromkeys((*EXPORT_TOOLS, *XGBOOST_TOOLS)))
+    return StageSpec("export", params, (SOURCE,), (*tools, "onnxruntime"))
+
+
+def _inputs(request: Request) -> StageSpec:
+    count = (request.policy.get("build") or {}).get("samples", SAMPLES)
+    params: dict[str, Any] = {"samples": count, "seed": 0}
+    if shapes := dict(request.policy.get("shapes") or {}):
+        params["shapes"] = shapes
+    if dataset := request.model.get("dataset"):
+        params["dataset"] = samples.dataset_params(dataset)
+        if count != SAMPLES:
+            params["dataset"].setdefault("samples", count)
+    return StageSpec("inputs", params, ("export",), optimize.TOOLS)

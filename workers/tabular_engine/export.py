@@ -1,0 +1,129 @@
+"""The export stage: a trained model becomes an ONNX graph that computes the same.
+
+The converters round thresholds and sum in single precision; whether that matters for this model is
+seen by comparing its predictions on seeded rows with the library's own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workers.engine import StageJob
+from workers.sources import model_file, onnx_graph
+from workers.sources.errors import export_error, one_line
+from workers.sources.ready_files import lower_ir
+from workers.tabular_engine import files, original, reference, rows
+from workers.tabular_engine.original import Original
+
+ML_OPSET = 3
+"""Of ai.onnx.ml, at most: the newest that all converters write."""
+NEWEST = 21
+COMPARED = 512
+"""Rows on which the graph is compared with the model."""
+
+
+def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
+    """Convert the model, and compare."""
+    opset = int(job.params["opset"])
+    if opset > NEWEST:
+        raise export_error(f"tabular models have opsets up to {NEWEST}, not {opset}", "lower it")
+    job.progress("getting the model's file")
+    file = files.fetch(job, temp)
+    job.progress("loading the model")
+    model = original.load(file, job.params["task"])
+    job.progress("converting")
+    graph = _converted(model, opset)
+    _name_ports(graph, model)
+    lower_ir(graph)
+    model_file.save(graph, job.out)
+    model_file.copy_side_files(file.parent, job.out)
+    job.progress("comparing with the model")
+    written = model_file.load_graph(job.out)
+    samples = [rows.sample(written, COMPARED, seed=1)]
+    found = reference.distances(job.out / model_file.MODEL, model, samples)
+    if problem := next(reference.faults(found), ""):
+        raise export_error(
+            f"the exported graph does not compute what {model.library} predicts: {problem}",
+            "train the model on float32 values, or in a form that single precision keeps",
+        )
+    return {
+        "components": [],
+        "precision": "fp32",
+        "library": model.library,
+        "estimator": type(model.estimator).__name__,
+        "features": model.features,
+        "feature_names": list(model.names),
+        "classes": list(model.classes),
+        "compared": COMPARED,
+        "graphs": {".": onnx_graph.facts(written)},
+    }
+
+
+def _converted(model: Original, opset: int) -> Any:
+    import skl2onnx
+    from skl2onnx.common.data_types import FloatTensorType
+
+    if model.library == "xgboost":
+        _teach_xgboost()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return skl2onnx.to_onnx(
+                model.estimator,
+                initial_types=[(rows.FEATURES, FloatTensorType([None, model.features]))],
+                options={id(model.estimator): {"zipmap": False}} if model.classes else None,
+                target_opset={"": opset, "ai.onnx.ml": ML_OPSET},
+                name="model",
+            )
+        except Exception as error:  # converters raise what they meet
+            raise export_error(
+                f"{type(model.estimator).__name__} cannot be converted: "
+                f"{type(error).__name__}: {one_line(error)}",
+                "train on rows of numbers, with steps that skl2onnx supports",
+            ) from error
+
+
+def _teach_xgboost() -> None:
+    """Let skl2onnx use onnxmltools' converter, whose own entry knows old opsets alone."""
+    import xgboost
+    from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
+    from skl2onnx import update_registered_converter
+    from skl2onnx.common.shape_calculator import (
+        calculate_linear_classifier_output_shapes,
+        calculate_linear_regressor_output_shapes,
+    )
+
+    update_registered_converter(
+        xgboost.XGBClassifier,
+        "XGBoostXGBClassifier",
+        calculate_linear_classifier_output_shapes,
+        convert_xgboost,
+        options={"nocl": [True, False], "zipmap": [True, False, "columns"]},
+    )
+    update_registered_converter(
+        xgboost.XGBRegressor,
+        "XGBoostXGBRegressor",
+        calculate_linear_regressor_output_shapes,
+        convert_xgboost,
+    )
+
+
+def _name_ports(graph: Any, model: Original) -> None:
+    """Give the outputs the same names whatever the model is, and a name to the number of rows."""
+    names = [value.name for value in graph.graph.output]
+    if len(names) != len(model.outputs):
+        raise export_error(f"the converter made the outputs {', '.join(names)}")
+    renamed = dict(zip(names, model.outputs, strict=True))
+    for node in graph.graph.node:
+        for ports in (node.input, node.output):
+            for index, name in enumerate(ports):
+                ports[index] = renamed.get(name, name)
+    for value in graph.graph.output:
+        value.name = renamed[value.name]
+    for value in (*graph.graph.input, *graph.graph.output):
+        first = value.type.tensor_type.shape.dim
+        if first and not first[0].HasField("dim_value"):
+            first[0].dim_param = rows.BATCH
