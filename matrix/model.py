@@ -110,6 +110,8 @@ class Target:
     optimization: str = "basic"
     """ONNX Runtime's offline graph optimization level: disabled, basic, extended."""
     quantizer: str = "qnn"
+    weight_form: str = "DequantizeLinear"
+    """The operator that reads 4-bit weights: plain ONNX, or ONNX Runtime's `MatMulNBits`."""
     blocked_passes: tuple[str, ...] = ()
     blocked_ops: tuple[str, ...] = ()
     why: str = ""
@@ -142,7 +144,7 @@ class Policy:
     """What is done for a cell, resolved from catalog, target and flags."""
 
     precision: str
-    """fp32, fp16, w8a16, w8a8 or w8 (int8 weights only)."""
+    """fp32, fp16, w8a16, w8a8, w8 (int8 weights only), w4 (4-bit weights only) or w4a16."""
     default: bool
     """Whether that is the target's own default: only other precisions show in ids and versions."""
     asked: str | None
@@ -151,6 +153,7 @@ class Policy:
     static_shapes: bool
     shapes: Mapping[str, int]
     quantizer: str | None
+    """The form of a quantized graph, in words of the engine; of 4-bit weights their operator."""
     blocked_passes: tuple[str, ...]
     blocked_ops: tuple[str, ...]
     notices: tuple[str, ...] = ()

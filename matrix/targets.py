@@ -11,7 +11,16 @@ from matrix.errors import PlanError, Problem, UsageError
 from matrix.globs import compiled
 from matrix.model import Target
 from matrix.nearest import hint, quote
-from matrix.policy import AUTO, NAMES, canonical, default_of, quantized, takes_qdq
+from matrix.policy import (
+    AUTO,
+    FORMS,
+    NAMES,
+    PLAIN_FORM,
+    canonical,
+    default_of,
+    quantized,
+    takes_qdq,
+)
 from matrix.reader import Entry, parse_toml, read_text
 
 DATA = Path(__file__).parent / "data" / "targets.toml"
@@ -176,6 +185,7 @@ def _target(entry: Entry, eps: dict[str, Ep]) -> Target | None:
         static_shapes=entry.flag("static_shapes") or False,
         optimization=entry.choice("optimization", LEVELS) or "basic",
         quantizer=entry.text("quantizer", empty=False) or "qnn",
+        weight_form=entry.choice("weight_form", FORMS) or PLAIN_FORM,
         blocked_passes=entry.texts("blocked_passes") or (),
         blocked_ops=entry.texts("blocked_ops") or (),
         why=entry.text("why") or "",

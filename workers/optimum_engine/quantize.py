@@ -1,4 +1,4 @@
-"""The quantize stage: QDQ after calibration, int8 weights alone, or fp16."""
+"""The quantize stage: QDQ after calibration, int8 or 4-bit weights alone, or fp16."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from matrix.nearest import hint
+from matrix.policy import FOUR_BITS
 from workers.engine import StageJob
-from workers.optimum_engine import qdq, runtime, weight_only
-from workers.sources import model_file, onnx_graph
+from workers.optimum_engine import int4, qdq, runtime, weight_only
+from workers.sources import model_file, onnx_graph, weight_file
 from workers.sources.errors import one_line, quantize_error
 
 
@@ -29,12 +30,39 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     elif precision == "w8":
         job.progress("quantizing the weights")
         model, facts = weight_only.convert(source, blocked)
+    elif precision in FOUR_BITS:
+        job.progress("quantizing the weights")
+        model, facts = int4.convert(source, blocked, job.params["weights"])
+        if precision == "w4a16":
+            onnx_graph.sort(model.graph)
+            model_file.save(model, temp / "int4", source)
+            source = temp / "int4"
+            job.progress("converting the rest to fp16")
+            model, rest = to_fp16(source, temp, blocked)
+            facts = {**facts, **rest, "types": {**facts["types"], **rest["types"]}}
     else:
         model, facts = qdq.convert(job, source, temp, precision, blocked)
     onnx_graph.sort(model.graph)
-    model_file.save(model, job.out)
+    model_file.save(model, job.out, source)
     model_file.copy_side_files(source, job.out)
     return {"precision": precision, **facts, **onnx_graph.facts(model)}
+
+
+def _halve(model: Any, source: Path) -> None:
+    """Convert the weights beside a graph: the converter changes their type and not their bytes."""
+    import numpy as np
+    import onnx
+    from onnxruntime.transformers.float16 import convert_np_to_float16
+
+    for tensor in onnx_graph.tensors(model):
+        if tensor.data_type != onnx.TensorProto.FLOAT16 or not onnx_graph.external(tensor):
+            continue
+        tensor.data_type = onnx.TensorProto.FLOAT
+        values = weight_file.values(tensor, source)
+        halves = np.empty(values.shape, np.float16)
+        for part in weight_only.parts(values):
+            halves[part] = convert_np_to_float16(values[part])
+        tensor.CopyFrom(onnx.numpy_helper.from_array(halves, tensor.name))
 
 
 def _check_floats(graph: Any, precision: str) -> None:
@@ -69,7 +97,7 @@ def to_fp16(source: Path, temp: Path, blocked: Sequence[str]) -> tuple[Any, dict
     typed = temp / "typed"
     model_file.save_graph(model_file.load_graph(source), source, typed)
     runtime.add_types(typed, temp / "types")
-    model = model_file.load(typed / model_file.MODEL)
+    model = model_file.load_graph(typed)
     with warnings.catch_warnings(record=True) as truncated:
         warnings.simplefilter("always")
         try:
@@ -81,6 +109,7 @@ def to_fp16(source: Path, temp: Path, blocked: Sequence[str]) -> tuple[Any, dict
             )
         except (ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
             raise quantize_error(f"fp16 conversion failed: {one_line(error)}") from error
+        _halve(model, source)
     halves = sum(t.data_type == onnx.TensorProto.FLOAT16 for t in model.graph.initializer)
     floats = sum(t.data_type == onnx.TensorProto.FLOAT for t in model.graph.initializer)
     del model.graph.value_info[:]
