@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,12 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         job.progress(f"exporting {name} {number}/{len(parts)}" if name else "exporting")
         raw = temp / "raw"
         _export_graph(module, config, raw / model_file.MODEL, min(opset, opsets.EXPORTER))
-        graph = model_file.load(raw / model_file.MODEL)
+        graph = model_file.load_graph(raw)
         opsets.declare(graph, opset)
         facts[name or "."] = onnx_graph.facts(graph)
         ports[name] = onnx_graph.ports(graph)
+        model_file.save(graph, job.out / name, raw)
         shutil.rmtree(raw)
-        model_file.save(graph, job.out / name)
     if len(parts) > 1:
         joins = components.joins(model, task)
         composition.write(composition.compose(ports, model_file.MODEL, joins), job.out)
@@ -76,12 +77,28 @@ def _side_files(model: Any, folder: Path | None, out: Path) -> None:
     (out / "config.json").write_text(text, encoding="utf-8", newline="\n")
 
 
+@contextmanager
+def _weights_left_apart() -> Iterator[None]:
+    """Keep Optimum from collecting external weights in one file: it loads all of them for that.
+
+    Torch's exporter writes a file for each weight; `model_file.save` copies one after the other.
+    """
+    from optimum.exporters.onnx import convert
+
+    kept = convert.check_model_uses_external_data
+    convert.check_model_uses_external_data = lambda *_given, **_more: False
+    try:
+        yield
+    finally:
+        convert.check_model_uses_external_data = kept
+
+
 def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
     from optimum.exporters.onnx.convert import export
 
     load.seed_everything(0)  # the example inputs of the trace are random
     file.parent.mkdir()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _weights_left_apart():
         # Tracers warn about every Python branch of every model.
         warnings.simplefilter("ignore")
         try:

@@ -32,12 +32,12 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     if sets:
         job.progress("fixing the shapes of outputs")
         facts["static"] = _settle_outputs(target, sets)
-    model = model_file.load(target)
+    model = model_file.load_graph(target.parent)
     model_file.set_apart(model, onnx_graph.tensor_names(head))
     if list(runtime.signature(target)) != list(before):
         raise optimize_error("the optimized graph has other inputs than the export")
     _check_operators(model, head, level)
-    model_file.save(model, job.out)
+    model_file.save(model, job.out, target.parent)
     model_file.copy_side_files(source, job.out)
     return facts | onnx_graph.facts(model)
 

@@ -41,7 +41,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
             model, rest = to_fp16(source, temp, blocked)
             facts = {**facts, **rest, "types": {**facts["types"], **rest["types"]}}
     else:
-        model, facts = qdq.convert(job, source, temp, precision, blocked)
+        model, source, facts = qdq.convert(job, source, temp, precision, blocked)
     onnx_graph.sort(model.graph)
     model_file.save(model, job.out, source)
     model_file.copy_side_files(source, job.out)

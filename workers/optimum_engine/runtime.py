@@ -19,6 +19,10 @@ _KINDS = {
 }  # fmt: skip
 
 
+_NO_PREPACKING = ("session.disable_prepacking", "1")
+"""Packed weights are copies: those of a large model would take as much memory as the model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
     """An input of a graph: its NumPy type, and its shape with names for open sizes."""
@@ -35,6 +39,8 @@ def session(file: Path, options: Any = None) -> Any:
     import onnxruntime
 
     options = options or options_for("disabled")
+    if _large(file):
+        options.add_session_config_entry(*_NO_PREPACKING)
     try:
         return onnxruntime.InferenceSession(str(file), options, providers=[CPU])
     except Exception as error:  # its binding derives straight from Exception
@@ -57,6 +63,11 @@ def options_for(level: str) -> Any:
     return options
 
 
+def _large(file: Path) -> bool:
+    size = sum(item.stat().st_size for item in file.parent.glob(f"{file.name}*"))
+    return size > model_file.EXTERNAL_THRESHOLD // 2
+
+
 def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) -> None:
     """Let ONNX Runtime rewrite a graph into `target`, with external weights if they are large.
 
@@ -66,12 +77,11 @@ def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) 
 
     options = options_for(level)
     options.optimized_model_filepath = str(target)
-    size = sum(item.stat().st_size for item in file.parent.glob(f"{file.name}*"))
-    if size > model_file.EXTERNAL_THRESHOLD // 2:
+    if _large(file):
         key = "session.optimized_model_external_initializers"
         options.add_session_config_entry(f"{key}_file_name", model_file.EXTERNAL)
         options.add_session_config_entry(f"{key}_min_size_in_bytes", "1024")
-    options.add_session_config_entry("session.disable_prepacking", "1")
+    options.add_session_config_entry(*_NO_PREPACKING)
     try:
         onnxruntime.InferenceSession(
             str(file), options, providers=[CPU], disabled_optimizers=list(blocked)

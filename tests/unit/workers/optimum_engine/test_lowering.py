@@ -75,7 +75,7 @@ def test_nan_is_an_error_that_names_the_tensor() -> None:
     assert raised.value.failure == "QUANTIZE"
 
 
-def test_masks_become_shallow_and_numbers_stay() -> None:
+def test_masks_become_shallow_and_numbers_stay(tmp_path: Path) -> None:
     lowest = np.finfo(np.float32).min
     weights = {
         "mask": np.array([[lowest, 0, -np.inf]], np.float32),
@@ -83,7 +83,7 @@ def test_masks_become_shallow_and_numbers_stay() -> None:
         "ids": np.array([2**40]),
     }
     model = graphs.model([helper.make_node("Identity", ["x"], ["y"])], weights)
-    assert calibrate.make_shallow(model, 100.0) == 1
+    assert calibrate.make_shallow(model, 100.0, tmp_path) == 1
     mask, weight, _ = (onnx.numpy_helper.to_array(item) for item in model.graph.initializer)
     assert mask.tolist() == [[-100, 0, -100]]
     assert (weight == weights["w"]).all()
