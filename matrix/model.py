@@ -101,6 +101,8 @@ class Target:
     """The default of the target: w8a16, ... or auto."""
     auto: str = "fp32"
     """What `auto` resolves to."""
+    language: str = ""
+    """The default for models that generate text; empty: the target's own."""
     internal_quantization: bool = False
     """The EP quantizes by itself: it is never given a QDQ graph."""
     qdq: bool = True

@@ -23,6 +23,8 @@ FORMS = (PLAIN_FORM, "MatMulNBits")
 FOUR_BIT_OPSET = 21
 """The first whose `DequantizeLinear` takes 4-bit integers and blocks."""
 AUTO = "auto"
+_LANGUAGE = ("text-generation", "text2text-generation", "summarization", "translation")
+"""Beginnings of the tasks of language models."""
 ALIASES = {"int8": "w8", "int4": "w4", "w4a32": "w4", "float32": "fp32", "float16": "fp16"}
 NAMES = (AUTO, *PRECISIONS, *ALIASES)
 
@@ -42,6 +44,13 @@ def quantized(precision: str) -> bool:
 def default_of(target: Target) -> str:
     """The precision of a target when none is asked for."""
     return target.auto if target.precision == AUTO else target.precision
+
+
+def for_task(target: Target, task: str) -> Target:
+    """The target as it is for a task: it may have a default of its own for language models."""
+    if target.language and task.startswith(_LANGUAGE):
+        return replace(target, precision=target.language)
+    return target
 
 
 def takes_qdq(target: Target) -> bool:

@@ -29,10 +29,13 @@ pytestmark = [
 ]
 
 
+PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8", "w4", "w4a16")
+
+
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cell]:
     base = tmp_path_factory.mktemp("plan")
-    plan = plan_catalog("demo", base, precision=("fp32", "fp16", "w8a16", "w8a8", "w8"))
+    plan = plan_catalog("demo", base, precision=PRECISIONS)
     return {cell.id: cell for cell in plan.cells()}
 
 
@@ -49,6 +52,9 @@ def with_model(request: Request, **changes: Any) -> Request:
     [
         ("mlas_cpu:fp16", 0.99),
         ("mlas_cpu:w8", 0.95),
+        ("mlas_cpu:w4", 0.95),
+        ("ov_cpu:w4", 0.95),
+        ("ov_cpu:w4a16", 0.95),
         ("mlas_cpu:w8a16", 0.95),
         ("qnn_npu:w8a8", 0.90),
         ("mlas_cpu", 0.9999),

@@ -12,7 +12,7 @@ from typing import Any
 from matrix.model import SourceKind
 from workers import composition
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import components, opsets
+from workers.optimum_engine import components, opsets, transposed
 from workers.sources import load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, one_line
@@ -39,6 +39,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         raw = temp / "raw"
         _export_graph(module, config, raw / model_file.MODEL, min(opset, opsets.EXPORTER))
         graph = model_file.load_graph(raw)
+        transposed.fold(graph, raw)
         opsets.declare(graph, opset)
         facts[name or "."] = onnx_graph.facts(graph)
         ports[name] = onnx_graph.ports(graph)
@@ -93,6 +94,11 @@ def _weights_left_apart() -> Iterator[None]:
         convert.check_model_uses_external_data = kept
 
 
+def _size(module: Any) -> int:
+    """Bytes of a module's weights; folding constants would hold them twice."""
+    return sum(one.numel() * one.element_size() for one in module.parameters())
+
+
 def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
     from optimum.exporters.onnx.convert import export
 
@@ -102,7 +108,14 @@ def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
         # Tracers warn about every Python branch of every model.
         warnings.simplefilter("ignore")
         try:
-            export(model=module, config=config, output=file, opset=opset, dtype="fp32")
+            export(
+                model=module,
+                config=config,
+                output=file,
+                opset=opset,
+                dtype="fp32",
+                do_constant_folding=_size(module) <= model_file.EXTERNAL_THRESHOLD,
+            )
         except StageError:
             raise
         except Exception as error:  # a tracer raises whatever the model raises

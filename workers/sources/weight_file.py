@@ -5,6 +5,7 @@ So a stage that leaves most weights as they are needs no memory for them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -68,6 +69,14 @@ def write(model: Any, file: Path, source: Path | None) -> None:
             else:
                 _copy(tensor, where, _known(source), stream)
             _refer(tensor, file.name, offset, stream.tell() - offset)
+
+
+def write_apart(tensor: Any, pieces: Iterable[Any], file: Path) -> None:
+    """Write arrays, one after the other, as the values of a tensor into a file beside its graph."""
+    with file.open("wb") as stream:
+        for piece in pieces:
+            stream.write(piece.tobytes())
+        _refer(tensor, file.name, 0, stream.tell())
 
 
 def _copy(tensor: Any, where: External, source: Path, target: BinaryIO) -> None:

@@ -17,7 +17,7 @@ from onnx import helper
 
 from tests.engines import graphs
 from workers.engine import StageError
-from workers.optimum_engine import calibrate, quantize, shapes, weight_only
+from workers.optimum_engine import calibrate, quantize, shapes, transposed, weight_only
 from workers.sources import model_file, onnx_graph
 
 X = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
@@ -204,3 +204,27 @@ def test_images_have_the_size_of_the_preprocessor(
 def _empty(folder: Path) -> Path:
     folder.mkdir()
     return folder
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_transposed_weights_are_transposed_in_files(tmp_path: Path, shared: bool) -> None:
+    weight = np.random.default_rng(4).standard_normal((256, 8)).astype(np.float32)
+    nodes = [
+        helper.make_node("Transpose", ["w"], ["turned"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "turned"], ["a" if shared else "y"]),
+    ]
+    if shared:
+        nodes += [
+            helper.make_node("ReduceSum", ["w"], ["s"], keepdims=0),
+            helper.make_node("Add", ["a", "s"], ["y"]),
+        ]
+    model = graphs.model(nodes, {"w": weight})
+    expected = outputs(model)
+    assert transposed.fold(model, tmp_path) == 1
+    assert "Transpose" not in onnx_graph.operators(model)
+    model_file.save(model, tmp_path / "out", tmp_path)
+    made = model_file.load(tmp_path / "out" / "model.onnx")
+    names = {tensor.name for tensor in made.graph.initializer}
+    assert names == ({"w", "turned"} if shared else {"turned"})
+    assert (outputs(made) == expected).all()
+    assert transposed.fold(model, tmp_path) == 0
