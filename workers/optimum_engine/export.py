@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from matrix.model import SourceKind
 from workers import composition
 from workers.engine import StageError, StageJob
 from workers.optimum_engine import components, opsets, transposed
+from workers.optimum_engine.patched import patched
 from workers.sources import load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, one_line
@@ -78,37 +78,24 @@ def _side_files(model: Any, folder: Path | None, out: Path) -> None:
     (out / "config.json").write_text(text, encoding="utf-8", newline="\n")
 
 
-@contextmanager
-def _weights_left_apart() -> Iterator[None]:
-    """Keep Optimum from collecting external weights in one file: it loads all of them for that.
-
-    Torch's exporter writes a file for each weight; `model_file.save` copies one after the other.
-    """
-    from optimum.exporters.onnx import convert
-
-    kept = convert.check_model_uses_external_data
-    convert.check_model_uses_external_data = lambda *_given, **_more: False
-    try:
-        yield
-    finally:
-        convert.check_model_uses_external_data = kept
-
-
 def _size(module: Any) -> int:
     """Bytes of a module's weights; folding constants would hold them twice."""
     return sum(one.numel() * one.element_size() for one in module.parameters())
 
 
 def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
-    from optimum.exporters.onnx.convert import export
+    from optimum.exporters.onnx import convert
 
+    # Torch's exporter writes a file for each large weight. Optimum would load them all to make one
+    # file of them; `model_file.save` copies one after the other.
+    left_apart = patched("check_model_uses_external_data", lambda *_: False, convert)
     load.seed_everything(0)  # the example inputs of the trace are random
     file.parent.mkdir()
-    with warnings.catch_warnings(), _weights_left_apart():
+    with warnings.catch_warnings(), left_apart:
         # Tracers warn about every Python branch of every model.
         warnings.simplefilter("ignore")
         try:
-            export(
+            convert.export(
                 model=module,
                 config=config,
                 output=file,

@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
 from workers.optimum_engine import calibrate, runtime, weight_only
+from workers.optimum_engine.patched import patched
 from workers.sources import model_file, onnx_graph, samples, weight_file
 from workers.sources.errors import one_line, quantize_error
 
@@ -79,11 +79,15 @@ def _quantize(
     params: Mapping[str, Any],
 ) -> Any:
     import numpy as np
-    from onnxruntime.quantization import CalibrationMethod, QuantType
+    from onnxruntime.quantization import (
+        CalibrationMethod,
+        QuantType,
+        base_quantizer,
+        qdq_quantizer,
+        quant_utils,
+    )
     from onnxruntime.quantization.calibrate import TensorData, TensorsData
     from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config
-    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
-    from onnxruntime.quantization.quant_utils import add_infer_metadata
 
     activation = QuantType.QUInt16 if precision == "w8a16" else QuantType.QUInt8
     data = {
@@ -91,7 +95,9 @@ def _quantize(
         for name, (low, high) in found.items()
     }
     model = model_file.load_graph(ready)
-    add_infer_metadata(model)  # or the quantizer infers the types again, of a copy of the model
+    quant_utils.add_infer_metadata(
+        model
+    )  # or the quantizer infers the types again, of a copy of the model
     types = sorted({node.op_type for node in model.graph.node} - {*_NOT_QUANTIZED, *blocked})
     logging.getLogger().setLevel(logging.ERROR)  # it warns about every tensor that it skips
     config = get_qnn_qdq_config(
@@ -104,7 +110,7 @@ def _quantize(
         add_qtype_converts=False,  # for overridden activations; these are weights
         op_types_to_quantize=types,
     )
-    quantizer = QDQQuantizer(
+    quantizer = qdq_quantizer.QDQQuantizer(
         model,
         config.per_channel,
         config.reduce_range,
@@ -116,24 +122,12 @@ def _quantize(
         config.op_types_to_quantize,
         config.extra_options,
     )
-    with _weights_from(ready):
+    # It expects the weights in the graph; so it reads those beside it, one at a time.
+    read = partial(weight_file.values, folder=ready)
+    modules = (base_quantizer, qdq_quantizer, quant_utils)
+    with patched("tensor_proto_to_array", read, *modules):
         quantizer.quantize_model()
     return quantizer.model.model
-
-
-@contextmanager
-def _weights_from(folder: Path) -> Iterator[None]:
-    """Let the quantizer read the weights beside a graph, one at a time: it expects them inside."""
-    from onnxruntime.quantization import base_quantizer, qdq_quantizer, quant_utils
-
-    modules, read = (base_quantizer, qdq_quantizer, quant_utils), quant_utils.tensor_proto_to_array
-    for module in modules:
-        module.tensor_proto_to_array = partial(weight_file.values, folder=folder)
-    try:
-        yield
-    finally:
-        for module in modules:
-            module.tensor_proto_to_array = read
 
 
 def _channels(model: Any, types: Sequence[str]) -> dict[str, list[dict[str, Any]]]:

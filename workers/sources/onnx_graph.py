@@ -101,7 +101,7 @@ def tensor_bytes(tensor: Any) -> int:
 
     count = math.prod(tensor.dims)
     if tensor.data_type in FOUR_BITS:
-        return -(-count // 2)
+        return int(-(-count // 2))
     return int(count * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
 
 
