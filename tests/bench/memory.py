@@ -62,13 +62,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="modelmill-bench-") as scratch:
         root = options.folder or Path(scratch)
         bases = dict(measure(root / "tiny", TINY, options.source, wanted))
-        layers = max(1, round((options.gigabytes * 1e9 - ENDS) / LAYER))
-        config = {**LARGE, "num_hidden_layers": layers}
+        config, size = large(options.gigabytes)
         rows: list[tuple[object, ...]] = [
             ("stage", "s", "peak GB", "base GB", "resident / size", "own / size")
         ]
-        print(f"{(layers * LAYER + ENDS) / 1e9:.2f} GB of float32, source: {options.source}")
-        size = layers * LAYER + ENDS
+        print(f"{size / 1e9:.2f} GB of float32, source: {options.source}", flush=True)
         for stage, peak in measure(root / "large", config, options.source, wanted):
             base = bases[stage]
             rows.append(
@@ -83,6 +81,12 @@ def main() -> None:
             )
             print(*rows[-1], flush=True)
         table(rows)
+
+
+def large(gigabytes: float) -> tuple[dict[str, Any], int]:
+    """A configuration of about that many bytes in float32, and how many they are."""
+    layers = max(1, round((gigabytes * 1e9 - ENDS) / LAYER))
+    return {**LARGE, "num_hidden_layers": layers}, layers * LAYER + ENDS
 
 
 def measure(
