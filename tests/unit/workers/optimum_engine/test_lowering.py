@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from tests.engines import graphs
-from workers.engine import StageError
-from workers.optimum_engine import calibrate, quantize, shapes, transposed, weight_only
-from workers.sources import model_file, onnx_graph
+from workers.engine import StageError, StageJob
+from workers.optimum_engine import calibrate, qdq, quantize, shapes, transposed, weight_only
+from workers.sources import model_file, onnx_graph, samples
 
 X = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
 
@@ -228,3 +228,70 @@ def test_transposed_weights_are_transposed_in_files(tmp_path: Path, shared: bool
     assert names == ({"w", "turned"} if shared else {"turned"})
     assert (outputs(made) == expected).all()
     assert transposed.fold(model, tmp_path) == 0
+
+
+def test_large_weights_become_halves_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = graphs.matmul()
+    constant = helper.make_node(
+        "Constant", [], ["c"], value=onnx.numpy_helper.from_array(np.ones((8, 256), np.float32))
+    )
+    model.graph.node[0].output[0] = "product"
+    model.graph.node.insert(0, constant)
+    model.graph.node.extend(
+        [
+            helper.make_node("MatMul", ["x", "c"], ["sums"], name="sums"),
+            helper.make_node("Add", ["product", "sums"], ["y"], name="add"),
+        ]
+    )
+    expected = outputs(model)
+    made = {}
+    for place, threshold in (("inside", 1 << 30), ("beside", 2000)):
+        monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", threshold)
+        folder = _empty(tmp_path / place)
+        model_file.save(copied(model), folder / "model")
+        found, told = quantize.to_fp16(folder / "model", folder, ())
+        onnx_graph.sort(found.graph)
+        model_file.save(found, folder / "out", folder / "model")
+        made[place] = model_file.load(folder / "out" / "model.onnx")
+        assert told["types"] == {"float16": 1, "float": 0}
+    assert contents(made["inside"]) == contents(made["beside"])
+    assert np.abs(outputs(made["beside"]) - expected).max() < 0.1
+
+
+def contents(model: Any) -> list[Any]:
+    """Nodes and weights, wherever these were."""
+    weights = [
+        (tensor.name, tensor.data_type, onnx.numpy_helper.to_array(tensor).tobytes())
+        for tensor in model.graph.initializer
+    ]
+    return [[(node.op_type, *node.input) for node in model.graph.node], weights]
+
+
+def copied(model: Any) -> Any:
+    """Saving takes large weights out of a graph."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def test_the_quantizer_reads_weights_beside_the_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {}
+    for place, threshold in (("inside", 1 << 30), ("beside", 2000)):
+        monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", threshold)
+        folder = _empty(tmp_path / place)
+        model_file.save(graphs.matmul(), folder / "model")
+        _empty(folder / "inputs")
+        np.savez(folder / "inputs" / samples.FILE, x=X[None])
+        job = StageJob(
+            "quantize", {}, SimpleNamespace(), {"inputs": folder / "inputs"}, folder / "job"
+        )
+        found, where, told = qdq.convert(job, folder / "model", folder, "w8a16", ())
+        onnx_graph.sort(found.graph)
+        model_file.save(found, folder / "out", where)
+        made[place] = model_file.load(folder / "out" / "model.onnx")
+        assert told["dequantize_nodes"] >= 3
+    assert contents(made["inside"]) == contents(made["beside"])
