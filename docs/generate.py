@@ -102,6 +102,9 @@ KEYS = {
     "label": "the target's name, in cell ids and versions",
     "device": "npu, gpu or cpu",
     "auto": "the precision that `auto` means here",
+    "language": "the default for models that generate text, e.g. `w4`",
+    "weight_form": "the operator that reads 4-bit weights: `DequantizeLinear` (plain ONNX, from "
+    "opset 21) or ONNX Runtime's `MatMulNBits` (any opset)",
     "qdq": "false where a QDQ graph is known to fail",
     "static_shapes": "dimensions must be fixed",
     "optimization": "graph optimization level: disabled, basic, extended",

@@ -16,6 +16,7 @@ from matrix.reader import Entry
 LEVELS = ("disabled", "basic", "extended")
 CALIBRATIONS = ("minmax", "percentile", "entropy")
 MOST_SAMPLES = 4096
+BLOCK_SIZES = (16, 32, 64, 128, 256)
 
 BASIC_PASSES = (
     "CastElimination", "ClipQuantRewrite", "CommonSubexpressionElimination", "ConstantFolding",
@@ -100,6 +101,14 @@ def _operators(entry: Entry, key: str) -> Any:
     return None if given is None else sorted(set(given))
 
 
+def _block_size(entry: Entry, key: str) -> Any:
+    given = entry.integer(key, BLOCK_SIZES[0], BLOCK_SIZES[-1])
+    if given is not None and given not in BLOCK_SIZES:
+        entry.bad(f"{key} must be a power of two, not {given}", "32 and 128 are usual")
+        return None
+    return given
+
+
 _SAMPLES = Option(
     lambda entry, key: entry.integer(key, 1, MOST_SAMPLES),
     "calibration samples; default 8, of winml what it sets for the model",
@@ -110,7 +119,12 @@ _PER_CHANNEL = Option(
 )
 _SYMMETRIC = Option(
     lambda entry, key: entry.flag(key),
-    "ranges symmetric around 0: of activations; with winml of weights too; default false",
+    "ranges symmetric around 0: of activations, of 4-bit weights, with winml of all weights; "
+    "default false",
+)
+_BLOCK_SIZE = Option(
+    _block_size,
+    "of 4-bit weights: values that share a scale, 16 to 256; default 32",
 )
 _FLOAT_OPS = Option(_operators, "operators that stay in floating point")
 _CALIBRATION = Option(
@@ -133,6 +147,7 @@ OPTIMUM: Mapping[str, Option] = {
     "samples": _SAMPLES,
     "per_channel": _PER_CHANNEL,
     "symmetric": _SYMMETRIC,
+    "block_size": _BLOCK_SIZE,
     "float_ops": _FLOAT_OPS,
 }
 WINML: Mapping[str, Option] = {

@@ -15,7 +15,7 @@ from matrix.errors import Problem
 from matrix.model import Cell, Model, Overrides, Policy, Profile, Target
 from matrix.nearest import quote
 from matrix.needs import compiling
-from matrix.policy import Flags, overrides_of, policies
+from matrix.policy import Flags, for_task, overrides_of, policies
 
 Groups = Mapping[str, tuple[Model, ...]]
 """The entries of each group that has several, in catalog order."""
@@ -73,15 +73,20 @@ class Crossing:
         """The cells of these models and targets."""
         rows = tuple(targets)
         # Most models override nothing, so a target has one policy for all of them.
-        plain = {row.label: policies(Overrides(), row, self.flags) for row in rows}
+        plain: dict[Target, tuple[Policy, ...]] = {}
         for model in models:
             if model.name in self.groups:
                 yield from self._of_group(model, rows)
                 continue
             special = bool(model.per_target) or model.overrides != Overrides()
-            for row in rows:
+            for row in (for_task(row, model.exported_as or model.task) for row in rows):
                 overrides = overrides_of(model, row) if special else model.overrides
-                found = policies(overrides, row, self.flags) if special else plain[row.label]
+                if special:
+                    found = policies(overrides, row, self.flags)
+                elif (known := plain.get(row)) is None:
+                    found = plain[row] = policies(overrides, row, self.flags)
+                else:
+                    found = known
                 grouped = model.context_group in self.groups
                 for policy in found:
                     for profile in (None, *(() if grouped else self._profiles(row))):

@@ -102,6 +102,8 @@ class Target:
     """The default of the target: w8a16, ... or auto."""
     auto: str = "fp32"
     """What `auto` resolves to."""
+    language: str = ""
+    """The default for models that generate text; empty: the target's own."""
     internal_quantization: bool = False
     """The EP quantizes by itself: it is never given a QDQ graph."""
     qdq: bool = True
@@ -111,6 +113,8 @@ class Target:
     optimization: str = "basic"
     """ONNX Runtime's offline graph optimization level: disabled, basic, extended."""
     quantizer: str = "qnn"
+    weight_form: str = "DequantizeLinear"
+    """The operator that reads 4-bit weights: plain ONNX, or ONNX Runtime's `MatMulNBits`."""
     blocked_passes: tuple[str, ...] = ()
     blocked_ops: tuple[str, ...] = ()
     why: str = ""
@@ -143,7 +147,7 @@ class Policy:
     """What is done for a cell, resolved from catalog, target and flags."""
 
     precision: str
-    """fp32, fp16, w8a16, w8a8 or w8 (int8 weights only)."""
+    """fp32, fp16, w8a16, w8a8, w8 (int8 weights only), w4 (4-bit weights only) or w4a16."""
     default: bool
     """Whether that is the target's own default: only other precisions show in ids and versions."""
     asked: str | None
@@ -152,6 +156,7 @@ class Policy:
     static_shapes: bool
     shapes: Mapping[str, int]
     quantizer: str | None
+    """The form of a quantized graph, in words of the engine; of 4-bit weights their operator."""
     blocked_passes: tuple[str, ...]
     blocked_ops: tuple[str, ...]
     notices: tuple[str, ...] = ()

@@ -14,10 +14,10 @@ from matrix.abilities import abilities_of
 from matrix.catalog import Catalog
 from matrix.cells import Crossing, group_models, group_problems, groups_of
 from matrix.errors import NothingSelected, PlanError, Problem, UsageError
-from matrix.model import EXPORT, Cell, Model, Plan, PlannedModel
+from matrix.model import EXPORT, Cell, Model, Plan, PlannedModel, Policy, Target
 from matrix.naming import Limits, Namer, index_name, model_room, stamp_problems, template_problems
 from matrix.nearest import hint, quote
-from matrix.policy import NAMES, PRECISIONS, Flags, canonical, overrides_of
+from matrix.policy import NAMES, PRECISIONS, Flags, canonical, least_opset, overrides_of
 from matrix.profiles import Profiles, load_profiles
 from matrix.registry import unbuildable
 from matrix.selector import Chosen, Filtered, Selection, chosen, filtered
@@ -183,15 +183,26 @@ def _able(cell: Cell, engine: str) -> Cell:
 def _opset_problems(cells: Iterable[Cell]) -> list[Problem]:
     found: dict[Problem, None] = {}
     for cell in (one for each in cells for one in (each.members or (each,))):
-        low, high = cell.target.opset
-        if low <= cell.policy.opset <= high or cell.skip:
+        if cell.skip or not (fault := _opset_fault(cell.target, cell.policy)):
             continue
         by_flag = overrides_of(cell.model, cell.target).opset is None
+        where = "--opset" if by_flag else cell.model.where
         label = cell.target.label
-        text = f"opset {cell.policy.opset} is outside {low}..{high}, which {label} takes"
         advice = f"set opset in [model.target.{label}], or skip that target"
-        found[Problem("--opset" if by_flag else cell.model.where, text, advice)] = None
+        found[Problem(where, fault, advice)] = None
     return list(found)
+
+
+def _opset_fault(target: Target, policy: Policy) -> str:
+    low, high = target.opset
+    if not low <= policy.opset <= high:
+        return f"opset {policy.opset} is outside {low}..{high}, which {target.label} takes"
+    if policy.opset < (least := least_opset(policy.precision, policy.quantizer)):
+        return (
+            f"{policy.precision} on {target.label} needs opset {least}, not {policy.opset}: "
+            "DequantizeLinear takes no 4-bit integers before"
+        )
+    return ""
 
 
 def _refuse(problems: list[Problem], pick: Chosen, some: bool, why: Sequence[str]) -> None:

@@ -14,9 +14,18 @@ from typing import Any
 from matrix.globs import compiled
 from matrix.model import COMMON_OPSET, Model, Overrides, Policy, Target
 
-PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8")
+PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8", "w4", "w4a16")
+FOUR_BITS = ("w4", "w4a16")
+"""4-bit weights; float32 arithmetic, or everything else in fp16."""
+PLAIN_FORM = "DequantizeLinear"
+FORMS = (PLAIN_FORM, "MatMulNBits")
+"""How 4-bit weights are written: the operator that reads them."""
+FOUR_BIT_OPSET = 21
+"""The first whose `DequantizeLinear` takes 4-bit integers and blocks."""
 AUTO = "auto"
-ALIASES = {"int8": "w8", "float32": "fp32", "float16": "fp16"}
+_LANGUAGE = ("text-generation", "text2text-generation", "summarization", "translation")
+"""Beginnings of the tasks of language models."""
+ALIASES = {"int8": "w8", "int4": "w4", "w4a32": "w4", "float32": "fp32", "float16": "fp16"}
 NAMES = (AUTO, *PRECISIONS, *ALIASES)
 
 
@@ -35,6 +44,13 @@ def quantized(precision: str) -> bool:
 def default_of(target: Target) -> str:
     """The precision of a target when none is asked for."""
     return target.auto if target.precision == AUTO else target.precision
+
+
+def for_task(target: Target, task: str) -> Target:
+    """The target as it is for a task: it may have a default of its own for language models."""
+    if target.language and task.startswith(_LANGUAGE):
+        return replace(target, precision=target.language)
+    return target
 
 
 def takes_qdq(target: Target) -> bool:
@@ -91,24 +107,32 @@ def policies(overrides: Overrides, target: Target, flags: Flags) -> tuple[Policy
 
     If a dropped precision results in the same as another one, the one with the notice is kept.
     """
-    opset = opset_of(overrides, target, flags)
     found: dict[str, Policy] = {}
     for asked in overrides.precision or flags.precision or (None,):
-        policy = _policy(asked, target, opset, overrides)
+        policy = _policy(asked, target, flags, overrides)
         kept = found.get(policy.precision)
         if kept is None or (policy.notices and not kept.notices):
             found[policy.precision] = policy
     return tuple(found.values())
 
 
-def opset_of(overrides: Overrides, target: Target, flags: Flags) -> int:
-    """The explicit opset, valid or not, or the nearest to the common one that the target takes."""
+def opset_of(overrides: Overrides, target: Target, flags: Flags, precision: str = "") -> int:
+    """The explicit opset, valid or not, or the nearest to the common one that the target takes.
+
+    Where a precision needs a newer one, that takes the place of the common one.
+    """
     explicit = flags.opset if overrides.opset is None else overrides.opset
     low, high = target.opset
-    return min(max(COMMON_OPSET, low), high) if explicit is None else explicit
+    wanted = max(COMMON_OPSET, least_opset(precision, target.weight_form))
+    return min(max(wanted, low), high) if explicit is None else explicit
 
 
-def _policy(asked: str | None, target: Target, opset: int, overrides: Overrides) -> Policy:
+def least_opset(precision: str, form: str | None) -> int:
+    """The oldest opset in which a precision can be written; 0: any."""
+    return FOUR_BIT_OPSET if precision in FOUR_BITS and form == PLAIN_FORM else 0
+
+
+def _policy(asked: str | None, target: Target, flags: Flags, overrides: Overrides) -> Policy:
     default = default_of(target)
     notice = ""
     precision = default if asked in {None, AUTO} else str(asked)
@@ -119,16 +143,22 @@ def _policy(asked: str | None, target: Target, opset: int, overrides: Overrides)
         precision=precision,
         default=precision == default,
         asked=asked,
-        opset=opset,
+        opset=opset_of(overrides, target, flags, precision),
         optimization=target.optimization,
         static_shapes=target.static_shapes,
         shapes=overrides.shapes or {},
-        quantizer=target.quantizer if quantized(precision) else None,
+        quantizer=_quantizer(precision, target),
         blocked_passes=target.blocked_passes,
         blocked_ops=target.blocked_ops,
         notices=(notice,) if notice else (),
         build=overrides.build or {},
     )
+
+
+def _quantizer(precision: str, target: Target) -> str | None:
+    if precision in FOUR_BITS:
+        return target.weight_form
+    return target.quantizer if quantized(precision) else None
 
 
 def _dropped(asked: str, target: Target, default: str) -> str:

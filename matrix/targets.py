@@ -11,7 +11,16 @@ from matrix.errors import PlanError, Problem, UsageError
 from matrix.globs import compiled
 from matrix.model import Target
 from matrix.nearest import hint, quote
-from matrix.policy import AUTO, NAMES, canonical, default_of, quantized, takes_qdq
+from matrix.policy import (
+    AUTO,
+    FORMS,
+    NAMES,
+    PLAIN_FORM,
+    canonical,
+    default_of,
+    quantized,
+    takes_qdq,
+)
 from matrix.reader import Entry, parse_toml, read_text
 
 DATA = Path(__file__).parent / "data" / "targets.toml"
@@ -168,6 +177,7 @@ def _target(entry: Entry, eps: dict[str, Ep]) -> Target | None:
         aliases=entry.texts("aliases") or (),
         precision=_precision(entry, "precision", AUTO),
         auto=_precision(entry, "auto", "fp32"),
+        language=_precision(entry, "language", ""),
         internal_quantization=(ep is not None and ep.internal_quantization)
         if internal is None
         else internal,
@@ -176,6 +186,7 @@ def _target(entry: Entry, eps: dict[str, Ep]) -> Target | None:
         static_shapes=entry.flag("static_shapes") or False,
         optimization=entry.choice("optimization", LEVELS) or "basic",
         quantizer=entry.text("quantizer", empty=False) or "qnn",
+        weight_form=entry.choice("weight_form", FORMS) or PLAIN_FORM,
         blocked_passes=entry.texts("blocked_passes") or (),
         blocked_ops=entry.texts("blocked_ops") or (),
         why=entry.text("why") or "",
@@ -233,9 +244,9 @@ def _check_row(entry: Entry, row: Target, ep: Ep | None) -> None:
         entry.bad(f"label {quote(row.label)} begins with a reserved word", "choose another one")
     if ep and row.device and row.device not in ep.devices:
         entry.bad(f"{ep.provider} has no device {quote(row.device)}", hint(row.device, ep.devices))
-    default = default_of(row)
-    if quantized(default) and not takes_qdq(row):
-        entry.bad(f"the default {default} is quantized, which this target cannot take")
+    for default in (default_of(row), row.language):
+        if quantized(default) and not takes_qdq(row):
+            entry.bad(f"the default {default} is quantized, which this target cannot take")
 
 
 def _check_names(rows: list[Target], eps: list[Ep], problems: list[Problem]) -> None:

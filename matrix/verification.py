@@ -24,7 +24,10 @@ RUNGS = ("integrity", "policy", "loads", "shapes", "parity", "task")
 """The ladder, lowest first: a level demands its rung and all below it."""
 EP = "ep"
 """Stands for `was run on the target's own EP` where a view demands that."""
-COSINE = {"fp32": 0.9999, "fp16": 0.99, "w8a16": 0.95, "w8a8": 0.90, "w8": 0.98}
+COSINE = {
+    "fp32": 0.9999, "fp16": 0.99, "w8a16": 0.95, "w8a8": 0.90, "w8": 0.98, "w4": 0.95,
+    "w4a16": 0.95,
+}  # fmt: skip
 """The least cosine similarity of an output with that of the export."""
 METRICS = ("accuracy", "agreement")
 WITHIN = 0.02

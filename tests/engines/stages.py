@@ -22,11 +22,12 @@ from workers.optimum_engine import OptimumEngine
 
 WANTED = (
     "demo/bert-tiny:*@mlas_cpu:fp16",
+    "demo/bert-tiny:*@mlas_cpu:w4",
     "demo/bert-tiny:*@qnn_npu",
     "demo/t5-tiny:*@qnn_npu",
     "demo/resnet-tiny:*@mlas_cpu:w8",
 )
-PRECISIONS = ("fp16", "w8a16", "w8")
+PRECISIONS = ("fp16", "w8a16", "w8", "w4")
 
 
 def run_stages(

@@ -133,6 +133,8 @@ def test_external_data_that_are_not_all_there_fail_integrity_alone(
         (lambda: qdq(128, 2**-4, np.uint8), claim("w8a16", NPU), "its activations are 1 uint8"),
         (qdq, claim("w8a8", NPU), "labelled w8a8, but its activations are 1 uint16"),
         (qdq, claim("w8"), "labelled w8 (only weights), but its activations are quantized too"),
+        (lambda: model(WEIGHTS.astype(np.float16)), claim("w4"), "but no weight has 4 bits"),
+        (qdq, claim("w4"), "labelled w4 (only weights), but its activations are quantized too"),
         (qdq, claim("fp32", rules=rules_from(
             {"parity": {"fp32": {"cosine": 0.9, "reason": "coarse"}}})),
          "labelled fp32, but contains 2 quantized tensors"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.sources import model_file, onnx_graph, runtime
+from workers.sources import model_file, onnx_graph, runtime, weight_file
 from workers.sources.errors import quantize_error
 
 _CHUNK_BYTES = 1024**3
@@ -154,18 +154,20 @@ def outwards(value: float, direction: int) -> float:
     return math.ldexp(snapped, exponent - _MANTISSA_BITS)
 
 
-def make_shallow(model: Any, depth: float) -> int:
+def make_shallow(model: Any, depth: float, source: Path) -> int:
     """Replace endless values in the constants of a graph; returns how many tensors had some."""
-    return sum(_shallow(tensor, depth) for tensor in onnx_graph.tensors(model))
+    return sum(_shallow(tensor, depth, source) for tensor in onnx_graph.tensors(model))
 
 
-def _shallow(tensor: Any, depth: float) -> bool:
+def _shallow(tensor: Any, depth: float, source: Path) -> bool:
     import numpy as np
     from onnx import TensorProto, numpy_helper
 
     if tensor.data_type != TensorProto.FLOAT:
         return False
-    values = numpy_helper.to_array(tensor)
+    values = weight_file.values(tensor, source)
+    if not values.size or (values.max() <= ENDLESS and values.min() >= -ENDLESS):
+        return False
     endless = np.abs(values) > ENDLESS
     if not endless.any():
         return False

@@ -11,10 +11,21 @@ from workers.sources import runtime, source
 from workers.sources.errors import unsupported
 from workers.sources.temporary import temporary_folder
 
-REVISION = "3"
+REVISION = "4"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
 
 _BASE_MEMORY = 1536 * 1024**2
+
+
+_APART = 2 * 1024**3
+"""From this size on torch's exporter writes weights to files of their own: protobuf's limit."""
+
+
+def _memory(size: int) -> int:
+    """What a stage is expected to take; `tests.bench.memory` measures it. 0: unknown."""
+    if not size:
+        return 0
+    return _BASE_MEMORY + int((1.6 if size > _APART else 4) * size)
 
 
 class OptimumEngine:
@@ -37,7 +48,7 @@ class OptimumEngine:
         return BuildPlan(
             source=resolved.as_json(),
             stages=layout.stages(request, resolved),
-            memory=_BASE_MEMORY + 4 * resolved.size if resolved.size else 0,
+            memory=_memory(resolved.size),
             disk=4 * resolved.size,
         )
 

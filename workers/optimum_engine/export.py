@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from matrix.model import SourceKind
 from workers import composition
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import components, opsets
-from workers.sources import load, model_file, onnx_graph, source
+from workers.optimum_engine import components, opsets, transposed
+from workers.optimum_engine.patched import patched
+from workers.sources import load, model_file, onnx_graph, runtime, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, one_line
 from workers.sources.load import exporter_task
@@ -37,12 +40,15 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         job.progress(f"exporting {name} {number}/{len(parts)}" if name else "exporting")
         raw = temp / "raw"
         _export_graph(module, config, raw / model_file.MODEL, min(opset, opsets.EXPORTER))
-        graph = model_file.load(raw / model_file.MODEL)
+        if len(parts) == 1:
+            module.to("meta")  # sets its weights free: they are in files now
+        _fix_axes(config, raw)
+        graph = model_file.load_graph(raw)
         opsets.declare(graph, opset)
         facts[name or "."] = onnx_graph.facts(graph)
         ports[name] = onnx_graph.ports(graph)
+        model_file.save(graph, job.out / name, raw)
         shutil.rmtree(raw)
-        model_file.save(graph, job.out / name)
     if len(parts) > 1:
         joins = components.joins(model, task)
         composition.write(composition.compose(ports, model_file.MODEL, joins), job.out)
@@ -76,20 +82,56 @@ def _side_files(model: Any, folder: Path | None, out: Path) -> None:
     (out / "config.json").write_text(text, encoding="utf-8", newline="\n")
 
 
-def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
-    from optimum.exporters.onnx.convert import export
+def _size(module: Any) -> int:
+    """Bytes of a module's weights; folding constants would hold them twice."""
+    return sum(one.numel() * one.element_size() for one in module.parameters())
 
+
+def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
+    from optimum.exporters.onnx import convert
+
+    # Torch's exporter writes a file for each large weight. Optimum would load them all to make one
+    # file of them; `model_file.save` copies one after the other.
+    left_apart = patched("check_model_uses_external_data", lambda *_: False, convert)
     load.seed_everything(0)  # the example inputs of the trace are random
     file.parent.mkdir()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), left_apart:
         # Tracers warn about every Python branch of every model.
         warnings.simplefilter("ignore")
-        try:
-            export(model=module, config=config, output=file, opset=opset, dtype="fp32")
-        except StageError:
-            raise
-        except Exception as error:  # a tracer raises whatever the model raises
-            raise export_error(
-                f"the exporter failed: {type(error).__name__}: {one_line(error)}",
-                "the log of the cell has the details",
-            ) from error
+        with _failures_told():
+            convert.export(
+                model=module,
+                config=config,
+                output=file,
+                opset=opset,
+                dtype="fp32",
+                disable_dynamic_axes_fix=True,  # later, when the model is no longer in memory
+                do_constant_folding=_size(module) <= model_file.EXTERNAL_THRESHOLD,
+            )
+
+
+def _fix_axes(config: Any, folder: Path) -> None:
+    """Let Optimum fix the sizes of outputs that a run shows to be constant."""
+    import onnx
+    import onnxruntime
+
+    file = folder / model_file.MODEL
+    graph = model_file.load_graph(folder)
+    if transposed.fold(graph, folder):
+        onnx.save(graph, str(file))
+    opened = partial(runtime.open_lean, onnxruntime.InferenceSession)
+    with _failures_told(), patched("InferenceSession", opened, onnxruntime):
+        config.fix_dynamic_axes(file, device="cpu", dtype="fp32")
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
+    try:
+        yield
+    except StageError:
+        raise
+    except Exception as error:  # a tracer raises whatever the model raises
+        raise export_error(
+            f"the exporter failed: {type(error).__name__}: {one_line(error)}",
+            "the log of the cell has the details",
+        ) from error

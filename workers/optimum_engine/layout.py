@@ -11,6 +11,7 @@ from typing import Any
 
 from matrix.build_options import LEVELS
 from matrix.model import SourceKind
+from matrix.policy import FORMS, FOUR_BITS, PLAIN_FORM
 from workers.engine import SOURCE, Request, StageSpec
 from workers.sources import optimize, samples
 from workers.sources.errors import listed, optimize_error, quantize_error
@@ -24,7 +25,9 @@ READY = "onnx-file"
 GRAPH_TOOLS = optimize.TOOLS
 
 SAMPLES = 8
-PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8")
+BLOCK_SIZE = 32
+"""Values of a 4-bit weight that share a scale."""
+PRECISIONS = ("fp32", "fp16", "w8a16", "w8a8", "w8", "w4", "w4a16")
 CALIBRATED = ("w8a16", "w8a8")
 QUANTIZERS = ("qnn",)
 CALIBRATION = ("calibration", "per_channel", "symmetric")
@@ -95,6 +98,12 @@ def _quantize(policy: Mapping[str, Any], last: str) -> StageSpec | None:
         params["quantizer"] = policy["quantizer"] or QUANTIZERS[0]
         inputs = (last, "inputs")
         params |= {name: options[name] for name in CALIBRATION if name in options}
+    if precision in FOUR_BITS:
+        params["weights"] = {
+            "form": policy["quantizer"] or PLAIN_FORM,
+            "block_size": options.get("block_size", BLOCK_SIZE),
+            "symmetric": options.get("symmetric", False),
+        }
     return StageSpec("quantize", params, inputs, GRAPH_TOOLS, per_component=True)
 
 
@@ -107,10 +116,12 @@ def _options(policy: Mapping[str, Any]) -> Mapping[str, Any]:
 def _check(policy: Mapping[str, Any], *, ready: bool) -> None:
     precision = policy["precision"]
     quantizer = policy["quantizer"] if precision in CALIBRATED else None
+    form = policy["quantizer"] if precision in FOUR_BITS else None
     for what, value, known, error in (
         ("precision", precision, PRECISIONS, quantize_error),
         ("optimization level", policy["optimization"], LEVELS, optimize_error),
         ("quantizer", quantizer or QUANTIZERS[0], QUANTIZERS, quantize_error),
+        ("form of 4-bit weights", form or PLAIN_FORM, FORMS, quantize_error),
     ):
         if value not in known:
             raise error(f"the optimum engine has no {what} '{value}'", listed(known))

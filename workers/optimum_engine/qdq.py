@@ -11,12 +11,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
 from workers.optimum_engine import calibrate, weight_only
-from workers.sources import model_file, onnx_graph, runtime, samples
+from workers.optimum_engine.patched import patched
+from workers.sources import model_file, onnx_graph, runtime, samples, weight_file
 from workers.sources.errors import one_line, quantize_error
 
 _PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")
@@ -27,8 +29,8 @@ _NOT_QUANTIZED = ("Cast", "QuantizeLinear", "DequantizeLinear")
 
 def convert(
     job: StageJob, source: Path, temp: Path, precision: str, blocked: Sequence[str]
-) -> tuple[Any, dict[str, Any]]:
-    """The quantized graph of one component, and facts about it."""
+) -> tuple[Any, Path, dict[str, Any]]:
+    """The quantized graph of one component, where its other weights are, and facts about it."""
     sets = samples.load(job.inputs["inputs"], job.component)
     job.progress("preparing the graph")
     ready = _prepare(source, temp, precision)
@@ -42,7 +44,7 @@ def convert(
         raise quantize_error(
             f"ONNX Runtime's quantizer failed: {type(error).__name__}: {one_line(error)}"
         ) from error
-    return model, _facts(model, len(sets))
+    return model, ready, _facts(model, len(sets))
 
 
 def _prepare(source: Path, temp: Path, precision: str) -> Path:
@@ -53,8 +55,8 @@ def _prepare(source: Path, temp: Path, precision: str) -> Path:
     from onnxruntime.quantization.fusions import FusionGelu, FusionLayerNormalization
     from onnxruntime.quantization.onnx_model import ONNXModel
 
-    model = model_file.load(source / model_file.MODEL)
-    calibrate.make_shallow(model, calibrate.DEPTH[precision])
+    model = model_file.load_graph(source)
+    calibrate.make_shallow(model, calibrate.DEPTH[precision], source)
     wrapped = ONNXModel(model)
     fusions = [FusionGelu, FusionLpNormalization]
     if onnx_graph.opset(model) >= 17:
@@ -64,7 +66,7 @@ def _prepare(source: Path, temp: Path, precision: str) -> Path:
     for index, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{index}"
     wrapped.topological_sort()
-    model_file.save(model, temp / "ready")
+    model_file.save(model, temp / "ready", source)
     runtime.add_types(temp / "ready", temp / "types")
     return temp / "ready"
 
@@ -77,17 +79,25 @@ def _quantize(
     params: Mapping[str, Any],
 ) -> Any:
     import numpy as np
-    from onnxruntime.quantization import CalibrationMethod, QuantType
+    from onnxruntime.quantization import (
+        CalibrationMethod,
+        QuantType,
+        base_quantizer,
+        qdq_quantizer,
+        quant_utils,
+    )
     from onnxruntime.quantization.calibrate import TensorData, TensorsData
     from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config
-    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
     activation = QuantType.QUInt16 if precision == "w8a16" else QuantType.QUInt8
     data = {
         name: TensorData(lowest=np.float32(low), highest=np.float32(high))
         for name, (low, high) in found.items()
     }
-    model = model_file.load(ready / model_file.MODEL)
+    model = model_file.load_graph(ready)
+    quant_utils.add_infer_metadata(
+        model
+    )  # or the quantizer infers the types again, of a copy of the model
     types = sorted({node.op_type for node in model.graph.node} - {*_NOT_QUANTIZED, *blocked})
     logging.getLogger().setLevel(logging.ERROR)  # it warns about every tensor that it skips
     config = get_qnn_qdq_config(
@@ -100,7 +110,7 @@ def _quantize(
         add_qtype_converts=False,  # for overridden activations; these are weights
         op_types_to_quantize=types,
     )
-    quantizer = QDQQuantizer(
+    quantizer = qdq_quantizer.QDQQuantizer(
         model,
         config.per_channel,
         config.reduce_range,
@@ -112,7 +122,11 @@ def _quantize(
         config.op_types_to_quantize,
         config.extra_options,
     )
-    quantizer.quantize_model()
+    # It expects the weights in the graph; so it reads those beside it, one at a time.
+    read = partial(weight_file.values, folder=ready)
+    modules = (base_quantizer, qdq_quantizer, quant_utils)
+    with patched("tensor_proto_to_array", read, *modules):
+        quantizer.quantize_model()
     return quantizer.model.model
 
 

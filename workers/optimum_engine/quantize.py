@@ -1,16 +1,18 @@
-"""The quantize stage: QDQ after calibration, int8 weights alone, or fp16."""
+"""The quantize stage: QDQ after calibration, int8 or 4-bit weights alone, or fp16."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from matrix.nearest import hint
+from matrix.policy import FOUR_BITS
 from workers.engine import StageJob
-from workers.optimum_engine import qdq, weight_only
-from workers.sources import model_file, onnx_graph, runtime
+from workers.optimum_engine import int4, qdq, weight_only
+from workers.optimum_engine.patched import patched
+from workers.sources import model_file, onnx_graph, runtime, weight_file
 from workers.sources.errors import one_line, quantize_error
 
 
@@ -29,12 +31,59 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     elif precision == "w8":
         job.progress("quantizing the weights")
         model, facts = weight_only.convert(source, blocked)
+    elif precision in FOUR_BITS:
+        job.progress("quantizing the weights")
+        model, facts = int4.convert(source, blocked, job.params["weights"])
+        if precision == "w4a16":
+            onnx_graph.sort(model.graph)
+            model_file.save(model, temp / "int4", source)
+            source = temp / "int4"
+            job.progress("converting the rest to fp16")
+            model, rest = to_fp16(source, temp, blocked)
+            facts = {**facts, **rest, "types": {**facts["types"], **rest["types"]}}
     else:
-        model, facts = qdq.convert(job, source, temp, precision, blocked)
+        model, source, facts = qdq.convert(job, source, temp, precision, blocked)
     onnx_graph.sort(model.graph)
-    model_file.save(model, job.out)
+    model_file.save(model, job.out, source)
     model_file.copy_side_files(source, job.out)
     return {"precision": precision, **facts, **onnx_graph.facts(model)}
+
+
+def _value_info(tensor: Any) -> Any:
+    from onnx import helper
+
+    return helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+
+
+def _floats_beside(model: Any, source: Path) -> set[str]:
+    """The names of the float weights beside a graph; constants, which have no name, are read."""
+    import onnx
+
+    found = set()
+    weights = {tensor.name for one in onnx_graph.graphs(model) for tensor in one.initializer}
+    for tensor in onnx_graph.tensors(model):
+        if tensor.name not in weights:
+            weight_file.take_in(tensor, source)
+        elif tensor.data_type == onnx.TensorProto.FLOAT and onnx_graph.external(tensor):
+            found.add(tensor.name)
+    return found
+
+
+def _halve(model: Any, names: Container[str], source: Path) -> None:
+    """Convert the weights beside a graph: the converter changes their type and not their bytes."""
+    import numpy as np
+    import onnx
+    from onnxruntime.transformers.float16 import convert_np_to_float16
+
+    for tensor in onnx_graph.tensors(model):
+        if tensor.data_type != onnx.TensorProto.FLOAT16 or tensor.name not in names:
+            continue
+        tensor.data_type = onnx.TensorProto.FLOAT
+        values = weight_file.values(tensor, source)
+        halves = np.empty(values.shape, np.float16)
+        for part in weight_only.parts(values):
+            halves[part] = convert_np_to_float16(values[part])
+        tensor.CopyFrom(onnx.numpy_helper.from_array(halves, tensor.name))
 
 
 def _check_floats(graph: Any, precision: str) -> None:
@@ -61,26 +110,27 @@ def _check_operators(graph: Any, names: Sequence[str]) -> None:
 def to_fp16(source: Path, temp: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
     """The graph in half precision with float32 inputs and outputs, and facts about it."""
     import onnx
-    from onnxruntime.transformers.float16 import (
-        DEFAULT_OP_BLOCK_LIST,
-        convert_float_to_float16,
-    )
+    from onnxruntime.transformers import float16
 
     typed = temp / "typed"
     model_file.save_graph(model_file.load_graph(source), source, typed)
     runtime.add_types(typed, temp / "types")
-    model = model_file.load(typed / model_file.MODEL)
-    with warnings.catch_warnings(record=True) as truncated:
+    model = model_file.load_graph(typed)
+    beside = _floats_beside(model, source)
+    # It reads a whole weight for its shape.
+    named = patched("make_value_info_from_tensor", _value_info, float16)
+    with warnings.catch_warnings(record=True) as truncated, named:
         warnings.simplefilter("always")
         try:
-            model = convert_float_to_float16(
+            model = float16.convert_float_to_float16(
                 model,
                 keep_io_types=True,
                 disable_shape_infer=True,
-                op_block_list=[*DEFAULT_OP_BLOCK_LIST, *blocked],
+                op_block_list=[*float16.DEFAULT_OP_BLOCK_LIST, *blocked],
             )
         except (ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
             raise quantize_error(f"fp16 conversion failed: {one_line(error)}") from error
+        _halve(model, beside, source)
     halves = sum(t.data_type == onnx.TensorProto.FLOAT16 for t in model.graph.initializer)
     floats = sum(t.data_type == onnx.TensorProto.FLOAT for t in model.graph.initializer)
     del model.graph.value_info[:]

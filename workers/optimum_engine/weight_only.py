@@ -1,7 +1,8 @@
 """int8 weights, float arithmetic: a standard DequantizeLinear in front of each large weight.
 
 Few providers know ONNX Runtime's own 8-bit weight-only operator (MatMulNBits); a dequantized
-initializer is plain ONNX that every runtime loads, and saves as many bytes.
+initializer is plain ONNX that every runtime loads, and saves as many bytes. Weights are read one at
+a time, and of each only a part is in memory as floats.
 """
 
 from __future__ import annotations
@@ -11,35 +12,36 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.sources import model_file, onnx_graph
+from workers.sources import model_file, onnx_graph, weight_file
 from workers.sources.errors import quantize_error
 
 _WEIGHTS = {"MatMul": 1, "Gemm": 1, "Conv": 1, "ConvTranspose": 1, "Gather": 0}
 """Operator -> the index of its weight among its inputs."""
-_MIN_ELEMENTS = 1024
+MIN_ELEMENTS = 1024
+_PART = 1 << 22
+"""Elements of a weight that are in memory at once."""
 
 
 def convert(source: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-    """The graph with int8 weights, and facts about it."""
-    model = model_file.load(source / model_file.MODEL)
+    """The graph with int8 weights, and facts about it; other weights stay in `source`."""
+    model = model_file.load_graph(source)
     if onnx_graph.opset(model) < 13:
         raise quantize_error(
             "int8 weights per channel need opset 13 or newer", "raise the opset of the cell"
         )
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    axes = dict(_quantizable(model.graph, weights, blocked))
-    if not axes:
-        raise quantize_error(f"no weight of {_MIN_ELEMENTS} or more elements to quantize")
-    nodes = [_replace(model.graph, weights[name], axis) for name, axis in axes.items()]
+    found = list(quantizable(model.graph, blocked))
+    if not found:
+        raise quantize_error(f"no weight of {MIN_ELEMENTS} or more elements to quantize")
+    nodes = [
+        _replace(model.graph, tensor, _axis(tensor, nodes[0]), source) for tensor, nodes in found
+    ]
     for node in reversed(nodes):
         model.graph.node.insert(0, node)
-    return model, {"weights": len(axes), "types": {"int8": len(axes)}}
+    return model, {"weights": len(found), "types": {"int8": len(found)}}
 
 
-def _quantizable(
-    graph: Any, weights: dict[str, Any], blocked: Sequence[str]
-) -> Iterator[tuple[str, int]]:
-    """Weights that only quantizable operators read, each with its channel axis."""
+def quantizable(graph: Any, blocked: Sequence[str]) -> Iterator[tuple[Any, list[Any]]]:
+    """Large float weights that are read as weights alone, each with the nodes that read it."""
     import onnx
 
     users: dict[str, list[tuple[Any, int]]] = {}
@@ -47,17 +49,21 @@ def _quantizable(
         for index, name in enumerate(node.input):
             users.setdefault(name, []).append((node, index))
     outputs = {value.name for value in graph.output}
-    for name, tensor in weights.items():
+    for tensor in list(graph.initializer):
+        name = tensor.name
         if tensor.data_type != onnx.TensorProto.FLOAT or len(tensor.dims) < 2:
             continue
-        if math.prod(tensor.dims) < _MIN_ELEMENTS or name in outputs or not users.get(name):
+        if math.prod(tensor.dims) < MIN_ELEMENTS or name in outputs or not users.get(name):
             continue
         if all(
             _WEIGHTS.get(node.op_type) == index and node.op_type not in blocked
             for node, index in users[name]
         ):
-            node = users[name][0][0]
-            yield name, len(tensor.dims) - 1 if node.op_type == "MatMul" else output_axis(node)
+            yield tensor, [node for node, _ in users[name]]
+
+
+def _axis(tensor: Any, node: Any) -> int:
+    return len(tensor.dims) - 1 if node.op_type == "MatMul" else output_axis(node)
 
 
 def output_axis(node: Any) -> int:
@@ -68,18 +74,13 @@ def output_axis(node: Any) -> int:
     return 1 if node.op_type == "ConvTranspose" else 0
 
 
-def _replace(graph: Any, tensor: Any, axis: int) -> Any:
+def _replace(graph: Any, tensor: Any, axis: int, source: Path) -> Any:
     """Replace a weight by int8 values, scales and zero points."""
     import numpy as np
     from onnx import helper, numpy_helper
 
     name = tensor.name
-    values = numpy_helper.to_array(tensor)
-    others = tuple(index for index in range(values.ndim) if index != axis)
-    peak = np.abs(values).max(axis=others)
-    scale = np.where(peak > 0, peak / 127, 1).astype(np.float32)
-    shape = [-1 if index == axis else 1 for index in range(values.ndim)]
-    rounded = np.rint(values / scale.reshape(shape)).clip(-127, 127).astype(np.int8)
+    rounded, scale = to_int8(weight_file.values(tensor, source), axis)
     tensor.CopyFrom(numpy_helper.from_array(rounded, f"{name}_int8"))
     graph.initializer.append(numpy_helper.from_array(scale, f"{name}_scale"))
     graph.initializer.append(numpy_helper.from_array(np.zeros_like(scale, np.int8), f"{name}_zero"))
@@ -90,3 +91,26 @@ def _replace(graph: Any, tensor: Any, axis: int) -> Any:
         name=f"{name}_dequantize",
         axis=axis,
     )
+
+
+def to_int8(values: Any, axis: int) -> tuple[Any, Any]:
+    """int8 values and the scale of each index of an axis."""
+    import numpy as np
+
+    rounded = np.empty(values.shape, np.int8)
+    scale = np.empty(values.shape[axis], np.float32)
+    whole, made = np.moveaxis(values, axis, 0), np.moveaxis(rounded, axis, 0)
+    for part in parts(whole):
+        piece = whole[part].reshape(len(whole[part]), -1)
+        peak = np.abs(piece).max(axis=1)
+        scale[part] = np.where(peak > 0, peak / 127, 1)
+        steps = np.rint(piece / scale[part, None]).clip(-127, 127)
+        made[part] = steps.reshape(whole[part].shape)
+    return rounded, scale
+
+
+def parts(array: Any) -> Iterator[slice]:
+    """Slices of the first axis that are small enough to work on."""
+    step = max(1, _PART // max(1, math.prod(array.shape[1:])))
+    for start in range(0, len(array), step):
+        yield slice(start, start + step)

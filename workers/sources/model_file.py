@@ -8,16 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from machine import links
+from workers.sources import weight_file
 from workers.sources.errors import export_error
-from workers.sources.onnx_graph import (
-    External,
-    beside,
-    graphs,
-    tensor_bytes,
-    tensor_names,
-    tensors,
-    weight_bytes,
-)
+from workers.sources.onnx_graph import graphs, tensor_names, tensors, weight_bytes
 from workers.sources.weights import SIDE_FILES, matching
 
 MODEL = "model.onnx"
@@ -25,8 +18,6 @@ EXTERNAL = "model.onnx.data"
 EXTERNAL_THRESHOLD = 1024**3
 """Models with more bytes of weights keep them in a file of their own; protobuf's limit is twice
 that."""
-_SMALL = 1024
-"""Tensors below this stay inside: shapes and scalars, which shape inference must see."""
 
 
 def find(folder: Path, component: str) -> Path:
@@ -45,48 +36,30 @@ def load_graph(folder: Path) -> Any:
 
 
 def load(file: Path) -> Any:
-    """The model with all its weights in memory.
-
-    onnx's own reader of external data refuses files with several hard links, which the inputs of a
-    stage have.
-    """
+    """The model with all its weights in memory."""
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
     for tensor in tensors(model):
-        if where := beside(tensor):
-            tensor.raw_data = _read(file.parent, where, tensor)
-            tensor.data_location = onnx.TensorProto.DEFAULT
-            del tensor.external_data[:]
+        weight_file.take_in(tensor, file.parent)
     return model
 
 
-def _read(folder: Path, where: External, tensor: Any) -> bytes:
-    size = tensor_bytes(tensor)
-    with (folder / where.location).open("rb") as stream:
-        stream.seek(where.offset)
-        data: bytes = stream.read(size)
-    if len(data) != size or where.length not in {0, size}:
-        raise export_error(f"the weights of '{tensor.name}' in {where.location} are incomplete")
-    return data
+def save(model: Any, folder: Path, source: Path | None = None) -> None:
+    """Write a model as `model.onnx`: the same bytes on every machine.
 
-
-def save(model: Any, folder: Path) -> None:
-    """Write a model as `model.onnx`: the same bytes on every machine."""
+    `source`: the folder of the weights that it was loaded without.
+    """
     import onnx
 
     clean(model)
     folder.mkdir(parents=True, exist_ok=True)
-    external = weight_bytes(model) > EXTERNAL_THRESHOLD
-    onnx.save(
-        model,
-        str(folder / MODEL),
-        save_as_external_data=external,
-        all_tensors_to_one_file=True,
-        location=EXTERNAL if external else None,
-        size_threshold=_SMALL,
-        convert_attribute=True,
-    )
+    if weight_bytes(model) > EXTERNAL_THRESHOLD:
+        weight_file.write(model, folder / EXTERNAL, source)
+    elif source is not None:
+        for tensor in tensors(model):
+            weight_file.take_in(tensor, source)
+    onnx.save(model, str(folder / MODEL))
 
 
 def save_graph(model: Any, source: Path, folder: Path) -> Path:

@@ -14,6 +14,8 @@ from workers.sources.errors import export_error, quantize_error
 
 STANDARD = {"", "ai.onnx"}
 """The names of the standard operator set."""
+FOUR_BITS = {21, 22, 23}
+"""ONNX's numbers of the types with two values in a byte."""
 _QUANTIZED = (
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "QGemm", "QAttention",
 )  # fmt: skip
@@ -97,8 +99,10 @@ def tensor_bytes(tensor: Any) -> int:
     # Not ByteSize(): protobuf refuses to measure anything beyond 2 GiB.
     from onnx import helper
 
-    itemsize = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    return int(math.prod(tensor.dims) * itemsize)
+    count = math.prod(tensor.dims)
+    if tensor.data_type in FOUR_BITS:
+        return int(-(-count // 2))
+    return int(count * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
 
 
 def opset(model: Any) -> int:

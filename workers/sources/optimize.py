@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from matrix.build_options import EXTENDED_PASSES
+from matrix.policy import FOUR_BITS
 from workers.engine import StageJob, StageSpec
 from workers.sources import fixed_shapes, model_file, onnx_graph, runtime, samples
 from workers.sources.errors import optimize_error
 
 TOOLS = ("engine", "onnx", "onnxruntime", "numpy")
 """What can change the bytes of an optimized graph."""
+HIDING = ("AttentionFusion", "EmbedLayerNormFusion")
+"""Passes that put weights into operators which take no 4-bit ones."""
 
 
 def stage(policy: Mapping[str, Any]) -> StageSpec | None:
@@ -21,6 +24,8 @@ def stage(policy: Mapping[str, Any]) -> StageSpec | None:
     level = options.get("optimization", policy["optimization"])
     static, blocked = bool(policy["static_shapes"]), set(policy["blocked_passes"])
     blocked |= set(options.get("without_passes", ()))
+    if policy["precision"] in FOUR_BITS and level == "extended":
+        blocked |= set(HIDING)
     if passes := options.get("passes"):
         level = "extended"
         blocked |= set(EXTENDED_PASSES) - set(passes)
@@ -53,12 +58,12 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
     if sets:
         job.progress("fixing the shapes of outputs")
         facts["static"] = _settle_outputs(target, sets)
-    model = model_file.load(target)
+    model = model_file.load_graph(target.parent)
     model_file.set_apart(model, onnx_graph.tensor_names(head))
     if list(runtime.signature(target)) != list(before):
         raise optimize_error("the optimized graph has other inputs than the export")
     _check_operators(model, head, level)
-    model_file.save(model, job.out)
+    model_file.save(model, job.out, target.parent)
     model_file.copy_side_files(source, job.out)
     return facts | onnx_graph.facts(model)
 

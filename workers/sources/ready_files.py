@@ -20,13 +20,12 @@ def take(job: StageJob, folder: Path) -> Mapping[str, Any]:
     """Use the file as the model's export: written again as every stage writes models."""
     name = str(job.params["file"])
     job.progress(f"reading {name}")
-    _read(folder / name)
-    model = model_file.load(folder / name)
+    model = _read(folder / name)
     found = onnx_graph.opset(model)
     if found < OLDEST:
-        model = _converted(model, int(job.params["opset"]), name)
+        model = _converted(model_file.load(folder / name), int(job.params["opset"]), name)
     lower_ir(model)
-    model_file.save(model, job.out)
+    model_file.save(model, job.out, (folder / name).parent)
     for side in side_files(folder):
         shutil.copyfile(folder / side, job.out / side)
     facts = {"file": name, "file_opset": found, "precision": _precision(model)}

@@ -25,6 +25,10 @@ _KINDS = {
 }  # fmt: skip
 
 
+_NO_PREPACKING = ("session.disable_prepacking", "1")
+"""Packed weights are copies: those of a large model would take as much memory as the model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
     """An input of a graph: its NumPy type, and its shape with names for open sizes."""
@@ -47,9 +51,16 @@ def session(file: Path, options: Any = None) -> Any:
 
     options = options or options_for("disabled")
     try:
-        return onnxruntime.InferenceSession(str(file), options, providers=[CPU])
+        return open_lean(onnxruntime.InferenceSession, str(file), options, providers=[CPU])
     except Exception as error:  # its binding derives straight from Exception
         raise optimize_error(f"ONNX Runtime cannot load the graph: {one_line(error)}") from error
+
+
+def open_lean(session_class: Any, file: str, sess_options: Any, providers: Any) -> Any:
+    """A session that holds no second copy of a large model's weights."""
+    if _large(Path(file)):
+        sess_options.add_session_config_entry(*_NO_PREPACKING)
+    return session_class(file, sess_options, providers=providers)
 
 
 def options_for(level: str) -> Any:
@@ -68,6 +79,11 @@ def options_for(level: str) -> Any:
     return options
 
 
+def _large(file: Path) -> bool:
+    size = sum(item.stat().st_size for item in file.parent.iterdir() if item.is_file())
+    return size > model_file.EXTERNAL_THRESHOLD // 2
+
+
 def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) -> None:
     """Let ONNX Runtime rewrite a graph into `target`, with external weights if they are large.
 
@@ -77,12 +93,11 @@ def optimize(file: Path, target: Path, level: str, blocked: Sequence[str] = ()) 
 
     options = options_for(level)
     options.optimized_model_filepath = str(target)
-    size = sum(item.stat().st_size for item in file.parent.glob(f"{file.name}*"))
-    if size > model_file.EXTERNAL_THRESHOLD // 2:
+    if _large(file):
         key = "session.optimized_model_external_initializers"
         options.add_session_config_entry(f"{key}_file_name", model_file.EXTERNAL)
         options.add_session_config_entry(f"{key}_min_size_in_bytes", "1024")
-    options.add_session_config_entry("session.disable_prepacking", "1")
+    options.add_session_config_entry(*_NO_PREPACKING)
     try:
         onnxruntime.InferenceSession(
             str(file), options, providers=[CPU], disabled_optimizers=list(blocked)

@@ -14,7 +14,7 @@ from workers.engine import Request
 from workers.sources import hub
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error
-from workers.sources.weights import check_complete, matching, patterns
+from workers.sources.weights import check_complete, float_bytes, matching, patterns
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Resolved:
     """For the manifest: nothing in it depends on this machine."""
     commit: str | None = None
     size: int = 0
-    """Bytes of the weights; 0: unknown."""
+    """Bytes of the weights as float32; 0: unknown."""
 
     def as_json(self) -> dict[str, Any]:
         """`BuildPlan.source`."""
@@ -105,7 +105,8 @@ def _resolve_folder(folder: Path, allow: Mapping[str, bool]) -> Resolved:
     wanted = matching(names, patterns(pickle=allow["pickle"], remote_code=allow["remote_code"]))
     entries = [_entry(folder / name, name) for name in wanted]
     files = list(map(asdict, entries))
-    weights = sum(entry.size for entry in entries if entry.path.endswith((".safetensors", ".bin")))
+    heavy = (name for name in wanted if name.endswith((".safetensors", ".bin")))
+    weights = sum(float_bytes(folder / name) for name in heavy)
     return Resolved(SourceKind.FOLDER, files_digest(entries), {"files": files}, size=weights)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -45,6 +46,17 @@ def matching(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
             for glob in globs
         )
     )
+
+
+def float_bytes(file: Path) -> int:
+    """Bytes of a file's weights as float32, in which models are exported."""
+    from safetensors import safe_open
+
+    if file.suffix != ".safetensors":
+        return file.stat().st_size
+    with safe_open(file, framework="numpy") as weights:
+        names = list(weights.keys())
+        return sum(4 * math.prod(weights.get_slice(name).get_shape()) for name in names)
 
 
 def check_complete(folder: Path, where: str, *, pickle: bool) -> None:

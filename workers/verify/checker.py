@@ -17,7 +17,14 @@ from workers.compile.contexts import read_contexts
 from workers.engine import version
 from workers.runtimes.ort import OrtService
 from workers.runtimes.session import give_back, line
-from workers.sources.onnx_graph import STANDARD, external, graphs, tensors
+from workers.sources.onnx_graph import (
+    FOUR_BITS,
+    STANDARD,
+    external,
+    graphs,
+    tensor_bytes,
+    tensors,
+)
 from workers.verify.soundness import OWN_OPS, check
 
 TOOLS = ("onnx", "onnxruntime", "onnxruntime-windowsml", "numpy")
@@ -138,6 +145,9 @@ def _qdq(model: Any, nodes: list[Any]) -> Answer:
     for node in nodes:
         if node.op_type == "QuantizeLinear":
             activations[_zero_type(node, types)] += 1
+        elif node.op_type == "MatMulNBits":
+            bits = next((item.i for item in node.attribute if item.name == "bits"), 4)
+            weights[f"uint{bits}"] += 1
         elif node.op_type == "DequantizeLinear":
             dequantized.add(node.output[0])
             if node.input[0] in types and node.input[0] not in scalars:
@@ -189,7 +199,7 @@ def _weights(path: Path, weights: list[Any]) -> Answer:
     nan, infinite = [], []
     for tensor in weights:
         array = _array(path, tensor)
-        sizes[_kind(tensor.data_type)] += int(array.nbytes)
+        sizes[_kind(tensor.data_type)] += tensor_bytes(tensor)
         if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
             continue
         if array.dtype.name == "bfloat16":
@@ -216,7 +226,7 @@ def _array(path: Path, tensor: Any) -> Any:
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     if not all(tensor.dims):
         return np.empty(tuple(tensor.dims), dtype)
-    if tensor.data_type in {21, 22, 23}:  # two values per byte, no NaN or infinity
+    if tensor.data_type in FOUR_BITS:  # no NaN or infinity
         return np.empty(0, np.uint8)
     file = path.parent / where.location
     return np.memmap(file, dtype, "r", where.offset, tuple(tensor.dims) or (1,))

@@ -114,7 +114,7 @@ def _check(request: Request) -> recipes.Recipe | None:
     precision = request.policy["precision"]
     if precision not in PRECISIONS:
         hint = f"it builds {', '.join(PRECISIONS)}"
-        raise unsupported(f"winml-cli has no precision {precision}", hint)
+        raise unsupported(f"the engine winml builds no {precision}", hint)
     return recipes.find(request)
 
 

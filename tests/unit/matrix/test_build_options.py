@@ -74,6 +74,8 @@ def test_defaults_are_inherited_option_by_option(tmp_path: Path) -> None:
         ('without_passes = ["TransposeOptimiser"]', "did you mean TransposeOptimizer"),
         ('passes = ["TransposeOptimizer"]', "unknown value 'TransposeOptimizer' in passes"),
         ("samples = 0", "samples must be between 1 and 4096"),
+        ("block_size = 48", "block_size must be a power of two, not 48"),
+        ("block_size = 8", "block_size must be between 16 and 256"),
         ('per_channel = "yes"', "per_channel must be true or false"),
         ('float_ops = ["/Softmax_1"]', "is not the name of an operator"),
         ('passes = ["BiasGeluFusion"]\noptimization = "disabled"', "goes with optimization basic"),

@@ -127,6 +127,14 @@ def test_an_opset_outside_a_targets_range_is_a_problem_of_the_selected_cells_onl
     assert len(list(plan_of([skipped]).cells())) == 8
 
 
+def test_an_opset_without_four_bit_integers_is_a_problem_of_the_plain_form_only() -> None:
+    model = replace(a_model(), overrides=Overrides(opset=20, precision=("w4",)))
+    with pytest.raises(PlanError) as caught:
+        plan_of([model])
+    assert "w4 on ov_cpu needs opset 21, not 20" in str(caught.value)
+    assert "mlas_cpu" not in str(caught.value)
+
+
 def test_an_opset_flag_is_blamed_once_for_each_target_not_for_each_model() -> None:
     with pytest.raises(PlanError) as caught:
         plan_of(numbered(40), options=plan_options(STAMP, STRICTEST, opset=21))

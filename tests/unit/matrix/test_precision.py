@@ -78,8 +78,8 @@ def test_several_precisions_are_several_cells_in_order() -> None:
 
 @pytest.mark.parametrize(
     ("name", "found"),
-    [("INT8", "w8"), (" w8a8 ", "w8a8"), ("Auto", "auto"), ("float16", "fp16"), ("w4a16", None),
-     ("", None)],
+    [("INT8", "w8"), (" w8a8 ", "w8a8"), ("Auto", "auto"), ("float16", "fp16"), ("int4", "w4"),
+     ("W4A32", "w4"), ("w4a16", "w4a16"), ("w4a8", None), ("", None)],
 )  # fmt: skip
 def test_names(name: str, found: str | None) -> None:
     assert canonical(name) == found
@@ -97,6 +97,22 @@ def test_who_wins() -> None:
 def test_an_auto_in_the_catalog_is_stronger_than_the_flag() -> None:
     (policy,) = policies(Overrides(precision=("auto",)), TARGETS.get("qnn_npu"), Flags(("fp16",)))
     assert (policy.precision, policy.default) == ("w8a16", True)
+
+
+def test_four_bits_have_the_form_of_the_target_and_an_opset_that_knows_it() -> None:
+    found = {}
+    for label in ("mlas_cpu", "dml_gpu", "ov_cpu", "qnn_npu", "qnn_gpu"):
+        policy = choose("w4", TARGETS.get(label))
+        found[label] = (policy.precision, policy.quantizer, policy.opset)
+    assert found == {
+        "mlas_cpu": ("w4", "MatMulNBits", 17),
+        "dml_gpu": ("w4", "MatMulNBits", 17),
+        "ov_cpu": ("w4", "DequantizeLinear", 21),
+        "qnn_npu": ("w4", "DequantizeLinear", 21),
+        "qnn_gpu": ("fp32", None, 17),
+    }
+    (policy,) = policies(Overrides(precision=("w4",), opset=20), TARGETS.get("ov_cpu"), Flags())
+    assert policy.opset == 20
 
 
 def test_all_targets_share_one_export() -> None:

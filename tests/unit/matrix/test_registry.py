@@ -63,7 +63,7 @@ def test_precisions_mean_what_they_meant_there(
     assert model.overrides.skip is None
 
 
-@pytest.mark.parametrize("precision", ["int4", "int16", "w4a16", "w16a16"])
+@pytest.mark.parametrize("precision", ["w4a8", "int16", "w16a8", "w16a16"])
 def test_a_precision_only_the_old_system_builds_is_skipped_with_a_reason(
     tmp_path: Path, precision: str
 ) -> None:

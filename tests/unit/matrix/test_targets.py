@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from matrix.errors import MillError, PlanError, UsageError
+from matrix.policy import for_task
 from matrix.targets import Targets, load_targets
 from tests.plans.models import TARGETS, a_model, plan_of, write
 
@@ -57,6 +58,23 @@ def test_the_npus_that_quantize_share_everything_that_goes_into_a_stage() -> Non
 )  # fmt: skip
 def test_ep_aliases(alias: str, name: str) -> None:
     assert TARGETS.ep(alias) == name
+
+
+def test_a_target_may_have_a_default_for_language_models(tmp_path: Path) -> None:
+    file = tmp_path / "targets.toml"
+    row = '[[target]]\nlabel = "mine"\nep = "cpu"\ndevice = "cpu"\nlanguage = "int4"\n'
+    file.write_text(row + 'weight_form = "MatMulNBits"\n', "utf-8")
+    mine = load_targets(file).get("mine")
+    assert (for_task(mine, "text-generation-with-past").precision, mine.weight_form) == (
+        "w4",
+        "MatMulNBits",
+    )
+    assert for_task(mine, "fill-mask") == mine
+    file.write_text(row + 'weight_form = "MatMul4Bits"\nqdq = false\n', "utf-8")
+    with pytest.raises(PlanError) as caught:
+        load_targets(file)
+    assert "did you mean MatMulNBits" in str(caught.value)
+    assert "the default w4 is quantized" in str(caught.value)
 
 
 @pytest.mark.parametrize(

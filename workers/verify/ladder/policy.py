@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from matrix.policy import FOUR_BITS
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import (
     Json,
@@ -20,6 +21,7 @@ _INTEGER = (
 """Prefixes of the names of operators that compute on integers without QDQ."""
 _SIXTEEN = {"uint16", "int16"}
 _EIGHT = {"uint8", "int8"}
+_FOUR = {"uint4", "int4"}
 ADVICE = (
     "the cell's log and modelmill explain CELL show what the build did; try another precision or "
     "opset in the catalog"
@@ -77,11 +79,24 @@ def _label(claim: Claim, found: Json) -> list[str]:
         if found["activations"]:
             return ["is labelled w8 (only weights), but its activations are quantized too"]
         return [] if found["weights"] or integers else ["is labelled w8, but no weight is int8"]
+    if precision in FOUR_BITS:
+        return _four_bits(precision, found)
     pairs = sum(found["activations"].values()) + sum(found["weights"].values())
     if pairs or integers:
         what = f"{pairs} quantized tensors" if pairs else f"the operator {integers[0]}"
         return [f"is labelled {precision}, but contains {what}"]
     return _floats(precision, found["bytes"])
+
+
+def _four_bits(precision: str, found: Json) -> list[str]:
+    if found["activations"]:
+        return [f"is labelled {precision} (only weights), but its activations are quantized too"]
+    if not found["weights"].keys() & _FOUR:
+        return [f"is labelled {precision}, but no weight has 4 bits"]
+    sizes = found["bytes"]
+    if precision == "w4a16" and sizes.get("float", 0) > sizes.get("float16", 0):
+        return [f"is labelled w4a16, but {sizes['float']:,} bytes of its weights are float32"]
+    return []
 
 
 def _floats(precision: str, sizes: Mapping[str, int]) -> list[str]:

@@ -80,6 +80,21 @@ def test_a_change_shows_in_its_stage_alone(changes: dict[str, Any], stage: str) 
     assert [name for name in base if base[name] != found[name]] == [stage]
 
 
+def test_four_bits_key_their_form_and_keep_weights_where_they_can_be_found() -> None:
+    request = make_request(precision="w4", quantizer="MatMulNBits", optimization="extended")
+    found = stages(request)
+    weights = {"form": "MatMulNBits", "block_size": 32, "symmetric": False}
+    assert found["quantize"].params == {"precision": "w4", "weights": weights}
+    assert {"AttentionFusion", "EmbedLayerNormFusion"} <= set(
+        found["optimize"].params["blocked_passes"]
+    )
+    build = {"block_size": 128, "symmetric": True}
+    other = stages(make_request(precision="w4a16", quantizer="DequantizeLinear", build=build))
+    weights = {"form": "DequantizeLinear", "block_size": 128, "symmetric": True}
+    assert other["quantize"].params == {"precision": "w4a16", "weights": weights}
+    assert other["quantize"].inputs == ("optimize",)
+
+
 def test_a_pass_of_the_next_level_runs_alone_beside_the_basic_ones() -> None:
     build = {"passes": ["BiasGeluFusion", "GeluFusionL2"], "without_passes": ["ConstantFolding"]}
     params = stages(make_request(build=build))["optimize"].params
@@ -100,7 +115,8 @@ def test_unused_options_key_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "failure", "words"),
     [
-        ({"precision": "w4"}, "QUANTIZE", "no precision 'w4'"),
+        ({"precision": "w2"}, "QUANTIZE", "no precision 'w2'"),
+        ({"precision": "w4", "quantizer": "qnn"}, "QUANTIZE", "no form of 4-bit weights 'qnn'"),
         ({"precision": "w8a16", "quantizer": "abacus"}, "QUANTIZE", "no quantizer 'abacus'"),
         ({"optimization": "all"}, "OPTIMIZE", "no optimization level 'all'"),
         ({"shapes": {"sequence": 3}}, "OPTIMIZE", "unknown shape 'sequence'"),

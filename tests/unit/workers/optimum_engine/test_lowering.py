@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from tests.engines import graphs
-from workers.engine import StageError
-from workers.optimum_engine import calibrate, quantize, shapes, weight_only
-from workers.sources import fixed_shapes, model_file, onnx_graph
+from workers.engine import StageError, StageJob
+from workers.optimum_engine import calibrate, qdq, quantize, shapes, transposed, weight_only
+from workers.sources import fixed_shapes, model_file, onnx_graph, samples
 
 X = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
 
@@ -75,7 +75,7 @@ def test_nan_is_an_error_that_names_the_tensor() -> None:
     assert raised.value.failure == "QUANTIZE"
 
 
-def test_masks_become_shallow_and_numbers_stay() -> None:
+def test_masks_become_shallow_and_numbers_stay(tmp_path: Path) -> None:
     lowest = np.finfo(np.float32).min
     weights = {
         "mask": np.array([[lowest, 0, -np.inf]], np.float32),
@@ -83,7 +83,7 @@ def test_masks_become_shallow_and_numbers_stay() -> None:
         "ids": np.array([2**40]),
     }
     model = graphs.model([helper.make_node("Identity", ["x"], ["y"])], weights)
-    assert calibrate.make_shallow(model, 100.0) == 1
+    assert calibrate.make_shallow(model, 100.0, tmp_path) == 1
     mask, weight, _ = (onnx.numpy_helper.to_array(item) for item in model.graph.initializer)
     assert mask.tolist() == [[-100, 0, -100]]
     assert (weight == weights["w"]).all()
@@ -204,3 +204,94 @@ def test_images_have_the_size_of_the_preprocessor(
 def _empty(folder: Path) -> Path:
     folder.mkdir()
     return folder
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_transposed_weights_are_transposed_in_files(tmp_path: Path, shared: bool) -> None:
+    weight = np.random.default_rng(4).standard_normal((256, 8)).astype(np.float32)
+    nodes = [
+        helper.make_node("Transpose", ["w"], ["turned"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "turned"], ["a" if shared else "y"]),
+    ]
+    if shared:
+        nodes += [
+            helper.make_node("ReduceSum", ["w"], ["s"], keepdims=0),
+            helper.make_node("Add", ["a", "s"], ["y"]),
+        ]
+    model = graphs.model(nodes, {"w": weight})
+    expected = outputs(model)
+    assert transposed.fold(model, tmp_path) == 1
+    assert "Transpose" not in onnx_graph.operators(model)
+    model_file.save(model, tmp_path / "out", tmp_path)
+    made = model_file.load(tmp_path / "out" / "model.onnx")
+    names = {tensor.name for tensor in made.graph.initializer}
+    assert names == ({"w", "turned"} if shared else {"turned"})
+    assert (outputs(made) == expected).all()
+    assert transposed.fold(model, tmp_path) == 0
+
+
+def test_large_weights_become_halves_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = graphs.matmul()
+    constant = helper.make_node(
+        "Constant", [], ["c"], value=onnx.numpy_helper.from_array(np.ones((8, 256), np.float32))
+    )
+    model.graph.node[0].output[0] = "product"
+    model.graph.node.insert(0, constant)
+    model.graph.node.extend(
+        [
+            helper.make_node("MatMul", ["x", "c"], ["sums"], name="sums"),
+            helper.make_node("Add", ["product", "sums"], ["y"], name="add"),
+        ]
+    )
+    expected = outputs(model)
+    made = {}
+    for place, threshold in (("inside", 1 << 30), ("beside", 2000)):
+        monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", threshold)
+        folder = _empty(tmp_path / place)
+        model_file.save(copied(model), folder / "model")
+        found, told = quantize.to_fp16(folder / "model", folder, ())
+        onnx_graph.sort(found.graph)
+        model_file.save(found, folder / "out", folder / "model")
+        made[place] = model_file.load(folder / "out" / "model.onnx")
+        assert told["types"] == {"float16": 1, "float": 0}
+    assert contents(made["inside"]) == contents(made["beside"])
+    assert np.abs(outputs(made["beside"]) - expected).max() < 0.1
+
+
+def contents(model: Any) -> list[Any]:
+    """Nodes and weights, wherever these were."""
+    weights = [
+        (tensor.name, tensor.data_type, onnx.numpy_helper.to_array(tensor).tobytes())
+        for tensor in model.graph.initializer
+    ]
+    return [[(node.op_type, *node.input) for node in model.graph.node], weights]
+
+
+def copied(model: Any) -> Any:
+    """Saving takes large weights out of a graph."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def test_the_quantizer_reads_weights_beside_the_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {}
+    for place, threshold in (("inside", 1 << 30), ("beside", 2000)):
+        monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", threshold)
+        folder = _empty(tmp_path / place)
+        model_file.save(graphs.matmul(), folder / "model")
+        _empty(folder / "inputs")
+        np.savez(folder / "inputs" / samples.FILE, x=X[None])
+        job = StageJob(
+            "quantize", {}, SimpleNamespace(), {"inputs": folder / "inputs"}, folder / "job"
+        )
+        found, where, told = qdq.convert(job, folder / "model", folder, "w8a16", ())
+        onnx_graph.sort(found.graph)
+        model_file.save(found, folder / "out", where)
+        made[place] = model_file.load(folder / "out" / "model.onnx")
+        assert told["dequantize_nodes"] >= 3
+    assert contents(made["inside"]) == contents(made["beside"])

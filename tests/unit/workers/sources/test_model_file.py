@@ -12,7 +12,7 @@ from onnx import helper
 
 from tests.engines import graphs
 from workers.engine import StageError
-from workers.sources import model_file, onnx_graph
+from workers.sources import model_file, onnx_graph, weight_file
 
 
 @pytest.fixture
@@ -116,3 +116,41 @@ def test_operators_outside_the_standard_are_found() -> None:
     assert onnx_graph.unknown(graphs.model([node], weights)) == ["SimplifiedLayerNormalization"]
     node.domain = "com.microsoft"
     assert onnx_graph.unknown(graphs.model([node], weights)) == []
+
+
+def test_a_graph_without_its_weights_is_saved_with_those_of_its_source(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, source = tmp_path / "whole", tmp_path / "source"
+    for folder in (whole, source):
+        model_file.save(graphs.matmul(), folder)
+    graph = model_file.load_graph(source)
+    assert not graph.graph.initializer[0].raw_data
+    model_file.save(graph, tmp_path / "again", source)
+    for name in ("model.onnx", "model.onnx.data"):
+        assert (tmp_path / "again" / name).read_bytes() == (whole / name).read_bytes()
+    monkeypatch.setattr(model_file, "EXTERNAL_THRESHOLD", 1 << 30)
+    model_file.save(model_file.load_graph(source), tmp_path / "inside", source)
+    assert [file.name for file in (tmp_path / "inside").iterdir()] == ["model.onnx"]
+    (source / "model.onnx.data").unlink()
+    with pytest.raises(StageError, match="are missing"):
+        model_file.save(model_file.load_graph(source), tmp_path / "none", source)
+
+
+def test_values_are_mapped_where_they_lie(tmp_path: Path, small: None) -> None:
+    model = graphs.matmul()
+    weight = onnx.numpy_helper.to_array(model.graph.initializer[0])
+    assert (weight_file.values(model.graph.initializer[0], tmp_path) == weight).all()
+    model_file.save(model, tmp_path)
+    (tensor,) = model_file.load_graph(tmp_path).graph.initializer
+    assert (weight_file.values(tensor, tmp_path) == weight).all()
+    data = tmp_path / "model.onnx.data"
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(StageError, match="incomplete"):
+        weight_file.values(tensor, tmp_path)
+
+
+def test_four_bits_take_half_a_byte() -> None:
+    for kind, size in ((onnx.TensorProto.INT4, 8), (onnx.TensorProto.FLOAT16, 30)):
+        tensor = onnx.TensorProto(dims=[3, 5], data_type=kind)
+        assert onnx_graph.tensor_bytes(tensor) == size

@@ -8,7 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from tests.engines.sources import (
     RANDOM,
@@ -47,7 +49,13 @@ def test_a_folder_is_the_content_of_the_files_that_matter(tmp_path: Path) -> Non
     assert digest(folder_source(one)) != digest(folder_source(two))
     resolved = source.resolve(make_request(folder_source(two)))
     assert str(tmp_path) not in str(resolved.as_json())
-    assert resolved.size == (two / "model.safetensors").stat().st_size
+    assert resolved.size == 4 * 64
+
+
+def test_halves_count_as_the_floats_that_they_are_exported_as(tmp_path: Path) -> None:
+    folder = write_model(tmp_path)
+    save_file({"w": np.zeros((8, 8), np.float16)}, folder / "model.safetensors")
+    assert source.resolve(make_request(folder_source(folder))).size == 4 * 64
 
 
 def test_a_rewritten_file_is_hashed_again(tmp_path: Path) -> None:

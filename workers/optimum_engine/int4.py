@@ -1,0 +1,134 @@
+"""4-bit weights, float arithmetic: the weights of products, in blocks that share a scale.
+
+Two forms, of which the target's data names one (`weight_form`):
+
+- `DequantizeLinear` of opset 21 in front of MatMul and Gemm is plain ONNX. OpenVINO takes it, QNN
+  opens it (the product runs on the device, the dequantization on the CPU), and ONNX Runtime's CPU
+  makes MatMulNBits of it whenever it opens a session at the level extended or above, if the weight
+  is not transposed; so weights of Gemm are written that way round.
+- `MatMulNBits` is ONNX Runtime's own, for any opset: what its CPU executes anyway, without the work
+  at every start and with the opset and export of the other cells, and the only form for DirectML,
+  whose opset has no 4-bit integers.
+
+Rows of tables (Gather) become int8, looked up first and scaled afterwards: Gather takes no 4-bit
+integers, and a DequantizeLinear before it would make floats of the whole table in every run.
+Everything else (convolutions, blocks that do not divide a weight) stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matrix.policy import FOUR_BIT_OPSET, PLAIN_FORM
+from workers.optimum_engine import int4_nodes, weight_only
+from workers.optimum_engine.int4_nodes import Blocks
+from workers.sources import model_file, onnx_graph, weight_file
+from workers.sources.errors import quantize_error
+
+_PRODUCTS = {"MatMul", "Gemm"}
+
+
+def convert(
+    source: Path, blocked: Sequence[str], params: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """The graph with 4-bit weights, and facts about it; other weights stay in `source`."""
+    model = model_file.load_graph(source)
+    graph, plain, size = model.graph, params["form"] == PLAIN_FORM, params["block_size"]
+    if (least := FOUR_BIT_OPSET if plain else 13) > (found := onnx_graph.opset(model)):
+        raise quantize_error(
+            f"4-bit weights as {params['form']} need opset {least}, the graph has {found}",
+            f"raise the opset of the cell to {least}",
+        )
+    products, tables, left = 0, 0, 0
+    inner = {
+        name
+        for one in list(onnx_graph.graphs(model))[1:]
+        for node in one.node
+        for name in node.input
+    }
+    for tensor, nodes in list(weight_only.quantizable(graph, blocked)):
+        if tensor.name in inner:
+            left += 1
+        elif _is_table(tensor, nodes):
+            int4_nodes.scale_rows(graph, tensor, nodes, source)
+            tables += 1
+        elif _is_product(tensor, nodes, size, plain=plain):
+            blocks = quantized(_matrix(tensor, nodes, source), size, symmetric=params["symmetric"])
+            write = int4_nodes.dequantize if plain else int4_nodes.multiply
+            write(graph, tensor, nodes, blocks, size)
+            products += 1
+        else:
+            left += 1
+    if not products:
+        raise quantize_error(
+            f"no weight of MatMul or Gemm has {weight_only.MIN_ELEMENTS} or more elements in "
+            f"blocks of {size}",
+            "choose another precision or block_size for this model in the catalog",
+        )
+    if not plain and all(item.domain != "com.microsoft" for item in model.opset_import):
+        model.opset_import.add(domain="com.microsoft", version=1)
+    name = "int4" if plain and params["symmetric"] else "uint4"
+    types = {name: products, **({"int8": tables} if tables else {})}
+    return model, {"weights": products + tables, "left": left, "types": types, **params}
+
+
+def _is_table(tensor: Any, nodes: Sequence[Any]) -> bool:
+    return len(tensor.dims) == 2 and all(
+        node.op_type == "Gather" and not _given(node, "axis") for node in nodes
+    )
+
+
+def _is_product(tensor: Any, nodes: Sequence[Any], size: int, *, plain: bool) -> bool:
+    if len(tensor.dims) != 2 or any(node.op_type not in _PRODUCTS for node in nodes):
+        return False
+    if len({_transposed(node) for node in nodes}) > 1:
+        return False
+    if not plain and any(
+        _given(node, "transA") or _given(node, "alpha", 1.0) != 1 or _given(node, "beta", 1.0) != 1
+        for node in nodes
+    ):
+        return False
+    return bool(tensor.dims[1 if _transposed(nodes[0]) else 0] % size == 0)
+
+
+def _given(node: Any, name: str, default: float = 0) -> float:
+    from onnx import helper
+
+    found = (helper.get_attribute_value(one) for one in node.attribute if one.name == name)
+    return float(next(found, default))
+
+
+def _transposed(node: Any) -> bool:
+    return bool(_given(node, "transB"))
+
+
+def _matrix(tensor: Any, nodes: Sequence[Any], source: Path) -> Any:
+    """The weight as [inputs, outputs]."""
+    values = weight_file.values(tensor, source)
+    return values.T if _transposed(nodes[0]) else values
+
+
+def quantized(matrix: Any, size: int, *, symmetric: bool) -> Blocks:
+    """Of a matrix [inputs, outputs]: numbers from 0 to 15, and a scale and a zero of each block."""
+    import numpy as np
+
+    inputs, outputs = matrix.shape
+    numbers = np.empty((inputs, outputs), np.uint8)
+    scales = np.empty((inputs // size, outputs), np.float32)
+    zeros = np.full((inputs // size, outputs), 8, np.uint8)
+    for part in weight_only.parts(matrix.T):
+        piece = np.ascontiguousarray(matrix[:, part]).reshape(inputs // size, size, -1)
+        low, high = np.minimum(piece.min(axis=1), 0), np.maximum(piece.max(axis=1), 0)
+        if symmetric:
+            scale = np.maximum(low / np.float32(-8), high / np.float32(7))
+        else:
+            scale = (high - low) / np.float32(15)
+        scale[scale == 0] = 1
+        if not symmetric:
+            zeros[:, part] = np.rint(-low / scale).clip(0, 15)
+        steps = np.rint(piece / scale[:, None]) + zeros[:, None, part]
+        numbers[:, part] = steps.clip(0, 15).reshape(inputs, -1)
+        scales[:, part] = scale
+    return numbers, scales, None if symmetric else zeros
