@@ -1,4 +1,4 @@
-"""A stage takes at most 1.5 times the size of a model beyond 2 GB, the libraries aside."""
+"""A stage takes at most 1.5 times the size of a model beyond 2 GB, the export 1.6."""
 
 from __future__ import annotations
 
@@ -26,4 +26,5 @@ def test_stages_stay_within_one_and_a_half_times_the_model(tmp_path: Path, sourc
     bases = dict(memory.measure(tmp_path / "tiny", memory.TINY, source, wanted))
     config, size = memory.large(2.3)
     for stage, peak in memory.measure(tmp_path / "large", config, source, wanted):
-        assert (peak.resident - bases[stage].resident) / size < 1.5, stage
+        limit = 1.6 if stage.startswith("export") else 1.5
+        assert (peak.resident - bases[stage].resident) / size < limit, stage
