@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +38,8 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         job.progress(f"exporting {name} {number}/{len(parts)}" if name else "exporting")
         raw = temp / "raw"
         _export_graph(module, config, raw / model_file.MODEL, min(opset, opsets.EXPORTER))
-        if len(parts) == 1:
-            module.to("meta")  # sets its weights free: they are in files now
-        _fix_axes(config, raw)
         graph = model_file.load_graph(raw)
+        transposed.fold(graph, raw)
         opsets.declare(graph, opset)
         facts[name or "."] = onnx_graph.facts(graph)
         ports[name] = onnx_graph.ports(graph)
@@ -98,40 +94,19 @@ def _export_graph(module: Any, config: Any, file: Path, opset: int) -> None:
     with warnings.catch_warnings(), left_apart:
         # Tracers warn about every Python branch of every model.
         warnings.simplefilter("ignore")
-        with _failures_told():
+        try:
             convert.export(
                 model=module,
                 config=config,
                 output=file,
                 opset=opset,
                 dtype="fp32",
-                disable_dynamic_axes_fix=True,  # later, when the model is no longer in memory
                 do_constant_folding=_size(module) <= model_file.EXTERNAL_THRESHOLD,
             )
-
-
-def _fix_axes(config: Any, folder: Path) -> None:
-    """Let Optimum fix the sizes of outputs that a run shows to be constant."""
-    import onnx
-    import onnxruntime
-
-    file = folder / model_file.MODEL
-    graph = model_file.load_graph(folder)
-    if transposed.fold(graph, folder):
-        onnx.save(graph, str(file))
-    opened = partial(runtime.open_lean, onnxruntime.InferenceSession)
-    with _failures_told(), patched("InferenceSession", opened, onnxruntime):
-        config.fix_dynamic_axes(file, device="cpu", dtype="fp32")
-
-
-@contextmanager
-def _failures_told() -> Iterator[None]:
-    try:
-        yield
-    except StageError:
-        raise
-    except Exception as error:  # a tracer raises whatever the model raises
-        raise export_error(
-            f"the exporter failed: {type(error).__name__}: {one_line(error)}",
-            "the log of the cell has the details",
-        ) from error
+        except StageError:
+            raise
+        except Exception as error:  # a tracer raises whatever the model raises
+            raise export_error(
+                f"the exporter failed: {type(error).__name__}: {one_line(error)}",
+                "the log of the cell has the details",
+            ) from error

@@ -50,17 +50,12 @@ def session(file: Path, options: Any = None) -> Any:
     import onnxruntime
 
     options = options or options_for("disabled")
+    if _large(file):
+        options.add_session_config_entry(*_NO_PREPACKING)
     try:
-        return open_lean(onnxruntime.InferenceSession, str(file), options, providers=[CPU])
+        return onnxruntime.InferenceSession(str(file), options, providers=[CPU])
     except Exception as error:  # its binding derives straight from Exception
         raise optimize_error(f"ONNX Runtime cannot load the graph: {one_line(error)}") from error
-
-
-def open_lean(session_class: Any, file: str, sess_options: Any, providers: Any) -> Any:
-    """A session that holds no second copy of a large model's weights."""
-    if _large(Path(file)):
-        sess_options.add_session_config_entry(*_NO_PREPACKING)
-    return session_class(file, sess_options, providers=providers)
 
 
 def options_for(level: str) -> Any:
@@ -80,7 +75,7 @@ def options_for(level: str) -> Any:
 
 
 def _large(file: Path) -> bool:
-    size = sum(item.stat().st_size for item in file.parent.iterdir() if item.is_file())
+    size = sum(item.stat().st_size for item in file.parent.glob(f"{file.name}*"))
     return size > model_file.EXTERNAL_THRESHOLD // 2
 
 
