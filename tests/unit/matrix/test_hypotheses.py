@@ -135,7 +135,7 @@ def test_a_later_file_replaces_by_id(tmp_path: Path) -> None:
         (GOOD + '[hypothesis.changes.build]\nflags = ["gelu-fusion"]\n', "mean gelu_fusion"),
         (
             GOOD + OPSET + '[hypothesis.changes.winml]\npasses = ["BiasGeluFusion"]\n',
-            "the engine winml has no build option passes (it is one of: optimum)",
+            "the engine winml has no build option passes (it is one of: optimum, tabular)",
         ),
         (
             GOOD + OPSET + '[hypothesis.runtime]\nhtp_performance_mod = "burst"\n',
