@@ -113,6 +113,10 @@ _SYMMETRIC = Option(
     "ranges symmetric around 0: of activations; with winml of weights too; default false",
 )
 _FLOAT_OPS = Option(_operators, "operators that stay in floating point")
+_REQUANTIZE = Option(
+    lambda entry, key: entry.flag(key),
+    "whether a graph that misses parity is quantized again in other ways; default true",
+)
 _CALIBRATION = Option(
     _choice(CALIBRATIONS),
     "activation ranges: `minmax` (default), `percentile` (without the outermost 0.01 %), or, with"
@@ -134,6 +138,7 @@ OPTIMUM: Mapping[str, Option] = {
     "per_channel": _PER_CHANNEL,
     "symmetric": _SYMMETRIC,
     "float_ops": _FLOAT_OPS,
+    "requantize": _REQUANTIZE,
 }
 WINML: Mapping[str, Option] = {
     "flags": Option(_some(FLAGS), "winml: switches of its optimizer that are on"),

@@ -128,7 +128,15 @@ def _policy(asked: str | None, target: Target, opset: int, overrides: Overrides)
         blocked_ops=target.blocked_ops,
         notices=(notice,) if notice else (),
         build=overrides.build or {},
+        parity=_threshold(overrides, precision) if quantized(precision) else {},
     )
+
+
+def _threshold(overrides: Overrides, precision: str) -> dict[str, float]:
+    """What the catalog asks of parity in place of the default."""
+    given = (overrides.verify or {}).get("parity", {}).get(precision, {})
+    names = ("cosine", "max_abs")
+    return {name: given[name] for name in names if given.get(name) is not None}
 
 
 def _dropped(asked: str, target: Target, default: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from matrix.nearest import hint
 from workers.engine import StageJob
-from workers.optimum_engine import qdq, runtime, weight_only
+from workers.optimum_engine import attempts, runtime, weight_only
 from workers.sources import model_file, onnx_graph
 from workers.sources.errors import one_line, quantize_error
 
@@ -30,7 +30,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         job.progress("quantizing the weights")
         model, facts = weight_only.convert(source, blocked)
     else:
-        model, facts = qdq.convert(job, source, temp, precision, blocked)
+        model, facts = attempts.convert(job, source, temp, precision, blocked)
     onnx_graph.sort(model.graph)
     model_file.save(model, job.out)
     model_file.copy_side_files(source, job.out)

@@ -1,0 +1,191 @@
+"""Quantizes a graph, and again in other ways as long as its outputs miss parity.
+
+The order is fixed; each step changes the best graph so far:
+
+    percentile   activation ranges without the outermost values
+    channels     a scale for each channel of the weights of MatMul too
+    wide         16 bits for a quarter of the operators: those that lose most
+    wider        16 bits for half of them, as many as the label of the precision allows
+    float        the quarter that loses most stays in floating point
+
+The first graph that parity has nothing against is taken. Where there is none, the best is kept and
+verification judges it. More samples are no step: verification judges a graph on samples that its
+ranges come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from machine.files import remove_tree
+from matrix.verification import Threshold
+from workers.engine import StageError, StageJob
+from workers.optimum_engine import losses, qdq
+from workers.optimum_engine.losses import Distance
+from workers.optimum_engine.qdq import FloatGraph, Settings
+from workers.sources import model_file, onnx_graph, samples
+
+ASKED = "as asked"
+_DIGITS = 3
+"""Cosines are compared and recorded with so many digits: CPUs differ in the others."""
+_SHARES = {"wide": 4, "wider": 2, "float": 4}
+"""Step -> one of how many operators it changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A graph that was quantized in one way."""
+
+    step: str
+    settings: Settings
+    distance: Distance
+    folder: Path = Path()
+
+    @property
+    def cosine(self) -> float:
+        """Of its worst output."""
+        return round(self.distance.cosine, _DIGITS)
+
+
+Rank = Callable[[Attempt], Sequence[str]]
+"""The operators with a weight in an attempt's graph, beginning with the one that loses most."""
+
+
+def convert(
+    job: StageJob, source: Path, temp: Path, precision: str, blocked: Sequence[str]
+) -> tuple[Any, dict[str, Any]]:
+    """The quantized graph of one component, and facts about it."""
+    sets = samples.load(job.inputs["inputs"], job.component)
+    graph = FloatGraph(source, sets, temp, precision, job.progress)
+    asked = Settings.asked(precision, blocked, job.params)
+    if "parity" not in job.params:
+        model = graph.quantized(asked)
+        return model, qdq.facts(model, len(sets))
+    trials = _Trials(job, graph, source, sets, temp)
+    first = trials.carry_out(ASKED, asked)
+    tried = search(first, job.params["requantize"], trials.carry_out, trials.rank)
+    model = model_file.load(best(tried).folder / model_file.MODEL)
+    return model, {**qdq.facts(model, len(sets)), **told(tried)}
+
+
+def search(
+    first: Attempt,
+    steps: Iterable[str],
+    carry_out: Callable[[str, Settings], Attempt],
+    rank: Rank,
+) -> list[Attempt]:
+    """All attempts in their order, up to the first that parity has nothing against."""
+    tried = [first]
+    for step in steps:
+        so_far = best(tried)
+        if not so_far.distance.fault:
+            break
+        settings = changed(step, so_far, rank)
+        if settings != so_far.settings:
+            tried.append(carry_out(step, settings))
+    return tried
+
+
+def best(tried: Sequence[Attempt]) -> Attempt:
+    """The last one if it passes, else the one with the best cosine, of equal ones the earliest."""
+    if not tried[-1].distance.fault:
+        return tried[-1]
+    return max(tried, key=lambda one: one.cosine)
+
+
+def changed(step: str, attempt: Attempt, rank: Rank) -> Settings:
+    """The settings of an attempt with what a step changes."""
+    settings = attempt.settings
+    match step:
+        case "percentile":
+            return replace(settings, calibration="percentile")
+        case "channels":
+            return replace(settings, per_channel=(*qdq.PER_CHANNEL, "MatMul"))
+    names, field = rank(attempt), "floats" if step == "float" else "wide"
+    so_far = getattr(settings, field)
+    more = [name for name in names if name not in so_far]
+    count = max(1, len(names) // _SHARES[step]) - len(so_far)
+    return replace(settings, **{field: so_far | frozenset(more[: max(0, count)])})
+
+
+def told(tried: Sequence[Attempt]) -> dict[str, Any]:
+    """Facts about more than one attempt."""
+    if len(tried) == 1:
+        return {}
+    chosen, first = best(tried), tried[0]
+    facts: dict[str, Any] = {
+        "attempts": [{"step": one.step, "cosine": one.cosine} for one in tried],
+        "applied": chosen.step,
+    }
+    for name in ("wide", "floats"):
+        if names := getattr(chosen.settings, name):
+            facts[name] = sorted(names)
+    if chosen is first:
+        notice = f"quantized in {len(tried)} ways, none better: cosine {first.cosine:.3f}"
+    else:
+        gain = f"cosine {first.cosine:.3f} -> {chosen.cosine:.3f}"
+        short = " (still misses parity)" if chosen.distance.fault else ""
+        notice = f"quantized again: {described(chosen.settings)}, {gain}{short}"
+    return {**facts, "notice": notice}
+
+
+def described(settings: Settings) -> str:
+    """What is not as usual."""
+    parts = []
+    if settings.calibration == "percentile":
+        parts.append("percentile calibration")
+    if "MatMul" in settings.per_channel:
+        parts.append("MatMul per channel")
+    for names, what in ((settings.wide, "with 16 bits"), (settings.floats, "in float")):
+        if names:
+            parts.append(f"{len(names)} operator{'s' * (len(names) > 1)} {what}")
+    return ", ".join(parts)
+
+
+class _Trials:
+    """Carries out attempts at one graph."""
+
+    def __init__(
+        self,
+        job: StageJob,
+        graph: FloatGraph,
+        source: Path,
+        sets: Sequence[losses.Sample],
+        temp: Path,
+    ) -> None:
+        self._job = job
+        self._graph = graph
+        self._sets = sets
+        self._temp = temp
+        self._limit: Threshold = losses.limit_of(job.params["parity"])
+        self._wanted = losses.outputs(source, sets)
+        self._count = 0
+
+    def carry_out(self, step: str, settings: Settings) -> Attempt:
+        """Quantize, and compare the outputs."""
+        folder = self._temp / f"attempt-{self._count}"
+        if self._count:
+            self._job.progress(f"quantizing again: {described(settings)}")
+        self._count += 1
+        try:
+            model = self._graph.quantized(settings)
+            onnx_graph.sort(model.graph)
+            model_file.save(model, folder)
+            found = losses.outputs(folder, self._sets)
+        except StageError as error:
+            if step == ASKED and not folder.is_dir():
+                raise
+            return Attempt(step, settings, Distance(-1.0, str(error)), folder)
+        return Attempt(step, settings, losses.distance(found, self._wanted, self._limit), folder)
+
+    def rank(self, attempt: Attempt) -> list[str]:
+        """By what they add to the error of one sample."""
+        self._job.progress("comparing operators")
+        temp = self._temp / f"opened-{self._count}"
+        temp.mkdir()
+        lost = losses.by_operator(self._graph.folder, attempt.folder, self._sets[0], temp)
+        remove_tree(temp)
+        return sorted(lost, key=lambda name: (-round(lost[name], _DIGITS), name))
