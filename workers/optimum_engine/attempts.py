@@ -182,10 +182,13 @@ class _Trials:
         return Attempt(step, settings, losses.distance(found, self._wanted, self._limit), folder)
 
     def rank(self, attempt: Attempt) -> list[str]:
-        """By what they add to the error of one sample."""
+        """By what they lose on one sample."""
         self._job.progress("comparing operators")
         temp = self._temp / f"opened-{self._count}"
-        temp.mkdir()
-        lost = losses.by_operator(self._graph.folder, attempt.folder, self._sets[0], temp)
+        ready, sample = self._graph.folder, self._sets[0]
+        if attempt.settings.precision == "w8a16":
+            lost = losses.of_weights(ready, attempt.folder, sample, temp)
+        else:
+            lost = losses.of_results(ready, self._graph.ranges(attempt.settings), sample, temp)
         remove_tree(temp)
         return sorted(lost, key=lambda name: (-round(lost[name], _DIGITS), name))

@@ -7,6 +7,7 @@ in float between values that are rounded: an NPU differs from that by less than 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from workers.sources import model_file
 from workers.verify.ladder.parity import too_far
 
 Sample = Mapping[str, Any]
+_WEIGHTED = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization")
+_MOST_RUNS = 64
+"""How often a graph is run at most to find the operators that lose most."""
 _SPARE = 0.1
 """How much nearer to 1 than the limit a cosine must be: a device rounds a little otherwise."""
 
@@ -55,46 +59,100 @@ def distance(
     return Distance(min(cosines, default=1.0), faults[0] if faults else "")
 
 
-def by_operator(ready: Path, quantized: Path, sample: Sample, temp: Path) -> dict[str, float]:
-    """What every operator with a weight adds to the relative error of its result.
+def of_weights(ready: Path, quantized: Path, sample: Sample, temp: Path) -> dict[str, float]:
+    """What each operator's weight costs the outputs if it alone is rounded, as `quantized` has it.
 
-    `ready` is the float graph that `quantized` was made from: their tensors have the same names.
+    Weights become inputs of the float graph `ready`, so one session serves all of them. Of many
+    operators, neighbours are rounded together.
     """
     model = model_file.load_graph(ready)
-    tensors = calibrate.float_tensors(model)
-    inputs = {value.name for value in model.graph.input}
-    errors: dict[str, float] = {}
-    sessions = [
-        runtime.session(_opened(folder, tensors.keys() - inputs, temp / f"opened-{place}"))
-        for place, folder in enumerate((ready, quantized))
-    ]
-    feeds = {name: value for name, value in sample.items() if name in inputs}
-    for names in calibrate.chunks(tensors, inputs):
-        wanted, found = (one.run(names, feeds) for one in sessions)
-        errors |= {name: _error(*pair) for name, *pair in zip(names, found, wanted, strict=True)}
-    weights = {tensor.name for tensor in model.graph.initializer}
-    return {
-        node.name: errors.get(node.output[0], 0.0)
-        - max((errors.get(name, 0.0) for name in node.input), default=0.0)
-        for node in model.graph.node
-        if len(node.input) > 1 and node.input[1] in weights and node.output[0] in errors
-    }
+    rounded = _rounded(model_file.load(quantized / model_file.MODEL))
+    named = {node.name: node.input[1] for node in weighted(model) if node.input[1] in rounded}
+    _let_override(model, named.values())
+    session = runtime.session(model_file.save_graph(model, ready, temp))
+    feeds = {item.name: sample[item.name] for item in session.get_inputs()}
+    wanted = session.run(None, feeds)
+    lost: dict[str, float] = {}
+    names, size = list(named), math.ceil(len(named) / _MOST_RUNS)
+    for start in range(0, len(names), max(size, 1)):
+        group = names[start : start + size]
+        found = session.run(None, feeds | {named[name]: rounded[named[name]] for name in group})
+        loss = max(map(_error, found, wanted), default=0.0)
+        lost |= dict.fromkeys(group, loss)
+    return lost
 
 
-def _opened(folder: Path, names: Iterable[str], temp: Path) -> Path:
-    """The graph with these tensors among its outputs."""
-    import onnx
+def of_results(
+    ready: Path, ranges: Mapping[str, tuple[float, float]], sample: Sample, temp: Path
+) -> dict[str, float]:
+    """What each operator's result loses where it is rounded to 256 steps of its range."""
+    import numpy as np
 
-    model = model_file.load_graph(folder)
+    model = model_file.load_graph(ready)
+    made = {node.output[0]: node.name for node in weighted(model) if node.output[0] in ranges}
+    tensors = {name: one for name, one in calibrate.float_tensors(model).items() if name in made}
     present = {value.name for value in model.graph.output}
-    model.graph.output.extend(
-        onnx.ValueInfoProto(name=name) for name in sorted(set(names) - present)
+    model.graph.output.extend(one for name, one in tensors.items() if name not in present)
+    session = runtime.session(model_file.save_graph(model, ready, temp))
+    feeds = {item.name: sample[item.name] for item in session.get_inputs()}
+    lost = {}
+    for names in calibrate.chunks(tensors, ()):
+        for name, value in zip(names, session.run(names, feeds), strict=True):
+            low, high = min(ranges[name][0], 0.0), max(ranges[name][1], 0.0)
+            step = (high - low) / 255 or 1.0
+            near = (np.rint(value / step) * step).clip(low, high)
+            lost[made[name]] = _error(near, value)
+    return lost
+
+
+def weighted(model: Any) -> list[Any]:
+    """The nodes that multiply by a weight."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [
+        node
+        for node in model.graph.node
+        if node.op_type in _WEIGHTED and node.input[1] in weights and node.output[0]
+    ]
+
+
+def _rounded(model: Any) -> dict[str, Any]:
+    """The values of every dequantized weight, by the name that it has in the float graph."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    values = {}
+    for node in model.graph.node:
+        if node.op_type == "DequantizeLinear" and node.input[0] in weights:
+            whole, scale, zero = (numpy_helper.to_array(weights[name]) for name in node.input)
+            axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
+            shape = [-1 if place == axis else 1 for place in range(whole.ndim)]
+            if scale.ndim:
+                scale, zero = scale.reshape(shape), zero.reshape(shape)
+            values[node.input[0].removesuffix("_quantized")] = (
+                (whole.astype(np.int64) - zero.astype(np.int64)) * scale
+            ).astype(np.float32)
+    return values
+
+
+def _let_override(model: Any, names: Iterable[str]) -> None:
+    """List weights among the inputs, where their own values are the default."""
+    from onnx import helper
+
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    known = {value.name for value in model.graph.input}
+    model.graph.input.extend(
+        helper.make_tensor_value_info(name, weights[name].data_type, weights[name].dims)
+        for name in dict.fromkeys(names)
+        if name not in known
     )
-    return model_file.save_graph(model, folder, temp)
 
 
 def _error(found: Any, wanted: Any) -> float:
     import numpy as np
 
-    length = float(np.linalg.norm(wanted))
-    return float(np.linalg.norm(found - wanted)) / length if length else 0.0
+    if wanted.dtype.kind != "f":
+        return float((found != wanted).mean()) if wanted.size else 0.0
+    finite = np.isfinite(wanted) & np.isfinite(found)
+    length = float(np.linalg.norm(wanted[finite]))
+    return float(np.linalg.norm((found - wanted)[finite])) / length if length else 0.0

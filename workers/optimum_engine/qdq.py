@@ -73,7 +73,7 @@ class FloatGraph:
 
     def quantized(self, settings: Settings) -> Any:
         """The quantized graph."""
-        found = self._calibrated(settings)
+        found = self.ranges(settings)
         self._progress(f"quantizing to {settings.precision}")
         try:
             return _quantize(self.folder, found, settings)
@@ -82,7 +82,7 @@ class FloatGraph:
                 f"ONNX Runtime's quantizer failed: {type(error).__name__}: {one_line(error)}"
             ) from error
 
-    def _calibrated(self, settings: Settings) -> Mapping[str, tuple[float, float]]:
+    def ranges(self, settings: Settings) -> Mapping[str, tuple[float, float]]:
         """The range of every tensor, found once by each method."""
         method = settings.calibration
         if method not in self._ranges:

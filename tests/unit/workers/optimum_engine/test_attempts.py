@@ -74,7 +74,7 @@ def test_half_of_the_operators_at_most_get_more_bits() -> None:
     found = tried([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     assert found[3].settings.wide == {"a", "b"}
     assert found[4].settings.wide == {"a", "b", "c", "d"}
-    none = search(attempt(ASKED, 0.1), ["wide", "float"], lambda *_: pytest.fail(), lambda _: [])
+    none = search(attempt(ASKED, 0.1), ["wide", "float"], lambda *_: pytest.fail("tried"), lambda _: [])
     assert len(none) == 1
 
 
