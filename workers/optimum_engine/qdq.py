@@ -20,6 +20,8 @@ from workers.sources import model_file, onnx_graph
 from workers.sources.errors import one_line, quantize_error
 
 PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")
+_BIASED = (*PER_CHANNEL, "LayerNormalization", "InstanceNormalization")
+"""Operators whose third input is a bias."""
 OUTERMOST = 1e-4
 """The share of a tensor's values that `percentile` leaves out, half of it at each end."""
 _NOT_QUANTIZED = ("Cast", "QuantizeLinear", "DequantizeLinear")
@@ -113,9 +115,32 @@ def _prepare(source: Path, temp: Path, precision: str) -> Path:
     for index, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{index}"
     wrapped.topological_sort()
+    set_biases_apart(model)
     model_file.save(model, temp / "ready")
     runtime.add_types(temp / "ready", temp / "types")
     return temp / "ready"
+
+
+def set_biases_apart(model: Any) -> None:
+    """Give a bias a tensor of its own if another operator computes with the same one.
+
+    Equal tensors are one in an export. Where zeros are a bias and also an operand of Add, they
+    would get the type of activations, with which the HTP computes something else.
+    """
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    biases = [
+        (node, node.input[2])
+        for node in model.graph.node
+        if node.op_type in _BIASED and len(node.input) > 2 and node.input[2] in weights
+    ]
+    uses = Counter(name for node in model.graph.node for name in node.input)
+    uses.subtract(name for _node, name in biases)
+    for node, name in biases:
+        if uses[name]:
+            own = f"{name}/{node.name}"
+            model.graph.initializer.add().CopyFrom(weights[name])
+            model.graph.initializer[-1].name = own
+            node.input[2] = own
 
 
 def _quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Settings) -> Any:
