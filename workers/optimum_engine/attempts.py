@@ -4,9 +4,9 @@ The order is fixed; each step changes the best graph so far:
 
     percentile   activation ranges without the outermost values
     channels     a scale for each channel of the weights of MatMul too
-    wide         16 bits for a quarter of the operators: those that lose most
+    wide         16 bits for the quarter of the operators that loses most
     wider        16 bits for half of them, as many as the label of the precision allows
-    float        the quarter that loses most stays in floating point
+    float        the first quarter stays in floating point, 16 bits for the second
 
 The first graph that parity has nothing against is taken. Where there is none, the best is kept and
 verification judges it. More samples are no step: verification judges a graph on samples that its
@@ -31,8 +31,10 @@ from workers.sources import model_file, onnx_graph, samples
 ASKED = "as asked"
 _DIGITS = 3
 """Cosines are compared and recorded with so many digits: CPUs differ in the others."""
-_SHARES = {"wide": 4, "wider": 2, "float": 4}
-"""Step -> one of how many operators it changes."""
+_QUARTERS = {"wide": 1, "wider": 2, "float": 2}
+"""Step -> how many quarters of the operators have more than 8 bits."""
+_LEVELS = {"w8a16": 65535, "w8a8": 255}
+"""The steps of an activation's range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,9 @@ class Attempt:
         return round(self.distance.cosine, _DIGITS)
 
 
-Rank = Callable[[Attempt], Sequence[str]]
-"""The operators with a weight in an attempt's graph, beginning with the one that loses most."""
+Rank = Callable[[Attempt, str], tuple[Sequence[str], int]]
+"""The operators of an attempt that a step is about, beginning with the one that loses most, and how
+many have a weight."""
 
 
 def convert(
@@ -104,11 +107,13 @@ def changed(step: str, attempt: Attempt, rank: Rank) -> Settings:
             return replace(settings, calibration="percentile")
         case "channels":
             return replace(settings, per_channel=(*qdq.PER_CHANNEL, "MatMul"))
-    names, field = rank(attempt), "floats" if step == "float" else "wide"
-    so_far = getattr(settings, field)
-    more = [name for name in names if name not in so_far]
-    count = max(1, len(names) // _SHARES[step]) - len(so_far)
-    return replace(settings, **{field: so_far | frozenset(more[: max(0, count)])})
+    names, count = rank(attempt, step)
+    least = 1 if count > 1 else 0
+    quarter, most = max(least, count // 4), max(least, count * _QUARTERS[step] // 4)
+    if step == "float":
+        floats, wide = frozenset(names[:quarter]), frozenset(names[quarter:most])
+        return replace(settings, floats=floats, wide=wide)
+    return replace(settings, wide=frozenset(names[:most]))
 
 
 def told(tried: Sequence[Attempt]) -> dict[str, Any]:
@@ -162,14 +167,15 @@ class _Trials:
         self._temp = temp
         self._limit: Threshold = losses.limit_of(job.params["parity"])
         self._wanted = losses.outputs(source, sets)
-        self._count = 0
+        self._folders: dict[Settings, Path] = {}
+        self._lost: dict[Settings, tuple[dict[str, float], dict[str, float]]] = {}
 
     def carry_out(self, step: str, settings: Settings) -> Attempt:
         """Quantize, and compare the outputs."""
-        folder = self._temp / f"attempt-{self._count}"
-        if self._count:
+        folder = self._temp / f"attempt-{len(self._folders)}"
+        if self._folders:
             self._job.progress(f"quantizing again: {described(settings)}")
-        self._count += 1
+        self._folders[settings] = folder
         try:
             model = self._graph.quantized(settings)
             onnx_graph.sort(model.graph)
@@ -181,14 +187,28 @@ class _Trials:
             return Attempt(step, settings, Distance(-1.0, str(error)), folder)
         return Attempt(step, settings, losses.distance(found, self._wanted, self._limit), folder)
 
-    def rank(self, attempt: Attempt) -> list[str]:
-        """By what they lose on one sample."""
-        self._job.progress("comparing operators")
-        temp = self._temp / f"opened-{self._count}"
-        ready, sample = self._graph.folder, self._sets[0]
-        if attempt.settings.precision == "w8a16":
-            lost = losses.of_weights(ready, attempt.folder, sample, temp)
+    def rank(self, attempt: Attempt, step: str) -> tuple[list[str], int]:
+        """By what they lose on one sample where all have 8 bits."""
+        plain = replace(attempt.settings, wide=frozenset(), floats=frozenset())
+        if plain not in self._lost:
+            self._job.progress("comparing operators")
+            self._lost[plain] = self._losses(plain)
+        weights, results = self._lost[plain]
+        if step == "float":
+            lost = {name: max(loss, weights.get(name, 0.0)) for name, loss in results.items()}
+        elif plain.precision == "w8a16":
+            lost = weights
         else:
-            lost = losses.of_results(ready, self._graph.ranges(attempt.settings), sample, temp)
+            lost = {name: results[name] for name in weights if name in results}
+        return sorted(lost, key=lambda name: (-round(lost[name], _DIGITS), name)), len(weights)
+
+    def _losses(self, plain: Settings) -> tuple[dict[str, float], dict[str, float]]:
+        temp = self._temp / f"losses-{len(self._lost)}"
+        temp.mkdir()
+        ready, sample = self._graph.folder, self._sets[0]
+        weights = losses.of_weights(ready, self._folders[plain], sample, temp / "weights")
+        results = losses.of_results(
+            ready, self._graph.ranges(plain), sample, temp / "results", _LEVELS[plain.precision]
+        )
         remove_tree(temp)
-        return sorted(lost, key=lambda name: (-round(lost[name], _DIGITS), name))
+        return weights, results

@@ -83,26 +83,34 @@ def of_weights(ready: Path, quantized: Path, sample: Sample, temp: Path) -> dict
 
 
 def of_results(
-    ready: Path, ranges: Mapping[str, tuple[float, float]], sample: Sample, temp: Path
+    ready: Path,
+    ranges: Mapping[str, tuple[float, float]],
+    sample: Sample,
+    temp: Path,
+    steps: int,
 ) -> dict[str, float]:
-    """What each operator's result loses where it is rounded to 256 steps of its range."""
-    import numpy as np
-
+    """What each operator's result loses where it is rounded to so many steps of its range."""
     model = model_file.load_graph(ready)
-    made = {node.output[0]: node.name for node in weighted(model) if node.output[0] in ranges}
+    made = {name: node.name for node in model.graph.node for name in node.output if name in ranges}
     tensors = {name: one for name, one in calibrate.float_tensors(model).items() if name in made}
     present = {value.name for value in model.graph.output}
     model.graph.output.extend(one for name, one in tensors.items() if name not in present)
     session = runtime.session(model_file.save_graph(model, ready, temp))
     feeds = {item.name: sample[item.name] for item in session.get_inputs()}
-    lost = {}
+    lost: dict[str, float] = {}
     for names in calibrate.chunks(tensors, ()):
         for name, value in zip(names, session.run(names, feeds), strict=True):
-            low, high = min(ranges[name][0], 0.0), max(ranges[name][1], 0.0)
-            step = (high - low) / 255 or 1.0
-            near = (np.rint(value / step) * step).clip(low, high)
-            lost[made[name]] = _error(near, value)
+            loss = _error(_near(value, *ranges[name], steps), value)
+            lost[made[name]] = max(loss, lost.get(made[name], 0.0))
     return lost
+
+
+def _near(value: Any, low: float, high: float, steps: int) -> Any:
+    import numpy as np
+
+    low, high = min(low, 0.0), max(high, 0.0)
+    step = (high - low) / steps or 1.0
+    return (np.rint(value / step) * step).clip(low, high)
 
 
 def weighted(model: Any) -> list[Any]:
