@@ -98,6 +98,7 @@ class FloatGraph:
 
 def _prepare(source: Path, temp: Path, precision: str) -> Path:
     """Apply QNN's fusions, name every node, add the type of every tensor."""
+    import onnx
     from onnxruntime.quantization.execution_providers.qnn.fusion_lpnorm import (
         FusionLpNormalization,
     )
@@ -118,7 +119,34 @@ def _prepare(source: Path, temp: Path, precision: str) -> Path:
     set_biases_apart(model)
     model_file.save(model, temp / "ready")
     runtime.add_types(temp / "ready", temp / "types")
+    typed = model_file.load_graph(temp / "ready")
+    if pool_globally(typed):
+        onnx.save(typed, str(temp / "ready" / model_file.MODEL))
     return temp / "ready"
+
+
+def pool_globally(model: Any) -> int:
+    """Replace pools that are larger than what they pool, which the HTP refuses; returns how many.
+
+    The mean over a window counts only what is there.
+    """
+    from onnx import helper
+
+    shapes = {
+        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim[2:]]
+        for value in (*model.graph.input, *model.graph.value_info)
+    }
+    count = 0
+    for node in model.graph.node:
+        if node.op_type != "AveragePool" or not (sizes := shapes.get(node.input[0])):
+            continue
+        given = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+        kernel, padded = given["kernel_shape"], any(given.get("pads", ()))
+        if not padded and all(0 < size < most for size, most in zip(sizes, kernel, strict=True)):
+            node.op_type = "GlobalAveragePool"
+            del node.attribute[:]
+            count += 1
+    return count
 
 
 def set_biases_apart(model: Any) -> None:

@@ -17,7 +17,7 @@ from onnx import helper
 
 from tests.engines import graphs
 from workers.engine import StageError
-from workers.optimum_engine import calibrate, quantize, shapes, weight_only
+from workers.optimum_engine import calibrate, qdq, quantize, shapes, weight_only
 from workers.sources import model_file, onnx_graph
 
 X = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
@@ -204,3 +204,60 @@ def test_images_have_the_size_of_the_preprocessor(
 def _empty(folder: Path) -> Path:
     folder.mkdir()
     return folder
+
+
+def test_a_bias_that_is_an_operand_too_gets_a_tensor_of_its_own() -> None:
+    weights = {"w": np.ones((8, 8), np.float32), "zeros": np.zeros(8, np.float32)}
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "zeros"], ["a"], name="first"),
+        helper.make_node("Gemm", ["a", "w", "zeros"], ["b"], name="second"),
+        helper.make_node("Add", ["b", "zeros"], ["y"], name="sum"),
+    ]
+    apart = graphs.model(nodes, weights)
+    qdq.set_biases_apart(apart)
+    onnx.checker.check_model(apart)
+    assert [list(node.input)[-1] for node in apart.graph.node] == [
+        "zeros/first", "zeros/second", "zeros"
+    ]  # fmt: skip
+    shared = graphs.model(nodes[:2], weights)
+    before = shared.SerializeToString()
+    qdq.set_biases_apart(shared)
+    assert shared.SerializeToString() == before
+
+
+@pytest.mark.parametrize(
+    ("kernel", "pads", "size", "whole"),
+    [(9, 0, 4, True), (4, 0, 4, False), (9, 1, 4, False), (9, 0, 0, False)],
+)
+def test_a_pool_larger_than_its_input_is_a_mean(
+    kernel: int, pads: int, size: int, whole: bool
+) -> None:
+    node = helper.make_node(
+        "AveragePool",
+        ["x"],
+        ["y"],
+        kernel_shape=[kernel] * 2,
+        strides=[kernel] * 2,
+        ceil_mode=1,
+        pads=[pads] * 4,
+    )
+    shape = [1, 2, size or "height", size or "width"]
+    ports = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims)
+        for name, dims in (("x", shape), ("y", None))
+    ]
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    before = model.SerializeToString()
+    assert qdq.pool_globally(model) == whole
+    if not whole:
+        assert model.SerializeToString() == before
+        return
+    values = np.random.default_rng(1).standard_normal((1, 2, size, size)).astype(np.float32)
+    found = [
+        onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]).run(
+            None, {"x": values}
+        )[0]
+        for data in (before, model.SerializeToString())
+    ]
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
