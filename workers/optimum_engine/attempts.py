@@ -69,7 +69,8 @@ def convert(
         return model, qdq.facts(model, len(sets))
     trials = _Trials(job, graph, source, sets, temp)
     first = trials.carry_out(ASKED, asked)
-    tried = search(first, job.params["requantize"], trials.carry_out, trials.rank)
+    steps = [step for step in job.params["requantize"] if step != "channels" or graph.multiplies]
+    tried = search(first, steps, trials.carry_out, trials.rank)
     model = model_file.load(best(tried).folder / model_file.MODEL)
     return model, {**qdq.facts(model, len(sets)), **told(tried)}
 

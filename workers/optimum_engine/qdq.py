@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine import calibrate, runtime, weight_only
+from workers.optimum_engine import calibrate, device_limits, runtime, weight_only
 from workers.sources import model_file, onnx_graph
 from workers.sources.errors import one_line, quantize_error
 
@@ -73,6 +73,13 @@ class FloatGraph:
         self._progress = progress
         self._ranges: dict[str, Mapping[str, tuple[float, float]]] = {}
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether MatMul has a weight of two dimensions."""
+        model = model_file.load_graph(self.folder)
+        tables = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
+        return any(n.op_type == "MatMul" and n.input[1] in tables for n in model.graph.node)
+
     def quantized(self, settings: Settings) -> Any:
         """The quantized graph."""
         found = self.ranges(settings)
@@ -120,33 +127,10 @@ def _prepare(source: Path, temp: Path, precision: str) -> Path:
     model_file.save(model, temp / "ready")
     runtime.add_types(temp / "ready", temp / "types")
     typed = model_file.load_graph(temp / "ready")
-    if pool_globally(typed):
+    if device_limits.rewrite(typed):
         onnx.save(typed, str(temp / "ready" / model_file.MODEL))
+        runtime.add_types(temp / "ready", temp / "types-again")
     return temp / "ready"
-
-
-def pool_globally(model: Any) -> int:
-    """Replace pools that are larger than what they pool, which the HTP refuses; returns how many.
-
-    The mean over a window counts only what is there.
-    """
-    from onnx import helper
-
-    shapes = {
-        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim[2:]]
-        for value in (*model.graph.input, *model.graph.value_info)
-    }
-    count = 0
-    for node in model.graph.node:
-        if node.op_type != "AveragePool" or not (sizes := shapes.get(node.input[0])):
-            continue
-        given = {item.name: helper.get_attribute_value(item) for item in node.attribute}
-        kernel, padded = given["kernel_shape"], any(given.get("pads", ()))
-        if not padded and all(0 < size < most for size, most in zip(sizes, kernel, strict=True)):
-            node.op_type = "GlobalAveragePool"
-            del node.attribute[:]
-            count += 1
-    return count
 
 
 def set_biases_apart(model: Any) -> None:

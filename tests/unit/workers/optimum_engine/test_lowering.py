@@ -17,7 +17,7 @@ from onnx import helper
 
 from tests.engines import graphs
 from workers.engine import StageError
-from workers.optimum_engine import calibrate, qdq, quantize, shapes, weight_only
+from workers.optimum_engine import calibrate, device_limits, qdq, quantize, shapes, weight_only
 from workers.sources import model_file, onnx_graph
 
 X = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
@@ -249,7 +249,7 @@ def test_a_pool_larger_than_its_input_is_a_mean(
     graph = helper.make_graph([node], "g", ports[:1], ports[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     before = model.SerializeToString()
-    assert qdq.pool_globally(model) == whole
+    assert device_limits.rewrite(model) == whole
     if not whole:
         assert model.SerializeToString() == before
         return
@@ -261,3 +261,44 @@ def test_a_pool_larger_than_its_input_is_a_mean(
         for data in (before, model.SerializeToString())
     ]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dims", "order"),
+    [
+        ([4, 4, 2, 4, 2, 16], [0, 2, 4, 1, 3, 5]),
+        ([2, 3, 2, 3, 2, 3, 2], [6, 5, 4, 3, 2, 1, 0]),
+        ([2, 1, 3, 1, 2], [3, 2, 4, 1, 0]),
+    ],
+)
+def test_exchanges_of_blocks_make_a_transpose(dims: list[int], order: list[int]) -> None:
+    values = np.arange(math.prod(dims))
+    found = values
+    for four in device_limits.swaps(dims, order):
+        found = found.reshape(four).transpose(0, 2, 1, 3)
+    assert (found.ravel() == values.reshape(dims).transpose(order).ravel()).all()
+
+
+def test_a_transpose_of_six_dimensions_becomes_transposes_of_four() -> None:
+    weights = {"in": np.array([2, 2, 2, 2, 2, 2]), "out": np.array([8, 8])}
+    nodes = [
+        helper.make_node("Reshape", ["x", "in"], ["six"], name="split"),
+        helper.make_node("Transpose", ["six"], ["turned"], name="turn", perm=[0, 2, 4, 1, 3, 5]),
+        helper.make_node("Reshape", ["turned", "out"], ["y"], name="join"),
+    ]
+    model = graphs.model(nodes, weights, out=[8, 8])
+    before = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    six = helper.make_tensor_value_info("six", onnx.TensorProto.FLOAT, [2] * 6)
+    model.graph.value_info.append(six)
+    assert device_limits.rewrite(model) == 1
+    del model.graph.value_info[:]
+    onnx.checker.check_model(model, full_check=True)
+    assert {node.op_type for node in model.graph.node} == {"Reshape", "Transpose"}
+    assert all(len(node.attribute[0].ints) == 4 for node in model.graph.node if node.attribute)
+    values = np.random.default_rng(2).standard_normal((8, 8)).astype(np.float32)
+    after = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    assert (before.run(None, {"x": values})[0] == after.run(None, {"x": values})[0]).all()
