@@ -24,8 +24,9 @@ from machine.files import remove_tree
 from matrix.verification import Threshold
 from workers.engine import StageError, StageJob
 from workers.optimum_engine import losses, qdq
+from workers.optimum_engine.float_graph import FloatGraph
 from workers.optimum_engine.losses import Distance
-from workers.optimum_engine.qdq import FloatGraph, Settings
+from workers.optimum_engine.qdq import Settings
 from workers.sources import model_file, onnx_graph, samples
 
 ASKED = "as asked"

@@ -2,6 +2,7 @@
 
 Pools that are larger than what they pool become means. A transpose of more than five dimensions
 between two reshapes becomes a few of four: each exchanges two neighbouring blocks of dimensions.
+Biases that share their tensor with an operand get one of their own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 _MOST_DIMENSIONS = 5
+_BIASED = (
+    "Gemm", "Conv", "ConvTranspose", "LayerNormalization", "InstanceNormalization",
+)  # fmt: skip
+"""Operators whose third input is a bias."""
 
 
 def rewrite(model: Any) -> int:
@@ -25,6 +30,28 @@ def rewrite(model: Any) -> int:
         node.op_type = "GlobalAveragePool"
         del node.attribute[:]
     return len(pools) + _lower(model, shapes)
+
+
+def set_biases_apart(model: Any) -> None:
+    """Give a bias a tensor of its own if another operator computes with the same one.
+
+    Equal tensors are one in an export. Where zeros are a bias and also an operand of Add, they
+    would get the type of activations, with which the HTP computes something else.
+    """
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    biases = [
+        (node, node.input[2])
+        for node in model.graph.node
+        if node.op_type in _BIASED and len(node.input) > 2 and node.input[2] in weights
+    ]
+    uses = Counter(name for node in model.graph.node for name in node.input)
+    uses.subtract(name for _node, name in biases)
+    for node, name in biases:
+        if uses[name]:
+            own = f"{name}/{node.name}"
+            model.graph.initializer.add().CopyFrom(weights[name])
+            model.graph.initializer[-1].name = own
+            node.input[2] = own
 
 
 def _too_large(node: Any, shapes: dict[str, list[int]]) -> bool:

@@ -10,20 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.optimum_engine import calibrate, device_limits, runtime, weight_only
+from workers.optimum_engine import weight_only
 from workers.sources import model_file, onnx_graph
-from workers.sources.errors import one_line, quantize_error
+from workers.sources.errors import quantize_error
 
 PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")
-_BIASED = (*PER_CHANNEL, "LayerNormalization", "InstanceNormalization")
-"""Operators whose third input is a bias."""
-OUTERMOST = 1e-4
-"""The share of a tensor's values that `percentile` leaves out, half of it at each end."""
 _NOT_QUANTIZED = ("Cast", "QuantizeLinear", "DequantizeLinear")
 
 
@@ -55,107 +51,8 @@ class Settings:
         )
 
 
-class FloatGraph:
-    """The float graph of one component, prepared to be quantized in one way or another."""
-
-    def __init__(
-        self,
-        source: Path,
-        sets: Sequence[Mapping[str, Any]],
-        temp: Path,
-        precision: str,
-        progress: Callable[[str], None],
-    ) -> None:
-        progress("preparing the graph")
-        self.folder = _prepare(source, temp, precision)
-        self._sets = sets
-        self._temp = temp
-        self._progress = progress
-        self._ranges: dict[str, Mapping[str, tuple[float, float]]] = {}
-
-    @property
-    def multiplies(self) -> bool:
-        """Whether MatMul has a weight of two dimensions."""
-        model = model_file.load_graph(self.folder)
-        tables = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
-        return any(n.op_type == "MatMul" and n.input[1] in tables for n in model.graph.node)
-
-    def quantized(self, settings: Settings) -> Any:
-        """The quantized graph."""
-        found = self.ranges(settings)
-        self._progress(f"quantizing to {settings.precision}")
-        try:
-            return _quantize(self.folder, found, settings)
-        except (ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
-            raise quantize_error(
-                f"ONNX Runtime's quantizer failed: {type(error).__name__}: {one_line(error)}"
-            ) from error
-
-    def ranges(self, settings: Settings) -> Mapping[str, tuple[float, float]]:
-        """The range of every tensor, found once by each method."""
-        method = settings.calibration
-        if method not in self._ranges:
-            outermost = OUTERMOST if method == "percentile" else 0.0
-            limits = calibrate.Limits(calibrate.DEPTH[settings.precision], outermost)
-            self._ranges[method] = calibrate.ranges(
-                self.folder, self._sets, self._temp / f"calibrate-{method}", limits, self._progress
-            )
-        return self._ranges[method]
-
-
-def _prepare(source: Path, temp: Path, precision: str) -> Path:
-    """Apply QNN's fusions, name every node, add the type of every tensor."""
-    import onnx
-    from onnxruntime.quantization.execution_providers.qnn.fusion_lpnorm import (
-        FusionLpNormalization,
-    )
-    from onnxruntime.quantization.fusions import FusionGelu, FusionLayerNormalization
-    from onnxruntime.quantization.onnx_model import ONNXModel
-
-    model = model_file.load(source / model_file.MODEL)
-    calibrate.make_shallow(model, calibrate.DEPTH[precision])
-    wrapped = ONNXModel(model)
-    fusions = [FusionGelu, FusionLpNormalization]
-    if onnx_graph.opset(model) >= 17:
-        fusions.append(FusionLayerNormalization)
-    for fusion in fusions:
-        fusion(wrapped).apply()
-    for index, node in enumerate(model.graph.node):
-        node.name = node.name or f"{node.op_type}_{index}"
-    wrapped.topological_sort()
-    set_biases_apart(model)
-    model_file.save(model, temp / "ready")
-    runtime.add_types(temp / "ready", temp / "types")
-    typed = model_file.load_graph(temp / "ready")
-    if device_limits.rewrite(typed):
-        onnx.save(typed, str(temp / "ready" / model_file.MODEL))
-        runtime.add_types(temp / "ready", temp / "types-again")
-    return temp / "ready"
-
-
-def set_biases_apart(model: Any) -> None:
-    """Give a bias a tensor of its own if another operator computes with the same one.
-
-    Equal tensors are one in an export. Where zeros are a bias and also an operand of Add, they
-    would get the type of activations, with which the HTP computes something else.
-    """
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    biases = [
-        (node, node.input[2])
-        for node in model.graph.node
-        if node.op_type in _BIASED and len(node.input) > 2 and node.input[2] in weights
-    ]
-    uses = Counter(name for node in model.graph.node for name in node.input)
-    uses.subtract(name for _node, name in biases)
-    for node, name in biases:
-        if uses[name]:
-            own = f"{name}/{node.name}"
-            model.graph.initializer.add().CopyFrom(weights[name])
-            model.graph.initializer[-1].name = own
-            node.input[2] = own
-
-
-def _quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Settings) -> Any:
+def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Settings) -> Any:
+    """The QDQ graph of a prepared float graph, with these ranges of its tensors."""
     import numpy as np
     from onnxruntime.quantization import CalibrationMethod, QuantType
     from onnxruntime.quantization.calibrate import TensorData, TensorsData

@@ -17,7 +17,7 @@ from onnx import helper
 
 from tests.engines import graphs
 from workers.engine import StageError
-from workers.optimum_engine import calibrate, device_limits, qdq, quantize, shapes, weight_only
+from workers.optimum_engine import calibrate, device_limits, quantize, shapes, weight_only
 from workers.sources import model_file, onnx_graph
 
 X = np.random.default_rng(5).standard_normal((2, 8)).astype(np.float32)
@@ -214,14 +214,14 @@ def test_a_bias_that_is_an_operand_too_gets_a_tensor_of_its_own() -> None:
         helper.make_node("Add", ["b", "zeros"], ["y"], name="sum"),
     ]
     apart = graphs.model(nodes, weights)
-    qdq.set_biases_apart(apart)
+    device_limits.set_biases_apart(apart)
     onnx.checker.check_model(apart)
     assert [list(node.input)[-1] for node in apart.graph.node] == [
         "zeros/first", "zeros/second", "zeros"
     ]  # fmt: skip
     shared = graphs.model(nodes[:2], weights)
     before = shared.SerializeToString()
-    qdq.set_biases_apart(shared)
+    device_limits.set_biases_apart(shared)
     assert shared.SerializeToString() == before
 
 
