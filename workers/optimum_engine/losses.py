@@ -8,8 +8,9 @@ in float between values that are rounded: an NPU differs from that by less than 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def of_weights(ready: Path, quantized: Path, sample: Sample, temp: Path) -> dict
     operators, neighbours are rounded together.
     """
     model = model_file.load_graph(ready)
-    rounded = _rounded(model_file.load(quantized / model_file.MODEL))
+    rounded = _rounded(model_file.load(quantized / model_file.MODEL))  # integers: a quarter
     named = {node.name: node.input[1] for node in weighted(model) if node.input[1] in rounded}
     _let_override(model, named.values())
     session = runtime.session(model_file.save_graph(model, ready, temp))
@@ -76,7 +77,7 @@ def of_weights(ready: Path, quantized: Path, sample: Sample, temp: Path) -> dict
     names, size = list(named), math.ceil(len(named) / _MOST_RUNS)
     for start in range(0, len(names), max(size, 1)):
         group = names[start : start + size]
-        found = session.run(None, feeds | {named[name]: rounded[named[name]] for name in group})
+        found = session.run(None, feeds | {named[name]: rounded[named[name]]() for name in group})
         loss = max(map(_error, found, wanted), default=0.0)
         lost |= dict.fromkeys(group, loss)
     return lost
@@ -123,24 +124,27 @@ def weighted(model: Any) -> list[Any]:
     ]
 
 
-def _rounded(model: Any) -> dict[str, Any]:
-    """The values of every dequantized weight, by the name that it has in the float graph."""
+def _rounded(model: Any) -> dict[str, Callable[[], Any]]:
+    """What makes the values of every dequantized weight, by the name that it has in the float
+    graph."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    return {
+        node.input[0].removesuffix("_quantized"): partial(_dequantized, node, weights)
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear" and node.input[0] in weights
+    }
+
+
+def _dequantized(node: Any, weights: Mapping[str, Any]) -> Any:
     import numpy as np
     from onnx import numpy_helper
 
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    values = {}
-    for node in model.graph.node:
-        if node.op_type == "DequantizeLinear" and node.input[0] in weights:
-            whole, scale, zero = (numpy_helper.to_array(weights[name]) for name in node.input)
-            axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
-            shape = [-1 if place == axis else 1 for place in range(whole.ndim)]
-            if scale.ndim:
-                scale, zero = scale.reshape(shape), zero.reshape(shape)
-            values[node.input[0].removesuffix("_quantized")] = (
-                (whole.astype(np.int64) - zero.astype(np.int64)) * scale
-            ).astype(np.float32)
-    return values
+    whole, scale, zero = (numpy_helper.to_array(weights[name]) for name in node.input)
+    axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
+    shape = [-1 if place == axis else 1 for place in range(whole.ndim)]
+    if scale.ndim:
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
+    return (whole.astype(np.float32) - zero.astype(np.float32)) * scale
 
 
 def _let_override(model: Any, names: Iterable[str]) -> None:
