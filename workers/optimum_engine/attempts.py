@@ -6,7 +6,8 @@ The order is fixed; each step changes the best graph so far:
     channels     a scale for each channel of the weights of MatMul too
     wide         16 bits for the quarter of the operators that loses most
     wider        16 bits for half of them, as many as the label of the precision allows
-    float        the first quarter stays in floating point, 16 bits for the second
+    float        the first quarter stays in floating point, 16 bits for the second; so does any
+                 operator whose result loses more than a tenth in the steps of its range
 
 The first graph that parity has nothing against is taken. Where there is none, the best is kept and
 verification judges it. More samples are no step: verification judges a graph on samples that its
@@ -15,7 +16,7 @@ ranges come from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ _DIGITS = 3
 """Cosines are compared and recorded with so many digits: CPUs differ in the others."""
 _QUARTERS = {"wide": 1, "wider": 2, "float": 2}
 """Step -> how many quarters of the operators have more than 8 bits."""
+_LOSSY = 0.1
 _LEVELS = {"w8a16": 65535, "w8a8": 255}
 """The steps of an activation's range."""
 
@@ -53,9 +55,14 @@ class Attempt:
         return round(self.distance.cosine, _DIGITS)
 
 
-Rank = Callable[[Attempt, str], tuple[Sequence[str], int]]
-"""The operators of an attempt that a step is about, beginning with the one that loses most, and how
-many have a weight."""
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The operators of a graph by what they lose where all have 8 bits."""
+
+    names: Sequence[str]
+    """Those with a weight, beginning with the one that loses most."""
+    lossy: frozenset[str] = frozenset()
+    """Those, with a weight or without, whose results lose too much."""
 
 
 def convert(
@@ -80,7 +87,7 @@ def search(
     first: Attempt,
     steps: Iterable[str],
     carry_out: Callable[[str, Settings], Attempt],
-    rank: Rank,
+    rank: Callable[[Attempt], Ranking],
 ) -> list[Attempt]:
     """All attempts in their order, up to the first that parity has nothing against."""
     tried = [first]
@@ -101,7 +108,7 @@ def best(tried: Sequence[Attempt]) -> Attempt:
     return max(tried, key=lambda one: one.cosine)
 
 
-def changed(step: str, attempt: Attempt, rank: Rank) -> Settings:
+def changed(step: str, attempt: Attempt, rank: Callable[[Attempt], Ranking]) -> Settings:
     """The settings of an attempt with what a step changes."""
     settings = attempt.settings
     match step:
@@ -109,13 +116,21 @@ def changed(step: str, attempt: Attempt, rank: Rank) -> Settings:
             return replace(settings, calibration="percentile")
         case "channels":
             return replace(settings, per_channel=(*qdq.PER_CHANNEL, "MatMul"))
-    names, count = rank(attempt, step)
+    ranking = rank(attempt)
+    names, count = ranking.names, len(ranking.names)
     least = 1 if count > 1 else 0
     quarter, most = max(least, count // 4), max(least, count * _QUARTERS[step] // 4)
     if step == "float":
-        floats, wide = frozenset(names[:quarter]), frozenset(names[quarter:most])
-        return replace(settings, floats=floats, wide=wide)
+        floats = ranking.lossy | frozenset(names[:quarter])
+        return replace(settings, floats=floats, wide=frozenset(names[quarter:most]) - floats)
     return replace(settings, wide=frozenset(names[:most]))
+
+
+def ranking(precision: str, weights: Mapping[str, float], results: Mapping[str, float]) -> Ranking:
+    """By the type that gets more bits: weights in w8a16, results in w8a8."""
+    lost = weights if precision == "w8a16" else {name: results.get(name, 0.0) for name in weights}
+    names = sorted(lost, key=lambda name: (-round(lost[name], _DIGITS), name))
+    return Ranking(names, frozenset(name for name, loss in results.items() if loss > _LOSSY))
 
 
 def told(tried: Sequence[Attempt]) -> dict[str, Any]:
@@ -170,7 +185,7 @@ class _Trials:
         self._limit: Threshold = losses.limit_of(job.params["parity"])
         self._wanted = losses.outputs(source, sets)
         self._folders: dict[Settings, Path] = {}
-        self._lost: dict[Settings, tuple[dict[str, float], dict[str, float]]] = {}
+        self._ranked: dict[Settings, Ranking] = {}
 
     def carry_out(self, step: str, settings: Settings) -> Attempt:
         """Quantize, and compare the outputs."""
@@ -189,23 +204,16 @@ class _Trials:
             return Attempt(step, settings, Distance(-1.0, str(error)), folder)
         return Attempt(step, settings, losses.distance(found, self._wanted, self._limit), folder)
 
-    def rank(self, attempt: Attempt, step: str) -> tuple[list[str], int]:
-        """By what they lose on one sample where all have 8 bits."""
+    def rank(self, attempt: Attempt) -> Ranking:
+        """By what they lose on one sample."""
         plain = replace(attempt.settings, wide=frozenset(), floats=frozenset())
-        if plain not in self._lost:
+        if plain not in self._ranked:
             self._job.progress("comparing operators")
-            self._lost[plain] = self._losses(plain)
-        weights, results = self._lost[plain]
-        if step == "float":
-            lost = {name: max(loss, weights.get(name, 0.0)) for name, loss in results.items()}
-        elif plain.precision == "w8a16":
-            lost = weights
-        else:
-            lost = {name: results[name] for name in weights if name in results}
-        return sorted(lost, key=lambda name: (-round(lost[name], _DIGITS), name)), len(weights)
+            self._ranked[plain] = ranking(plain.precision, *self._losses(plain))
+        return self._ranked[plain]
 
     def _losses(self, plain: Settings) -> tuple[dict[str, float], dict[str, float]]:
-        temp = self._temp / f"losses-{len(self._lost)}"
+        temp = self._temp / f"losses-{len(self._ranked)}"
         temp.mkdir()
         ready, sample = self._graph.folder, self._sets[0]
         weights = losses.of_weights(ready, self._folders[plain], sample, temp / "weights")

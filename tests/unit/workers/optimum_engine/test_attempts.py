@@ -10,7 +10,7 @@ import pytest
 
 from matrix.verification import Threshold
 from workers.optimum_engine import attempts, layout, losses
-from workers.optimum_engine.attempts import ASKED, Attempt, search, told
+from workers.optimum_engine.attempts import ASKED, Attempt, Ranking, ranking, search, told
 from workers.optimum_engine.losses import Distance
 from workers.optimum_engine.qdq import Settings
 
@@ -23,8 +23,8 @@ def attempt(step: str, cosine: float, settings: Settings = FIRST) -> Attempt:
     return Attempt(step, settings, Distance(cosine, "" if cosine >= 0.95 else "too far"))
 
 
-def rank(_attempt: Attempt, _step: str) -> tuple[Sequence[str], int]:
-    return OPERATORS, len(OPERATORS)
+def rank(_attempt: Attempt) -> Ranking:
+    return Ranking(OPERATORS, frozenset({"sum"}))
 
 
 def tried(cosines: Sequence[float], steps: Sequence[str] = ALL) -> list[Attempt]:
@@ -65,7 +65,7 @@ def test_a_step_that_makes_it_worse_is_left_out_of_the_next_ones() -> None:
         "minmax", "percentile", "minmax", "minmax", "minmax", "minmax"
     ]  # fmt: skip
     last = found[-1].settings
-    assert (last.floats, last.wide) == ({"a", "b"}, {"c", "d"})
+    assert (last.floats, last.wide) == ({"a", "b", "sum"}, {"c", "d"})
     assert "MatMul" in last.per_channel
 
 
@@ -77,7 +77,7 @@ def test_half_of_the_operators_at_most_get_more_bits() -> None:
         attempt(ASKED, 0.1),
         ["wide", "float"],
         lambda *_: pytest.fail("tried"),
-        lambda *_: (["a"], 1),
+        lambda _: Ranking(["a"]),
     )
     assert len(single) == 1
 
@@ -122,3 +122,9 @@ def test_the_limit_leaves_something_to_spare() -> None:
     assert "is a scale wrong?" in scaled.fault
     broken = losses.distance([{"y": np.array([np.nan, 0.0])}], wanted, limit)
     assert broken == Distance(-1.0, "y: it holds NaN or infinity")
+
+
+def test_weights_rank_in_w8a16_and_results_in_w8a8() -> None:
+    weights, results = {"a": 0.3, "b": 0.2, "c": 0.20001}, {"b": 0.5, "a": 0.05, "sub": 0.2}
+    assert ranking("w8a16", weights, results) == Ranking(["a", "b", "c"], frozenset({"b", "sub"}))
+    assert ranking("w8a8", weights, results).names == ["b", "a", "c"]
