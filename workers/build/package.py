@@ -58,8 +58,6 @@ def cell_content(cell: Cell, results: StageResults, *, self_contained: bool) -> 
         files += tuple(replace(file, path=f"{EXPORT}/{file.path}") for file in exported)
     policy = asdict(cell.policy)
     del policy["default"], policy["notices"]
-    if not policy["parity"]:
-        del policy["parity"]  # as in packages of versions without it
     subject: Json = {
         "kind": "cell",
         "cell": cell.id,
