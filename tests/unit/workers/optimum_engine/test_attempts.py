@@ -65,7 +65,8 @@ def test_a_step_that_makes_it_worse_is_left_out_of_the_next_ones() -> None:
         "minmax", "percentile", "minmax", "minmax", "minmax", "minmax"
     ]  # fmt: skip
     last = found[-1].settings
-    assert (last.floats, last.wide) == ({"a", "b", "sum"}, {"c", "d"})
+    assert last.floats == {"a", "b", "sum"}
+    assert last.wide == {"c", "d"}
     assert "MatMul" in last.per_channel
 
 
