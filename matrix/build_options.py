@@ -127,6 +127,10 @@ _BLOCK_SIZE = Option(
     "of 4-bit weights: values that share a scale, 16 to 256; default 32",
 )
 _FLOAT_OPS = Option(_operators, "operators that stay in floating point")
+_REQUANTIZE = Option(
+    lambda entry, key: entry.flag(key),
+    "whether a graph that misses parity is quantized again in other ways; default true",
+)
 _CALIBRATION = Option(
     _choice(CALIBRATIONS),
     "activation ranges: `minmax` (default), `percentile` (without the outermost 0.01 %), or, with"
@@ -149,6 +153,7 @@ OPTIMUM: Mapping[str, Option] = {
     "symmetric": _SYMMETRIC,
     "block_size": _BLOCK_SIZE,
     "float_ops": _FLOAT_OPS,
+    "requantize": _REQUANTIZE,
 }
 WINML: Mapping[str, Option] = {
     "flags": Option(_some(FLAGS), "winml: switches of its optimizer that are on"),

@@ -162,6 +162,8 @@ class Policy:
     notices: tuple[str, ...] = ()
     build: Mapping[str, Any] = field(default_factory=dict)
     """The catalog's options for the engine (`matrix.build_options`)."""
+    parity: Mapping[str, float] = field(default_factory=dict)
+    """Of a quantized precision: the catalog's own threshold, which decides about another try."""
 
     @property
     def shown(self) -> str | None:

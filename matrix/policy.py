@@ -152,6 +152,7 @@ def _policy(asked: str | None, target: Target, flags: Flags, overrides: Override
         blocked_ops=target.blocked_ops,
         notices=(notice,) if notice else (),
         build=overrides.build or {},
+        parity=_threshold(overrides, precision) if quantized(precision) else {},
     )
 
 
@@ -159,6 +160,13 @@ def _quantizer(precision: str, target: Target) -> str | None:
     if precision in FOUR_BITS:
         return target.weight_form
     return target.quantizer if quantized(precision) else None
+
+
+def _threshold(overrides: Overrides, precision: str) -> dict[str, float]:
+    """What the catalog asks of parity in place of the default."""
+    given = (overrides.verify or {}).get("parity", {}).get(precision, {})
+    names = ("cosine", "max_abs")
+    return {name: given[name] for name in names if given.get(name) is not None}
 
 
 def _dropped(asked: str, target: Target, default: str) -> str:

@@ -76,6 +76,17 @@ def _listed(evidence: Json | None, name: str) -> list[Json]:
     return [one for one in listed if isinstance(one, Mapping)]
 
 
+def notices_of(evidence: Json | None) -> list[str]:
+    """What stages say of how they made a package, e.g. that they quantized a graph again."""
+    found = []
+    for stage in _listed(evidence, "stages"):
+        facts = stage.get("facts")
+        if isinstance(facts, Mapping) and (notice := facts.get("notice")):
+            component = stage.get("component")
+            found.append(f"{component}: {notice}" if component else str(notice))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One model file; without seconds and bytes it could not be opened."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flows.cli.quantity import brief, plain_text, show_duration, show_moment, show_size
 from flows.cli.table import render
+from flows.observe.evidence import notices_of
 from flows.observe.summary import Summary, open_text
 from flows.observe.unserved import unserved_of
 from matrix.model import is_export
@@ -96,4 +97,6 @@ def _facts(one: Outcome) -> str:
     if one.seconds:
         parts.append(show_duration(one.seconds))
     parts.append("export" if is_export(one.cell) else one.precision)
-    return " ".join(parts)
+    return "; ".join(
+        [" ".join(parts), *(brief(notice, _SHORT) for notice in notices_of(one.evidence))]
+    )

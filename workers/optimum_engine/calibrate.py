@@ -49,7 +49,7 @@ def ranges(
     bytes of the artifact; rounding outwards to few bits hides that, at no cost in accuracy.
     """
     model = model_file.load_graph(source)
-    tensors = _float_tensors(model)
+    tensors = float_tensors(model)
     inputs = {value.name for value in model.graph.input}
     present = {value.name for value in model.graph.output}
     model.graph.output.extend(
@@ -64,13 +64,14 @@ def ranges(
             {name: sample[name] for name in inputs & tensors.keys() if name in sample},
             limits,
         )
-        for names in _chunks(tensors, inputs):
+        for names in chunks(tensors, inputs):
             outputs = ready.run(names, {key: sample[key] for key in inputs if key in sample})
             widen(found, dict(zip(names, outputs, strict=True)), limits)
     return {name: rounded(*bounds) for name, bounds in sorted(found.items())}
 
 
-def _float_tensors(model: Any) -> dict[str, Any]:
+def float_tensors(model: Any) -> dict[str, Any]:
+    """The float tensors of a graph that are no weights, with their types."""
     import onnx
 
     values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
@@ -82,18 +83,19 @@ def _float_tensors(model: Any) -> dict[str, Any]:
     }
 
 
-def _chunks(tensors: Mapping[str, Any], inputs: Iterable[str]) -> list[list[str]]:
-    chunks: list[list[str]] = [[]]
+def chunks(tensors: Mapping[str, Any], inputs: Iterable[str]) -> list[list[str]]:
+    """The names of all tensors but the inputs, in parts that one run can fetch."""
+    parts: list[list[str]] = [[]]
     size = 0
     for name in sorted(tensors.keys() - set(inputs)):
         dims = tensors[name].type.tensor_type.shape.dim
         need = 4 * math.prod(max(dim.dim_value, 1) for dim in dims)
-        if chunks[-1] and size + need > _CHUNK_BYTES:
-            chunks.append([])
+        if parts[-1] and size + need > _CHUNK_BYTES:
+            parts.append([])
             size = 0
-        chunks[-1].append(name)
+        parts[-1].append(name)
         size += need
-    return [chunk for chunk in chunks if chunk]
+    return [part for part in parts if part]
 
 
 def widen(found: dict[str, tuple[float, float]], arrays: Mapping[str, Any], limits: Limits) -> None:

@@ -13,7 +13,7 @@ from workers import composition
 from workers.engine import StageError, StageJob
 from workers.optimum_engine import components, opsets, transposed
 from workers.optimum_engine.patched import patched
-from workers.sources import load, model_file, onnx_graph, runtime, source
+from workers.sources import load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, one_line
 from workers.sources.load import exporter_task

@@ -12,6 +12,7 @@ from typing import Any
 from matrix.build_options import LEVELS
 from matrix.model import SourceKind
 from matrix.policy import FORMS, FOUR_BITS, PLAIN_FORM
+from matrix.verification import COSINE
 from workers.engine import SOURCE, Request, StageSpec
 from workers.sources import optimize, samples
 from workers.sources.errors import listed, optimize_error, quantize_error
@@ -32,6 +33,12 @@ CALIBRATED = ("w8a16", "w8a8")
 QUANTIZERS = ("qnn",)
 CALIBRATION = ("calibration", "per_channel", "symmetric")
 """Build options of calibrated precisions that go to the stage as they are."""
+STEPS = {
+    "percentile": "calibration", "channels": "per_channel", "wide": "", "wider": "",
+    "float": "float_ops",
+}  # fmt: skip
+"""In which order a graph that misses parity is quantized again (`attempts`), each with the build
+option that decides in its place."""
 SHAPES = (
     "batch_size", "sequence_length", "num_choices", "width", "height", "num_channels",
     "point_batch_size", "nb_points_per_image", "visual_seq_length", "feature_size",
@@ -98,6 +105,10 @@ def _quantize(policy: Mapping[str, Any], last: str) -> StageSpec | None:
         params["quantizer"] = policy["quantizer"] or QUANTIZERS[0]
         inputs = (last, "inputs")
         params |= {name: options[name] for name in CALIBRATION if name in options}
+        if options.get("requantize", True):
+            given = policy.get("parity") or {}
+            params["parity"] = {"cosine": COSINE[precision], **given}
+            params["requantize"] = [step for step, by in STEPS.items() if by not in options]
     if precision in FOUR_BITS:
         params["weights"] = {
             "form": policy["quantizer"] or PLAIN_FORM,

@@ -11,73 +11,50 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workers.engine import StageJob
-from workers.optimum_engine import calibrate, weight_only
+from workers.optimum_engine import weight_only
 from workers.optimum_engine.patched import patched
-from workers.sources import model_file, onnx_graph, runtime, samples, weight_file
-from workers.sources.errors import one_line, quantize_error
+from workers.sources import model_file, onnx_graph, weight_file
+from workers.sources.errors import quantize_error
 
-_PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")
-OUTERMOST = 1e-4
-"""The share of a tensor's values that `percentile` leaves out, half of it at each end."""
+PER_CHANNEL = ("Gemm", "Conv", "ConvTranspose")
 _NOT_QUANTIZED = ("Cast", "QuantizeLinear", "DequantizeLinear")
 
 
-def convert(
-    job: StageJob, source: Path, temp: Path, precision: str, blocked: Sequence[str]
-) -> tuple[Any, Path, dict[str, Any]]:
-    """The quantized graph of one component, where its other weights are, and facts about it."""
-    sets = samples.load(job.inputs["inputs"], job.component)
-    job.progress("preparing the graph")
-    ready = _prepare(source, temp, precision)
-    outermost = OUTERMOST if job.params.get("calibration") == "percentile" else 0.0
-    limits = calibrate.Limits(calibrate.DEPTH[precision], outermost)
-    found = calibrate.ranges(ready, sets, temp / "calibrate", limits, job.progress)
-    job.progress(f"quantizing to {precision}")
-    try:
-        model = _quantize(ready, found, precision, blocked, job.params)
-    except (ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
-        raise quantize_error(
-            f"ONNX Runtime's quantizer failed: {type(error).__name__}: {one_line(error)}"
-        ) from error
-    return model, ready, _facts(model, len(sets))
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a graph is quantized."""
+
+    precision: str
+    blocked: tuple[str, ...] = ()
+    """Operators that stay in floating point."""
+    calibration: str = "minmax"
+    per_channel: tuple[str, ...] = PER_CHANNEL
+    """Operators whose weights have a scale for each channel."""
+    symmetric: bool = False
+    wide: frozenset[str] = frozenset()
+    """Nodes with 16 bits: in w8a16 for their weights, in w8a8 for their results."""
+    floats: frozenset[str] = frozenset()
+    """Nodes that stay in floating point."""
+
+    @classmethod
+    def asked(cls, precision: str, blocked: Sequence[str], params: Mapping[str, Any]) -> Settings:
+        """As the parameters of the stage say."""
+        return cls(
+            precision,
+            tuple(blocked),
+            params.get("calibration", "minmax"),
+            PER_CHANNEL if params.get("per_channel", True) else (),
+            params.get("symmetric", False),
+        )
 
 
-def _prepare(source: Path, temp: Path, precision: str) -> Path:
-    """Apply QNN's fusions, name every node, add the type of every tensor."""
-    from onnxruntime.quantization.execution_providers.qnn.fusion_lpnorm import (
-        FusionLpNormalization,
-    )
-    from onnxruntime.quantization.fusions import FusionGelu, FusionLayerNormalization
-    from onnxruntime.quantization.onnx_model import ONNXModel
-
-    model = model_file.load_graph(source)
-    calibrate.make_shallow(model, calibrate.DEPTH[precision], source)
-    wrapped = ONNXModel(model)
-    fusions = [FusionGelu, FusionLpNormalization]
-    if onnx_graph.opset(model) >= 17:
-        fusions.append(FusionLayerNormalization)
-    for fusion in fusions:
-        fusion(wrapped).apply()
-    for index, node in enumerate(model.graph.node):
-        node.name = node.name or f"{node.op_type}_{index}"
-    wrapped.topological_sort()
-    model_file.save(model, temp / "ready", source)
-    runtime.add_types(temp / "ready", temp / "types")
-    return temp / "ready"
-
-
-def _quantize(
-    ready: Path,
-    found: Mapping[str, tuple[float, float]],
-    precision: str,
-    blocked: Sequence[str],
-    params: Mapping[str, Any],
-) -> Any:
+def quantize(ready: Path, found: Mapping[str, tuple[float, float]], settings: Settings) -> Any:
+    """The QDQ graph of a prepared float graph, with these ranges of its tensors."""
     import numpy as np
     from onnxruntime.quantization import (
         CalibrationMethod,
@@ -89,26 +66,28 @@ def _quantize(
     from onnxruntime.quantization.calibrate import TensorData, TensorsData
     from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config
 
-    activation = QuantType.QUInt16 if precision == "w8a16" else QuantType.QUInt8
+    activation = QuantType.QUInt16 if settings.precision == "w8a16" else QuantType.QUInt8
     data = {
         name: TensorData(lowest=np.float32(low), highest=np.float32(high))
         for name, (low, high) in found.items()
     }
     model = model_file.load_graph(ready)
-    quant_utils.add_infer_metadata(
-        model
-    )  # or the quantizer infers the types again, of a copy of the model
-    types = sorted({node.op_type for node in model.graph.node} - {*_NOT_QUANTIZED, *blocked})
+    # Without this mark the quantizer infers the types again, of a copy of the model.
+    quant_utils.add_infer_metadata(model)
+    types = sorted(
+        {node.op_type for node in model.graph.node} - {*_NOT_QUANTIZED, *settings.blocked}
+    )
     logging.getLogger().setLevel(logging.ERROR)  # it warns about every tensor that it skips
     config = get_qnn_qdq_config(
         str(ready / model_file.MODEL),  # as a path: measuring a model in memory fails beyond 2 GiB
         _NoReader(),
         activation_type=activation,
         weight_type=QuantType.QUInt8,
-        init_overrides=_channels(model, types) if params.get("per_channel", True) else None,
-        activation_symmetric=params.get("symmetric", False),
-        add_qtype_converts=False,  # for overridden activations; these are weights
+        init_overrides=_overrides(model, types, settings) or None,
+        activation_symmetric=settings.symmetric,
+        add_qtype_converts=bool(settings.wide) and settings.precision == "w8a8",
         op_types_to_quantize=types,
+        nodes_to_exclude=sorted(settings.floats),
     )
     quantizer = qdq_quantizer.QDQQuantizer(
         model,
@@ -118,7 +97,7 @@ def _quantize(
         config.activation_type,
         TensorsData(CalibrationMethod.MinMax, data),
         [],
-        [],
+        config.nodes_to_exclude,
         config.op_types_to_quantize,
         config.extra_options,
     )
@@ -130,22 +109,42 @@ def _quantize(
     return quantizer.model.model
 
 
-def _channels(model: Any, types: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Overrides that give each weight of these operators a scale per output channel."""
+def _overrides(
+    model: Any, types: Sequence[str], settings: Settings
+) -> dict[str, list[dict[str, Any]]]:
+    """What differs from the configuration: weights with a scale per output channel or with 16
+    bits, and in w8a8 results of 16 bits."""
     from onnxruntime.quantization import QuantType
 
-    weights = {tensor.name for tensor in model.graph.initializer}
-    axes: dict[str, set[int | None]] = {}
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    kinds: dict[str, set[tuple[Any, int | None] | None]] = {}
+    made: dict[str, list[dict[str, Any]]] = {}
     for node in model.graph.node:
+        quantized = node.op_type in types and node.name not in settings.floats
         for index, name in enumerate(node.input):
             if name in weights:
-                own = node.op_type in _PER_CHANNEL and node.op_type in types and index == 1
-                axes.setdefault(name, set()).add(weight_only.output_axis(node) if own else None)
-    return {
-        name: [{"quant_type": QuantType.QInt8, "axis": next(iter(found)), "symmetric": True}]
-        for name, found in axes.items()
-        if len(found) == 1 and None not in found
-    }
+                own = quantized and index == 1
+                kind = _kind(node, weights[name], settings, QuantType) if own else None
+                kinds.setdefault(name, set()).add(kind)
+        if quantized and node.name in settings.wide and settings.precision == "w8a8":
+            made[node.output[0]] = [{"quant_type": QuantType.QUInt16}]
+    for name, found in kinds.items():
+        kind = found.pop() if len(found) == 1 else None
+        if kind is not None:
+            override = {"quant_type": kind[0], "symmetric": True}
+            made[name] = [override if kind[1] is None else {**override, "axis": kind[1]}]
+    return made
+
+
+def _kind(node: Any, weight: Any, settings: Settings, types: Any) -> tuple[Any, int | None] | None:
+    """The type of an operator's weight and the axis of its scales; None: as configured."""
+    if node.name in settings.wide and settings.precision == "w8a16":
+        return types.QInt16, None
+    if node.op_type not in settings.per_channel:
+        return None
+    if node.op_type == "MatMul":
+        return (types.QInt8, 1) if len(weight.dims) == 2 else None
+    return types.QInt8, weight_only.output_axis(node)
 
 
 class _NoReader:
@@ -158,7 +157,8 @@ class _NoReader:
         return iter(())
 
 
-def _facts(model: Any, count: int) -> dict[str, Any]:
+def facts(model: Any, count: int) -> dict[str, Any]:
+    """What the graph holds; `count`: of samples."""
     import onnx
 
     nodes = [node for graph in onnx_graph.graphs(model) for node in graph.node]

@@ -10,7 +10,7 @@ from typing import Any
 from matrix.nearest import hint
 from matrix.policy import FOUR_BITS
 from workers.engine import StageJob
-from workers.optimum_engine import int4, qdq, weight_only
+from workers.optimum_engine import attempts, int4, weight_only
 from workers.optimum_engine.patched import patched
 from workers.sources import model_file, onnx_graph, runtime, weight_file
 from workers.sources.errors import one_line, quantize_error
@@ -42,7 +42,7 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
             model, rest = to_fp16(source, temp, blocked)
             facts = {**facts, **rest, "types": {**facts["types"], **rest["types"]}}
     else:
-        model, source, facts = qdq.convert(job, source, temp, precision, blocked)
+        model, source, facts = attempts.convert(job, source, temp, precision, blocked)
     onnx_graph.sort(model.graph)
     model_file.save(model, job.out, source)
     model_file.copy_side_files(source, job.out)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+SETS = 3
+"""How many of the engine's input values a model is run on to judge it."""
 Outputs = Mapping[str, Any]
 
 

@@ -29,6 +29,7 @@ from workers.verify.soundness import OWN_OPS, check
 
 TOOLS = ("onnx", "onnxruntime", "onnxruntime-windowsml", "numpy")
 Answer = dict[str, Any]
+_PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 
 
 class Checker(OrtService):
@@ -127,7 +128,8 @@ def _op(node: Any) -> str:
 
 
 def _qdq(model: Any, nodes: list[Any]) -> Answer:
-    """The types of quantized activations and weights, and the operators that use them."""
+    """The types of quantized activations, of weights and of those that are multiplied by, and the
+    operators that use them."""
     types = {
         item.name: _kind(item.data_type) for graph in graphs(model) for item in graph.initializer
     }
@@ -141,6 +143,8 @@ def _qdq(model: Any, nodes: list[Any]) -> Answer:
     }
     activations: Counter[str] = Counter()
     weights: Counter[str] = Counter()
+    factors: Counter[str] = Counter()
+    multiplied = {name for node in nodes if node.op_type in _PRODUCTS for name in node.input}
     dequantized = set()
     for node in nodes:
         if node.op_type == "QuantizeLinear":
@@ -152,6 +156,7 @@ def _qdq(model: Any, nodes: list[Any]) -> Answer:
             dequantized.add(node.output[0])
             if node.input[0] in types and node.input[0] not in scalars:
                 weights[types[node.input[0]]] += 1
+                factors[types[node.input[0]]] += node.output[0] in multiplied
     lowered = Counter(
         _op(node)
         for node in nodes
@@ -161,6 +166,7 @@ def _qdq(model: Any, nodes: list[Any]) -> Answer:
     return {
         "activations": dict(activations),
         "weights": dict(weights),
+        "factors": dict(+factors),
         "lowered": dict(lowered),
     }
 

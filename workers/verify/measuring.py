@@ -13,6 +13,7 @@ from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for
 from workers.composition import split
 from workers.host.watch import Watching
+from workers.runtimes.compare import SETS
 from workers.runtimes.pool import STAGE, Runtimes
 from workers.runtimes.runtime import Missing, Runtime
 from workers.store import Store
@@ -24,7 +25,6 @@ MEASURED = "measured"
 """The kind of note that keeps measurements."""
 VERSION = 3
 """Raised when measuring changes, so that older notes no longer count."""
-SETS = 3
 
 Json = dict[str, Any]
 

@@ -31,7 +31,7 @@ from workers.verify.subject import Subject
 
 INSPECTED = "inspected"
 """The kind of note that keeps what inspection found."""
-VERSION = 2
+VERSION = 3
 """Raised when the inspection changes, so that older notes no longer count."""
 STATIC = {"integrity", "policy"}
 """Rungs for which no model has to run."""

@@ -20,6 +20,8 @@ def add(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
+    from flows.cli.quantity import plain_text
+    from flows.observe.evidence import notices_of
     from flows.sweep.local import open_builder
     from flows.sweep.planning import planned_cell
     from workers.build.keys import explain
@@ -29,10 +31,12 @@ def run(arguments: argparse.Namespace) -> Exit:
         planned = planned_cell(state, settings, arguments.cell, arguments.batch)
         cell_id, info = planned.cell.id, planned.info
         history = [one for one in state.stage_runs(info.id) if one.cell == cell_id]
+        outcome = state.outcome(info.id, cell_id)
+    notices = notices_of(outcome.evidence) if outcome else []
     with open_builder(planned.plan, planned.settings) as builder:
         reasons = explain(builder, planned.cell)
     if arguments.json:
-        print_json({"cell": cell_id, "stages": reasons, "runs": history})
+        print_json({"cell": cell_id, "stages": reasons, "runs": history, "notices": notices})
         return Exit.OK
     print(f"{cell_id} in sweep {info.stamp}")
     for reason in reasons:
@@ -44,4 +48,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         name = f"{one.stage} {one.component}".strip()
         what = "was reused" if one.reused else f"ran for {one.seconds:.1f}s"
         print(f"  in this sweep {name} {what}")
+    for notice in notices:
+        print(f"  {plain_text(notice)}")
     return Exit.OK

@@ -17,7 +17,7 @@ from flows.cli.meanings import CAUSES, EXITS, LOOKS
 from flows.cli.quantity import plain_text
 from flows.observe.diff.comparison import MEANINGS, Change, ChangeKind, Comparison
 from flows.observe.diff.text import deltas
-from flows.observe.evidence import level_of, opening_of, rungs_of, sharing_of
+from flows.observe.evidence import level_of, notices_of, opening_of, rungs_of, sharing_of
 from flows.observe.failures import FailureGroup
 from flows.observe.latency import by_tree, comparison_of, view_of
 from flows.observe.masking import masked, masked_json
@@ -180,6 +180,7 @@ class _Cells:
             policy=_place(self.policies, json.dumps(policy, sort_keys=True)) if policy else None,
             rungs=rungs,
             level=level_of(rungs),
+            notices=[_masked(notice) for notice in notices_of(one.evidence)],
             opening=asdict(opening) if opening else None,
             sharing=asdict(sharing) if sharing else None,
             benchmarks=[

@@ -135,3 +135,13 @@ def test_a_targets_entry_is_laid_over_the_models() -> None:
     found = overrides_of(model, TARGETS.get("qnn_npu"))
     assert found == Overrides(("w8a8",), 15, {"batch_size": 1, "width": 64}, 10, None, "no")
     assert overrides_of(model, TARGETS.get("mlas_cpu")) == model.overrides
+
+
+def test_a_quantized_policy_holds_the_catalogs_own_threshold() -> None:
+    asked = {"cosine": 0.93, "max_abs": None, "reason": "two logits near zero"}
+    rules = {"parity": {"w8a16": asked}}
+    overrides = Overrides(precision=("w8a16", "w8a8", "fp32"), verify=rules)
+    found = policies(overrides, TARGETS.get("qnn_npu"), Flags())
+    assert {one.precision: one.parity for one in found} == {
+        "w8a16": {"cosine": 0.93}, "w8a8": {}, "fp32": {}
+    }  # fmt: skip

@@ -109,7 +109,8 @@ def _floats(precision: str, sizes: Mapping[str, int]) -> list[str]:
 
 
 def _qdq(precision: str, found: Json) -> list[str]:
-    activations, weights = found["activations"], found["weights"]
+    # A table that rows are taken from has the type of the activations that it becomes.
+    activations, weights = found["activations"], found["factors"] or found["weights"]
     count = sum(activations.values())
     if not count:
         return [f"is labelled {precision}, but has no QuantizeLinear: it is not quantized"]

@@ -9,6 +9,7 @@ from flows.observe.evidence import (
     Opening,
     Sharing,
     Side,
+    notices_of,
     opening_of,
     sharing_of,
 )
@@ -61,3 +62,16 @@ def test_a_record_tells_the_size_of_a_shared_context_and_of_contexts_apart() -> 
     for nothing in (None, {}, {"sharing": 7}, {"sharing": {**told, "graphs": 1}},
                     {"sharing": {"graphs": "2", "together": 7}}):  # fmt: skip
         assert sharing_of(nothing) is None
+
+
+def test_the_notices_of_stages_are_told_with_their_component() -> None:
+    stages = [
+        {"stage": "optimize", "component": "", "facts": {"nodes": 7}},
+        {"stage": "quantize", "component": "", "facts": {"notice": "quantized again"}},
+        {"stage": "quantize", "component": "decoder", "facts": {"notice": "the same"}},
+        {"stage": "quantize", "facts": 7},
+    ]
+    told = {"stages": stages}
+    assert notices_of(told) == ["quantized again", "decoder: the same"]
+    for damaged in (None, {}, {"stages": 7}, {"stages": [None, 7]}):
+        assert notices_of(damaged) == []

@@ -72,6 +72,8 @@ def test_samples_key_only_what_reads_them() -> None:
         ({"build": {"per_channel": False}}, "quantize"),
         ({"build": {"symmetric": True}}, "quantize"),
         ({"build": {"float_ops": ["Softmax"]}}, "quantize"),
+        ({"build": {"requantize": False}}, "quantize"),
+        ({"parity": {"cosine": 0.9}}, "quantize"),
         ({"blocked_ops": ["Erf"]}, "quantize"),
     ],
 )
@@ -103,8 +105,32 @@ def test_a_pass_of_the_next_level_runs_alone_beside_the_basic_ones() -> None:
         "BiasGeluFusion", "GeluFusionL2"}  # fmt: skip
 
 
+def test_what_the_catalog_sets_is_not_tried_otherwise() -> None:
+    def steps(**build: Any) -> Any:
+        return stages(make_request(**NPU, build=build))["quantize"].params.get("requantize")
+
+    every = ["percentile", "channels", "wide", "wider", "float"]
+    assert steps() == every
+    assert steps(calibration="minmax") == every[1:]
+    assert steps(per_channel=True, float_ops=["Softmax"]) == ["percentile", "wide", "wider"]
+    assert steps(requantize=False) is None
+    assert "parity" not in stages(make_request(precision="w8"))["quantize"].params
+
+
+def test_the_threshold_is_the_catalogs_or_that_of_the_precision() -> None:
+    def limit(precision: str, **parity: float) -> Any:
+        request = make_request(precision=precision, parity=parity)
+        return stages(request)["quantize"].params["parity"]
+
+    assert limit("w8a16") == {"cosine": 0.95}
+    assert limit("w8a8", max_abs=0.5) == {"cosine": 0.9, "max_abs": 0.5}
+    assert limit("w8a8", cosine=0.8) == {"cosine": 0.8}
+
+
 def test_unused_options_key_nothing() -> None:
-    calibrated = {"calibration": "percentile", "per_channel": False, "symmetric": True}
+    calibrated = {
+        "calibration": "percentile", "per_channel": False, "symmetric": True, "requantize": False
+    }  # fmt: skip
     assert stages(make_request(build=calibrated)) == stages(make_request())
     off: dict[str, Any] = {"optimization": "disabled", "static_shapes": True}
     assert stages(make_request(**off)) == stages(make_request(**off, blocked_passes=["X"]))

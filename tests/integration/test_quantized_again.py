@@ -1,0 +1,117 @@
+"""The quantize stage on small graphs by hand, whose first quantization misses parity."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.engines import graphs
+from tests.engines.sources import make_request
+from workers.engine import StageJob
+from workers.optimum_engine import OptimumEngine, layout
+from workers.sources import model_file, samples
+
+pytestmark = pytest.mark.engine
+
+EVERY = list(layout.STEPS)
+UNEVEN = np.logspace(0, -4, 16).astype(np.float32)
+"""Columns of these sizes cannot share one scale of eight bits."""
+EVEN = np.full_like(UNEVEN, 0.5)
+
+
+def graph(sizes: Any) -> Any:
+    """y = (x @ w) / sizes @ v: the columns of w differ in size, those of y do not."""
+    random = np.random.default_rng(7)
+    weights = {
+        "w": (random.standard_normal((8, 16)) * sizes).astype(np.float32),
+        "sizes": sizes,
+        "v": random.standard_normal((16, 4)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
+        helper.make_node("Div", ["a", "sizes"], ["b"], name="even"),
+        helper.make_node("MatMul", ["b", "v"], ["y"], name="second"),
+    ]
+    return graphs.model(nodes, weights, out=["batch", 4])
+
+
+def quantize(
+    folder: Path, steps: list[str] | None, sizes: Any = UNEVEN
+) -> tuple[Any, Mapping[str, Any], list[str]]:
+    """The graph that the stage writes, its facts, and what it said on the way."""
+    model_file.save(graph(sizes), folder / "optimize")
+    random = np.random.default_rng(1)
+    sets = [{"x": random.standard_normal((2, 8)).astype(np.float32)} for _ in range(4)]
+    samples.save(sets, folder / "inputs")
+    given: dict[str, Any] = {"precision": "w8a16"}
+    if steps is not None:
+        given |= {"parity": {"cosine": 0.95}, "requantize": steps}
+    said: list[str] = []
+    (folder / "out").mkdir()
+    inputs = {"optimize": folder / "optimize", "inputs": folder / "inputs"}
+    job = StageJob("quantize", given, make_request(), inputs, folder / "out", progress=said.append)
+    report = OptimumEngine().run(job)
+    return model_file.load(folder / "out" / model_file.MODEL), report.facts, said
+
+
+def test_it_is_quantized_again_until_parity_holds(tmp_path: Path) -> None:
+    model, facts, said = quantize(tmp_path / "a", EVERY)
+    steps = [one["step"] for one in facts["attempts"]]
+    assert steps == ["as asked", "percentile", "channels"]
+    cosines = [one["cosine"] for one in facts["attempts"]]
+    assert cosines[0] < 0.95 < cosines[-1]
+    assert facts["applied"] == "channels"
+    assert facts["notice"].startswith("quantized again: MatMul per channel, cosine 0.")
+    assert "quantizing again: percentile calibration" in said
+    assert max(_scales(model).values()) == 16
+    again, told, _ = quantize(tmp_path / "b", EVERY)
+    assert (again.SerializeToString(), told) == (model.SerializeToString(), facts)
+
+
+def test_the_operator_that_loses_most_gets_16_bits(tmp_path: Path) -> None:
+    model, facts, _ = quantize(tmp_path, ["wide"])
+    assert facts["applied"] == "wide"
+    assert facts["wide"] == ["first"]
+    assert facts["attempts"][-1]["cosine"] > 0.95
+    kinds = Counter(tensor.data_type for tensor in model.graph.initializer if tensor.dims)
+    assert kinds[onnx.TensorProto.INT16] == 1
+    assert kinds[onnx.TensorProto.UINT8] == 1
+
+
+def test_the_operator_that_loses_most_stays_in_float(tmp_path: Path) -> None:
+    model, facts, _ = quantize(tmp_path, ["float"])
+    assert facts["floats"] == ["first"]
+    assert facts["attempts"][-1]["cosine"] > 0.95
+    assert [t.name for t in model.graph.initializer if t.data_type == 1 and len(t.dims) > 1] == [
+        "w"
+    ]
+
+
+def test_nothing_is_tried_without_steps_or_where_the_first_is_good(tmp_path: Path) -> None:
+    once, facts, _ = quantize(tmp_path / "once", None)
+    assert "attempts" not in facts
+    none, facts, _ = quantize(tmp_path / "none", [])
+    assert "attempts" not in facts
+    assert none.SerializeToString() == once.SerializeToString()
+    good, facts, said = quantize(tmp_path / "good", EVERY, EVEN)
+    assert "attempts" not in facts
+    assert not any("again" in text for text in said)
+    before, _, _ = quantize(tmp_path / "before", None, EVEN)
+    assert good.SerializeToString() == before.SerializeToString()
+
+
+def _scales(model: Any) -> dict[str, int]:
+    """How many scales each quantized weight has."""
+    shapes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+    return {
+        node.input[0]: int(dims[0]) if (dims := shapes[node.input[1]]) else 1
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear"
+    }

@@ -1,0 +1,225 @@
+"""Quantizes a graph, and again in other ways as long as its outputs miss parity.
+
+The order is fixed; each step changes the best graph so far:
+
+    percentile   activation ranges without the outermost values
+    channels     a scale for each channel of the weights of MatMul too
+    wide         16 bits for the quarter of the operators that loses most
+    wider        16 bits for half of them, as many as the label of the precision allows
+    float        the first quarter stays in floating point, 16 bits for the second; so does any
+                 operator whose result loses more than a tenth in the steps of its range
+
+The first graph that parity has nothing against is taken. Where there is none, the best is kept and
+verification judges it. More samples are no step: verification judges a graph on samples that its
+ranges come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from machine.files import remove_tree
+from matrix.verification import Threshold
+from workers.engine import StageError, StageJob
+from workers.optimum_engine import losses, qdq
+from workers.optimum_engine.float_graph import FloatGraph
+from workers.optimum_engine.losses import Distance
+from workers.optimum_engine.qdq import Settings
+from workers.sources import model_file, onnx_graph, samples
+
+ASKED = "as asked"
+_DIGITS = 3
+"""Cosines are compared and recorded with so many digits: CPUs differ in the others."""
+_QUARTERS = {"wide": 1, "wider": 2, "float": 2}
+"""Step -> how many quarters of the operators have more than 8 bits."""
+_LOSSY = 0.1
+_LEVELS = {"w8a16": 65535, "w8a8": 255}
+"""The steps of an activation's range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A graph that was quantized in one way."""
+
+    step: str
+    settings: Settings
+    distance: Distance
+    folder: Path = Path()
+
+    @property
+    def cosine(self) -> float:
+        """Of its worst output."""
+        return round(self.distance.cosine, _DIGITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The operators of a graph by what they lose where all have 8 bits."""
+
+    names: Sequence[str]
+    """Those with a weight, beginning with the one that loses most."""
+    lossy: frozenset[str] = frozenset()
+    """Those, with a weight or without, whose results lose too much."""
+
+
+def convert(
+    job: StageJob, source: Path, temp: Path, precision: str, blocked: Sequence[str]
+) -> tuple[Any, Path, dict[str, Any]]:
+    """The quantized graph of one component, where its other weights are, and facts about it."""
+    sets = samples.load(job.inputs["inputs"], job.component)
+    graph = FloatGraph(source, sets, temp, precision, job.progress)
+    asked = Settings.asked(precision, blocked, job.params)
+    if "parity" not in job.params:
+        model = graph.quantized(asked)
+        return model, graph.folder, qdq.facts(model, len(sets))
+    trials = _Trials(job, graph, source, sets, temp)
+    first = trials.carry_out(ASKED, asked)
+    steps = [step for step in job.params["requantize"] if step != "channels" or graph.multiplies]
+    tried = search(first, steps, trials.carry_out, trials.rank)
+    folder = best(tried).folder
+    model = model_file.load_graph(folder)
+    return model, folder, {**qdq.facts(model, len(sets)), **told(tried)}
+
+
+def search(
+    first: Attempt,
+    steps: Iterable[str],
+    carry_out: Callable[[str, Settings], Attempt],
+    rank: Callable[[Attempt], Ranking],
+) -> list[Attempt]:
+    """All attempts in their order, up to the first that parity has nothing against."""
+    tried = [first]
+    for step in steps:
+        so_far = best(tried)
+        if not so_far.distance.fault:
+            break
+        settings = changed(step, so_far, rank)
+        if settings != so_far.settings:
+            tried.append(carry_out(step, settings))
+    return tried
+
+
+def best(tried: Sequence[Attempt]) -> Attempt:
+    """The last one if it passes, else the one with the best cosine, of equal ones the earliest."""
+    if not tried[-1].distance.fault:
+        return tried[-1]
+    return max(tried, key=lambda one: one.cosine)
+
+
+def changed(step: str, attempt: Attempt, rank: Callable[[Attempt], Ranking]) -> Settings:
+    """The settings of an attempt with what a step changes."""
+    settings = attempt.settings
+    match step:
+        case "percentile":
+            return replace(settings, calibration="percentile")
+        case "channels":
+            return replace(settings, per_channel=(*qdq.PER_CHANNEL, "MatMul"))
+    ranking = rank(attempt)
+    names, count = ranking.names, len(ranking.names)
+    least = 1 if count > 1 else 0
+    quarter, most = max(least, count // 4), max(least, count * _QUARTERS[step] // 4)
+    if step == "float":
+        floats = ranking.lossy | frozenset(names[:quarter])
+        return replace(settings, floats=floats, wide=frozenset(names[quarter:most]) - floats)
+    return replace(settings, wide=frozenset(names[:most]))
+
+
+def ranking(precision: str, weights: Mapping[str, float], results: Mapping[str, float]) -> Ranking:
+    """By the type that gets more bits: weights in w8a16, results in w8a8."""
+    lost = weights if precision == "w8a16" else {name: results.get(name, 0.0) for name in weights}
+    names = sorted(lost, key=lambda name: (-round(lost[name], _DIGITS), name))
+    return Ranking(names, frozenset(name for name, loss in results.items() if loss > _LOSSY))
+
+
+def told(tried: Sequence[Attempt]) -> dict[str, Any]:
+    """Facts about more than one attempt."""
+    if len(tried) == 1:
+        return {}
+    chosen, first = best(tried), tried[0]
+    facts: dict[str, Any] = {
+        "attempts": [{"step": one.step, "cosine": one.cosine} for one in tried],
+        "applied": chosen.step,
+    }
+    for name in ("wide", "floats"):
+        if names := getattr(chosen.settings, name):
+            facts[name] = sorted(names)
+    if chosen is first:
+        notice = f"quantized in {len(tried)} ways, none better: cosine {first.cosine:.3f}"
+    else:
+        gain = f"cosine {first.cosine:.3f} -> {chosen.cosine:.3f}"
+        short = " (still misses parity)" if chosen.distance.fault else ""
+        notice = f"quantized again: {described(chosen.settings)}, {gain}{short}"
+    return {**facts, "notice": notice}
+
+
+def described(settings: Settings) -> str:
+    """What is not as usual."""
+    parts = []
+    if settings.calibration == "percentile":
+        parts.append("percentile calibration")
+    if "MatMul" in settings.per_channel:
+        parts.append("MatMul per channel")
+    for names, what in ((settings.wide, "with 16 bits"), (settings.floats, "in float")):
+        if names:
+            parts.append(f"{len(names)} operator{'s' * (len(names) > 1)} {what}")
+    return ", ".join(parts)
+
+
+class _Trials:
+    """Carries out attempts at one graph."""
+
+    def __init__(
+        self,
+        job: StageJob,
+        graph: FloatGraph,
+        source: Path,
+        sets: Sequence[losses.Sample],
+        temp: Path,
+    ) -> None:
+        self._job = job
+        self._graph = graph
+        self._sets = sets
+        self._temp = temp
+        self._limit: Threshold = losses.limit_of(job.params["parity"])
+        self._wanted = losses.outputs(source, sets)
+        self._folders: dict[Settings, Path] = {}
+        self._ranked: dict[Settings, Ranking] = {}
+
+    def carry_out(self, step: str, settings: Settings) -> Attempt:
+        """Quantize, and compare the outputs."""
+        folder = self._temp / f"attempt-{len(self._folders)}"
+        if self._folders:
+            self._job.progress(f"quantizing again: {described(settings)}")
+        self._folders[settings] = folder
+        try:
+            model = self._graph.quantized(settings)
+            onnx_graph.sort(model.graph)
+            model_file.save(model, folder, self._graph.folder)
+            found = losses.outputs(folder, self._sets)
+        except StageError as error:
+            if step == ASKED and not folder.is_dir():
+                raise
+            return Attempt(step, settings, Distance(-1.0, str(error)), folder)
+        return Attempt(step, settings, losses.distance(found, self._wanted, self._limit), folder)
+
+    def rank(self, attempt: Attempt) -> Ranking:
+        """By what they lose on one sample."""
+        plain = replace(attempt.settings, wide=frozenset(), floats=frozenset())
+        if plain not in self._ranked:
+            self._job.progress("comparing operators")
+            self._ranked[plain] = ranking(plain.precision, *self._losses(plain))
+        return self._ranked[plain]
+
+    def _losses(self, plain: Settings) -> tuple[dict[str, float], dict[str, float]]:
+        temp = self._temp / f"losses-{len(self._ranked)}"
+        temp.mkdir()
+        ready, sample = self._graph.folder, self._sets[0]
+        weights = losses.of_weights(ready, self._folders[plain], sample, temp / "weights")
+        results = losses.of_results(
+            ready, self._graph.ranges(plain), sample, temp / "results", _LEVELS[plain.precision]
+        )
+        remove_tree(temp)
+        return weights, results

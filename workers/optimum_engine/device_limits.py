@@ -1,0 +1,134 @@
+"""What the HTP refuses or cannot compute, written in operators that it takes; the values stay.
+
+Pools that are larger than what they pool become means. A transpose of more than five dimensions
+between two reshapes becomes a few of four: each exchanges two neighbouring blocks of dimensions.
+Biases that share their tensor with an operand get one of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+_MOST_DIMENSIONS = 5
+_BIASED = (
+    "Gemm", "Conv", "ConvTranspose", "LayerNormalization", "InstanceNormalization",
+)  # fmt: skip
+"""Operators whose third input is a bias."""
+
+
+def rewrite(model: Any) -> int:
+    """Rewrite a graph whose tensors have known shapes; returns how many operators changed."""
+    shapes = {
+        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in (*model.graph.input, *model.graph.value_info)
+    }
+    pools = [node for node in model.graph.node if _too_large(node, shapes)]
+    for node in pools:
+        node.op_type = "GlobalAveragePool"
+        del node.attribute[:]
+    return len(pools) + _lower(model, shapes)
+
+
+def set_biases_apart(model: Any) -> None:
+    """Give a bias a tensor of its own if another operator computes with the same one.
+
+    Equal tensors are one in an export. Where zeros are a bias and also an operand of Add, they
+    would get the type of activations, with which the HTP computes something else.
+    """
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    biases = [
+        (node, node.input[2])
+        for node in model.graph.node
+        if node.op_type in _BIASED and len(node.input) > 2 and node.input[2] in weights
+    ]
+    uses = Counter(name for node in model.graph.node for name in node.input)
+    uses.subtract(name for _node, name in biases)
+    for node, name in biases:
+        if uses[name]:
+            own = f"{name}/{node.name}"
+            model.graph.initializer.add().CopyFrom(weights[name])
+            model.graph.initializer[-1].name = own
+            node.input[2] = own
+
+
+def _too_large(node: Any, shapes: dict[str, list[int]]) -> bool:
+    """Whether a pool is larger than its input: the mean over a window counts only what is there."""
+    from onnx import helper
+
+    if node.op_type != "AveragePool" or node.input[0] not in shapes:
+        return False
+    given = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+    sizes, kernel = shapes[node.input[0]][2:], given["kernel_shape"]
+    return not any(given.get("pads", ())) and all(
+        0 < size < most for size, most in zip(sizes, kernel, strict=True)
+    )
+
+
+def _lower(model: Any, shapes: dict[str, list[int]]) -> int:
+    """Rewrite the transposes between reshapes that have too many dimensions."""
+    from onnx import numpy_helper
+
+    users = Counter(name for node in model.graph.node for name in node.input)
+    users.update(value.name for value in model.graph.output)
+    makers = {node.output[0]: node for node in model.graph.node if node.op_type == "Reshape"}
+    takers = {node.input[0]: node for node in model.graph.node if node.op_type == "Reshape"}
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    count = 0
+    for node in [node for node in model.graph.node if node.op_type == "Transpose"]:
+        before, after = makers.get(node.input[0]), takers.get(node.output[0])
+        dims = shapes.get(node.input[0], [])
+        if before is None or after is None or after.input[1] not in weights:
+            continue
+        copied = not numpy_helper.to_array(weights[after.input[1]]).all()  # a 0 copies its place
+        alone = users[node.input[0]] == users[node.output[0]] == 1
+        if alone and not copied and all(dims) and _large(dims):
+            _replace(model.graph, before, node, after, dims)
+            count += 1
+    return count
+
+
+def _large(dims: Sequence[int]) -> bool:
+    return sum(dim != 1 for dim in dims) > _MOST_DIMENSIONS
+
+
+def _replace(graph: Any, before: Any, node: Any, after: Any, dims: list[int]) -> None:
+    """Put the exchanges in the place of a transpose and of the reshape before it."""
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    order = next(list(item.ints) for item in node.attribute if item.name == "perm")
+    made, name = [], before.input[0]
+    for number, four in enumerate(swaps(dims, order)):
+        stem = f"{node.name}/{number}"
+        graph.initializer.append(numpy_helper.from_array(np.array(four, np.int64), f"{stem}/dims"))
+        made.append(
+            helper.make_node("Reshape", [name, f"{stem}/dims"], [f"{stem}/in"], f"{stem}/Reshape")
+        )
+        made.append(
+            helper.make_node(
+                "Transpose", [f"{stem}/in"], [f"{stem}/out"], f"{stem}/Transpose", perm=[0, 2, 1, 3]
+            )
+        )
+        name = f"{stem}/out"
+    after.input[0] = name
+    place = list(graph.node).index(node)
+    for item in reversed(made):
+        graph.node.insert(place, item)
+    graph.node.remove(before)
+    graph.node.remove(node)
+
+
+def swaps(dims: Sequence[int], order: Sequence[int]) -> Iterator[list[int]]:
+    """Shapes of four dimensions; exchanging the middle two of each, one after the other, brings
+    `dims` into the order of a transpose."""
+    left, sizes = list(range(len(dims))), list(dims)
+    for place, wanted in enumerate(order):
+        at = left.index(wanted)
+        jumped = math.prod(sizes[place:at])
+        if jumped != 1 and sizes[at] != 1:
+            yield [math.prod(sizes[:place]), jumped, sizes[at], math.prod(sizes[at + 1 :])]
+        left.insert(place, left.pop(at))
+        sizes.insert(place, sizes.pop(at))

@@ -1,0 +1,93 @@
+"""The float graph of one component as the quantizer takes it, and the ranges of its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workers.optimum_engine import calibrate, device_limits, qdq
+from workers.optimum_engine.qdq import Settings
+from workers.sources import model_file, onnx_graph, runtime
+from workers.sources.errors import one_line, quantize_error
+
+OUTERMOST = 1e-4
+"""The share of a tensor's values that `percentile` leaves out, half of it at each end."""
+
+
+class FloatGraph:
+    """The float graph of one component, prepared to be quantized in one way or another."""
+
+    def __init__(
+        self,
+        source: Path,
+        sets: Sequence[Mapping[str, Any]],
+        temp: Path,
+        precision: str,
+        progress: Callable[[str], None],
+    ) -> None:
+        progress("preparing the graph")
+        self.folder = _prepare(source, temp, precision)
+        self._sets = sets
+        self._temp = temp
+        self._progress = progress
+        self._ranges: dict[str, Mapping[str, tuple[float, float]]] = {}
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether MatMul has a weight of two dimensions."""
+        model = model_file.load_graph(self.folder)
+        tables = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 2}
+        return any(n.op_type == "MatMul" and n.input[1] in tables for n in model.graph.node)
+
+    def quantized(self, settings: Settings) -> Any:
+        """The quantized graph."""
+        found = self.ranges(settings)
+        self._progress(f"quantizing to {settings.precision}")
+        try:
+            return qdq.quantize(self.folder, found, settings)
+        except (ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
+            raise quantize_error(
+                f"ONNX Runtime's quantizer failed: {type(error).__name__}: {one_line(error)}"
+            ) from error
+
+    def ranges(self, settings: Settings) -> Mapping[str, tuple[float, float]]:
+        """The range of every tensor, found once by each method."""
+        method = settings.calibration
+        if method not in self._ranges:
+            outermost = OUTERMOST if method == "percentile" else 0.0
+            limits = calibrate.Limits(calibrate.DEPTH[settings.precision], outermost)
+            self._ranges[method] = calibrate.ranges(
+                self.folder, self._sets, self._temp / f"calibrate-{method}", limits, self._progress
+            )
+        return self._ranges[method]
+
+
+def _prepare(source: Path, temp: Path, precision: str) -> Path:
+    """Apply QNN's fusions, name every node, add the type of every tensor."""
+    import onnx
+    from onnxruntime.quantization.execution_providers.qnn.fusion_lpnorm import (
+        FusionLpNormalization,
+    )
+    from onnxruntime.quantization.fusions import FusionGelu, FusionLayerNormalization
+    from onnxruntime.quantization.onnx_model import ONNXModel
+
+    model = model_file.load_graph(source)
+    calibrate.make_shallow(model, calibrate.DEPTH[precision], source)
+    wrapped = ONNXModel(model)
+    fusions = [FusionGelu, FusionLpNormalization]
+    if onnx_graph.opset(model) >= 17:
+        fusions.append(FusionLayerNormalization)
+    for fusion in fusions:
+        fusion(wrapped).apply()
+    for index, node in enumerate(model.graph.node):
+        node.name = node.name or f"{node.op_type}_{index}"
+    wrapped.topological_sort()
+    device_limits.set_biases_apart(model)
+    model_file.save(model, temp / "ready", source)
+    runtime.add_types(temp / "ready", temp / "types")
+    typed = model_file.load_graph(temp / "ready")
+    if device_limits.rewrite(typed):
+        onnx.save(typed, str(temp / "ready" / model_file.MODEL))
+        runtime.add_types(temp / "ready", temp / "types-again")
+    return temp / "ready"

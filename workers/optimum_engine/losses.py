@@ -1,0 +1,170 @@
+"""What quantization loses: the distance of a graph's outputs, and which operators cause it.
+
+Outputs are compared as verification compares them, on the same samples and with the same limits.
+ONNX Runtime's CPU computes the quantized graph as it is written, so a quantized operator computes
+in float between values that are rounded: an NPU differs from that by less than a step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from matrix.verification import Threshold
+from workers.optimum_engine import calibrate
+from workers.runtimes.compare import SETS, compare
+from workers.sources import model_file, runtime
+from workers.verify.ladder.parity import too_far
+
+Sample = Mapping[str, Any]
+_WEIGHTED = ("MatMul", "Gemm", "Conv", "ConvTranspose")
+_MOST_RUNS = 64
+"""How often a graph is run at most to find the operators that lose most."""
+_SPARE = 0.1
+"""How much nearer to 1 than the limit a cosine must be: a device rounds a little otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """How far the outputs of a graph are from the float graph's."""
+
+    cosine: float
+    """Of the worst output; -1: its values are no numbers."""
+    fault: str = ""
+    """What parity has against it; empty: nothing."""
+
+
+def outputs(folder: Path, sets: Sequence[Sample]) -> list[dict[str, Any]]:
+    """What the graph in a folder computes from the samples that verification takes."""
+    ready = runtime.session(folder / model_file.MODEL)
+    return [runtime.run(ready, sample) for sample in sets[:SETS]]
+
+
+def limit_of(params: Mapping[str, float]) -> Threshold:
+    """The limit of a stage's parameters, with something to spare."""
+    cosine = params["cosine"]
+    return Threshold(cosine + _SPARE * (1 - cosine), params.get("max_abs"))
+
+
+def distance(
+    found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], limit: Threshold
+) -> Distance:
+    """The worst output over all samples."""
+    rows = compare(found, wanted)
+    faults = [f"{name}: {text}" for name, one in rows.items() if (text := too_far(one, limit))]
+    cosines = [one.get("cosine", one.get("agree", -1.0)) for one in rows.values() if one]
+    return Distance(min(cosines, default=1.0), faults[0] if faults else "")
+
+
+def of_weights(ready: Path, quantized: Path, sample: Sample, temp: Path) -> dict[str, float]:
+    """What each operator's weight costs the outputs if it alone is rounded, as `quantized` has it.
+
+    Weights become inputs of the float graph `ready`, so one session serves all of them. Of many
+    operators, neighbours are rounded together.
+    """
+    model = model_file.load_graph(ready)
+    rounded = _rounded(model_file.load(quantized / model_file.MODEL))  # integers: a quarter
+    named = {node.name: node.input[1] for node in weighted(model) if node.input[1] in rounded}
+    _let_override(model, named.values())
+    session = runtime.session(model_file.save_graph(model, ready, temp))
+    feeds = {item.name: sample[item.name] for item in session.get_inputs()}
+    wanted = session.run(None, feeds)
+    lost: dict[str, float] = {}
+    names, size = list(named), math.ceil(len(named) / _MOST_RUNS)
+    for start in range(0, len(names), max(size, 1)):
+        group = names[start : start + size]
+        found = session.run(None, feeds | {named[name]: rounded[named[name]]() for name in group})
+        loss = max(map(_error, found, wanted), default=0.0)
+        lost |= dict.fromkeys(group, loss)
+    return lost
+
+
+def of_results(
+    ready: Path,
+    ranges: Mapping[str, tuple[float, float]],
+    sample: Sample,
+    temp: Path,
+    steps: int,
+) -> dict[str, float]:
+    """What each operator's result loses where it is rounded to so many steps of its range."""
+    model = model_file.load_graph(ready)
+    made = {name: node.name for node in model.graph.node for name in node.output if name in ranges}
+    tensors = {name: one for name, one in calibrate.float_tensors(model).items() if name in made}
+    present = {value.name for value in model.graph.output}
+    model.graph.output.extend(one for name, one in tensors.items() if name not in present)
+    session = runtime.session(model_file.save_graph(model, ready, temp))
+    feeds = {item.name: sample[item.name] for item in session.get_inputs()}
+    lost: dict[str, float] = {}
+    for names in calibrate.chunks(tensors, ()):
+        for name, value in zip(names, session.run(names, feeds), strict=True):
+            loss = _error(_near(value, *ranges[name], steps), value)
+            lost[made[name]] = max(loss, lost.get(made[name], 0.0))
+    return lost
+
+
+def _near(value: Any, low: float, high: float, steps: int) -> Any:
+    import numpy as np
+
+    low, high = min(low, 0.0), max(high, 0.0)
+    step = (high - low) / steps or 1.0
+    return (np.rint(value / step) * step).clip(low, high)
+
+
+def weighted(model: Any) -> list[Any]:
+    """The nodes that multiply by a weight."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [
+        node
+        for node in model.graph.node
+        if node.op_type in _WEIGHTED and node.input[1] in weights and node.output[0]
+    ]
+
+
+def _rounded(model: Any) -> dict[str, Callable[[], Any]]:
+    """What makes the values of every dequantized weight, by the name that it has in the float
+    graph."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    return {
+        node.input[0].removesuffix("_quantized"): partial(_dequantized, node, weights)
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear" and node.input[0] in weights
+    }
+
+
+def _dequantized(node: Any, weights: Mapping[str, Any]) -> Any:
+    import numpy as np
+    from onnx import numpy_helper
+
+    whole, scale, zero = (numpy_helper.to_array(weights[name]) for name in node.input)
+    axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
+    shape = [-1 if place == axis else 1 for place in range(whole.ndim)]
+    if scale.ndim:
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
+    return (whole.astype(np.float32) - zero.astype(np.float32)) * scale
+
+
+def _let_override(model: Any, names: Iterable[str]) -> None:
+    """List weights among the inputs, where their own values are the default."""
+    from onnx import helper
+
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    known = {value.name for value in model.graph.input}
+    model.graph.input.extend(
+        helper.make_tensor_value_info(name, weights[name].data_type, weights[name].dims)
+        for name in dict.fromkeys(names)
+        if name not in known
+    )
+
+
+def _error(found: Any, wanted: Any) -> float:
+    import numpy as np
+
+    if wanted.dtype.kind != "f":
+        return float((found != wanted).mean()) if wanted.size else 0.0
+    finite = np.isfinite(wanted) & np.isfinite(found)
+    length = float(np.linalg.norm(wanted[finite]))
+    return float(np.linalg.norm((found - wanted)[finite])) / length if length else 0.0
