@@ -302,3 +302,18 @@ def test_a_transpose_of_six_dimensions_becomes_transposes_of_four() -> None:
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     assert (before.run(None, {"x": values})[0] == after.run(None, {"x": values})[0]).all()
+
+
+@pytest.mark.parametrize(("batch", "count"), [(1, 1), (4, 0)])
+def test_layer_normalization_of_several_batches_keeps_its_bias(batch: int, count: int) -> None:
+    weights = {"scale": np.ones(8, np.float32), "zeros": np.zeros(8, np.float32)}
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "axis"], ["whole"], name="whole"),
+        helper.make_node("LayerNormalization", ["whole", "scale", "zeros"], ["n"], name="norm"),
+        helper.make_node("Add", ["n", "zeros"], ["y"], name="sum"),
+    ]
+    model = graphs.model(nodes, {**weights, "axis": np.array([1])}, out=[batch, 1, 8])
+    model.graph.value_info.append(
+        helper.make_tensor_value_info("whole", onnx.TensorProto.FLOAT, [batch, 1, 8])
+    )
+    assert device_limits.rewrite(model) == count
