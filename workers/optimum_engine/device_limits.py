@@ -29,14 +29,15 @@ def rewrite(model: Any) -> int:
     for node in pools:
         node.op_type = "GlobalAveragePool"
         del node.attribute[:]
-    return len(pools) + _lower(model, shapes)
+    return len(pools) + _set_biases_apart(model, shapes) + _lower(model, shapes)
 
 
-def set_biases_apart(model: Any) -> None:
+def _set_biases_apart(model: Any, shapes: dict[str, list[int]]) -> int:
     """Give a bias a tensor of its own if another operator computes with the same one.
 
     Equal tensors are one in an export. Where zeros are a bias and also an operand of Add, they
-    would get the type of activations, with which the HTP computes something else.
+    would get the type of activations, with which the HTP normalizes one batch wrongly that a
+    convolution reads; several batches it normalizes rightly with that type alone.
     """
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     biases = [
@@ -44,14 +45,22 @@ def set_biases_apart(model: Any) -> None:
         for node in model.graph.node
         if node.op_type in _BIASED and len(node.input) > 2 and node.input[2] in weights
     ]
+    alone = [pair for pair in biases if not _several(pair[0], shapes)]
     uses = Counter(name for node in model.graph.node for name in node.input)
     uses.subtract(name for _node, name in biases)
-    for node, name in biases:
-        if uses[name]:
-            own = f"{name}/{node.name}"
-            model.graph.initializer.add().CopyFrom(weights[name])
-            model.graph.initializer[-1].name = own
-            node.input[2] = own
+    shared = [(node, name) for node, name in alone if uses[name]]
+    for node, name in shared:
+        own = f"{name}/{node.name}"
+        model.graph.initializer.add().CopyFrom(weights[name])
+        model.graph.initializer[-1].name = own
+        node.input[2] = own
+    return len(shared)
+
+
+def _several(node: Any, shapes: dict[str, list[int]]) -> bool:
+    """Whether a layer normalization sees more than one batch."""
+    dims = shapes.get(node.input[0], [])
+    return node.op_type == "LayerNormalization" and len(dims) == 3 and dims[0] > 1
 
 
 def _too_large(node: Any, shapes: dict[str, list[int]]) -> bool:

@@ -83,7 +83,6 @@ def _prepare(source: Path, temp: Path, precision: str) -> Path:
     for index, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{index}"
     wrapped.topological_sort()
-    device_limits.set_biases_apart(model)
     model_file.save(model, temp / "ready", source)
     runtime.add_types(temp / "ready", temp / "types")
     typed = model_file.load_graph(temp / "ready")

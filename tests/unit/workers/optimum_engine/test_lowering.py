@@ -312,14 +312,14 @@ def test_a_bias_that_is_an_operand_too_gets_a_tensor_of_its_own() -> None:
         helper.make_node("Add", ["b", "zeros"], ["y"], name="sum"),
     ]
     apart = graphs.model(nodes, weights)
-    device_limits.set_biases_apart(apart)
+    assert device_limits.rewrite(apart) == 2
     onnx.checker.check_model(apart)
     assert [list(node.input)[-1] for node in apart.graph.node] == [
         "zeros/first", "zeros/second", "zeros"
     ]  # fmt: skip
     shared = graphs.model(nodes[:2], weights)
     before = shared.SerializeToString()
-    device_limits.set_biases_apart(shared)
+    assert device_limits.rewrite(shared) == 0
     assert shared.SerializeToString() == before
 
 
@@ -400,3 +400,18 @@ def test_a_transpose_of_six_dimensions_becomes_transposes_of_four() -> None:
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     assert (before.run(None, {"x": values})[0] == after.run(None, {"x": values})[0]).all()
+
+
+@pytest.mark.parametrize(("batch", "count"), [(1, 1), (4, 0)])
+def test_layer_normalization_of_several_batches_keeps_its_bias(batch: int, count: int) -> None:
+    weights = {"scale": np.ones(8, np.float32), "zeros": np.zeros(8, np.float32)}
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "axis"], ["whole"], name="whole"),
+        helper.make_node("LayerNormalization", ["whole", "scale", "zeros"], ["n"], name="norm"),
+        helper.make_node("Add", ["n", "zeros"], ["y"], name="sum"),
+    ]
+    model = graphs.model(nodes, {**weights, "axis": np.array([1])}, out=[batch, 1, 8])
+    model.graph.value_info.append(
+        helper.make_tensor_value_info("whole", onnx.TensorProto.FLOAT, [batch, 1, 8])
+    )
+    assert device_limits.rewrite(model) == count
