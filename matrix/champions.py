@@ -19,10 +19,10 @@ from matrix.digest import value_digest
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.hypotheses import Hypothesis
 from matrix.model import Model, SourceKind, Target
-from matrix.nearest import hint, quote, tag
+from matrix.nearest import hint, quote
 from matrix.overlay import Unfit, overlaid, with_overrides
 from matrix.policy import overrides_of
-from matrix.reader import Entry, parse_toml, read_text, tables
+from matrix.reader import Entry, read_rows
 from matrix.session_options import read_session
 from matrix.space import read_changes
 from matrix.targets import Targets
@@ -96,16 +96,9 @@ class Champion:
 
 def read_champions(path: Path, targets: Targets) -> dict[Key, Champion]:
     """The champions of a file. Raises `PlanError` with every fault."""
-    text = read_text(path, "a tuning writes it")
     problems: list[Problem] = []
-    top = Entry(parse_toml(text, path.name), path.name, problems)
-    top.known.append("champion")
-    top.close()
     found: dict[Key, Champion] = {}
-    rows = tables(top.data.get("champion", []), f"{path.name}: champion", problems)
-    for number, table in rows:
-        where = f"{path.name}: champion {number}{tag(table.get('model'))}"
-        entry = Entry(table, where, problems)
+    for _path, entry in read_rows([path], "champion", "model", problems, "a tuning writes it"):
         one = _champion(entry, targets)
         if one.key in found:
             entry.bad(f"{one.cell} has a champion already")
@@ -218,17 +211,14 @@ def _remarks(one: Champion, model: Model, target: Target, profiles: Sequence[str
 
 
 def _champion(entry: Entry, targets: Targets) -> Champion:
-    def text(key: str) -> str:
-        return entry.text(key, required=True, empty=False) or ""
-
-    label = text("target")
+    label = entry.needed("target")
     rows = {row.label: row.provider for row in targets}
     if label and label not in rows:
         entry.bad(f"unknown target {quote(label)}", hint(label, rows))
     proof = _proof(entry)
     own = {label: rows[label]} if label in rows else {}
     made = Champion(
-        model=text("model"),
+        model=entry.needed("model"),
         task=entry.text("task", required=True) or "",
         target=label,
         engine=entry.choice("engine", tuple(OF_ENGINES), required=True) or "",
@@ -259,10 +249,8 @@ def _proof(champion: Entry) -> Proof:
     if table is None and "proof" not in champion.data:
         champion.bad("proof is missing")
     entry = Entry(table or {}, f"{champion.where}: proof", champion.problems if table else [])
-    texts: Any = {
-        name: entry.text(name, required=True, empty=False) or ""
-        for name in ("tuning", "trial", "comparison", "artifact", "baseline")
-    }
+    names = ("tuning", "trial", "comparison", "artifact", "baseline")
+    texts: Any = {name: entry.needed(name) for name in names}
     numbers: Any = {name: entry.number(name) or 0.0 for name in ("gain", "low", "high")}
     for name in numbers:
         if name not in entry.data:

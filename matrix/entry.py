@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +123,7 @@ def _source(entry: Entry, name: str | None, folder: Path) -> Source | None:
     if local is not None:
         return _folder_source(entry, local, folder, onnx)
     if random is not None:
-        return _random_source(entry, random)
+        return _random_source(entry.inner("random"))
     ref = hub if given else name  # a source of the wrong type is reported already
     return None if ref is None else hub_source(entry, ref, revision, onnx)
 
@@ -142,40 +141,19 @@ def _ready_path(entry: Entry, onnx: str, *, inside: bool) -> bool:
 
 def _file_source(entry: Entry, onnx: str, folder: Path) -> Source | None:
     """A ready ONNX file on this machine; its folder is the source, as for a folder model."""
-    path = _existing(folder / onnx)
-    if path is None or path.is_dir():
-        advice = f"it is looked for in {folder}; for a file of a Hub repository, give hub too"
-        entry.bad(f"onnx file {quote(onnx)} does not exist", advice)
-        return None
-    return Source(SourceKind.FOLDER, str(path.parent), file=path.name)
+    advice = "; for a file of a Hub repository, give hub too"
+    path = entry.existing("onnx file", onnx, folder, advice=advice)
+    return path and Source(SourceKind.FOLDER, str(path.parent), file=path.name)
 
 
 def _folder_source(entry: Entry, local: str, folder: Path, onnx: str | None) -> Source | None:
-    path = _found(entry, "folder", local, folder, directory=True)
-    if path is None or (onnx is not None and _found(entry, "onnx file", onnx, path) is None):
+    path = entry.existing("folder", local, folder, directory=True)
+    if path is None or (onnx is not None and entry.existing("onnx file", onnx, path) is None):
         return None
     return Source(SourceKind.FOLDER, str(path), file=onnx)
 
 
-def _found(
-    entry: Entry, what: str, name: str, folder: Path, *, directory: bool = False
-) -> Path | None:
-    path = _existing(folder / name, directory=directory)
-    if path is None:
-        entry.bad(f"{what} {quote(name)} does not exist", f"it is looked for in {folder}")
-    return path
-
-
-def _existing(path: Path, *, directory: bool = False) -> Path | None:
-    try:
-        there = path.is_dir() if directory else path.exists()
-    except (OSError, ValueError):  # a name too long, or one that no file system takes
-        return None
-    return path if there else None
-
-
-def _random_source(entry: Entry, random: Mapping[str, Any]) -> Source | None:
-    inner = Entry(random, f"{entry.where}: random", entry.problems)
+def _random_source(inner: Entry) -> Source | None:
     architecture = inner.text("architecture", required=True, empty=False)
     seed = inner.integer("seed", 0, MAX_SEED)
     config = inner.table("config")
@@ -219,10 +197,10 @@ def read_precision(entry: Entry) -> tuple[str, ...] | None:
 
 
 def _shapes(entry: Entry) -> dict[str, int] | None:
-    table = entry.table("shapes")
-    if table is None:
+    inner = entry.inner("shapes")
+    table = inner.data
+    if "shapes" not in entry.data:
         return None
-    inner = Entry(table, f"{entry.where}: shapes", entry.problems)
     names = [key for key in table if key.isidentifier()]
     values = {key: inner.integer(key, 1, MAX_SHAPE) for key in names}
     for key in table:
@@ -255,7 +233,7 @@ def _dataset(entry: Entry, folder: Path) -> dict[str, Any] | None:
     dataset = entry.table("dataset")
     if dataset is None or not isinstance(dataset.get("path"), str):
         return dataset
-    path = _found(entry, "dataset", dataset["path"], folder)
+    path = entry.existing("dataset", dataset["path"], folder)
     return {**dataset, "path": str(path)}
 
 
@@ -269,5 +247,5 @@ def _context_group(entry: Entry) -> str:
 
 def _recipes(entry: Entry, folder: Path) -> str | None:
     named = entry.text("recipes", empty=False)
-    path = named and _found(entry, "recipes folder", named, folder, directory=True)
+    path = named and entry.existing("recipes folder", named, folder, directory=True)
     return str(path) if path else None

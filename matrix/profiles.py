@@ -79,18 +79,13 @@ def load_profiles(targets: Targets, extra: Path | None = None) -> Profiles:
 
 
 def _profile(entry: Entry, targets: Targets) -> Profile | None:
-    label = entry.text("label", required=True, empty=False)
-    target = entry.text("target", required=True, empty=False)
-    runtime = entry.text("runtime", required=True, empty=False)
-    backend = entry.choice("backend", BACKENDS) or "api"
-    options = _texts(entry)
     row = Profile(
-        label=label or "",
-        target=target or "",
-        runtime=runtime or "",
-        options=options,
+        label=entry.needed("label"),
+        target=entry.needed("target"),
+        runtime=entry.needed("runtime"),
+        options=_texts(entry),
         file_options=entry.texts("file_options") or (),
-        backend=backend,
+        backend=entry.choice("backend", BACKENDS) or "api",
         embed=entry.flag("embed") or False,
         emulator=entry.flag("emulator") or False,
         asks_device=entry.flag("asks_device") or False,
@@ -98,7 +93,7 @@ def _profile(entry: Entry, targets: Targets) -> Profile | None:
     )
     entry.close()
     _check(entry, row, targets)
-    return row if label and target and runtime else None
+    return row if row.label and row.target and row.runtime else None
 
 
 def _texts(entry: Entry) -> dict[str, str]:

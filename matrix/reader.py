@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -146,6 +147,10 @@ class Entry:
             return None
         return value
 
+    def needed(self, key: str) -> str:
+        """A string that must be there, with something in it; empty and a problem if it is not."""
+        return self.text(key, required=True, empty=False) or ""
+
     def choice(self, key: str, valid: tuple[str, ...], *, required: bool = False) -> str | None:
         """One of these strings."""
         value = self.text(key, required=required)
@@ -203,14 +208,42 @@ class Entry:
         value: dict[str, Any] | None = self._get(key, dict, "a table")
         return value
 
-    def rows(self, key: str, named: str) -> list[Entry]:
-        """The tables of a list as entries; messages tell their number and what `named` holds."""
+    def inner(self, key: str) -> Entry:
+        """A table as an entry of its own; an empty one if there is none."""
+        return Entry(self.table(key) or {}, f"{self.where}: {key}", self.problems)
+
+    def rows(self, key: str, named: str, lines: Sequence[int] = ()) -> list[Entry]:
+        """The tables of a list as entries; messages tell their number and what `named` holds.
+
+        `lines`: where they begin in the file; messages tell it if it is known of all of them.
+        """
         self.known.append(key)
-        where = f"{self.where}: {key}"
+        given = self.data.get(key, [])
+        rows = list(tables(given, f"{self.where}: {key}", self.problems))
+        heads = [f"line {one}: " for one in lines] if len(lines) == len(rows) else [""] * len(rows)
         return [
-            Entry(table, f"{where} {number}{tag(table.get(named))}", self.problems)
-            for number, table in tables(self.data.get(key, []), where, self.problems)
+            Entry(
+                table,
+                f"{self.where}: {head}{key} {number}{tag(table.get(named))}",
+                self.problems,
+            )
+            for head, (number, table) in zip(heads, rows, strict=True)
         ]
+
+    def existing(
+        self, what: str, name: str, folder: Path, *, directory: bool = False, advice: str = ""
+    ) -> Path | None:
+        """A file (or a folder) that must be there, by its path from `folder`."""
+        path = folder / name
+        try:
+            there = path.is_dir() if directory else path.is_file()
+        except (OSError, ValueError):  # a name too long, or one that no file system takes
+            there = False
+        if not there:
+            self.bad(
+                f"{what} {quote(name)} does not exist", f"it is looked for in {folder}{advice}"
+            )
+        return path if there else None
 
     def unknown(self) -> dict[str, Any]:
         """The items whose keys were not read."""
@@ -220,6 +253,28 @@ class Entry:
         """Record every key that was not read as a problem."""
         for key in self.unknown():
             self.bad(f"unknown key {quote(key)}", hint(key, self.known))
+
+
+def read_rows(
+    paths: Iterable[Path], key: str, named: str, problems: list[Problem], advice: str = ""
+) -> Iterator[tuple[Path, Entry]]:
+    """The tables `key` of TOML files that hold nothing else, each with its file.
+
+    A file that cannot be read is a problem. `advice`: if there is none.
+    """
+    head = re.compile(rf"\s*\[\[\s*{key}\s*\]\]")
+    for path in paths:
+        try:
+            text = read_text(path, advice)
+            top = Entry(parse_toml(text, path.name), path.name, problems)
+        except PlanError as error:
+            problems += error.problems
+            continue
+        lines = [number for number, line in enumerate(text.splitlines(), 1) if head.match(line)]
+        rows = top.rows(key, named, lines)
+        top.close()
+        for entry in rows:
+            yield path, entry
 
 
 def tables(

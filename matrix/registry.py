@@ -6,7 +6,7 @@ keys are carried in `Model.extra`; only those that decide what is built are read
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,21 +43,17 @@ def read_registry(text: str, path: Path, problems: list[Problem]) -> list[Model]
         model = _model(Entry(table, where, found))
         if model is None:
             problems += found
+        elif found:
+            models.append(unbuildable(model, "; ".join(one.message for one in found)))
         else:
-            models.append(_skipped(model, found))
+            models.append(model)
     return models
 
 
-def unbuildable(reason: str) -> str:
-    """The reason to skip an entry that is not skipped on purpose."""
-    return f"cannot be built: {reason}"
-
-
-def _skipped(model: Model, found: Sequence[Problem]) -> Model:
-    if not found:
-        return model
-    reason = unbuildable("; ".join(problem.message for problem in found))
-    return replace(model, overrides=replace(model.overrides, skip=reason))
+def unbuildable(model: Model, reason: str) -> Model:
+    """The model, skipped because it cannot be built, and not on purpose."""
+    skip = f"cannot be built: {reason}"
+    return replace(model, overrides=replace(model.overrides, skip=skip))
 
 
 def _model(entry: Entry) -> Model | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TypeVar
 
 from matrix.errors import Problem, UsageError
@@ -58,8 +59,13 @@ class Filtered:
 class _Filter:
     flag: str
     values: tuple[str, ...]
-    test: Callable[[str, Model], bool]
     value_of: Callable[[Model], str]
+
+    def passes(self, glob: str, model: Model) -> bool:
+        value = self.value_of(model)
+        if self.flag == "--group":  # groups are titles (`Vision`): upper and lower case are equal
+            glob, value = glob.casefold(), value.casefold()
+        return compiled(glob).match(value) is not None
 
 
 def filtered(
@@ -71,7 +77,7 @@ def filtered(
     passed = tuple(models)
     reason = ""
     for item in _model_filters(selection, problems):
-        left = tuple(m for m in passed if any(item.test(value, m) for value in item.values))
+        left = tuple(m for m in passed if any(item.passes(value, m) for value in item.values))
         if passed and not left:
             reason = _why_empty(item, passed)
         elif item.flag == "--priority" and item.values == DEFAULT_PRIORITIES:
@@ -95,33 +101,17 @@ def _model_filters(selection: Selection, problems: list[Problem]) -> list[_Filte
         for value in priorities
         if value not in PRIORITIES
     ]
-    filters = (
-        *(
-            _Filter(flag, tuple(_good_globs(flag, values, problems)), _matches(value_of), value_of)
-            for flag, values, value_of in (
-                ("--model", selection.models, lambda m: m.id),
-                ("--task", selection.tasks, lambda m: m.task),
-                ("--model-type", selection.model_types, lambda m: m.model_type),
-            )
-        ),
-        _Filter(
-            "--group",
-            tuple(_good_globs("--group", selection.groups, problems)),
-            _in_group,
-            lambda m: m.group,
-        ),
-        _Filter("--priority", priorities, lambda v, m: v == m.priority, lambda m: m.priority),
-    )
+    filters = [
+        _Filter(flag, tuple(_good_globs(flag, values, problems)), attrgetter(field))
+        for flag, values, field in (
+            ("--model", selection.models, "id"),
+            ("--task", selection.tasks, "task"),
+            ("--model-type", selection.model_types, "model_type"),
+            ("--group", selection.groups, "group"),
+        )
+    ]
+    filters.append(_Filter("--priority", priorities, attrgetter("priority")))
     return [item for item in filters if item.values]
-
-
-def _matches(value_of: Callable[[Model], str]) -> Callable[[str, Model], bool]:
-    return lambda glob, model: bool(compiled(glob).match(value_of(model)))
-
-
-def _in_group(glob: str, model: Model) -> bool:
-    """Groups are titles (`Vision`), compared without regard to case."""
-    return bool(compiled(glob.casefold()).match(model.group.casefold()))
 
 
 def _good_globs(flag: str, patterns: Iterable[str], problems: list[Problem]) -> Iterator[str]:
@@ -139,7 +129,7 @@ def _missed(item: _Filter, models: Sequence[Model]) -> list[str]:
     return [
         f"{item.flag} {quote(value)} matches no model of the catalog ({hint(value, there)})"
         for value in item.values
-        if not any(item.test(value, model) for model in models)
+        if not any(item.passes(value, model) for model in models)
     ]
 
 

@@ -89,10 +89,9 @@ def rules_from(value: Mapping[str, Any] | None) -> Rules:
 
 def read_rules(entry: Entry, folder: Path) -> dict[str, Any] | None:
     """The table `verify` of a catalog entry, checked; paths in it start at `folder`."""
-    table = entry.table("verify")
-    if table is None:
+    inner = entry.inner("verify")
+    if "verify" not in entry.data:
         return None
-    inner = Entry(table, f"{entry.where}: verify", entry.problems)
     found = {
         "parity": _parity(inner),
         "waive": _waive(inner),
@@ -140,14 +139,13 @@ def _waive(entry: Entry) -> dict[str, str]:
 
 
 def _task(entry: Entry, folder: Path) -> dict[str, Any] | None:
-    table = entry.table("task")
-    if table is None:
+    inner = entry.inner("task")
+    if "task" not in entry.data:
         return None
-    inner = Entry(table, f"{entry.where}: task", entry.problems)
     dataset = _file(inner, "dataset", folder)
     metric = inner.choice("metric", METRICS, required=True)
     within = _number(inner, "within", low=0.0)
-    if "dataset" not in table:
+    if "dataset" not in inner.data:
         inner.bad("dataset is missing")
     inner.close()
     if dataset is None or metric is None:
@@ -170,13 +168,8 @@ def _file(entry: Entry, key: str, folder: Path) -> str | None:
     name = entry.text(key, empty=False)
     if name is None:
         return None
-    path = folder / name
-    try:
-        there = path.is_file()
-    except (OSError, ValueError):  # a name that no file system takes
-        there = False
-    if not there:
-        entry.bad(f"{key} {quote(name)} does not exist", f"it is looked for in {folder}")
+    path = entry.existing(key, name, folder)
+    if path is None:
         return None
     if path.suffix not in {".npz", ".jsonl"}:
         entry.bad(f"{key} {quote(name)} is neither .npz nor .jsonl")

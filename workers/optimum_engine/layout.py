@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matrix.build_options import EXTENDED_PASSES, LEVELS
+from matrix.build_options import LEVELS
 from matrix.model import SourceKind
+from matrix.vocabulary import EXTENDED_PASSES
 from workers.engine import SOURCE, Request, StageSpec
 from workers.sources.errors import listed, optimize_error, quantize_error
 from workers.sources.source import Resolved, allowed

@@ -10,11 +10,10 @@ import pytest
 from matrix.errors import PlanError, UsageError
 from matrix.findings import read_findings
 from matrix.findings import shipped as shipped_findings
-from matrix.fusions import CANDIDATES, pass_name
 from matrix.globs import matches
 from matrix.hypotheses import AXES, Hypothesis
-from matrix.operators import OPERATORS
 from matrix.space import chosen, read_space, shipped
+from matrix.vocabulary import CANDIDATES, OPERATORS, pass_name
 from tests.plans.models import TARGETS, write
 
 SPACE = read_space(shipped())

@@ -8,13 +8,7 @@ from typing import Any
 
 from matrix.verification import EP, Threshold
 from workers.verify.ladder.claim import Claim
-from workers.verify.ladder.observed import (
-    Json,
-    Judgement,
-    Observed,
-    RuntimeRun,
-    not_run,
-)
+from workers.verify.ladder.observed import Json, Judgement, Observed, RuntimeRun, not_run
 
 _MOST_DIGITS = 17
 

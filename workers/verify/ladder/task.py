@@ -6,12 +6,7 @@ from dataclasses import replace
 
 from matrix.verification import Task
 from workers.verify.ladder.claim import Claim
-from workers.verify.ladder.observed import (
-    Json,
-    Judgement,
-    Observed,
-    not_run,
-)
+from workers.verify.ladder.observed import Json, Judgement, Observed, not_run
 
 ADVICE = "try another precision, better calibration data, or a larger `within` in the catalog"
 
