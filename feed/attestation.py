@@ -49,11 +49,13 @@ def parse(data: bytes) -> Json:
 def manifest_problems(manifest: Json, files: Iterable[FileEntry]) -> list[str]:
     """The manifest's own list against the files."""
 
-    def listed() -> dict[str, str]:
-        return {str(one["path"]): str(one["sha256"]) for one in manifest["files"]}
-
     held = _held(files, without=RUN_RECORDS | {MANIFEST})
-    return _guarded("file list", lambda: _differences(listed(), held))
+
+    def differences() -> list[str]:
+        listed = {str(one["path"]): str(one["sha256"]) for one in manifest["files"]}
+        return _differences(listed, held)
+
+    return _guarded("file list", differences)
 
 
 def provenance_problems(
@@ -79,12 +81,10 @@ def provenance_problems(
 def sbom_problems(document: Json, manifest: Json, files: Iterable[FileEntry]) -> list[str]:
     """The SBOM against the files and the source of the manifest."""
 
-    def listed() -> dict[str, str]:
-        return {
-            str(one["name"]): _sha256(one)
-            for one in document["components"]
-            if one["type"] == "file"
-        }
+    def contents() -> list[str]:
+        files_in = (one for one in document["components"] if one["type"] == "file")
+        listed = {str(one["name"]): _sha256(one) for one in files_in}
+        return _differences(listed, _held(files, without=RUN_RECORDS))
 
     def source() -> list[str]:
         told = {
@@ -102,11 +102,7 @@ def sbom_problems(document: Json, manifest: Json, files: Iterable[FileEntry]) ->
 
     if document.get("bomFormat") != BOM_FORMAT:
         return [f"it is not a {BOM_FORMAT} document"]
-    held = _held(files, without=RUN_RECORDS)
-    return [
-        *_guarded("components", lambda: _differences(listed(), held)),
-        *_guarded("source", source),
-    ]
+    return [*_guarded("components", contents), *_guarded("source", source)]
 
 
 def records_in(stated: Json) -> Mapping[str, str]:
@@ -258,18 +254,13 @@ def _held(files: Iterable[FileEntry], *, without: frozenset[str]) -> dict[str, s
 
 
 def _differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:
-    return [
-        *(f"{_shown(path)} is listed but missing" for path in sorted(told.keys() - held.keys())),
-        *(
-            f"{_shown(path)} is present but not listed"
-            for path in sorted(held.keys() - told.keys())
-        ),
-        *(
-            f"{_shown(path)} does not match its listed digest"
-            for path in sorted(told.keys() & held.keys())
-            if told[path] != held[path]
-        ),
-    ]
+    changed = [path for path in told.keys() & held.keys() if told[path] != held[path]]
+    faults = {
+        "is listed but missing": told.keys() - held.keys(),
+        "is present but not listed": held.keys() - told.keys(),
+        "does not match its listed digest": changed,
+    }
+    return [f"{_shown(path)} {what}" for what, paths in faults.items() for path in sorted(paths)]
 
 
 def _shown(name: str) -> str:

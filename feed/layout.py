@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,8 +25,8 @@ from machine.disk import existing
 from machine.files import remove
 from machine.links import create_exclusive
 from machine.processes import abandoned, claim, claim_in
-from matrix.codec import from_json, to_json
-from matrix.digest import FileEntry
+from matrix.codec import from_versioned, to_json
+from matrix.digest import SHA256, FileEntry
 
 MARKER = "modelmill-feed.json"
 LAYOUT = 1
@@ -38,7 +37,6 @@ STAGE = "publish-"
 """How everything below `tmp` begins that only its owner needs: gone with it."""
 
 _MARKER_TEMP = ".modelmill-feed-"
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Layout:
@@ -92,6 +90,23 @@ class Layout:
         self.check()
         self.tmp.mkdir(exist_ok=True)
 
+    def prepare(self) -> None:
+        """Make the feed if it is new, and prove that this user can write to it."""
+        with feed_errors("cannot write", self.root):
+            self.create()
+            probe = self.tmp / f"{STAGE}{claim()}"
+            probe.touch()
+            probe.unlink()
+            for folder in (self.packages, self.root / "blobs" / "sha256"):
+                folder.mkdir(parents=True, exist_ok=True)
+
+    def check_access(self) -> None:
+        """As far as it can be told without writing: could this user publish here?"""
+        with feed_errors("cannot write", self.root):
+            there = existing(self.root)
+            if not there.is_dir() or not os.access(there, os.W_OK):
+                raise PermissionError(errno.EACCES, "it cannot be written", str(there))
+
     def _write_marker(self) -> None:
         temp = self.root / f"{_MARKER_TEMP}{claim()}"
         try:
@@ -138,17 +153,13 @@ class Manifest:
 def parse_manifest(data: bytes, path: str, package: str, version: str) -> Manifest:
     """The whole manifest, every file entry checked."""
     try:
-        value = json.loads(data)
-        found = value.get("format") if isinstance(value, dict) else type(value).__name__
-        if found != FORMAT:
-            raise _corrupt(path, f"format {found!r}, this modelmill reads {FORMAT}")
-        manifest = from_json(value, Manifest, exact=False)
+        manifest = from_versioned(data, Manifest, FORMAT)
     except ValueError as error:
         raise _corrupt(path, str(error)) from error
     if (manifest.package, manifest.version) != (package, version):
         raise _corrupt(path, f"it describes {manifest.package} {manifest.version}")
     for file in manifest.files:
-        if file.size < 0 or not _SHA256.fullmatch(file.sha256):
+        if file.size < 0 or not SHA256.fullmatch(file.sha256):
             raise _corrupt(path, f"{file.path!r} has no size or no SHA-256")
     return manifest
 
@@ -158,22 +169,3 @@ def _corrupt(path: str, what: str) -> Corrupt:
         f"the manifest {path} cannot be read: {what}",
         hint="restore the file from a copy of the feed; without it the listing is incomplete",
     )
-
-
-def check_writable(layout: Layout) -> None:
-    """Make the feed if it is new, and prove that this user can write to it."""
-    with feed_errors("cannot write", layout.root):
-        layout.create()
-        probe = layout.tmp / f"{STAGE}{claim()}"
-        probe.touch()
-        probe.unlink()
-        for folder in (layout.packages, layout.root / "blobs" / "sha256"):
-            folder.mkdir(parents=True, exist_ok=True)
-
-
-def check_access(layout: Layout) -> None:
-    """As far as it can be told without writing: could this user publish here?"""
-    with feed_errors("cannot write", layout.root):
-        there = existing(layout.root)
-        if not there.is_dir() or not os.access(there, os.W_OK):
-            raise PermissionError(errno.EACCES, "it cannot be written", str(there))

@@ -120,26 +120,23 @@ class Publisher:
             raise Outage(text, hint=error.hint) from error
 
 
+@dataclass
 class _Attempts:
     """The attempts of one publish."""
 
-    def __init__(
-        self,
-        publisher: Publisher,
-        package: str,
-        version: str,
-        files: Sequence[LocalFile],
-        description: str,
-        tree: str,
-        limit: float,
-        cancel: threading.Event,
-    ) -> None:
-        self.publisher, self.feed = publisher, publisher.feed
-        self.package, self.version, self.files = package, version, files
-        self.description, self.tree = description, tree
-        self.limit, self.cancel = limit, cancel
-        self._title = f"{package} {version}"
-        self._deadline = publisher.clock() + limit
+    publisher: Publisher
+    package: str
+    version: str
+    files: Sequence[LocalFile]
+    description: str
+    tree: str
+    limit: float
+    cancel: threading.Event
+
+    def __post_init__(self) -> None:
+        self.feed = self.publisher.feed
+        self._title = f"{self.package} {self.version}"
+        self._deadline = self.publisher.clock() + self.limit
         self._sent = 0
 
     def check(self) -> None:

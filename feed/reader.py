@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from feed.attestation import manifest_problems, parse, records_in
 from feed.checked import hash_file
-from feed.errors import Corrupt, NotFound, UnsafePath, local_errors
+from feed.errors import PULL_AGAIN, Corrupt, NotFound, UnsafePath, local_errors
 from feed.interface import Feed, Progress
 from feed.rules import matching, path_problems
 from machine.files import long_path
@@ -26,8 +26,6 @@ from matrix.errors import UsageError
 
 _LISTS = frozenset({MANIFEST, PROVENANCE})
 """The files that say what a package holds: every pull reads them."""
-
-_REPORT = "pull again; a version that stays damaged must be built under a new stamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +184,9 @@ def _check_records(data: bytes, title: str, listed: Sequence[FileEntry]) -> None
     held = {entry.path: entry.sha256 for entry in listed}
     for path, sha256 in named.items():
         if path not in held:
-            raise Corrupt(f"{title}: {path} is missing from the feed", hint=_REPORT)
+            raise Corrupt(f"{title}: {path} is missing from the feed", hint=PULL_AGAIN)
         if held[path] != sha256:
-            raise Corrupt(f"{title}: {path} is not the one that was built", hint=_REPORT)
+            raise Corrupt(f"{title}: {path} is not the one that was built", hint=PULL_AGAIN)
 
 
 def _move(stage: Path, dest: Path, chosen: Sequence[FileEntry]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from feed.errors import Rejected
-from matrix.digest import FileEntry
+from matrix.digest import SHA256, FileEntry
 from matrix.naming import Limits, NameRule
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
@@ -40,7 +40,6 @@ declares these, so that whatever it holds can move to any other feed."""
 MAX_COMPONENT = 255
 """Bytes of one path component on every file system that matters."""
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _VIEW = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _WINDOWS = frozenset('<>:"|?*')
 _WINDOWS_NAMES = frozenset(
@@ -132,7 +131,7 @@ def entry_problems(entries: Sequence[FileEntry]) -> list[str]:
     problems.extend(
         f"{entry.path!r}: not a size and a SHA-256"
         for entry in entries
-        if entry.size < 0 or not _SHA256.fullmatch(entry.sha256)
+        if entry.size < 0 or not SHA256.fullmatch(entry.sha256)
     )
     return problems
 

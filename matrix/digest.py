@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 MANIFEST = "modelmill.json"
 

@@ -26,7 +26,7 @@ from feed.azure.listing import Listing
 from feed.azure.service import Service
 from feed.azure.staging import survey, work_folder
 from feed.checked import hash_file
-from feed.errors import Corrupt
+from feed.errors import PULL_AGAIN, Corrupt
 from feed.interface import Progress, parse_tree
 from feed.rules import entry_problems
 from machine.files import remove
@@ -49,8 +49,6 @@ _FILTER_LIMIT = 4000
 """Characters of a filter; command lines are short on Windows."""
 _WILD = frozenset("*?[]{}()!+@;\\")
 """Characters that a filter would not take literally."""
-
-AGAIN = "pull again; a version that stays damaged must be built under a new stamp"
 
 
 class Contents:
@@ -175,7 +173,7 @@ def _check_size(title: str, came: Entries, registered: int) -> None:
     if missing > 0:
         raise Corrupt(
             f"{title}: about {missing} bytes are missing from what ArtifactTool downloaded",
-            hint=AGAIN,
+            hint=PULL_AGAIN,
         )
 
 
