@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -36,6 +37,14 @@ class FileEntry:
     path: str
     size: int
     sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file of a package that is to be published: its entry, and where it is on the disk."""
+
+    entry: FileEntry
+    source: Path
 
 
 def tree_digest(files: Iterable[FileEntry]) -> str:

@@ -31,38 +31,28 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
     name = read_id(entry, "id")
     task = read_task(entry)
     source = _source(entry, name, folder)
-    model_type = entry.text("model_type", empty=False)
-    group = entry.text("group")
-    priority = entry.choice("priority", PRIORITIES) or "P2"
-    overrides = _overrides(entry, folder)
-    per_target = _per_target(entry, targets, folder)
-    remote_code, pickle = entry.flag("remote_code"), entry.flag("pickle")
-    dataset = _dataset(entry, folder)
-    recipes = _recipes(entry, folder)
-    context_group = _context_group(entry)
-    needs, tags = entry.texts("needs"), entry.texts("tags")
-    entry.close()
-    if name is None or task is None or source is None:
-        return None
-    random_type = source.ref if source.kind is SourceKind.RANDOM else "unknown"
-    return Model(
-        id=name,
-        task=task,
-        source=source,
-        model_type=model_type or random_type,
-        group=group or "",
-        priority=priority,
-        overrides=overrides,
-        per_target=per_target,
-        remote_code=remote_code or False,
-        pickle=pickle or False,
-        needs=needs or (),
-        dataset=dataset,
-        recipes=recipes,
-        context_group=context_group,
+    random_type = source.ref if source and source.kind is SourceKind.RANDOM else "unknown"
+    tags = entry.texts("tags")
+    model = Model(
+        id=name or "",
+        task=task or "",
+        source=source or Source(SourceKind.HUB, ""),
+        model_type=entry.text("model_type", empty=False) or random_type,
+        group=entry.text("group") or "",
+        priority=entry.choice("priority", PRIORITIES) or "P2",
+        overrides=_overrides(entry, folder),
+        per_target=_per_target(entry, targets, folder),
+        remote_code=entry.flag("remote_code") or False,
+        pickle=entry.flag("pickle") or False,
+        needs=entry.texts("needs") or (),
+        dataset=_dataset(entry, folder),
+        recipes=_recipes(entry, folder),
+        context_group=_context_group(entry),
         extra={"tags": list(tags)} if tags else {},
         where=entry.where,
     )
+    entry.close()
+    return None if name is None or task is None or source is None else model
 
 
 def read_id(entry: Entry, key: str) -> str | None:

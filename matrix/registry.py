@@ -60,22 +60,15 @@ def _model(entry: Entry) -> Model | None:
     name = read_id(entry, "hf_id")
     if name is None:
         return None
-    task = read_task(entry)
-    model_type = entry.text("model_type", required=True)
-    group = entry.text("group", required=True)
-    priority = entry.choice("priority", PRIORITIES, required=True)
-    source = hub_source(entry, name) or Source(SourceKind.HUB, name)
-    overrides = _overrides(entry)
-    extra = _carried(entry)
     return Model(
         id=name,
-        task=task or "",
-        source=source,
-        model_type=model_type or "unknown",
-        group=group or "",
-        priority=priority or "P2",
-        overrides=overrides,
-        extra=extra,
+        task=read_task(entry) or "",
+        model_type=entry.text("model_type", required=True) or "unknown",
+        group=entry.text("group", required=True) or "",
+        priority=entry.choice("priority", PRIORITIES, required=True) or "P2",
+        source=hub_source(entry, name) or Source(SourceKind.HUB, name),
+        overrides=_overrides(entry),
+        extra=_carried(entry),
         where=entry.where,
     )
 

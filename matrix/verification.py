@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from matrix.codec import from_json
 from matrix.model import Cell
 from matrix.nearest import hint, quote
 from matrix.policy import PRECISIONS, canonical, overrides_of
@@ -77,14 +78,7 @@ def rules_of(cell: Cell) -> Rules:
 
 def rules_from(value: Mapping[str, Any] | None) -> Rules:
     """The rules of a table that `read_rules` has accepted, or of a package's build record."""
-    table = value or {}
-    task = table.get("task")
-    return Rules(
-        parity={name: Threshold(**one) for name, one in table.get("parity", {}).items()},
-        waive=dict(table.get("waive", {})),
-        inputs=table.get("inputs"),
-        task=Task(**task) if task else None,
-    )
+    return from_json(value or {}, Rules)
 
 
 def read_rules(entry: Entry, folder: Path) -> dict[str, Any] | None:

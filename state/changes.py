@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
     Table,
     and_,
     bindparam,
@@ -18,12 +19,11 @@ from sqlalchemy import (
     update,
 )
 
-from matrix.needs import to_text
 from matrix.status import Status
 from state.database import Database, now
 from state.errors import LeaseLost
 from state.queries import unknown_sweep
-from state.records import BenchState, Kind, Lease
+from state.records import BenchState, Kind, Lease, Work
 from state.rows import Part
 from state.schema import bench, event, lease, outcome, sweep, work
 from state.transitions import FINAL, WAITING, unfinished
@@ -50,12 +50,12 @@ FORGET: Mapping[str, Any] = dict.fromkeys(_FORGOTTEN.split())
 
 def same_work(one: Table, other: Table) -> ColumnElement[bool]:
     """Whether rows of two tables belong to the same work."""
-    return and_(*(one.c[name] == other.c[name] for name in ("sweep_id", "model", "needs")))
+    return and_(*(one.c[name] == other.c[name] for name in Work._fields))
 
 
-def of_work(table: Table, sweep_id: int, model: str, needs: str) -> ColumnElement[bool]:
+def of_work(table: Table, key: Work) -> ColumnElement[bool]:
     """Whether a row belongs to this work."""
-    return and_(table.c.sweep_id == sweep_id, table.c.model == model, table.c.needs == needs)
+    return and_(*(table.c[name] == value for name, value in key._asdict().items()))
 
 
 def bound(table: Table, *names: str) -> ColumnElement[bool]:
@@ -125,7 +125,7 @@ def has_status(*statuses: Status) -> ColumnElement[bool]:
 
 def check_token(connection: Connection, held: Lease) -> None:
     """Raise unless the lease is still held; keeps it so until the end of the transaction."""
-    key = {"of_sweep_id": held.sweep_id, "of_model": held.model, "of_needs": to_text(held.needs)}
+    key = {f"of_{name}": value for name, value in held.work._asdict().items()}
     current = connection.execute(_TOKEN, key).scalar()
     if current != held.token:
         raise LeaseLost(
@@ -134,11 +134,10 @@ def check_token(connection: Connection, held: Lease) -> None:
         )
 
 
-def hand_back(connection: Connection, sweep_id: int, model: str, needs: str) -> None:
+def hand_back(connection: Connection, key: Work) -> None:
     """Plan again what a holder leaves half done."""
-    half_done = is_unfinished(connection, sweep_id)
-    mine = of_work(outcome, sweep_id, model, needs)
-    plan_again(connection, sweep_id, mine & half_done, kind=Kind.HANDED_BACK)
+    half_done = of_work(outcome, key) & is_unfinished(connection, key.sweep_id)
+    plan_again(connection, key.sweep_id, half_done, kind=Kind.HANDED_BACK)
 
 
 def settle_work(connection: Connection, sweep_id: int) -> None:
@@ -178,6 +177,12 @@ def add_event(connection: Connection, sweep_id: int, kind: str, **columns: Any) 
     return int(connection.execute(_ADD_EVENT, row).scalar_one())
 
 
+def add_event_of(connection: Connection, held: Lease | Row[Any], kind: str, **columns: Any) -> None:
+    """Append one event of the work that is held, and of its holder."""
+    own = {"model": held.model, "token": held.token, "owner": held.owner}
+    add_event(connection, held.sweep_id, kind, **own, **columns)
+
+
 def is_unfinished(connection: Connection, sweep_id: int, *besides: Status) -> ColumnElement[bool]:
     """Whether an interrupted run left a cell half done; `besides`: or it has one of these."""
     found = connection.execute(select(sweep.c.publish).where(sweep.c.id == sweep_id)).scalar()
@@ -186,7 +191,7 @@ def is_unfinished(connection: Connection, sweep_id: int, *besides: Status) -> Co
     return has_status(*besides, *unfinished(publish=bool(found)))
 
 
-_TOKEN = select(lease.c.token).where(bound(lease, "sweep_id", "model", "needs"))
+_TOKEN = select(lease.c.token).where(bound(lease, *Work._fields))
 _TOKEN = _TOKEN.with_for_update(read=True)
 _ADD_EVENT = insert(event).values(at=now()).returning(event.c.id)
 _OPEN_BENCHES = (

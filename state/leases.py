@@ -24,11 +24,12 @@ from sqlalchemy import (
 )
 
 from machine.processes import Process, this_host
-from matrix.needs import Words, from_text, serves, to_text
+from matrix.needs import Words, from_text, serves
 from matrix.status import FailureClass, Status
 from state.changes import (
     WritingPart,
     add_event,
+    add_event_of,
     hand_back,
     is_unfinished,
     of_work,
@@ -37,7 +38,7 @@ from state.changes import (
 )
 from state.damage import number
 from state.database import Database, Raced, now
-from state.records import BenchState, Kind, Lease, Owner
+from state.records import BenchState, Kind, Lease, Owner, Work
 from state.rows import records, selected
 from state.schema import bench, lease, outcome, work
 from state.text import clean
@@ -69,11 +70,13 @@ class Leases(WritingPart):
         `among`: only of these models; `offers`: only cells whose needs these words serve.
         """
         dead = dead_here(self.database)
-        return self.database.attempt(
-            lambda connection: _next(
-                self.database, connection, sweep_id, owner, ttl, among, offers, dead
-            )
-        )
+
+        def work_(connection: Connection) -> Lease | None:
+            drop_dead(connection, dead, count=True)
+            found = _next(connection, sweep_id, among, offers)
+            return found and _take(self.database, connection, sweep_id, found, owner, ttl)
+
+        return self.database.attempt(work_)
 
     def renew(self, held: Lease, ttl: float) -> bool:
         """The heartbeat. False: somebody else has the lease, stop working on its cells.
@@ -104,21 +107,11 @@ class Leases(WritingPart):
         def work_(connection: Connection) -> bool:
             if connection.execute(delete(lease).where(_is(held))).rowcount != 1:
                 return False
-            needs = to_text(held.needs)
-            hand_back(connection, held.sweep_id, held.model, needs)
-            state = "done" if done else "todo"
-            _set_work(connection, held.sweep_id, held.model, needs, state=state)
+            hand_back(connection, held.work)
+            _set_work(connection, held.work, state="done" if done else "todo")
             # A cell may have been published meanwhile.
             open_benches(connection, held.sweep_id, held.model)
-            add_event(
-                connection,
-                held.sweep_id,
-                Kind.RELEASED,
-                model=held.model,
-                token=held.token,
-                owner=held.owner,
-                data={"done": done},
-            )
+            add_event_of(connection, held, Kind.RELEASED, data={"done": done})
             return True
 
         return self.database.attempt(work_)
@@ -155,21 +148,16 @@ def drop_dead(connection: Connection, tokens: Collection[int], *, count: bool) -
 
 def _is(held: Lease) -> ColumnElement[bool]:
     # Tokens are never given out twice; the rest finds the row by its key.
-    key = of_work(lease, held.sweep_id, held.model, to_text(held.needs))
-    return and_(key, lease.c.token == held.token)
+    return and_(of_work(lease, held.work), lease.c.token == held.token)
 
 
 def _next(
-    database: Database,
     connection: Connection,
     sweep_id: int,
-    owner: Owner,
-    ttl: float,
     among: Collection[str] | None,
     offers: Words | None,
-    dead: Collection[int],
-) -> Lease | None:
-    drop_dead(connection, dead, count=True)
+) -> Row[tuple[str, str, int]] | None:
+    """What is handed out next: its model, needs and attempts."""
     taken = exists().where(
         lease.c.model == work.c.model,
         or_(lease.c.sweep_id != work.c.sweep_id, lease.c.needs == work.c.needs),
@@ -185,9 +173,17 @@ def _next(
         query = query.where(work.c.model.in_(among))
     if offers is not None:
         query = query.where(work.c.needs.in_(_served(connection, sweep_id, offers)))
-    found = connection.execute(query).first()
-    if found is None:
-        return None
+    return connection.execute(query).first()
+
+
+def _take(
+    database: Database,
+    connection: Connection,
+    sweep_id: int,
+    found: Row[Any],
+    owner: Owner,
+    ttl: float,
+) -> Lease:
     if not database.sqlite:
         _exclude_other_sweeps(connection, sweep_id, found.model)
     attempt = int(number(found.attempts, "work.attempts")) + 1
@@ -213,7 +209,8 @@ def _next(
     )
     if inserted.first() is None:
         raise _raced(found.model)
-    _set_work(connection, sweep_id, found.model, found.needs, state="leased", attempts=attempt)
+    key = Work(sweep_id, found.model, found.needs)
+    _set_work(connection, key, state="leased", attempts=attempt)
     needs = tuple(sorted(from_text(found.needs)))
     return Lease(sweep_id, found.model, needs, token, owner.name, attempt)
 
@@ -237,7 +234,7 @@ def _raced(model: str) -> Raced:
 
 
 def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> None:
-    key = (holder.sweep_id, holder.model, holder.needs)
+    key = Work(holder.sweep_id, holder.model, holder.needs)
     evidence = {
         "why": why,
         "owner": holder.owner,
@@ -247,35 +244,24 @@ def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> No
         "taken_at": holder.taken_at,
         "last_heartbeat": holder.renewed_at,
     }
-    hand_back(connection, *key)
-    add_event(
-        connection,
-        holder.sweep_id,
-        Kind.LOST,
-        model=holder.model,
-        token=holder.token,
-        owner=holder.owner,
-        data=evidence,
-    )
-    lost, past = connection.execute(
-        select(work.c.lost, work.c.evidence).where(of_work(work, *key))
-    ).one()
+    hand_back(connection, key)
+    add_event_of(connection, holder, Kind.LOST, data=evidence)
+    query = select(work.c.lost, work.c.evidence).where(of_work(work, key))
+    lost, past = connection.execute(query).one()
     lost = number(lost, "work.lost") + count
     kept = [*(past if isinstance(past, list) else [])[-9:], evidence]
     state = "poison" if lost >= MAX_LOST else "todo"
-    _set_work(connection, *key, state=state, lost=lost, evidence=kept)
+    _set_work(connection, key, state=state, lost=lost, evidence=kept)
     if state == "poison":
-        _poison(connection, *key, kept)
+        _poison(connection, key, kept)
 
 
-def _poison(
-    connection: Connection, sweep_id: int, model: str, needs: str, evidence: list[Any]
-) -> None:
-    still_open = is_unfinished(connection, sweep_id, *WAITING)
+def _poison(connection: Connection, key: Work, evidence: list[Any]) -> None:
+    still_open = is_unfinished(connection, key.sweep_id, *WAITING)
     shift(
         connection,
-        sweep_id,
-        of_work(outcome, sweep_id, model, needs) & still_open,
+        key.sweep_id,
+        of_work(outcome, key) & still_open,
         {
             "status": Status.BUILD_FAILED.value,
             "failure": FailureClass.CRASH.value,
@@ -289,14 +275,15 @@ def _poison(
     unmeasured = bench.c.state == BenchState.WANTED.value
     connection.execute(
         update(bench)
-        .where(of_work(bench, sweep_id, model, needs), unmeasured)
+        .where(of_work(bench, key), unmeasured)
         .values(
             state=BenchState.FAILED.value,
             message=f"the process that measures this model died {MAX_LOST} times",
         )
     )
-    add_event(connection, sweep_id, Kind.POISON, model=model, data={"lost_leases": evidence})
+    data = {"lost_leases": evidence}
+    add_event(connection, key.sweep_id, Kind.POISON, model=key.model, data=data)
 
 
-def _set_work(connection: Connection, sweep_id: int, model: str, needs: str, **values: Any) -> None:
-    connection.execute(update(work).where(of_work(work, sweep_id, model, needs)).values(**values))
+def _set_work(connection: Connection, key: Work, **values: Any) -> None:
+    connection.execute(update(work).where(of_work(work, key)).values(**values))

@@ -8,15 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, func, insert, select, update
 
 from matrix.status import FAILED, Status
-from state.changes import (
-    FORGET,
-    WritingPart,
-    has_status,
-    is_leased,
-    named,
-    plan_again,
-    settle_work,
-)
+from state.changes import FORGET, WritingPart, has_status, is_leased, named, plan_again, settle_work
 from state.database import now
 from state.records import Kind, Seeded, Seen
 from state.schema import event, outcome

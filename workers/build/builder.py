@@ -59,6 +59,21 @@ class BuildOptions:
     expected: Expectation | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is built: a cell, or the export that it is made from."""
+
+    cell: Cell
+    begun: Begun | None
+    export: bool = False
+    offline: bool = False
+
+    @property
+    def done(self) -> StageResults | None:
+        """The stages of the package that it begins with."""
+        return self.begun.results if self.begun else None
+
+
 class Builder:
     """Builds cells, one after the other, in its own engine host; the store may be shared."""
 
@@ -147,9 +162,9 @@ class Builder:
 
         `export`: of the export that the cell is made from.
         """
-        begun = begin(self.store, cell)
-        results = self._walk(cell, begun, LookUp(self.store), export=export, watching=watching)
-        return self._content(cell, results, export, begun).tree if results else None
+        order = Order(cell, begin(self.store, cell), export)
+        results = self._walk(order, LookUp(self.store), watching)
+        return self._content(order, results).tree if results else None
 
     def tools(self) -> dict[str, str]:
         """Versions of the engine's tools."""
@@ -160,7 +175,7 @@ class Builder:
     def keys(self, cell: Cell) -> list[tuple[StageTask, Action | None]]:
         """Every stage run of a cell whose key is known, with its action if the store has one."""
         lookup = LookUp(self.store)
-        self._walk(cell, begin(self.store, cell), lookup)
+        self._walk(Order(cell, begin(self.store, cell)), lookup)
         return lookup.seen
 
     def close(self) -> None:
@@ -181,12 +196,11 @@ class Builder:
         started, began = datetime.now(UTC), time.monotonic()
         begun = None if export else begin(self.store, cell, self._fetch, runner.rules)
         runner.runs = []
-        results = self._walk(
-            cell, begun, runner, export=export, offline=offline, watching=runner.watching
-        )
+        order = Order(cell, begun, export, offline)
+        results = self._walk(order, runner, runner.watching)
         if results is None:
             raise AssertionError("a runner resolves every stage or raises")
-        content = self._content(cell, results, export, begun)
+        content = self._content(order, results)
         record = build_record(
             self.options.stamp,
             export_version or cell.version,
@@ -218,39 +232,29 @@ class Builder:
             claim=None if export else begun.claim if begun else Claim.of(cell),
         )
 
-    def _content(
-        self, cell: Cell, results: StageResults, export: bool, begun: Begun | None
-    ) -> PackageContent:
+    def _content(self, order: Order, results: StageResults) -> PackageContent:
         """What goes into the package. The keys of a cell are noted for `explain`."""
-        if export:
+        cell, begun = order.cell, order.begun
+        if order.export:
             return export_content(cell.model, results)
         note_keys(self.store.notes, cell.id, results.keys)
         self_contained = begun.self_contained if begun else self.options.self_contained
         return cell_content(cell, results, self_contained=self_contained)
 
     def _walk(
-        self,
-        cell: Cell,
-        begun: Begun | None,
-        resolver: StageRunner | LookUp,
-        *,
-        export: bool = False,
-        offline: bool = False,
-        watching: Watching = UNWATCHED,
+        self, order: Order, resolver: StageRunner | LookUp, watching: Watching = UNWATCHED
     ) -> StageResults | None:
         """The stages of a cell, of every member of a shared context; None: some are missing."""
-        if cell.origin is not None and begun is None and not export:
+        cell, done = order.cell, order.done
+        if cell.origin is not None and done is None and not order.export:
             return None
-        done = begun.results if begun else None
-        one = partial(
-            self._walk_one, done, resolver, export=export, offline=offline, watching=watching
-        )
-        if not cell.shares_context or export or self._compiler is None:
+        one = partial(self._walk_one, order, resolver, watching)
+        if not cell.shares_context or order.export or self._compiler is None:
             return one(cell, ALONE)
 
         def resolve(task: StageTask) -> Action | None:
             plan = done.plan if done else None
-            resolver.enter(cell, self._request(cell, offline), plan, ALONE)
+            resolver.enter(cell, self._request(cell, order.offline), plan, ALONE)
             return resolver.resolve(task)
 
         shared = partial(self._compiler.shared, cell)
@@ -258,41 +262,30 @@ class Builder:
 
     def _walk_one(
         self,
-        done: StageResults | None,
+        order: Order,
         resolver: StageRunner | LookUp,
+        watching: Watching,
         cell: Cell,
         member: str,
-        *,
-        export: bool,
-        offline: bool,
-        watching: Watching,
     ) -> StageResults | None:
         """The stages of one member; what is made of a package names the tools of that."""
+        done = order.done
         engine, tools = (done.engine, done.tools) if done else (self.host.spec.name, self.tools())
-        request = self._request(cell, offline)
-        plan = self._plan(request, cell, done, export=export, watching=watching)
+        request = self._request(cell, order.offline)
+        plan = done.plan if done and self._compiler else self._plan(request, watching)
+        if self._compiler is not None and not order.export:
+            plan = self._compiler.extend(plan, cell)
         resolver.enter(cell, request, plan, member)
-        until = EXPORT if export else ""
+        until = EXPORT if order.export else ""
         return walk(engine, tools, plan, resolver.resolve, until=until, begun=done)
 
     def _request(self, cell: Cell, offline: bool) -> Request:
         code, pickle = self.options.remote_code, self.options.pickle
         return request_for(cell, remote_code=code, pickle=pickle, offline=offline)
 
-    def _plan(
-        self,
-        request: Request,
-        cell: Cell,
-        done: StageResults | None,
-        *,
-        export: bool,
-        watching: Watching,
-    ) -> BuildPlan:
-        """The stages of a cell; the engine is asked once per distinct request of a model."""
-        if done is not None and self._compiler is not None:
-            return self._compiler.extend(done.plan, cell)
+    def _plan(self, request: Request, watching: Watching) -> BuildPlan:
+        """The engine's stages; it is asked once per distinct request of a model."""
         key = value_digest(codec.to_json(request))
         if key not in self._plans:
             self._plans[key] = self.host.plan(request, watching)
-        plan = self._plans[key]
-        return plan if export or self._compiler is None else self._compiler.extend(plan, cell)
+        return self._plans[key]

@@ -69,35 +69,22 @@ def _begun_with(store: Store, cell: Cell, action: Action) -> Begun:
     if cell.origin is None or tree_digest(files) != cell.origin.tree:
         raise _unfit(cell, "it is not the package that was listed")
     manifest, record = action.facts["manifest"], action.facts["record"]
+    embedded = within(files, EXPORT)
+    own = [one for one in files if one.path != MANIFEST and not one.path.startswith(f"{EXPORT}/")]
     try:
-        return _begun(store, cell, action, manifest, record)
+        if manifest["kind"] != "cell" or manifest.get("profile"):
+            raise _unfit(cell, "it is not a portable package")
+        claim = Claim.from_records(manifest, record, cell.target)
+        export = within(action.files, EXPORT) or files_of_stage(store, manifest, EXPORT)
+        return Begun(
+            results=_results(cell, manifest, tuple(own), embedded),
+            self_contained=bool(embedded),
+            claim=replace(claim, cell=cell.id, profile=cell.profile),
+            inputs=files_of_stage(store, manifest, INPUTS),
+            export=embedded or export,
+        )
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise _unfit(cell, f"its {MANIFEST} cannot be read: {error!r}") from error
-
-
-def _begun(
-    store: Store,
-    cell: Cell,
-    action: Action,
-    manifest: Mapping[str, Any],
-    record: Mapping[str, Any],
-) -> Begun:
-    if manifest["kind"] != "cell" or manifest.get("profile"):
-        raise _unfit(cell, "it is not a portable package")
-    files = tuple(one for one in within(action.files, PACKAGE) if one.path != MANIFEST)
-    embedded = within(files, EXPORT)
-    claim = replace(
-        Claim.from_records(manifest, record, cell.target), cell=cell.id, profile=cell.profile
-    )
-    export = embedded or within(action.files, EXPORT) or files_of_stage(store, manifest, EXPORT)
-    own = tuple(one for one in files if not one.path.startswith(f"{EXPORT}/"))
-    return Begun(
-        results=_results(cell, manifest, own, embedded),
-        self_contained=bool(embedded),
-        claim=claim,
-        inputs=files_of_stage(store, manifest, INPUTS),
-        export=export,
-    )
 
 
 def _results(
@@ -155,9 +142,10 @@ def _take_in(store: Store, cell: Cell, fetch: Fetch) -> Action:
             record = json.loads((package / BUILD_RECORD).read_bytes())
         except (OSError, ValueError) as error:
             raise _unfit(cell, f"it has no {MANIFEST} or {BUILD_RECORD}: {error}") from error
-        for name in (*(f"{PACKAGE}/{one}" for one in RUN_RECORDS), f"{EXPORT}/{MANIFEST}",
-                     *(f"{EXPORT}/{one}" for one in RUN_RECORDS)):  # fmt: skip
-            remove(folder / name)
+        for name in RUN_RECORDS:
+            remove(package / name)
+        for name in (*RUN_RECORDS, MANIFEST):
+            remove(folder / EXPORT / name)
         facts = {"manifest": manifest, "record": {"rules": record.get("rules", {})}}
         subject = f"{cell.model.id} {FETCH}"
         return store.ingest(

@@ -118,20 +118,16 @@ class StageRunner:
 
     def _disk(self, task: StageTask) -> AbstractContextManager[None]:
         """At most copied inputs, scratch files and outputs are on the disk at once."""
-        made = (
-            self.expected.disk_of(self.cell, task.spec.name, task.component) if self.expected else 0
-        )
+        stage = (self.cell, task.spec.name, task.component)
+        made = self.expected.disk_of(*stage) if self.expected else 0
         inputs = sum(file.size for files in task.inputs.values() for file in files)
         return self.space.reserve(2 * made + inputs if made else self.plan.disk, self.plan.disk)
 
     def _memory(self, task: StageTask) -> AbstractContextManager[None]:
         if self.memory is None:
             return nullcontext()
-        peak = (
-            self.expected.memory_of(self.cell, task.spec.name, task.component)
-            if self.expected
-            else 0
-        )
+        stage = (self.cell, task.spec.name, task.component)
+        peak = self.expected.memory_of(*stage) if self.expected else 0
         what = f"{self.cell.id} {task.spec.name}"
         return self.memory.reserve(peak or self.plan.memory, self.rules, what=what)
 

@@ -40,11 +40,7 @@ class Host:
     """A warm child that serves one object; one request at a time, from any thread."""
 
     def __init__(
-        self,
-        spec: EngineSpec,
-        *,
-        limits: HostLimits | None = None,
-        log_dir: Path,
+        self, spec: EngineSpec, *, limits: HostLimits | None = None, log_dir: Path
     ) -> None:
         self.spec = spec
         self.limits = limits or HostLimits()
@@ -194,10 +190,8 @@ def _check_log(log: Path, call: Call) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.open("ab").close()
     except OSError as error:
-        text = f"the log {log} cannot be written: {error.strerror}"
-        raise BuildFailed(FailureClass.DISK, call.stage, text, hint="choose another folder") from (
-            error
-        )
+        text, hint = f"the log {log} cannot be written: {error.strerror}", "choose another folder"
+        raise BuildFailed(FailureClass.DISK, call.stage, text, hint=hint) from error
 
 
 def _mask_log(call: Call) -> None:
@@ -213,6 +207,5 @@ def _mask_log(call: Call) -> None:
                 stream.seek(call.log_start)
                 stream.write(masked)
     except OSError as error:
-        raise BuildFailed(
-            FailureClass.DISK, call.stage, f"the log {call.log.name} cannot be read back: {error}"
-        ) from error
+        text = f"the log {call.log.name} cannot be read back: {error}"
+        raise BuildFailed(FailureClass.DISK, call.stage, text) from error

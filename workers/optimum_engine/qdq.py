@@ -47,9 +47,7 @@ def convert(
 
 def _prepare(source: Path, temp: Path, precision: str) -> Path:
     """Apply QNN's fusions, name every node, add the type of every tensor."""
-    from onnxruntime.quantization.execution_providers.qnn.fusion_lpnorm import (
-        FusionLpNormalization,
-    )
+    from onnxruntime.quantization.execution_providers.qnn.fusion_lpnorm import FusionLpNormalization
     from onnxruntime.quantization.fusions import FusionGelu, FusionLayerNormalization
     from onnxruntime.quantization.onnx_model import ONNXModel
 

@@ -61,10 +61,7 @@ def _check_operators(graph: Any, names: Sequence[str]) -> None:
 def to_fp16(source: Path, temp: Path, blocked: Sequence[str]) -> tuple[Any, dict[str, Any]]:
     """The graph in half precision with float32 inputs and outputs, and facts about it."""
     import onnx
-    from onnxruntime.transformers.float16 import (
-        DEFAULT_OP_BLOCK_LIST,
-        convert_float_to_float16,
-    )
+    from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
     typed = temp / "typed"
     model_file.save_graph(model_file.load_graph(source), source, typed)

@@ -58,16 +58,6 @@ class Graph:
     fixed: frozenset[str] = frozenset()
     """Tensors that need no input: weights and constants."""
 
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Graph:
-        """From what the checker tells."""
-        nodes = (
-            Node(one["name"], one["op_type"], tuple(one["inputs"]), tuple(one["outputs"]),
-                 one["attributes"])
-            for one in told["nodes"]
-        )  # fmt: skip
-        return cls(tuple(nodes), frozenset(told["fixed"]))
-
     @cached_property
     def places(self) -> dict[str, int]:
         """By name of a node or of a tensor that it makes; names that several nodes have are out."""

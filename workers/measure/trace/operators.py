@@ -8,13 +8,7 @@ from operator import mul
 from statistics import fmean, pstdev
 from typing import Any
 
-from workers.measure.trace.result import (
-    Distribution,
-    OnnxNode,
-    Operator,
-    Statistics,
-    TypeTotal,
-)
+from workers.measure.trace.result import Distribution, OnnxNode, Operator, Statistics, TypeTotal
 
 OTHER = "(no type)"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from matrix.codec import from_json
 from workers.errors import BuildFailed
 from workers.host.watch import UNWATCHED, Watching
 from workers.measure.result import this_machine
@@ -159,7 +160,7 @@ def graph_of(runtimes: Runtimes, file: Path) -> onnx.Graph | None:
         reply = runtimes.checker.call("graph", {"file": str(file.absolute())}, stage=STAGE)
     except BuildFailed:
         return None
-    return onnx.Graph.from_json(reply.result)
+    return from_json(reply.result, onnx.Graph)
 
 
 def not_run(about: Metadata, error: str) -> Trace:
