@@ -101,12 +101,10 @@ class Attester:
     def _allowed(self, cell: Cell) -> dict[str, bool]:
         """Permitted is what both the catalog entry and the flag allow; what a package was made
         with before it was compiled stays as it was."""
+        asked = {"remote_code": cell.model.remote_code, "pickle": cell.model.pickle}
         if cell.origin is not None:
-            return {"remote_code": cell.model.remote_code, "pickle": cell.model.pickle}
-        return {
-            "remote_code": cell.model.remote_code and self._allow["remote_code"],
-            "pickle": cell.model.pickle and self._allow["pickle"],
-        }
+            return asked
+        return {name: given and self._allow[name] for name, given in asked.items()}
 
     def _components(self, built: Built, cell: Cell) -> list[Component]:
         compiled = cell.origin is not None and self._runtimes is not None

@@ -124,6 +124,7 @@ def _forget() -> None:
 
 
 def _left(monitor: Monitor) -> Answer:
+    """What the monitor has seen."""
     try:
         return {"seen": monitor.exit()}
     # What went wrong in watching is no failure of the model.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -51,12 +52,7 @@ def snapshot(
 
     The download goes to the stage's temporary folder: a cache that is not ours never grows.
     """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    with contextlib.suppress(LocalEntryNotFoundError, StageError):  # missing or incomplete
-        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
-        check_complete(cached, ref, pickle=pickle)
+    if cached := _cached(ref, commit, lambda folder: check_complete(folder, ref, pickle=pickle)):
         return cached
     if offline:
         raise _unreachable(FOUND_OUT)
@@ -69,13 +65,8 @@ def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool
 
     As with `snapshot`, the user's cache is read but never changed.
     """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    with contextlib.suppress(LocalEntryNotFoundError, StageError):  # missing or incomplete
-        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
-        if all((cached / name).is_file() for name in ready.parts_of(cached, file)):
-            return cached
+    if cached := _cached(ref, commit, lambda folder: ready.parts_of(folder, file)):
+        return cached
     if offline:
         raise _unreachable(FOUND_OUT)
     target = _fetch(ref, commit, scratch / "source", [_literal(file), *SIDE_FILES])
@@ -86,6 +77,18 @@ def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool
     if outside:
         _fetch(ref, commit, target, [_literal(name) for name in outside])
     return target
+
+
+def _cached(ref: str, commit: str, check: Callable[[Path], object]) -> Path | None:
+    """The folder of a commit in the user's cache; None: it is missing, or `check` raises for it."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    with contextlib.suppress(LocalEntryNotFoundError, StageError):
+        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
+        check(cached)
+        return cached
+    return None
 
 
 def _literal(name: str) -> str:

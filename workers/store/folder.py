@@ -35,9 +35,8 @@ def open_folder(root: Path) -> None:
     if is_store(root):
         return
     half = f".{TAG}."  # of a process that was killed while it made the store
-    if any(
-        entry.name != "gate.lock" and not entry.name.startswith(half) for entry in root.iterdir()
-    ):
+    names = (entry.name for entry in root.iterdir())
+    if any(name != "gate.lock" and not name.startswith(half) for name in names):
         raise StoreError(
             f"{root} is not a store: it has files but no {TAG} of ours",
             hint="choose an empty folder with --store",
@@ -59,10 +58,8 @@ def usable(root: Path) -> Iterator[None]:
 def require_store(root: Path) -> None:
     """Refuse to remove anything from a folder that is not ours."""
     if not is_store(root):
-        raise StoreError(
-            f"{root} has no {TAG} of modelmill: nothing is removed there",
-            hint="check --store",
-        )
+        text = f"{root} has no {TAG} of modelmill: nothing is removed there"
+        raise StoreError(text, hint="check --store")
 
 
 def make_folder(path: Path) -> None:
