@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from feed import errors
 from feed.azure.address import Address
 from feed.azure.artifacttool import ArtifactTool
 from feed.azure.child import RunLimits
@@ -17,15 +18,6 @@ from feed.azure.service import Service
 from feed.azure.staging import Stage, work_folder
 from feed.azure.tool_cache import ToolCache
 from feed.checked import refuse_unsafe
-from feed.errors import (
-    PULL_AGAIN,
-    Corrupt,
-    FeedError,
-    Rejected,
-    Unauthorized,
-    Unavailable,
-    local_errors,
-)
 from feed.interface import LocalFile, Progress, Published
 from feed.rules import STRICTEST, check_publish, headroom_problems, in_lines, matching
 from matrix.digest import FileEntry
@@ -34,7 +26,7 @@ from matrix.naming import Limits
 
 _AT_ONCE = 8
 _WRITERS = ("contributor", "administrator")
-_WORST = (Unauthorized, Unavailable)
+_WORST = (errors.Unauthorized, errors.Unavailable)
 """The error for several problems has the first of these classes that one of them has."""
 
 
@@ -80,7 +72,7 @@ class AzureFeed:
 
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         """Check credentials, feed, role, tool, names, versions and headroom, all at once."""
-        problems: list[FeedError] = []
+        problems: list[errors.FeedError] = []
         if _gather(problems, self._check_feed):
             _gather(problems, lambda: self._check_headroom(plan))
         _gather(problems, self._check_tool)
@@ -96,7 +88,7 @@ class AzureFeed:
         address, read = self._address, self._service.read
         feed = read(lambda clients: clients.feeds.get_feed(address.feed, address.project))
         if feed.is_read_only:
-            raise Rejected(f"{self.name} is read-only")
+            raise errors.Rejected(f"{self.name} is read-only")
 
         def has_role(role: str) -> bool:
             feeds = read(
@@ -107,7 +99,7 @@ class AzureFeed:
             return any(entry.id == feed.id for entry in feeds or ())
 
         if not any(map(has_role, _WRITERS)) and has_role("reader"):
-            raise Unauthorized(
+            raise errors.Unauthorized(
                 f"{self._service.credentials.identity} may read {self.name}, but not publish to it",
                 hint="ask an owner of the feed to give it the role Feed Publisher (Contributor)",
             )
@@ -121,7 +113,7 @@ class AzureFeed:
             taken = dict(zip(known, pool.map(self._listing.taken, known), strict=True))
         full = headroom_problems(STRICTEST, plan, lambda package: taken.get(package, ()))
         if full:
-            raise Rejected("; ".join(full))
+            raise errors.Rejected("; ".join(full))
 
     def _check_tool(self) -> None:
         with work_folder(self._work) as folder:
@@ -184,7 +176,7 @@ class AzureFeed:
             return ()
         wanted = () if len(chosen) == len(entries) else [entry.path for entry in chosen]
         refuse_unsafe(chosen)
-        with local_errors(dest):
+        with errors.local_errors(dest):
             dest.mkdir(parents=True, exist_ok=True)
             if any(dest.iterdir()):
                 raise UsageError(f"{dest} is not empty")
@@ -193,7 +185,9 @@ class AzureFeed:
         for entry in chosen:
             if (found := came.pop(entry.path, None)) != entry:
                 what = "was downloaded with other content" if found else "was not downloaded"
-                raise Corrupt(f"{package} {version}: {entry.path} {what}", hint=PULL_AGAIN)
+                raise errors.Corrupt(
+                    f"{package} {version}: {entry.path} {what}", hint=errors.PULL_AGAIN
+                )
         for path in came:  # the tool may not take a filter literally
             (dest / path).unlink()
         return chosen
@@ -207,11 +201,11 @@ class AzureFeed:
         self._listing.promote(package, version, view)
 
 
-def _gather(problems: list[FeedError], check: Callable[[], None]) -> bool:
+def _gather(problems: list[errors.FeedError], check: Callable[[], None]) -> bool:
     """Run one check and keep what it finds."""
     try:
         check()
-    except FeedError as problem:
+    except errors.FeedError as problem:
         problems.append(problem)
         return False
     return True

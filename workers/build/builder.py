@@ -14,6 +14,7 @@ from machine.scratch import Scratch, sweep_dead
 from matrix.digest import value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
+from workers.build import package
 from workers.build.built import Built
 from workers.build.context import share
 from workers.build.disk_budget import BuildSpace, DiskBudget, NoSpaceNow
@@ -21,13 +22,6 @@ from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask, walk
 from workers.build.keys import note_keys
 from workers.build.memory_budget import MemoryBudget
 from workers.build.origin import Begun, Fetch, begin
-from workers.build.package import (
-    PackageContent,
-    assemble,
-    build_record,
-    cell_content,
-    export_content,
-)
 from workers.build.request import request_for
 from workers.build.stage_runner import Expectation, LookUp, StageRunner, os_failure
 from workers.compile.sharing import ALONE
@@ -201,7 +195,7 @@ class Builder:
         if results is None:
             raise AssertionError("a runner resolves every stage or raises")
         content = self._content(order, results)
-        record = build_record(
+        record = package.build_record(
             self.options.stamp,
             export_version or cell.version,
             results,
@@ -212,7 +206,7 @@ class Builder:
         )
         folder = self._scratch.new_folder("package")
         try:
-            placed = assemble(self.store, folder, content, record)
+            placed = package.assemble(self.store, folder, content, record)
         except BaseException:
             remove_tree(folder)
             raise
@@ -232,14 +226,14 @@ class Builder:
             claim=None if export else begun.claim if begun else Claim.of(cell),
         )
 
-    def _content(self, order: Order, results: StageResults) -> PackageContent:
+    def _content(self, order: Order, results: StageResults) -> package.PackageContent:
         """What goes into the package. The keys of a cell are noted for `explain`."""
         cell, begun = order.cell, order.begun
         if order.export:
-            return export_content(cell.model, results)
+            return package.export_content(cell.model, results)
         note_keys(self.store.notes, cell.id, results.keys)
         self_contained = begun.self_contained if begun else self.options.self_contained
-        return cell_content(cell, results, self_contained=self_contained)
+        return package.cell_content(cell, results, self_contained=self_contained)
 
     def _walk(
         self, order: Order, resolver: StageRunner | LookUp, watching: Watching = UNWATCHED

@@ -8,16 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from machine import links
+from workers.sources import onnx_graph
 from workers.sources.errors import export_error
-from workers.sources.onnx_graph import (
-    External,
-    beside,
-    graphs,
-    tensor_bytes,
-    tensor_names,
-    tensors,
-    weight_bytes,
-)
 from workers.sources.weights import SIDE_FILES, matching
 
 MODEL = "model.onnx"
@@ -53,16 +45,16 @@ def load(file: Path) -> Any:
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
-    for tensor in tensors(model):
-        if where := beside(tensor):
+    for tensor in onnx_graph.tensors(model):
+        if where := onnx_graph.beside(tensor):
             tensor.raw_data = _read(file.parent, where, tensor)
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
     return model
 
 
-def _read(folder: Path, where: External, tensor: Any) -> bytes:
-    size = tensor_bytes(tensor)
+def _read(folder: Path, where: onnx_graph.External, tensor: Any) -> bytes:
+    size = onnx_graph.tensor_bytes(tensor)
     with (folder / where.location).open("rb") as stream:
         stream.seek(where.offset)
         data: bytes = stream.read(size)
@@ -77,7 +69,7 @@ def save(model: Any, folder: Path) -> None:
 
     clean(model)
     folder.mkdir(parents=True, exist_ok=True)
-    external = weight_bytes(model) > EXTERNAL_THRESHOLD
+    external = onnx_graph.weight_bytes(model) > EXTERNAL_THRESHOLD
     onnx.save(
         model,
         str(folder / MODEL),
@@ -114,13 +106,13 @@ def copy_side_files(source: Path, target: Path) -> None:
 def clean(model: Any) -> None:
     """Remove what does not compute: doc strings (source paths), metadata, unused domains."""
     described = [model]
-    for graph in graphs(model):
+    for graph in onnx_graph.graphs(model):
         described += [graph, *graph.node, *graph.value_info, *graph.input, *graph.output]
         described += graph.initializer
     for item in described:
         item.doc_string = ""
         del item.metadata_props[:]
-    used = {node.domain for graph in graphs(model) for node in graph.node} | {""}
+    used = {node.domain for graph in onnx_graph.graphs(model) for node in graph.node} | {""}
     used |= {node.domain for function in model.functions for node in function.node}
     versions = {
         "" if item.domain == "ai.onnx" else item.domain: item.version for item in model.opset_import
@@ -140,10 +132,10 @@ def set_apart(model: Any, known: Container[str]) -> None:
     ports = {value.name for value in (*model.graph.input, *model.graph.output)}
     renamed = {
         name: f"optimized/{name}"
-        for name in tensor_names(model)
+        for name in onnx_graph.tensor_names(model)
         if name and name not in ports and name not in known and not name.startswith("optimized/")
     }
-    for graph in graphs(model):
+    for graph in onnx_graph.graphs(model):
         for tensor in graph.initializer:
             tensor.name = renamed.get(tensor.name, tensor.name)
         for value in (*graph.value_info, *graph.output):
