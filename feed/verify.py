@@ -24,7 +24,7 @@ from feed.errors import Corrupt, NotFound, UnsafePath, local_errors
 from feed.index import INDEX_FILE
 from feed.interface import Feed, Progress
 from feed.reader import pull
-from machine.files import long_path
+from machine.files import files_below, long_path
 from matrix.digest import (
     BUILD_RECORD,
     MANIFEST,
@@ -100,12 +100,10 @@ def verify_folder(folder: Path, *, signature: CheckSignature | None = None) -> V
 
 
 def _entries(folder: Path) -> Iterator[FileEntry]:
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
+    for path in files_below(folder):
         if path.is_symlink():
             raise UnsafePath(f"{path} is a link: a package has none")
-        if not path.is_dir():
-            yield hash_file(path, name)
+        yield hash_file(path, path.relative_to(folder).as_posix())
 
 
 def _verdict(

@@ -77,6 +77,13 @@ def long_path(path: Path) -> Path:
     return path
 
 
+def files_below(folder: Path) -> Iterator[Path]:
+    """Every file below a folder in a fixed order; a link is one, and is not followed."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_dir():
+            yield path
+
+
 ErrorInfo = tuple[type[BaseException], BaseException, TracebackType]
 
 

@@ -133,7 +133,7 @@ def _file_source(entry: Entry, onnx: str, folder: Path) -> Source | None:
     """A ready ONNX file on this machine; its folder is the source, as for a folder model."""
     advice = "; for a file of a Hub repository, give hub too"
     path = entry.existing("onnx file", onnx, folder, advice=advice)
-    return path and Source(SourceKind.FOLDER, str(path.parent), file=path.name)
+    return Source(SourceKind.FOLDER, str(path.parent), file=path.name) if path else None
 
 
 def _folder_source(entry: Entry, local: str, folder: Path, onnx: str | None) -> Source | None:

@@ -54,7 +54,9 @@ class Leases(changes.WritingPart):
         def work_(connection: sa.Connection) -> Lease | None:
             drop_dead(connection, dead, count=True)
             found = _next(connection, sweep_id, among, offers)
-            return found and _take(self.database, connection, sweep_id, found, owner, ttl)
+            if found is None:
+                return None
+            return _take(self.database, connection, sweep_id, found, owner, ttl)
 
         return self.database.attempt(work_)
 

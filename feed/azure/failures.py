@@ -61,12 +61,10 @@ class Event:
 
 def read_event(line: str) -> Event:
     """Understand a line as far as it can be; never fails."""
-    if not line.lstrip().startswith("{"):
-        return Event(line)
     try:
         data = json.loads(line)
     except ValueError:
-        return Event(line)
+        data = None
     if not isinstance(data, dict):
         return Event(line)
     identity = data.get("EventId")

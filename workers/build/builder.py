@@ -192,8 +192,7 @@ class Builder:
         runner.runs = []
         order = Order(cell, begun, export, offline)
         results = self._walk(order, runner, runner.watching)
-        if results is None:
-            raise AssertionError("a runner resolves every stage or raises")
+        assert results is not None, "a runner resolves every stage or raises"
         content = self._content(order, results)
         record = package.build_record(
             self.options.stamp,

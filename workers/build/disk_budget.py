@@ -220,8 +220,7 @@ class BuildSpace:
 
     def wait(self, lacking: NoSpaceNow) -> None:
         """Wait for space and hold it until the build ends. Raises `BuildFailed` or `Cancelled`."""
-        if self._budget is None:
-            raise AssertionError("without a budget there is nothing to wait for")
+        assert self._budget is not None, "without a budget there is nothing to wait for"
         self._waited.close()
         self._given = 0
         waited = self._budget.reserve(lacking.size, self._rules, whole=lacking.whole)

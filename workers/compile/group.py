@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from machine.files import files_below
 from matrix.model import Profile
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
@@ -171,14 +172,9 @@ def _read(runtimes: Runtimes, members: Sequence[Member], result: GroupResult, jo
             result.failures[member.name] = BuildFailed(FailureClass.COMPILE, STAGE, text)
 
 
-def files_in(folder: Path) -> Iterator[Path]:
-    """All files below a folder."""
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
 def model_in(folder: Path) -> Path:
     """The only model below a folder."""
-    found = [path for path in files_in(folder) if path.suffix == ".onnx"]
+    found = [path for path in files_below(folder) if path.suffix == ".onnx"]
     if len(found) != 1:
         text = f"there are {len(found)} models to compile instead of one"
         raise BuildFailed(FailureClass.UNKNOWN, STAGE, text, hint="a fault of the engine")
@@ -196,7 +192,7 @@ def placer(folder: Path) -> Callable[[Path], str]:
     """Copies everything below a folder into another; tells where the model is there."""
 
     def place(dest: Path) -> str:
-        for path in files_in(folder):
+        for path in files_below(folder):
             copy_file(path, dest / path.relative_to(folder))
         return model_in(folder).relative_to(folder).as_posix()
 

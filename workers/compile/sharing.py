@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from machine.files import files_below
 from matrix.status import FailureClass
 from workers import composition
 from workers.compile import group
@@ -188,7 +189,7 @@ def _copy_rest(
     weights = {path for model in models for path in group.external_files(runtimes, model)}
     for name, folder in inputs.items():
         below = out if name == ALONE else out / name
-        for path in group.files_in(folder):
+        for path in files_below(folder):
             if path not in models | weights and path != folder / composition.FILE:
                 group.copy_file(path, below / path.relative_to(folder))
 

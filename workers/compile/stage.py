@@ -57,8 +57,7 @@ class CompileStage:
         return compile_it(self.runtimes, job.inputs, job.out, key, how)
 
     def _made_for(self, cell: Cell) -> tuple[Runtime, Profile]:
-        if cell.profile is None:
-            raise AssertionError("only compiled cells have a profile")
+        assert cell.profile is not None, "only compiled cells have a profile"
         found = runtime_for(self.runtimes, cell.profile, cell.target, emulated=self.emulated)
         if isinstance(found, Missing):
             text = f"profile {cell.profile.label} cannot be made here: {found.why}"

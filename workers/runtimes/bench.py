@@ -102,12 +102,12 @@ def times_of(run: Run, iterations: int, progress: Callable[[str], None]) -> list
     gc.collect()
     gc.disable()
     try:
-        return _counted(run, iterations, progress)
+        return counted(run, iterations, progress)
     finally:
         gc.enable()
 
 
-def _counted(run: Run, iterations: int, progress: Callable[[str], None]) -> list[int]:
+def counted(run: Run, iterations: int, progress: Callable[[str], None]) -> list[int]:
     """The loop itself."""
     clock = time.perf_counter_ns
     times = [0] * iterations

@@ -230,8 +230,7 @@ class _Job:
         kept = self._owner.reference
         if kept.key != self._reference_key or kept.folder is None or not kept.folder.is_dir():
             self._run_reference()
-        if kept.folder is None:
-            raise AssertionError("a reference that was run has a folder")
+        assert kept.folder is not None
         return kept.folder
 
     def _measure(
