@@ -20,6 +20,7 @@ from feed.azure.tool_cache import ToolCache
 from feed.checked import refuse_unsafe
 from feed.interface import LocalFile, Progress, Published
 from feed.rules import STRICTEST, check_publish, headroom_problems, in_lines, matching
+from matrix.credentials import without_credentials
 from matrix.digest import FileEntry
 from matrix.errors import UsageError
 from matrix.naming import Limits
@@ -47,6 +48,7 @@ class AzureFeed:
         self._service = service = service or Service(address, credentials, options)
         limits = RunLimits(options.idle_timeout, options.total_timeout)
         tool_cache = ToolCache(service, options)
+        environ = without_credentials(environ)
         self._tool = ArtifactTool(tool_cache.executable, address, credentials, limits, environ)
         self._listing = Listing(service)
         self._contents = Contents(service, self._listing, self._tool, options.work)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,9 @@ class Traces:
         self, monitor: Monitor, args: Mapping[str, Any], progress: Callable[[str], None]
     ) -> Answer:
         """One window. `at` says where the model failed, `monitor` what went wrong in watching."""
-        answer: Answer = {"at": "monitor", "plain": []}
-        runs = int(args["iterations"]) if monitor.slows else 0
+        window = _Window(self._opener, args, progress)
+        answer, iterations = window.answer, int(args["iterations"])
+        plain = iterations if monitor.slows else 0
         with self._alone():
             try:
                 monitor.enter()
@@ -51,41 +53,15 @@ class Traces:
             except Exception as error:  # noqa: BLE001
                 return {**answer, "error": line(error)}
             with values.told(answer):
-                self._plainly(args, runs - runs // 2, progress, answer)
-                answer["times"] = self._run(monitor, args, progress, answer)
+                answer["plain"] += window.run(Monitor(), plain - plain // 2)
+                answer["times"] = window.run(monitor, iterations)
             _forget()
             answer |= _left(monitor)
             if "error" not in answer:
                 with values.told(answer):
-                    self._plainly(args, runs // 2, progress, answer)
+                    answer["plain"] += window.run(Monitor(), plain // 2)
                 _forget()
         return answer
-
-    def _plainly(
-        self, args: Mapping[str, Any], runs: int, progress: Callable[[str], None], answer: Answer
-    ) -> None:
-        if runs:
-            alone = {**args, "iterations": runs}
-            answer["plain"] += self._run(Monitor(), alone, progress, answer)
-
-    def _run(
-        self,
-        monitor: Monitor,
-        args: Mapping[str, Any],
-        progress: Callable[[str], None],
-        answer: Answer,
-    ) -> list[int]:
-        """The nanoseconds of the runs of one session."""
-        answer["at"] = "open"
-        runtime, options = merged(args["runtime"], monitor), monitor.session_options()
-        session = self._opener(args["file"], runtime, options)
-        try:
-            answer["nodes"], answer["parts"] = session.nodes(), session.parts()
-            return _watch(session, monitor, args, progress, answer)
-        finally:
-            session.close()
-            del session
-            give_back()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -98,23 +74,41 @@ class Traces:
             self._busy = False
 
 
-def _watch(
-    session: Session,
-    monitor: Monitor,
-    args: Mapping[str, Any],
-    progress: Callable[[str], None],
-    answer: Answer,
-) -> list[int]:
-    """The runs. Whatever holds the session is gone when this returns."""
-    answer["at"] = "feed"
-    feeds = first_feeds(session, args)
-    answer["at"] = "run"
-    run = session.prepared(feeds)
-    warm_up(run, int(args["warmup"]), 0.0, progress)
-    monitor.warmed(session)
-    times = times_of(run, int(args["iterations"]), progress)
-    monitor.finished(session)
-    return times
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The sessions of one trace."""
+
+    opener: Opener
+    args: Mapping[str, Any]
+    progress: Callable[[str], None]
+    answer: Answer = field(default_factory=lambda: {"at": "monitor", "plain": []})
+
+    def run(self, monitor: Monitor, iterations: int) -> list[int]:
+        """The nanoseconds of so many runs of one session."""
+        if not iterations:
+            return []
+        self.answer["at"] = "open"
+        runtime, options = merged(self.args["runtime"], monitor), monitor.session_options()
+        session = self.opener(self.args["file"], runtime, options)
+        try:
+            self.answer["nodes"], self.answer["parts"] = session.nodes(), session.parts()
+            return self._watch(session, monitor, iterations)
+        finally:
+            session.close()
+            del session
+            give_back()
+
+    def _watch(self, session: Session, monitor: Monitor, iterations: int) -> list[int]:
+        """The runs. Whatever holds the session is gone when this returns."""
+        self.answer["at"] = "feed"
+        feeds = first_feeds(session, self.args)
+        self.answer["at"] = "run"
+        run = session.prepared(feeds)
+        warm_up(run, int(self.args["warmup"]), 0.0, self.progress)
+        monitor.warmed(session)
+        times = times_of(run, iterations, self.progress)
+        monitor.finished(session)
+        return times
 
 
 def _forget() -> None:
