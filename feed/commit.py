@@ -19,8 +19,7 @@ from pathlib import Path
 
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout, Manifest
-from machine.files import Syncer
-from machine.links import create_exclusive
+from machine.files import Syncer, create_exclusive
 from machine.locks import take
 from machine.processes import claim, owner_alive
 from machine.waits import WaitedTooLong, WaitRules

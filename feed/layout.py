@@ -22,8 +22,7 @@ from pathlib import Path
 from feed.errors import Corrupt, NotFound, Rejected, feed_errors
 from feed.interface import Published
 from machine.disk import existing
-from machine.files import remove
-from machine.links import create_exclusive
+from machine.files import create_exclusive, remove
 from machine.processes import abandoned, claim, claim_in
 from matrix.codec import from_versioned, to_json
 from matrix.digest import SHA256, FileEntry

@@ -10,7 +10,7 @@ Here belongs what is true of the machine and of the processes on it, whatever th
 
 What knows of models, cells, the store's layout, a feed's protocol, SQL or Prefect does not belong
 here, nor do messages that only one room can word: functions raise `OSError` or an error of this
-package, and the room says what it means to its user. `files`, `links` and `disk` use the standard
+package, and the room says what it means to its user. `files` and `disk` use the standard
 library alone, because engines in foreign interpreters import them; the others may need psutil and
 filelock.
 """

@@ -15,12 +15,11 @@ from matrix.digest import value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build import package
+from workers.build.budgets import BuildSpace, DiskBudget, MemoryBudget, NoSpaceNow
 from workers.build.built import Built
 from workers.build.context import share
-from workers.build.disk_budget import BuildSpace, DiskBudget, NoSpaceNow
 from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask, walk
 from workers.build.keys import note_keys
-from workers.build.memory_budget import MemoryBudget
 from workers.build.origin import Begun, Fetch, begin
 from workers.build.request import request_for
 from workers.build.stage_runner import Expectation, LookUp, StageRunner, os_failure

@@ -13,10 +13,9 @@ from machine.disk import free, is_full, reason, says_full
 from machine.waits import WaitRules
 from matrix.model import Cell
 from matrix.status import FailureClass
+from workers.build.budgets import BuildSpace, MemoryBudget
 from workers.build.context import placed, within_group
-from workers.build.disk_budget import BuildSpace
 from workers.build.graph import StageTask
-from workers.build.memory_budget import MemoryBudget
 from workers.build.stages import StageRun, doing
 from workers.compile.group import STAGE as COMPILE
 from workers.compile.sharing import ALONE

@@ -15,7 +15,7 @@ from typing import Any
 from workers.engine import StageJob
 from workers.optimum_engine import components, runtime
 from workers.optimum_engine.export import source_folder
-from workers.runtimes.compare import compare
+from workers.runtimes.values import compare
 from workers.sources import load, model_file, samples
 from workers.sources.errors import one_line, unsupported
 from workers.sources.load import exporter_task

@@ -1,15 +1,20 @@
 """Traces in the host: a model opened under a monitor, warmed up, run, and released.
 
+There is one monitor for each source of operator times. It contributes options to the session before
+it is opened, and reads what the source has written after it is released: profilers write their last
+lines only then. Options are made anew for every session, so that none of them stays behind.
+
 The order is what counts: options of the monitor, session, runs, session released, and only then
 what the source has written. If the monitor slows the runs, half as many are made without it before,
-and half after it, in sessions of their own: what changes slowly on the machine meets both alike.
-Whatever fails on the way, the session is released and the monitor left; what the monitor itself
-does wrong never takes the place of the model's own failure.
+and half after it, in sessions of their own: what changes slowly on the machine affects both alike.
+Whatever fails on the way, the session is released and the monitor left; a fault of the monitor
+itself never hides the model's own failure.
 """
 
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
@@ -18,8 +23,152 @@ from typing import Any
 
 from workers.runtimes import values
 from workers.runtimes.bench import first_feeds, times_of, warm_up
-from workers.runtimes.monitors import Monitor, merged, monitor_for
 from workers.runtimes.session import Session, give_back, line
+
+LEVELS = ("basic", "detail")
+FLUSH = 0.05
+"""Seconds that a file may be late after its session is released."""
+
+
+class Monitor:
+    """Watches nothing: what a source does not need is left out."""
+
+    slows = False
+    """Whether runs take notably longer under it: then some are made without it, to compare."""
+
+    def session_options(self) -> dict[str, Any]:
+        """For the session: attributes of its options, or entries of its configuration (a.b)."""
+        return {}
+
+    def provider_options(self) -> dict[str, Any]:
+        """For the execution provider, over those of the runtime."""
+        return {}
+
+    def enter(self) -> None:
+        """Before the session is opened."""
+
+    def warmed(self, session: Session) -> None:
+        """Between the warm-up and the first run that counts."""
+
+    def finished(self, session: Session) -> None:
+        """After the last run, with the session still open."""
+
+    def exit(self) -> dict[str, Any]:
+        """After the session is released: what was seen. Called whatever became of the runs."""
+        return {}
+
+
+class OrtMonitor(Monitor):
+    """The profiler of ONNX Runtime: every provider whose kernels it calls one by one."""
+
+    slows = True
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def session_options(self) -> dict[str, Any]:
+        return {
+            "enable_profiling": True,
+            "profile_file_prefix": str(self._folder / "onnxruntime"),
+        }
+
+    def enter(self) -> None:
+        _refuse_stale(self._folder, "onnxruntime*.json")
+
+    def exit(self) -> dict[str, Any]:
+        return {"runs": _name(_awaited(self._folder, "onnxruntime*.json"))}
+
+
+class QnnMonitor(OrtMonitor):
+    """The profiler of QNN's provider; ONNX Runtime's own tells what it left to the CPU."""
+
+    slows = False  # the accelerator counts its own cycles, and compiling takes long
+
+    def __init__(self, folder: Path, level: str) -> None:
+        super().__init__(folder)
+        if level not in LEVELS:
+            raise ValueError(f"there is no level '{level}', only {' and '.join(LEVELS)}")
+        self._level = level
+
+    def provider_options(self) -> dict[str, Any]:
+        return {
+            "profiling_level": "optrace" if self._level == "detail" else "detailed",
+            "profiling_file_path": str(self._folder / "profile.csv"),
+        }
+
+    def enter(self) -> None:
+        super().enter()
+        _refuse_stale(self._folder, "profile*")
+        _refuse_stale(self._folder, "*_schematic.bin")
+
+    def exit(self) -> dict[str, Any]:
+        profile = _awaited(self._folder, "profile.csv")
+        found = {
+            **super().exit(),
+            "profile": _name(profile),
+            "log": _name(_awaited(self._folder, "profile_qnn.log")),
+        }
+        schematics = sorted(one.name for one in self._folder.glob("*_schematic.bin"))
+        return {**found, "schematics": schematics}
+
+
+class OpenVinoMonitor(Monitor):
+    """OpenVINO's profiling info, which is lost with the session."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, int] = {}
+        self._rows: list[dict[str, Any]] = []
+
+    def provider_options(self) -> dict[str, Any]:
+        return {"PERF_COUNT": True}
+
+    def warmed(self, session: Session) -> None:
+        self._before = {row["name"]: row["mean"] for row in session.times()}
+
+    def finished(self, session: Session) -> None:
+        self._rows = [
+            {**row, "before": self._before.get(row["name"], 0), "after": row["mean"]}
+            for row in session.times()
+        ]
+
+    def exit(self) -> dict[str, Any]:
+        return {"operators": self._rows}
+
+
+def monitor_for(source: str, folder: Path, level: str) -> Monitor:
+    """The monitor of a source. Raises `ValueError`."""
+    match source:
+        case "qnn":
+            return QnnMonitor(folder, level)
+        case "openvino":
+            return OpenVinoMonitor()
+        case "onnxruntime":
+            return OrtMonitor(folder)
+    raise ValueError(f"there is no monitor for '{source}'")
+
+
+def merged(runtime: Mapping[str, Any], monitor: Monitor) -> dict[str, Any]:
+    """The runtime with the monitor's options over its own, which stay as they are."""
+    return {**runtime, "options": {**runtime.get("options", {}), **monitor.provider_options()}}
+
+
+def _refuse_stale(folder: Path, pattern: str) -> None:
+    for path in folder.glob(pattern):
+        raise FileExistsError(f"{path.name} is there before the session is opened")
+
+
+def _awaited(folder: Path, pattern: str) -> Path | None:
+    """The newest such file, with one short wait for it."""
+    for pause in (0.0, FLUSH):
+        time.sleep(pause)
+        if found := max(folder.glob(pattern), default=None):
+            return found
+    return None
+
+
+def _name(path: Path | None) -> str | None:
+    return path.name if path else None
+
 
 Answer = dict[str, Any]
 Opener = Callable[[str, Mapping[str, Any], Mapping[str, Any]], Session]

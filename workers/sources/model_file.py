@@ -7,7 +7,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from machine import links
+from machine import files
 from workers.sources import onnx_graph
 from workers.sources.errors import export_error
 from workers.sources.weights import SIDE_FILES, matching
@@ -91,14 +91,14 @@ def save_graph(model: Any, source: Path, folder: Path) -> Path:
     folder.mkdir()
     onnx.save(model, str(folder / MODEL))
     if (source / EXTERNAL).is_file():
-        links.place(source / EXTERNAL, folder / EXTERNAL)
+        files.place(source / EXTERNAL, folder / EXTERNAL)
     return folder / MODEL
 
 
 def copy_side_files(source: Path, target: Path) -> None:
     """Copy the known small files beside a model to the next stage's output."""
-    files = (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
-    for name in matching(files, SIDE_FILES):
+    names = (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
+    for name in matching(names, SIDE_FILES):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
 

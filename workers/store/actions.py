@@ -12,7 +12,7 @@ from typing import Any
 from matrix.codec import from_json
 from matrix.digest import FileEntry, files_digest
 from workers.store.blobs import Blobs
-from workers.store.records import Records
+from workers.store.folder import Records
 
 
 @dataclass(frozen=True, slots=True)

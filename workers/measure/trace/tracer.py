@@ -16,8 +16,13 @@ from workers.measure.result import this_machine
 from workers.measure.subject import Graph, Subject
 from workers.measure.trace import graph as onnx
 from workers.measure.trace.interpret import FindViewer, Seen, detailed, interpret
-from workers.measure.trace.operators import by_cost, per_inference, statistics
-from workers.measure.trace.profiler_cost import added_to_each, estimated
+from workers.measure.trace.operators import (
+    added_to_each,
+    by_cost,
+    estimated,
+    per_inference,
+    statistics,
+)
 from workers.measure.trace.qnn_csv import read_csv
 from workers.measure.trace.readings import NoData, Readings, Unreadable, Window
 from workers.measure.trace.result import Metadata, Trace, TraceStatus

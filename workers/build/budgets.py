@@ -1,13 +1,14 @@
-"""The disk budget: bytes are reserved before a stage starts, and room is made before that fails.
+"""The budgets of disk and memory: a stage starts when what it is expected to take is free, in turn.
 
-In this order: evict what nobody uses, wait for others to finish, fail the one cell that does not
-fit. What counts is what the store really holds plus what the running stages of all processes on
-this machine have reserved.
-
-A stage that finds too little space does not wait: its build would keep its inputs in the store,
+A stage that finds too little disk does not wait: its build would keep its inputs in the store,
 where nothing in use can be evicted. It raises `NoSpaceNow`, the build gives its inputs up, waits
 its turn for space for all of it, and begins again; the store has the outputs of its finished
-stages.
+stages. Before a build waits, what nobody uses is evicted; after that the one cell that does not fit
+fails. What counts is what the store really holds plus what the running stages of all processes on
+this machine have reserved.
+
+An estimate of memory is no ceiling (that is the host's): a stage that is expected to need more than
+there is runs alone. A stage that runs disturbs measurements, so it also waits until none is made.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from machine import disk
+from machine import disk, memory
 from machine.disk import size_text
 from machine.ledger import Ledger, Place, Reservation
-from machine.reservations import Want, reserved
+from machine.reservations import DISTURBS, Want, reserved
 from machine.waits import WITHOUT_LIMIT, Wait, WaitCancelled, WaitedTooLong, WaitRules
 from matrix.status import FailureClass
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed, Cancelled, wait_failures
 from workers.store import GcReport, Store
 
 LOW_WATER = 0.9
@@ -142,12 +143,6 @@ class DiskBudget:
             failure.retryable = False  # it will never fit, however long one waits
         return failure
 
-    def trim(self) -> GcReport | None:
-        """Evict what is over the budget now that nothing more is coming; None: nothing was."""
-        if not self.limit or self._store.size() <= self.limit:
-            return None
-        return self._evict(self.limit)
-
     def _wants(self, size: int) -> list[Want]:
         def room() -> int:
             free = self._free(self._store.root) - self._keep_free
@@ -229,3 +224,42 @@ class BuildSpace:
     def close(self) -> None:
         """Give the space back."""
         self._waited.close()
+
+
+SHARE = 0.9
+"""Of the machine's memory; the rest is for the system and for our own processes."""
+RESOURCE = "memory"
+
+
+class MemoryBudget:
+    """How much the stages that run at once on this machine may take."""
+
+    def __init__(self, limit: int = 0, *, ledger: Ledger | None = None) -> None:
+        self.limit = limit or int(memory.total() * SHARE)
+        self._ledger = ledger or Ledger()
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that running stages are expected to take."""
+        with self._ledger.everybody() as entries:
+            return reserved(RESOURCE, entries)
+
+    @contextmanager
+    def reserve(
+        self,
+        size: int,
+        rules: WaitRules = WITHOUT_LIMIT,
+        *,
+        what: str = "",
+    ) -> Iterator[None]:
+        """Wait for `size` bytes, and hold them for as long as a stage runs.
+
+        Raises `Cancelled`, or `BuildFailed` when none of those who hold memory has begun or ended
+        anything for too long.
+        """
+        words = f"{size_text(size)} of memory"
+        wants = [Want(RESOURCE, size, self.limit, words, alone=True), DISTURBS]
+        with wait_failures("reserve"):
+            reservation = self._ledger.reserve(wants, what, rules)
+        with reservation:
+            yield
