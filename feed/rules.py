@@ -150,9 +150,7 @@ SHOWN = 20
 
 
 def headroom_problems(
-    limits: Limits,
-    plan: Sequence[tuple[str, str]],
-    taken: Callable[[str], Collection[str]],
+    limits: Limits, plan: Sequence[tuple[str, str]], taken: Callable[[str], Collection[str]]
 ) -> list[str]:
     """Packages without room for their new versions. `taken`: the versions of a package."""
     wanted: dict[str, set[str]] = {}

@@ -32,11 +32,7 @@ def locked(
 
 
 def take(
-    path: Path,
-    rules: WaitRules = FOR_MOMENTS,
-    *,
-    what: str = "",
-    longest_sleep: float = 0.02,
+    path: Path, rules: WaitRules = FOR_MOMENTS, *, what: str = "", longest_sleep: float = 0.02
 ) -> FileLock:
     """The lock, to be released. Raises `WaitedTooLong` or `WaitCancelled`.
 

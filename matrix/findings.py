@@ -154,10 +154,7 @@ class Finding:
             if not one.supports
             and not one.emulated
             and self.scope.holds(
-                target=one.target,
-                device=one.device,
-                architecture=one.architecture,
-                model=one.model,
+                target=one.target, device=one.device, architecture=one.architecture, model=one.model
             )
         )
 

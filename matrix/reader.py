@@ -223,9 +223,7 @@ class Entry:
         heads = [f"line {one}: " for one in lines] if len(lines) == len(rows) else [""] * len(rows)
         return [
             Entry(
-                table,
-                f"{self.where}: {head}{key} {number}{tag(table.get(named))}",
-                self.problems,
+                table, f"{self.where}: {head}{key} {number}{tag(table.get(named))}", self.problems
             )
             for head, (number, table) in zip(heads, rows, strict=True)
         ]

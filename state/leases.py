@@ -136,10 +136,7 @@ def _is(held: Lease) -> sa.ColumnElement[bool]:
 
 
 def _next(
-    connection: sa.Connection,
-    sweep_id: int,
-    among: Collection[str] | None,
-    offers: Words | None,
+    connection: sa.Connection, sweep_id: int, among: Collection[str] | None, offers: Words | None
 ) -> sa.Row[tuple[str, str, int]] | None:
     """What is handed out next: its model, needs and attempts."""
     taken = sa.exists().where(

@@ -246,11 +246,7 @@ class MemoryBudget:
 
     @contextmanager
     def reserve(
-        self,
-        size: int,
-        rules: WaitRules = WITHOUT_LIMIT,
-        *,
-        what: str = "",
+        self, size: int, rules: WaitRules = WITHOUT_LIMIT, *, what: str = ""
     ) -> Iterator[None]:
         """Wait for `size` bytes, and hold them for as long as a stage runs.
 
