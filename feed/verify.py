@@ -26,15 +26,7 @@ from feed.index import INDEX_FILE
 from feed.interface import Feed, Progress
 from feed.reader import pull
 from machine.files import files_below, long_path
-from matrix.digest import (
-    BUILD_RECORD,
-    MANIFEST,
-    PROVENANCE,
-    SBOM,
-    SIGNATURE,
-    FileEntry,
-    tree_digest,
-)
+from matrix import digest
 from matrix.errors import MillError
 
 CheckSignature = Callable[[bytes, bytes], None]
@@ -100,7 +92,7 @@ def verify_folder(folder: Path, *, signature: CheckSignature | None = None) -> V
         return _Package(str(folder), folder, files, None, signature).verdict()
 
 
-def _entries(folder: Path) -> Iterator[FileEntry]:
+def _entries(folder: Path) -> Iterator[digest.FileEntry]:
     for path in files_below(folder):
         if path.is_symlink():
             raise UnsafePath(f"{path} is a link: a package has none")
@@ -113,13 +105,15 @@ class _Package:
 
     title: str
     folder: Path
-    files: tuple[FileEntry, ...]
+    files: tuple[digest.FileEntry, ...]
     version: str | None
     """None: it is not known under which one it was published."""
     signature: CheckSignature | None
 
     def verdict(self) -> Verdict:
-        return Verdict(self.title, tree_digest(self.files), len(self.files), tuple(self._checks()))
+        return Verdict(
+            self.title, digest.tree_digest(self.files), len(self.files), tuple(self._checks())
+        )
 
     def _holds(self, *names: str) -> bool:
         return set(names) <= {entry.path for entry in self.files}
@@ -128,26 +122,28 @@ class _Package:
         return (self.folder / name).read_bytes()
 
     def _checks(self) -> Iterator[Check]:
-        if not self._holds(MANIFEST):
+        if not self._holds(digest.MANIFEST):
             if self._holds(INDEX_FILE):
                 note = "a sweep index: it lists packages and has no provenance of its own"
                 yield Check("content", note=note)
             else:
-                yield Check("content", (f"there is no {MANIFEST}: not a package of ours",))
+                yield Check("content", (f"there is no {digest.MANIFEST}: not a package of ours",))
             return
         try:
-            manifest = parse(self._read(MANIFEST))
+            manifest = parse(self._read(digest.MANIFEST))
         except ValueError as error:
-            yield Check(MANIFEST, (str(error),))
+            yield Check(digest.MANIFEST, (str(error),))
             return
         yield Check("content", tuple(manifest_problems(manifest, self.files)))
-        yield self._document(PROVENANCE, partial(self._provenance_problems, manifest))
-        yield self._document(SBOM, lambda value: sbom_problems(value, manifest, self.files))
+        yield self._document(digest.PROVENANCE, partial(self._provenance_problems, manifest))
+        yield self._document(digest.SBOM, lambda value: sbom_problems(value, manifest, self.files))
         yield self._signature()
 
     def _provenance_problems(self, manifest: Json, stated: Json) -> list[str]:
         try:  # that the build record's bytes are those which were named is checked elsewhere
-            record = parse(self._read(BUILD_RECORD)) if self._holds(BUILD_RECORD) else None
+            record = (
+                parse(self._read(digest.BUILD_RECORD)) if self._holds(digest.BUILD_RECORD) else None
+            )
         except ValueError:
             record = None
         return provenance_problems(stated, manifest, self.files, self.version, record)
@@ -163,22 +159,22 @@ class _Package:
     def _signature(self) -> Check:
         if self.signature is None:
             return self._unchecked()
-        if not self._holds(SIGNATURE, PROVENANCE):
+        if not self._holds(digest.SIGNATURE, digest.PROVENANCE):
             return Check("signature", ("the package is not signed",))
         try:
-            self.signature(self._read(SIGNATURE), self._read(PROVENANCE))
+            self.signature(self._read(digest.SIGNATURE), self._read(digest.PROVENANCE))
         except MillError as error:
             return Check("signature", (error.message,))
         return Check("signature", note="by the given key")
 
     def _unchecked(self) -> Check:
         """Without a key: whose signature it is stays open, but not what it is of."""
-        if not self._holds(SIGNATURE):
+        if not self._holds(digest.SIGNATURE):
             return Check("signature", note="not signed")
         try:
-            statement = sealed(self._read(SIGNATURE))
+            statement = sealed(self._read(digest.SIGNATURE))
         except ValueError as error:
-            return Check("signature", (f"{SIGNATURE} cannot be read: {error}",))
-        if not self._holds(PROVENANCE) or statement != self._read(PROVENANCE):
-            return Check("signature", (f"what is signed is not {PROVENANCE}",))
+            return Check("signature", (f"{digest.SIGNATURE} cannot be read: {error}",))
+        if not self._holds(digest.PROVENANCE) or statement != self._read(digest.PROVENANCE):
+            return Check("signature", (f"what is signed is not {digest.PROVENANCE}",))
         return Check("signature", note="signed, not checked: no key was given")
