@@ -151,11 +151,13 @@ def with_champions(
             notices.append(f"{one.told} is not used: it is of the engine {one.engine}")
         else:
             try:
-                models[one.model, one.task] = _crowned(model, rows[one.target], one)
+                target = rows[one.target]
+                changed = overlaid(overrides_of(model, target), one.changes, target)
+                models[one.model, one.task] = with_overrides(model, target.label, changed)
             except Unfit as error:
                 problems.append(Problem(one.told, error.message, "tune it again"))
                 continue
-            notices += _remarks(one, model, rows[one.target], profiles)
+            notices += _remarks(one, model, target, profiles)
     if problems:
         raise PlanError(problems, "the champions")
     made = tuple(models[model.id, model.task] for model in catalog.models)
@@ -188,11 +190,6 @@ def unlike(champion: Champion, manifest: Mapping[str, Any]) -> str:
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = value.get(key)
     return found if isinstance(found, dict) else {}
-
-
-def _crowned(model: Model, target: Target, one: Champion) -> Model:
-    changed = overlaid(overrides_of(model, target), one.changes, target)
-    return with_overrides(model, target.label, changed)
 
 
 def _remarks(one: Champion, model: Model, target: Target, profiles: Sequence[str]) -> list[str]:
@@ -260,23 +257,14 @@ def _proof(champion: Entry) -> Proof:
         **numbers,
         emulated=entry.flag("emulated") or False,
         at=entry.text("at") or "",
-        tools=_words(entry, "tools"),
-        runtime=_words(entry, "runtime"),
-        machine=_words(entry, "machine"),
+        tools=entry.words("tools"),
+        runtime=entry.words("runtime"),
+        machine=entry.words("machine"),
     )
     entry.close()
     if not made.low <= made.gain <= made.high:
         entry.bad(f"gain {made.gain:g} is not between {made.low:g} and {made.high:g}")
     return made
-
-
-def _words(entry: Entry, key: str) -> dict[str, str]:
-    """A table of texts."""
-    table = entry.table(key) or {}
-    for name, value in table.items():
-        if not isinstance(value, str) or not value.isprintable():
-            entry.bad(f"{key}: {quote(name)} must be a printable text, not {quote(value)}")
-    return {name: value for name, value in table.items() if isinstance(value, str)}
 
 
 def champion_for(champions: Mapping[Key, Champion], wanted: Key) -> Champion:

@@ -22,6 +22,8 @@ from matrix.nearest import hint, quote, tag
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 32
 MAX_INT = 2**63
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a character: it cannot be encoded."""
 
 
 def read_text(path: Path, advice: str = "") -> str:
@@ -94,18 +96,10 @@ def plain(value: object, depth: int = 0) -> bool:
 
 def _plain_scalar(value: object) -> bool:
     if isinstance(value, str):
-        return _encodable(value)
+        return _SURROGATE.search(value) is None
     if isinstance(value, int):
         return abs(value) < MAX_INT
     return value is None or (isinstance(value, float) and math.isfinite(value))
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class Entry:
@@ -193,9 +187,13 @@ class Entry:
             return None
         return None if value is None else float(value)
 
-    def number(self, key: str) -> float | None:
-        """A number."""
+    def number(self, key: str, low: float = -math.inf, high: float = math.inf) -> float | None:
+        """A number within bounds."""
         value = self._get(key, (int, float), "a number")
+        if value is not None and not low <= value <= high:
+            bound = f"at least {low:g}" if value < low else f"at most {high:g}"
+            self.bad(f"{key} must be {bound}, not {value:g}")
+            return None
         return None if value is None else float(value)
 
     def flag(self, key: str) -> bool | None:
@@ -207,6 +205,14 @@ class Entry:
         """A table of any content that can be stored."""
         value: dict[str, Any] | None = self._get(key, dict, "a table")
         return value
+
+    def words(self, key: str) -> dict[str, str]:
+        """A table of printable strings."""
+        table = self.table(key) or {}
+        for name, value in table.items():
+            if not isinstance(value, str) or not value.isprintable():
+                self.bad(f"{key}: {quote(name)} must be a printable string, not {quote(value)}")
+        return {name: value for name, value in table.items() if isinstance(value, str)}
 
     def inner(self, key: str) -> Entry:
         """A table as an entry of its own; an empty one if there is none."""

@@ -106,15 +106,14 @@ def _parity(entry: Entry) -> dict[str, Any]:
         if precision is None or precision not in PRECISIONS:
             inner.bad(f"unknown precision {quote(name)}", hint(name, PRECISIONS))
             continue
-        limits = {key: _number(inner, key, low=-1.0 if key == "cosine" else 0.0)
-                  for key in ("cosine", "max_abs")}  # fmt: skip
+        cosine, max_abs = inner.number("cosine", -1.0, 1.0), inner.number("max_abs", 0.0)
         reason = inner.text("reason", empty=False)
         inner.close()
         if reason is None:
             inner.bad("a threshold needs a reason", 'reason = "..."')
         found[precision] = {
-            "cosine": COSINE[precision] if limits["cosine"] is None else limits["cosine"],
-            "max_abs": limits["max_abs"],
+            "cosine": COSINE[precision] if cosine is None else cosine,
+            "max_abs": max_abs,
             "reason": reason or "",
         }
     return found
@@ -138,24 +137,13 @@ def _task(entry: Entry, folder: Path) -> dict[str, Any] | None:
         return None
     dataset = _file(inner, "dataset", folder)
     metric = inner.choice("metric", METRICS, required=True)
-    within = _number(inner, "within", low=0.0)
+    within = inner.number("within", 0.0)
     if "dataset" not in inner.data:
         inner.bad("dataset is missing")
     inner.close()
     if dataset is None or metric is None:
         return None
     return {"dataset": dataset, "metric": metric, "within": WITHIN if within is None else within}
-
-
-def _number(entry: Entry, key: str, *, low: float) -> float | None:
-    value = entry.number(key)
-    if value is not None and value < low:
-        entry.bad(f"{key} must be at least {low:g}, not {value:g}")
-        return None
-    if key == "cosine" and value is not None and value > 1:
-        entry.bad(f"cosine must be at most 1, not {value:g}")
-        return None
-    return value
 
 
 def _file(entry: Entry, key: str, folder: Path) -> str | None:
