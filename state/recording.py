@@ -16,7 +16,7 @@ from state.database import now
 from state.errors import BadTransition, StateError
 from state.records import Facts, Json, Kind, Lease, StageRun
 from state.schema import outcome, stage_key, stage_run
-from state.text import clean, clean_tail
+from state.text import LOG_LENGTH, clean
 from state.transitions import DEFAULT_CLASS, FINAL, RUNNING, SOURCES
 
 _IN_EVENT = ("tree", "failure", "stage", "exit_code", "message", "bytes", "seconds")
@@ -119,7 +119,7 @@ def _known(status: Status, facts: Facts) -> dict[str, Any]:
         "exit_code": facts.exit_code,
         "message": clean(message),
         "hint": clean(facts.hint),
-        "log_tail": clean_tail(facts.log_tail),
+        "log_tail": clean(facts.log_tail, LOG_LENGTH, tail=True),
         "bytes": facts.bytes,
         "seconds": facts.seconds,
         "published_at": facts.published_at.timestamp() if facts.published_at else None,

@@ -23,7 +23,6 @@ from feed.rules import STRICTEST, check_publish, headroom_problems, in_lines, ma
 from matrix.credentials import without_credentials
 from matrix.digest import FileEntry
 from matrix.errors import UsageError
-from matrix.naming import Limits
 
 _AT_ONCE = 8
 _WRITERS = ("contributor", "administrator")
@@ -34,6 +33,11 @@ _WORST = (errors.Unauthorized, errors.Unavailable)
 class AzureFeed:
     """A feed of universal packages. Safe to use from several threads."""
 
+    limits = STRICTEST
+    """The documented limits of universal packages."""
+    is_new = False
+    """Only an administrator makes a feed."""
+
     def __init__(
         self,
         address: Address,
@@ -43,6 +47,7 @@ class AzureFeed:
         *,
         service: Service | None = None,
     ) -> None:
+        self.name = address.name
         self._address = address
         self._work = options.work
         self._service = service = service or Service(address, credentials, options)
@@ -52,21 +57,6 @@ class AzureFeed:
         self._tool = ArtifactTool(tool_cache.executable, address, credentials, limits, environ)
         self._listing = Listing(service)
         self._contents = Contents(service, self._listing, self._tool, options.work)
-
-    @property
-    def name(self) -> str:
-        """The address, in one spelling."""
-        return self._address.name
-
-    @property
-    def limits(self) -> Limits:
-        """The documented limits of universal packages."""
-        return STRICTEST
-
-    @property
-    def is_new(self) -> bool:
-        """Only an administrator makes a feed."""
-        return False
 
     def check(self) -> None:
         """Everything that needs no plan."""

@@ -81,7 +81,10 @@ class Host:
                 _mask_log(call)
             if reply["ok"]:
                 return Reply(reply["result"], peak, time.monotonic() - began)
-            raise _failure(call, reply["error"])
+            error = reply["error"]
+            failure, text = failure_of(error["failure"], call.stage), error["message"]
+            more = {"hint": error["hint"], "retryable": error["retryable"]}
+            raise call.failed(failure, text or error["type"], **more)
 
     def environment(self) -> dict[str, Any]:
         """The interpreter, the system and the distributions that the child runs with."""
@@ -173,16 +176,6 @@ class EngineHost(Host):
         report = codec.from_json(reply.result, StageReport)
         info = {"peak_memory": reply.peak_memory, "seconds": reply.seconds}
         return StageReport(report.facts, {**report.info, **info})
-
-
-def _failure(call: Call, error: Message) -> BuildFailed:
-    """The child's description of an exception as our error."""
-    return call.failed(
-        failure_of(error["failure"], call.stage),
-        error["message"] or error["type"],
-        hint=error["hint"],
-        retryable=error["retryable"],
-    )
 
 
 def _check_log(log: Path, call: Call) -> None:

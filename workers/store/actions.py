@@ -41,11 +41,11 @@ class Action:
         return sum(file.size for file in self.files)
 
 
+@dataclass(frozen=True, slots=True)
 class Actions:
     """The records of stages that have run."""
 
-    def __init__(self, records: Records) -> None:
-        self._records = records
+    _records: Records
 
     def read(self, key: str) -> Action | None:
         """A record; one that cannot be understood is no record."""

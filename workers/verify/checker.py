@@ -121,17 +121,10 @@ def _op(node: Any) -> str:
 
 def _qdq(model: Any, nodes: list[Any]) -> Answer:
     """The types of quantized activations and weights, and the operators that use them."""
-    types = {
-        item.name: _kind(item.data_type) for graph in graphs(model) for item in graph.initializer
-    }
-    types |= _constants(nodes)
+    initializers = [item for graph in graphs(model) for item in graph.initializer]
+    types = {item.name: _kind(item.data_type) for item in initializers} | _constants(nodes)
     # One number, as in an activation function, has the type of the activations beside it.
-    scalars = {
-        item.name
-        for graph in graphs(model)
-        for item in graph.initializer
-        if math.prod(item.dims) <= 1
-    }
+    scalars = {item.name for item in initializers if math.prod(item.dims) <= 1}
     activations: Counter[str] = Counter()
     weights: Counter[str] = Counter()
     dequantized = set()
@@ -148,11 +141,7 @@ def _qdq(model: Any, nodes: list[Any]) -> Answer:
         if node.op_type not in {"QuantizeLinear", "DequantizeLinear"}
         and any(name in dequantized for name in node.input)
     )
-    return {
-        "activations": dict(activations),
-        "weights": dict(weights),
-        "lowered": dict(lowered),
-    }
+    return {"activations": dict(activations), "weights": dict(weights), "lowered": dict(lowered)}
 
 
 def _zero_type(node: Any, types: dict[str, str]) -> str:
