@@ -1,4 +1,4 @@
-"""Whether what is stated of a package is true of it: provenance and SBOM against files. Pure.
+"""Checks what provenance and SBOM say of a package against its files and its manifest. Pure.
 
 Everything read here was written by whoever published the package. Names in it are compared and
 never used as paths, and whatever does not have the expected form is a problem, not a crash.
@@ -54,7 +54,7 @@ def provenance_problems(
 ) -> list[str]:
     """The statement against the files, the manifest and the version it is published under.
 
-    `record`: the build record, which knows what the manifest leaves open.
+    `record`: the build record, which has what the manifest does not say.
     """
     entries = tuple(files)
     return [
@@ -139,7 +139,7 @@ def _types(stated: Json) -> Iterator[str]:
 
 
 def _named(stated: Json, files: tuple[digest.FileEntry, ...]) -> list[str]:
-    """Every file that the statement can know, as subject or byproduct, and nothing else."""
+    """It must name every file that was there when it was written, and nothing else."""
     subject = _digests(stated["subject"])
     beside = _digests(stated["predicate"]["runDetails"]["byproducts"])
     known = [file for file in files if file.path in digest.RUN_RECORDS]
@@ -192,7 +192,7 @@ def _stage(one: Json) -> tuple[Any, ...]:
 
 
 def _like(told: Json, true: Json) -> Json:
-    """Of what is told, that which can be held against the truth."""
+    """The part of a statement that can be compared with the truth."""
     return {name: told.get(name) for name in true}
 
 
@@ -204,7 +204,7 @@ def _run(stated: Json, record: Json | None, files: Iterable[digest.FileEntry]) -
     if record is None or _digests(run["byproducts"]).get(digest.BUILD_RECORD) != held.get(
         digest.BUILD_RECORD
     ):
-        return  # that is told already
+        return  # another check reports that
     began = datetime.fromisoformat(record["started"]).replace(microsecond=0)
     pairs = {
         "stamp": (internal["stamp"], record["stamp"]),

@@ -229,7 +229,7 @@ class DirectoryFeed:
         """The views of every version that is in one."""
         found: dict[str, tuple[str, ...]] = {}
         for view in _listing(self._layout.views):
-            # What a file manager drops there (.DS_Store, desktop.ini) is no view.
+            # What a file manager drops there (.DS_Store, desktop.ini) is not a view.
             if (self._layout.views / view).is_dir():
                 for version in _listing(self._layout.views / view / package):
                     found[version] = (*found.get(version, ()), view)

@@ -57,13 +57,13 @@ class Layout:
         return self.packages / package / f"{version}.json"
 
     def check(self) -> None:
-        """Refuse a folder that is no feed: an unmounted disk must not look like an empty feed."""
+        """Refuse what is not a feed: an unmounted disk must not look like an empty feed."""
         try:
             data = self.marker.read_bytes()
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(
                 f"no directory feed at {self.root} (it has no {MARKER})",
-                hint="is the path right, the disk mounted? a sweep that publishes makes new feeds",
+                hint="check the path and the disk; a sweep that publishes makes a new feed",
             ) from error
         try:
             layout = json.loads(data)["layout"]
@@ -76,7 +76,7 @@ class Layout:
             )
 
     def create(self) -> None:
-        """Make a new feed of an empty or missing folder; leave one that is a feed as it is."""
+        """Make a new feed of an empty or missing folder; one that is a feed is not changed."""
         if not self.marker.exists():
             self.root.mkdir(parents=True, exist_ok=True)
             foreign = [p.name for p in self.root.iterdir() if not p.name.startswith(_MARKER_TEMP)]
@@ -100,7 +100,7 @@ class Layout:
                 folder.mkdir(parents=True, exist_ok=True)
 
     def check_access(self) -> None:
-        """As far as it can be told without writing: could this user publish here?"""
+        """Whether this user could publish here, as far as a check without writing can say."""
         with feed_errors("cannot write", self.root):
             there = existing(self.root)
             if not there.is_dir() or not os.access(there, os.W_OK):
@@ -121,7 +121,7 @@ class Layout:
         left = [*self.root.glob(f"{_MARKER_TEMP}*")]
         if self.tmp.is_dir():
             left += [path for path in self.tmp.iterdir() if path.name.startswith(STAGE)]
-        # What one publisher has staged grows old file by file, and goes when the last of it has.
+        # The files of one publisher are removed together, when the last of them is old enough.
         alive = {claim_in(path.name) for path in left if not abandoned(path)}
         gone = [path for path in left if claim_in(path.name) not in alive]
         for path in gone:

@@ -56,8 +56,8 @@ def pull(
     """Download what matches `patterns` into `dest`.
 
     A folder with other content is refused. With `force` files of the package replace those of
-    the same name there, each at once and whole; other files stay. `room` is told how many bytes
-    come before they do; what it raises keeps them from coming.
+    the same name there, each at once and whole; other files stay. `room` is called with the number
+    of bytes before they are transferred, and may raise to prevent it.
     """
     dest = long_path(dest)
     listed, tree = _listed(feed, package, version)

@@ -71,7 +71,7 @@ def verify_published(
     signature: CheckSignature | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
-    """Download a version into a folder below `work` that goes again, and verify it."""
+    """Download a version into a temporary folder below `work`, and verify it."""
     title = f"{package} {version}"
     with tempfile.TemporaryDirectory(prefix="modelmill-verify-", dir=work) as folder:
         dest = Path(folder) / "package"
@@ -168,7 +168,7 @@ class _Package:
         return Check("signature", note="by the given key")
 
     def _unchecked(self) -> Check:
-        """Without a key: whose signature it is stays open, but not what it is of."""
+        """Without a key, check only that the signature belongs to this statement."""
         if not self._holds(digest.SIGNATURE):
             return Check("signature", note="not signed")
         try:

@@ -1,7 +1,7 @@
 """Locks on files, between threads and processes; the system frees the lock of a dead process.
 
 A process that was stopped keeps its locks, so no wait is without a limit unless it can be
-cancelled, and every wait is told of.
+cancelled, and every wait is reported.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def owner_of(name: str) -> Process | None:
 
 
 def owner_alive(name: str) -> bool | None:
-    """Whether the process that claimed the name still runs; None: cannot be told from here."""
+    """Whether the process that claimed the name still runs; None: it cannot be known here."""
     owner = owner_of(name)
     return None if owner is None else not owner.is_dead()
 

@@ -117,7 +117,7 @@ def read_build(entry: Entry, key: str = "build") -> dict[str, Any] | None:
             found[name] = value
     inner.close()
     if problem := contradiction(found):
-        inner.bad(problem, "leave one of the two out")
+        inner.bad(problem, "remove one of the two")
     return found
 
 

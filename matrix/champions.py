@@ -2,7 +2,7 @@
 
 A file of champions is laid over a catalog: what it changes is added to what the catalog says, as
 when it was tried. A champion whose model or target is not there, or that is of another engine, is
-told and changes nothing.
+reported and changes nothing.
 """
 
 from __future__ import annotations

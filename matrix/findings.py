@@ -275,7 +275,7 @@ def read_evidence(entry: Entry) -> Evidence:
 def merged(
     findings: Mapping[str, Finding], seen: Iterable[tuple[str, Evidence]]
 ) -> dict[str, Finding]:
-    """The findings with the observations that name them; those of unknown findings are left."""
+    """The findings with the observations that name them; other observations are ignored."""
     more: dict[str, list[Evidence]] = {}
     for name, evidence in seen:
         more.setdefault(name, []).append(evidence)

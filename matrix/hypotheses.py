@@ -5,7 +5,7 @@ catalog may say of a target (opset, precision, the table `build`), `runtime` the
 session is given, `compiled` the device profile that the model is compiled for. An engine that has
 other names for the same options has a table of its own in `changes`. Guards leave a hypothesis out
 for models that it does not suit. `missing` is the reason why an engine without such a table cannot
-try it: a tuning lists it with that reason and never leaves it out in silence.
+try it: a tuning lists it with that reason and never drops it silently.
 
 `settings` is all of this as texts, `AXIS=VALUE`, by which findings name hypotheses.
 """

@@ -4,8 +4,8 @@
 word of a catalog's own. `memory:GB` is served by a machine that has as much or more.
 `compile-emulated:PROFILE` is what a cell needs whose sweep lets an emulator compile: machines with
 the device offer it too. `bench:EP/DEVICE` is what measuring a cell needs; a machine of a fleet
-offers it if it has the device and announces that it measures, and `bench-emulated:EP/DEVICE` is to
-it what `compile-emulated` is to `compile`.
+offers it if it has the device and announces that it measures. `bench-emulated:EP/DEVICE` is the
+same where an emulator may be measured.
 """
 
 from __future__ import annotations

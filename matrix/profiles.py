@@ -33,7 +33,7 @@ class Profiles:
         return iter(self._rows.values())
 
     def get(self, name: str) -> Profile:
-        """The profile of that label. Raises `UsageError`; tells who cannot compile at all."""
+        """The profile of that label. Raises `UsageError`; it names providers that never compile."""
         found = self._rows.get(name.strip().casefold().replace("-", "_"))
         if found is not None:
             return found

@@ -1,7 +1,7 @@
 """What a session may be given when a model is opened: for hypotheses about the runtime.
 
 Only options that change how fast a model runs. One that changes what is computed (half precision,
-for instance) would go past the accuracy gate, which opens models in the plain way.
+for instance) would bypass the accuracy check, which opens models without options.
 """
 
 from __future__ import annotations

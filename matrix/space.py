@@ -53,7 +53,10 @@ def shipped() -> list[Path]:
 
 
 def chosen(space: Mapping[str, Hypothesis], names: Sequence[str]) -> dict[str, Hypothesis]:
-    """Those that globs over ids name; all without any. Raises `UsageError` for one that is none."""
+    """The hypotheses whose ids match a glob; all if there are no globs.
+
+    Raises `UsageError` for a glob that matches nothing.
+    """
     if not names:
         return dict(space)
     for name in names:

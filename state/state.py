@@ -148,7 +148,7 @@ def _url(where: str | Path) -> URL:
         return URL.create("sqlite", database=str(Path(where).expanduser().absolute()))
     if scheme[1].lower() not in _POSTGRESQL:
         raise StateError(
-            f"{scheme[1]}:// is no place for the state",
+            f"{scheme[1]}:// cannot hold the state",
             hint="give --state a file path or a postgresql:// URL",
         )
     try:

@@ -131,7 +131,7 @@ def _start(
 
 
 class _Reporter:
-    """Turns the log into progress for the caller, and tells the supervisor what moved."""
+    """Turns the log into progress for the caller, and says which lines mean progress."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress

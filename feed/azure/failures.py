@@ -33,7 +33,7 @@ BYTES = frozenset({"Uploading", "Downloading"})
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line. A line that is no JSON (a crashing runtime, a native library) is text only."""
+    """One line. A line that is not JSON (a crashing runtime, a native library) is text only."""
 
     text: str
     level: str = "Information"
@@ -46,7 +46,7 @@ class Event:
 
     @property
     def is_error(self) -> bool:
-        """Warnings are none: successful runs are full of them."""
+        """Warnings do not count: successful runs are full of them."""
         return self.level in _ERRORS
 
 

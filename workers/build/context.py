@@ -82,7 +82,7 @@ def share(
 
 
 def placed(task: StageTask, member: str) -> StageTask:
-    """A run of a member as it is told: its component is that of the group."""
+    """A run of a member as it is reported: with the component of the group."""
     return replace(task, component=within_group(member, task.component))
 
 

@@ -33,7 +33,7 @@ LEAST_FREE = 4 * 1024 * 1024
 
 
 class Expectation(Protocol):
-    """What earlier builds tell of a stage, in bytes; 0 means unknown."""
+    """What is known of a stage from earlier builds, in bytes; 0 means unknown."""
 
     def disk_of(self, cell: Cell, stage: str, component: str) -> int:
         """What it made when it last ran."""

@@ -49,14 +49,14 @@ class Job:
 
 @dataclass(slots=True)
 class GroupResult:
-    """What became of a group."""
+    """The result of compiling a group."""
 
     folder: Path
     """Has the context models and binaries, and nothing else."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By name, of the members that were compiled."""
     contexts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By name: what `read_contexts` tells. A member without nodes has nothing that the EP takes."""
+    """By name: the answer of `read_contexts`; without nodes, the EP takes nothing of a member."""
     failures: dict[str, BuildFailed] = field(default_factory=dict)
     peak_memory: int = 0
     """Of the compiler's process."""
@@ -189,7 +189,7 @@ def external_files(runtimes: Runtimes, model: Path) -> set[Path]:
 
 
 def placer(folder: Path) -> Callable[[Path], str]:
-    """Copies everything below a folder into another; tells where the model is there."""
+    """Copies everything below a folder into another; answers where the model is there."""
 
     def place(dest: Path) -> str:
         for path in files_below(folder):

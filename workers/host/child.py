@@ -163,7 +163,7 @@ def reset_peak() -> None:
 
 def memory(what: str = "VmHWM") -> int:
     """The memory of this process in bytes: its high-water mark since `reset_peak`, or what it has
-    now (`VmRSS`); 0 where the system does not tell it cheaply."""
+    now (`VmRSS`); 0 where the system has no cheap answer."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         status = Path("/proc/self/status").read_text()
         return int(status.split(f"{what}:", 1)[1].split(None, 1)[0]) * 1024
@@ -238,7 +238,7 @@ def main() -> None:
             name, _, path = package.partition("=")
             provide_package(name, Path(path))
         service = load_service(options.serve)
-    # A service that cannot be loaded is told to the owner in one line; the log has the rest.
+    # The owner gets one line about a service that cannot be loaded; the log has the rest.
     except BaseException as error:  # noqa: BLE001
         traceback.print_exc()
         channel.send({"ready": False, "error": describe(error)})

@@ -32,7 +32,7 @@ _CLASSES = {"feed": FailureClass.UNSUPPORTED}
 BUSY = 0.1
 """A share of the processors that a user is warned of."""
 SHORTEST = 0.5
-"""Seconds; the system counts in steps of a hundredth, so less tells nothing."""
+"""Seconds; the system counts in steps of a hundredth, so a shorter time says nothing."""
 
 
 @dataclass(slots=True)

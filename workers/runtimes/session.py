@@ -76,7 +76,7 @@ def processor() -> str:
 
 
 def resident() -> int:
-    """The memory of this process in bytes; 0 where the system does not tell it cheaply."""
+    """The memory of this process in bytes; 0 where the system has no cheap answer."""
     from workers.host.child import memory
 
     return memory("VmRSS")

@@ -48,7 +48,7 @@ class Actions:
     _records: Records
 
     def read(self, key: str) -> Action | None:
-        """A record; one that cannot be understood is no record."""
+        """A record; None if there is none that can be understood."""
         value = self._records.read(_name(key))
         try:
             return from_json(value, Action) if value is not None else None

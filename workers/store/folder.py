@@ -1,7 +1,6 @@
 """The store's folder: how it is recognized, and small JSON records that are all or nothing.
 
-Each record holds the digest of its text: a damaged record is no record, whatever it still looks
-like.
+Each record holds the digest of its text: a damaged record does not count, whatever it looks like.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Records:
     def write(self, name: str, value: Any) -> None:
         """Write a record; what stands in its way is removed.
 
-        Not synced: a power cut may cost the record, and one that it leaves half is no record.
+        Not synced: a power cut may cost the record, and a half-written one does not count.
         """
         # Read back first: the digest is of what a reader gets (names of fields are text then).
         plain = json.loads(json.dumps(value))

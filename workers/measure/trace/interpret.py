@@ -36,7 +36,7 @@ class Seen:
 
 
 def interpret(seen: Seen, find_viewer: FindViewer) -> Readings:
-    """The operators that a source tells of. Raises `NoData` or `Unreadable`."""
+    """The operators that a source reports. Raises `NoData` or `Unreadable`."""
     if seen.source == "qnn":
         return _qnn(seen, find_viewer)
     if seen.source == "openvino":

@@ -31,7 +31,7 @@ from workers.runtimes.runtime import CPU, QNN, Runtime
 
 STAGE = "trace"
 WRITTEN = ("profile", "log", "runs")
-"""Kinds of files that a monitor tells of."""
+"""Kinds of files that a monitor reports."""
 
 
 @dataclass(frozen=True, slots=True)
