@@ -44,12 +44,11 @@ def serves(offers: Collection[str], needs: Collection[str]) -> bool:
 
 def emulates(offers: Collection[str], missing: Collection[str]) -> bool:
     """Whether an emulator of a machine would compile what it lacks the devices for."""
-    profiles = [word.partition(":")[2] for word in missing if word.startswith("compile:")]
+    devices = {word for word in missing if word.startswith("compile:")}
+    profiles = [word.partition(":")[2] for word in devices]
     return (
-        bool(profiles)
-        and all(
-            word.startswith("compile:") or word in ("remote-code", "pickle") for word in missing
-        )
+        bool(devices)
+        and set(missing) - devices <= {"remote-code", "pickle"}
         and all(compiling(profile, emulated=True) in offers for profile in profiles)
     )
 

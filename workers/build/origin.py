@@ -53,21 +53,24 @@ def begin(
     """
     if cell.origin is None:
         return None
-    action = store.lookup(_key(cell))
+    key = value_digest({"package": cell.origin.tree})
+    action = store.lookup(key)
     if action is None and fetch is not None:
-        with store.lock(_key(cell), rules):
-            action = store.lookup(_key(cell))
+        with store.lock(key, rules):
+            action = store.lookup(key)
             if action is None:
                 rules.told("fetching the portable package")
-                action = _take_in(store, cell, fetch)
-    return _begun_with(store, cell, action) if action else None
+                action = _take_in(store, cell, key, fetch)
+    if action is None:
+        return None
+    if tree_digest(within(action.files, PACKAGE)) != cell.origin.tree:
+        raise _unfit(cell, "it is not the package that was listed")
+    return _begun_with(store, cell, action)
 
 
 def _begun_with(store: Store, cell: Cell, action: Action) -> Begun:
     """Read a package. Raises `BuildFailed` for one that is not what the cell is made from."""
     files = within(action.files, PACKAGE)
-    if cell.origin is None or tree_digest(files) != cell.origin.tree:
-        raise _unfit(cell, "it is not the package that was listed")
     manifest, record = action.facts["manifest"], action.facts["record"]
     embedded = within(files, EXPORT)
     own = [one for one in files if one.path != MANIFEST and not one.path.startswith(f"{EXPORT}/")]
@@ -133,7 +136,7 @@ def files_of_stage(store: Store, manifest: Mapping[str, Any], stage: str) -> tup
     return tuple(found)
 
 
-def _take_in(store: Store, cell: Cell, fetch: Fetch) -> Action:
+def _take_in(store: Store, cell: Cell, key: str, fetch: Fetch) -> Action:
     with store.scratch.borrow("fetched") as folder:
         fetch(cell, folder)
         package = folder / PACKAGE
@@ -147,18 +150,9 @@ def _take_in(store: Store, cell: Cell, fetch: Fetch) -> Action:
         for name in (*RUN_RECORDS, MANIFEST):
             remove(folder / EXPORT / name)
         facts = {"manifest": manifest, "record": {"rules": record.get("rules", {})}}
+        parts = {"package": cell.origin.tree if cell.origin else ""}
         subject = f"{cell.model.id} {FETCH}"
-        return store.ingest(
-            folder, Action(_key(cell), {"package": _tree(cell)}, (), facts, {}, 0.0, 0, subject)
-        )
-
-
-def _tree(cell: Cell) -> str:
-    return cell.origin.tree if cell.origin else ""
-
-
-def _key(cell: Cell) -> str:
-    return value_digest({"package": _tree(cell)})
+        return store.ingest(folder, Action(key, parts, (), facts, {}, 0.0, 0, subject))
 
 
 def _unfit(cell: Cell, why: str) -> BuildFailed:

@@ -74,9 +74,10 @@ class Tracer:
             told = self._watched(subject.runtime, graph, plan, folder)
         except BuildFailed as error:
             end = f" ({error.log_tail.splitlines()[-1]})" if error.log_tail else ""
-            return not_run(about, f"{error.failure}: {error.reason}{end}")
+            return failed(about, TraceStatus.NOT_RUN, f"{error.failure}: {error.reason}{end}")
         if told.get("error"):
-            return not_run(about, f"{_WHERE[told['at']]}: {told['error']}")
+            text = f"{_WHERE[told['at']]}: {told['error']}"
+            return failed(about, TraceStatus.NOT_RUN, text)
         if told.get("monitor"):
             return Trace(about, TraceStatus.NO_DATA, error=told["monitor"])
         artifacts = {kind: name for kind in WRITTEN if (name := told["seen"].get(kind))}
@@ -91,7 +92,7 @@ class Tracer:
         try:
             readings = interpret(seen, self.find_viewer)
         except (NoData, Unreadable) as error:
-            return failed(about, artifacts, error)
+            return failed(about, error.status, str(error), artifacts)
         known = graph_of(self.runtimes, graph.file)
         if known is not None and subject.runtime.provider == CPU:
             optimized = self._optimized(subject.runtime, graph.file, folder)
@@ -168,15 +169,11 @@ def graph_of(runtimes: Runtimes, file: Path) -> onnx.Graph | None:
     return from_json(reply.result, onnx.Graph)
 
 
-def not_run(about: Metadata, error: str) -> Trace:
-    """The model failed, not the source."""
-    return Trace(replace(about, num_samples=0), TraceStatus.NOT_RUN, error=error)
-
-
-def failed(about: Metadata, artifacts: Mapping[str, str], error: NoData | Unreadable) -> Trace:
-    """The source failed: there is nothing that could be shown."""
-    none = replace(about, num_samples=0)
-    return Trace(none, error.status, artifacts=artifacts, error=str(error))
+def failed(
+    about: Metadata, status: TraceStatus, error: str, artifacts: Mapping[str, str] | None = None
+) -> Trace:
+    """The model or the source failed: there is nothing that could be shown."""
+    return Trace(replace(about, num_samples=0), status, artifacts=artifacts or {}, error=error)
 
 
 def assembled(
@@ -234,7 +231,7 @@ def trace_of(profile: Profile, runtimes: Runtimes | None) -> Trace:
     try:
         readings = read_csv(profile.csv)
     except (NoData, Unreadable) as error:
-        return failed(about, {"profile": profile.csv.name}, error)
+        return failed(about, error.status, str(error), {"profile": profile.csv.name})
     if profile.qhas:
         readings = detailed(readings, profile.qhas, artifacts)
     # The emulator uses no thread of the vector unit; every device does.
