@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from feed import errors
 from feed.interface import Feed, LocalFile, Published, write_description
@@ -38,25 +38,19 @@ class Receipt:
     """How many times bytes were sent."""
 
 
+@dataclass(eq=False)
 class Publisher:
     """Publishes to one feed. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        feed: Feed,
-        *,
-        tries: int = TRIES,
-        sleep: Sleep = threading.Event.wait,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.feed = feed
-        self.tries = tries
-        self.sleep = sleep
-        self.clock = clock
-        self.pauses = Pauses()
-        self._lock = threading.Lock()
-        self._misses: set[tuple[str, str]] = set()
-        """What failed to publish since the last success."""
+    feed: Feed
+    _: KW_ONLY
+    tries: int = TRIES
+    sleep: Sleep = threading.Event.wait
+    clock: Callable[[], float] = time.monotonic
+    pauses: Pauses = field(default_factory=Pauses, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _misses: set[tuple[str, str]] = field(default_factory=set, init=False)
+    """What failed to publish since the last success."""
 
     def publish(
         self,

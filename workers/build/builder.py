@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -67,31 +67,24 @@ class Order:
         return self.begun.results if self.begun else None
 
 
+@dataclass(eq=False)
 class Builder:
     """Builds cells, one after the other, in its own engine host; the store may be shared."""
 
-    def __init__(
-        self,
-        store: Store,
-        host: EngineHost,
-        work_root: Path,
-        options: BuildOptions | None = None,
-        *,
-        budget: DiskBudget | None = None,
-        memory: MemoryBudget | None = None,
-        compiler: CompileStage | None = None,
-        fetch: Fetch | None = None,
-    ) -> None:
-        self.store = store
-        self.host = host
-        self.options = options or BuildOptions()
-        self._budget = budget
-        self._memory = memory
-        self._compiler = compiler
-        self._fetch = fetch
-        """Gets the packages that cells are compiled from; None: only what the store has."""
-        sweep_dead(work_root)
-        self._scratch = Scratch(work_root)
+    store: Store
+    host: EngineHost
+    work_root: Path
+    options: BuildOptions = BuildOptions()
+    _: KW_ONLY
+    budget: DiskBudget | None = None
+    memory: MemoryBudget | None = None
+    compiler: CompileStage | None = None
+    fetch: Fetch | None = None
+    """Gets the packages that cells are compiled from; None: only what the store has."""
+
+    def __post_init__(self) -> None:
+        sweep_dead(self.work_root)
+        self._scratch = Scratch(self.work_root)
         self._plans: dict[str, BuildPlan] = {}
         self._known = KnownFailures()
         self._tools: dict[str, str] | None = None
@@ -119,13 +112,13 @@ class Builder:
         runner = StageRunner(
             store=self.store,
             host=self.host,
-            space=BuildSpace(self._budget, rules),
-            memory=self._memory,
+            space=BuildSpace(self.budget, rules),
+            memory=self.memory,
             expected=self.options.expected,
             known=self._known,
             watching=replace(watching, timeout=cell.timeout),
             rules=rules,
-            compiler=self._compiler,
+            compiler=self.compiler,
         )
         bad: list[CorruptBlob] = []
         with closing(runner.space) as space:
@@ -187,7 +180,7 @@ class Builder:
         """Run the stages and put the package together; a failure leaves no folder behind."""
         export = export_version is not None
         started, began = datetime.now(UTC), time.monotonic()
-        begun = None if export else begin(self.store, cell, self._fetch, runner.rules)
+        begun = None if export else begin(self.store, cell, self.fetch, runner.rules)
         runner.runs = []
         order = Order(cell, begun, export, offline)
         results = self._walk(order, runner, runner.watching)
@@ -241,7 +234,7 @@ class Builder:
         if cell.origin is not None and done is None and not order.export:
             return None
         one = partial(self._walk_one, order, resolver, watching)
-        if not cell.shares_context or order.export or self._compiler is None:
+        if not cell.shares_context or order.export or self.compiler is None:
             return one(cell, ALONE)
 
         def resolve(task: StageTask) -> Action | None:
@@ -249,7 +242,7 @@ class Builder:
             resolver.enter(cell, self._request(cell, order.offline), plan, ALONE)
             return resolver.resolve(task)
 
-        shared = partial(self._compiler.shared, cell)
+        shared = partial(self.compiler.shared, cell)
         return share(cell, lambda name, member: done or one(member, name), shared, resolve)
 
     def _walk_one(
@@ -264,9 +257,9 @@ class Builder:
         done = order.done
         engine, tools = (done.engine, done.tools) if done else (self.host.spec.name, self.tools())
         request = self._request(cell, order.offline)
-        plan = done.plan if done and self._compiler else self._plan(request, watching)
-        if self._compiler is not None and not order.export:
-            plan = self._compiler.extend(plan, cell)
+        plan = done.plan if done and self.compiler else self._plan(request, watching)
+        if self.compiler is not None and not order.export:
+            plan = self.compiler.extend(plan, cell)
         resolver.enter(cell, request, plan, member)
         until = EXPORT if order.export else ""
         return walk(engine, tools, plan, resolver.resolve, until=until, begun=done)
