@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 from matrix.catalog import Catalog
 from matrix.cells import Crossing, group_models, group_problems, groups_of
-from matrix.errors import NothingSelected, PlanError, Problem, UsageError
+from matrix.errors import NothingSelected, PlanError, Problem
 from matrix.model import EXPORT, Cell, Model, Plan, PlannedModel
 from matrix.naming import Limits, Namer, index_name, model_room, stamp_problems, template_problems
 from matrix.nearest import hint, quote
 from matrix.policy import NAMES, PRECISIONS, Flags, canonical, overrides_of
 from matrix.profiles import Profiles, load_profiles
-from matrix.selector import Chosen, Filtered, Selection, chosen, filtered
+from matrix.selector import Chosen, Filtered, Selection, chosen, filtered, looked_up
 from matrix.slugs import MODEL_LIMIT, Seniority, names_of, slug
 from matrix.targets import OPSETS, Targets
 
@@ -111,14 +111,9 @@ def _crossing(
     low, high = OPSETS
     if options.opset is not None and not low <= options.opset <= high:
         problems.append(Problem("--opset", f"must be between {low} and {high}"))
-    aims = {}
-    for name in options.compile:
-        try:
-            profile = profiles.get(name)
-        except UsageError as error:
-            problems.append(Problem("--compile", error.message, error.hint))
-        else:
-            aims[profile.label] = profile
+    aims = {
+        one.label: one for one in looked_up("--compile", options.compile, profiles.get, problems)
+    }
     groups = groups_of(catalog.models)
     problems += group_problems(groups, catalog.models)
     return Crossing(

@@ -6,7 +6,7 @@ are globs over cell ids and come last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TypeVar
@@ -114,14 +114,14 @@ def _model_filters(selection: Selection, problems: list[Problem]) -> list[_Filte
     return [item for item in filters if item.values]
 
 
-def _good_globs(flag: str, patterns: Iterable[str], problems: list[Problem]) -> Iterator[str]:
-    for pattern in patterns:
-        try:
-            compiled(pattern)
-        except UsageError as err:
-            problems.append(Problem(flag, err.message, err.hint))
-        else:
-            yield pattern
+def _good_globs(flag: str, patterns: Iterable[str], problems: list[Problem]) -> list[str]:
+    return looked_up(flag, patterns, _usable, problems)
+
+
+def _usable(pattern: str) -> str:
+    """The pattern itself. Raises `UsageError` for one that can match nothing."""
+    compiled(pattern)
+    return pattern
 
 
 def _missed(item: _Filter, models: Sequence[Model]) -> list[str]:
@@ -154,10 +154,10 @@ def _why_empty(item: _Filter, before: Sequence[Model]) -> str:
 
 def _targets(selection: Selection, targets: Targets, problems: list[Problem]) -> tuple[Target, ...]:
     before = len(problems)
-    rows = _looked_up("--target", selection.targets, targets.match, problems)
+    rows = looked_up("--target", selection.targets, targets.match, problems)
     labels = {row.label for found in rows for row in found}
-    eps = set(_looked_up("--ep", selection.eps, targets.ep, problems))
-    devices = set(_looked_up("--device", selection.devices, targets.device, problems))
+    eps = set(looked_up("--ep", selection.eps, targets.ep, problems))
+    devices = set(looked_up("--device", selection.devices, targets.device, problems))
     if len(problems) > before:
         return tuple(targets)
     return tuple(
@@ -169,9 +169,10 @@ def _targets(selection: Selection, targets: Targets, problems: list[Problem]) ->
     )
 
 
-def _looked_up(
+def looked_up(
     flag: str, names: Iterable[str], lookup: Callable[[str], T], problems: list[Problem]
 ) -> list[T]:
+    """What is found under these names; a name that the lookup refuses is a problem."""
     found = []
     for name in names:
         try:

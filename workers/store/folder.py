@@ -5,12 +5,11 @@ Each record holds the digest of its text: a damaged record does not count, whate
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +118,7 @@ def open_folder(root: Path) -> None:
     replace_file(root / TAG, TEXT.encode(), sync=True)
 
 
-@contextlib.contextmanager
+@contextmanager
 def usable(root: Path) -> Iterator[None]:
     """What the system refuses while a store is opened, as one line for its user."""
     try:

@@ -66,7 +66,11 @@ class WinmlEngine:
                 "the winml engine does not take ready ONNX files", "use --engine optimum"
             )
         installed.calibration()  # it may change settings that the next lines read
-        recipe = _check(request)
+        precision = request.policy["precision"]
+        if precision not in PRECISIONS:
+            hint = f"it builds {', '.join(PRECISIONS)}"
+            raise unsupported(f"winml-cli has no precision {precision}", hint)
+        recipe = recipes.find(request)
         resolved = source.resolve(request)
         return contract.BuildPlan(
             source=resolved.as_json(),
@@ -98,15 +102,6 @@ def _prepare() -> None:
     import onnxruntime
 
     onnxruntime.disable_telemetry_events()  # no variable does this on Windows
-
-
-def _check(request: contract.Request) -> recipes.Recipe | None:
-    """The recipe of a request, if it has one. Raises `StageError` for what winml-cli cannot do."""
-    precision = request.policy["precision"]
-    if precision not in PRECISIONS:
-        hint = f"it builds {', '.join(PRECISIONS)}"
-        raise unsupported(f"winml-cli has no precision {precision}", hint)
-    return recipes.find(request)
 
 
 def _notices(request: contract.Request, recipe: recipes.Recipe | None) -> list[str]:
