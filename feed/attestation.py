@@ -95,7 +95,7 @@ def sbom_problems(document: Json, manifest: Json, files: Iterable[digest.FileEnt
 def records_in(stated: Json) -> Mapping[str, str]:
     """The records of the run (build record, SBOM) that a provenance names, with their SHA-256.
 
-    Empty where the document is somebody else's.
+    Empty for a document that modelmill did not write.
     """
     try:
         named = _digests(stated["predicate"]["runDetails"]["byproducts"])
@@ -253,6 +253,6 @@ def _differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:
 
 
 def _shown(name: str) -> str:
-    """A name as one line; whoever wrote it may have meant it for a terminal."""
+    """A name as one line: it may hold control sequences for a terminal."""
     text = name if name.isprintable() else ascii(name)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

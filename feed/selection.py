@@ -32,7 +32,7 @@ def index_revisions(feed: Feed, package: str, stamp: str) -> dict[int, Published
     """Every revision of a stamp's index, deleted ones included: their numbers cannot be reused."""
     base = f"0.0.0-{slug(stamp)}"
     pattern = re.compile(rf"{re.escape(base)}(?:-{INDEX})?(?:-r([1-9][0-9]*))?")
-    # Narrow prefixes: with one fixed package name all cells of the stamp stand beside it.
+    # Narrow prefixes: with one fixed package name, all cells of the stamp are in this package too.
     listed = [*feed.versions(package, f"{base}-{INDEX}"), *feed.versions(package, f"{base}-r")]
     first = feed.find(package, base)
     found: dict[int, Published] = {}

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from machine.waits import Wait, WaitCancelled, WaitedTooLong, WaitRules
 
 FOR_MOMENTS = WaitRules(limit=300.0)
-"""Whoever holds a lock for moments and has it for so long will not let go."""
+"""A lock that is meant to be held for moments will not be released after so long."""
 
 
 @contextmanager

@@ -40,7 +40,7 @@ LEAST_EFFECT = 5.0
 """Percent of the latency; a smaller effect is no evidence."""
 PRUNES_FROM = 3
 UNKNOWN = "unknown"
-"""The architecture of a model that nobody has told."""
+"""The architecture of a model for which none is recorded."""
 PREDICTIONS, WRONG = 60, 0.05
 
 
@@ -134,7 +134,7 @@ class Finding:
         models = {(one.architecture, one.model) for one in good if one.measured}
         if not models:
             return 1
-        # Two models of which nobody knows what they are may have nothing in common.
+        # Two models of unknown architecture may have nothing in common.
         known = Counter(architecture for architecture, _ in models if architecture != UNKNOWN)
         if len(known) >= 3:
             return 5 if self._predictive() else 4

@@ -205,4 +205,4 @@ def _check(entry: Entry, one: Hypothesis) -> None:
     elif not axes:
         entry.bad("it changes nothing", "give changes, runtime or compiled, or say what is missing")
     elif one.axis and one.axis not in axes:
-        entry.bad(f"axis {one.axis} is none of what it changes: {', '.join(sorted(axes))}")
+        entry.bad(f"axis {one.axis} is not one of what it changes: {', '.join(sorted(axes))}")

@@ -45,7 +45,7 @@ class Leases(changes.WritingPart):
         among: Collection[str] | None = None,
         offers: Words | None = None,
     ) -> Lease | None:
-        """The next cells that nobody alive holds, or None.
+        """The next cells that no living process holds, or None.
 
         `among`: only of these models; `offers`: only cells whose needs these words serve.
         """

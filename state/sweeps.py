@@ -119,7 +119,7 @@ class Sweeps(changes.WritingPart, Queries):
         return self.database.attempt(work_)
 
     def cancel_open(self, sweep_id: int) -> list[str]:
-        """Cancel what is open and in nobody's hands; the next `begin` plans it again."""
+        """Cancel open cells that nobody holds; the next `begin` plans them again."""
         dead = dead_here(self.database)
 
         def work_(connection: sa.Connection) -> list[str]:

@@ -89,7 +89,7 @@ class PersonalToken:
 
 
 class TokenChain:
-    """Environment, workload identity, managed identity, az login, ...: whatever is there."""
+    """The first that works of environment, workload identity, managed identity, az login, ..."""
 
     def __init__(
         self, source: Callable[[], Any], *, clock: Callable[[], float] = time.time

@@ -82,7 +82,7 @@ class DiskBudget:
         """Set `size` bytes aside, or up to `whole` where there can be as many.
 
         Waits for its turn and for room, and tells of it; call it with nothing of the store in use.
-        Raises `BuildFailed` (DISK) when there is nobody left to wait for, or when nobody has begun
+        Raises `BuildFailed` (DISK) when no other build is left to wait for, or when none has begun
         or ended anything for too long.
         """
         most = max(size, min(whole, self.limit) if self.limit else whole)

@@ -22,7 +22,7 @@ from workers.errors import BuildFailed
 from workers.store.actions import Action
 
 PORTABLE = "portable"
-"""Stands for the last stage of each member, whatever that is called."""
+"""The name under which the last stage of each member is kept."""
 
 Portable = Callable[[str, Cell], StageResults | None]
 """The portable stages of a member, which is called so; None: the store lacks some."""

@@ -49,7 +49,7 @@ def begin(
 ) -> Begun | None:
     """The package of `cell.origin` as the stages that made it, fetched unless the store has it.
 
-    None: the cell is built from its source, or nobody fetches what the store lacks.
+    None: the cell is built from its source, or the store lacks the package and `fetch` is None.
     """
     if cell.origin is None:
         return None
@@ -98,7 +98,7 @@ def _results(
 ) -> StageResults:
     components = tuple(str(name) for name in manifest["components"])
     last = [one["stage"] for one in manifest["stages"] if one["stage"] not in {INPUTS, COMPILE}][-1]
-    # Files of no component go along as they are, like those of an export.
+    # Files outside all components are copied as they are, like those of an export.
     others = tuple(one for one in files if one.path.partition("/")[0] not in components)
     by_component = {name: _action(within(files, name)) for name in components}
     outputs = {last: Output(by_component or {"": _action(files)})}

@@ -39,7 +39,7 @@ class HostLimits:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """How somebody waits for an answer: how long, and who is told of progress."""
+    """How a caller waits for an answer: how long, and what is called with progress."""
 
     timeout: float | None = None
     """None: the limit of the host."""

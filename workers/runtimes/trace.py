@@ -54,7 +54,7 @@ class Monitor:
         """After the last run, with the session still open."""
 
     def exit(self) -> dict[str, Any]:
-        """After the session is released: what was seen. Called whatever became of the runs."""
+        """After the session is released: what was seen. Called even if the runs failed."""
         return {}
 
 
