@@ -32,7 +32,6 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
     task = read_task(entry)
     source = _source(entry, name, folder)
     random_type = source.ref if source and source.kind is SourceKind.RANDOM else "unknown"
-    tags = entry.texts("tags")
     model = Model(
         id=name or "",
         task=task or "",
@@ -44,11 +43,11 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
         per_target=_per_target(entry, targets, folder),
         remote_code=entry.flag("remote_code") or False,
         pickle=entry.flag("pickle") or False,
-        needs=entry.texts("needs") or (),
         dataset=_dataset(entry, folder),
         recipes=_recipes(entry, folder),
         context_group=_context_group(entry),
-        extra={"tags": list(tags)} if tags else {},
+        needs=entry.texts("needs") or (),
+        extra={"tags": list(tags)} if (tags := entry.texts("tags")) else {},
         where=entry.where,
     )
     entry.close()

@@ -160,18 +160,21 @@ def _ep(entry: Entry) -> Ep | None:
 
 
 def _target(entry: Entry, eps: dict[str, Ep]) -> Target | None:
+    label = entry.needed("label")
     ep = _known_ep(entry, eps)
-    internal = entry.flag("internal_quantization")
+    own = ep is not None and ep.internal
     row = Target(
-        label=entry.needed("label"),
+        label=label,
         ep=ep.name if ep else "",
         device=entry.needed("device"),
         provider=entry.text("provider", empty=False) or (ep.provider if ep else ""),
+        internal_quantization=own
+        if (flag := entry.flag("internal_quantization")) is None
+        else flag,
+        qdq=entry.flag("qdq") is not False,
         aliases=entry.texts("aliases") or (),
         precision=_precision(entry, "precision", AUTO),
         auto=_precision(entry, "auto", "fp32"),
-        internal_quantization=bool(ep and ep.internal) if internal is None else internal,
-        qdq=entry.flag("qdq") is not False,
         opset=_opsets(entry),
         static_shapes=entry.flag("static_shapes") or False,
         optimization=entry.choice("optimization", LEVELS) or "basic",
