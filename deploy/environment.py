@@ -76,12 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     files = environments(arguments.database, arguments.server)
     try:
         write(arguments.folder, files)
-    except MillError as error:
+    except (MillError, OSError) as error:
         print(f"deploy.environment: {error}", file=sys.stderr)
-        return error.exit_code
-    except OSError as error:
-        print(f"deploy.environment: {error}", file=sys.stderr)
-        return Exit.USAGE
+        return error.exit_code if isinstance(error, MillError) else Exit.USAGE
     print(f"made {', '.join(files)} in {arguments.folder}")
     return Exit.OK
 

@@ -59,7 +59,7 @@ def stop_when_asked(path: Path) -> threading.Event:
 
 
 def _interrupt() -> None:
-    """Ctrl-C: to the main thread, which is to be woken from whatever it waits for."""
+    """Ctrl-C: to the main thread, which must wake up from whatever it waits for."""
     if sys.platform == "win32":
         signal.raise_signal(signal.SIGINT)
     else:
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(error.exit_code)
     if arguments.stop_file:
         stop_when_asked(arguments.stop_file)
-    # Only now: what Prefect is told by variables it reads when it is imported.
+    # Only now: Prefect reads its variables when it is imported.
     from flows.cli.main import entry
 
     sys.argv = ["modelmill", *arguments.command]

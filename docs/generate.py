@@ -23,12 +23,12 @@ from flows.cli.options import Option
 from flows.cli.settings import OPTIONS
 from matrix.build_options import ALL
 from matrix.catalog import load_catalog
-from matrix.fusions import CANDIDATES
 from matrix.hypotheses import Hypothesis
 from matrix.reader import Entry
-from matrix.session_options import LEVELS, OF_PROVIDERS
+from matrix.session_options import LEVELS
 from matrix.space import read_space, shipped
 from matrix.targets import load_targets
+from matrix.vocabulary import CANDIDATES, SESSION_OPTIONS
 from workers.measure.trace import result
 
 DOCS = Path(__file__).resolve().parent
@@ -253,7 +253,7 @@ def _hypotheses() -> Iterator[str]:
         ("provider", "option", "values"),
         [
             (provider, f"`{name}`", ", ".join(f"`{one}`" for one in values) or "a number")
-            for provider, options in OF_PROVIDERS.items()
+            for provider, options in SESSION_OPTIONS.items()
             for name, values in options.items()
         ],
     )

@@ -1,4 +1,4 @@
-"""Whether what is stated of a package is true of it: provenance and SBOM against files. Pure.
+"""Checks what provenance and SBOM say of a package against its files and its manifest. Pure.
 
 Everything read here was written by whoever published the package. Names in it are compared and
 never used as paths, and whatever does not have the expected form is a problem, not a crash.
@@ -12,26 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from matrix.digest import (
-    BOM_FORMAT,
-    BUILD_RECORD,
-    BUILD_TYPE,
-    MANIFEST,
-    PREDICATE_TYPE,
-    PROVENANCE,
-    RUN_RECORDS,
-    SIGNATURE,
-    STATEMENT_TYPE,
-    TREE_DIGEST,
-    FileEntry,
-    tool_uri,
-)
+from matrix import digest
 
 Json = Mapping[str, Any]
 
 _LONGEST = 200
 
-_AFTER_SBOM = frozenset({PROVENANCE, SIGNATURE})
+_AFTER_SBOM = frozenset({digest.PROVENANCE, digest.SIGNATURE})
 """Written after everything that the statement names."""
 
 
@@ -46,26 +33,28 @@ def parse(data: bytes) -> Json:
     raise ValueError("not a JSON object")
 
 
-def manifest_problems(manifest: Json, files: Iterable[FileEntry]) -> list[str]:
+def manifest_problems(manifest: Json, files: Iterable[digest.FileEntry]) -> list[str]:
     """The manifest's own list against the files."""
 
-    def listed() -> dict[str, str]:
-        return {str(one["path"]): str(one["sha256"]) for one in manifest["files"]}
+    held = _held(files, without=digest.RUN_RECORDS | {digest.MANIFEST})
 
-    held = _held(files, without=RUN_RECORDS | {MANIFEST})
-    return _guarded("file list", lambda: _differences(listed(), held))
+    def differences() -> list[str]:
+        listed = {str(one["path"]): str(one["sha256"]) for one in manifest["files"]}
+        return _differences(listed, held)
+
+    return _guarded("file list", differences)
 
 
 def provenance_problems(
     stated: Json,
     manifest: Json,
-    files: Iterable[FileEntry],
+    files: Iterable[digest.FileEntry],
     version: str | None,
     record: Json | None = None,
 ) -> list[str]:
     """The statement against the files, the manifest and the version it is published under.
 
-    `record`: the build record, which knows what the manifest leaves open.
+    `record`: the build record, which has what the manifest does not say.
     """
     entries = tuple(files)
     return [
@@ -76,15 +65,13 @@ def provenance_problems(
     ]
 
 
-def sbom_problems(document: Json, manifest: Json, files: Iterable[FileEntry]) -> list[str]:
+def sbom_problems(document: Json, manifest: Json, files: Iterable[digest.FileEntry]) -> list[str]:
     """The SBOM against the files and the source of the manifest."""
 
-    def listed() -> dict[str, str]:
-        return {
-            str(one["name"]): _sha256(one)
-            for one in document["components"]
-            if one["type"] == "file"
-        }
+    def contents() -> list[str]:
+        files_in = (one for one in document["components"] if one["type"] == "file")
+        listed = {str(one["name"]): _sha256(one) for one in files_in}
+        return _differences(listed, _held(files, without=digest.RUN_RECORDS))
 
     def source() -> list[str]:
         told = {
@@ -100,25 +87,21 @@ def sbom_problems(document: Json, manifest: Json, files: Iterable[FileEntry]) ->
             return []
         return ["it names another source than the manifest"]
 
-    if document.get("bomFormat") != BOM_FORMAT:
-        return [f"it is not a {BOM_FORMAT} document"]
-    held = _held(files, without=RUN_RECORDS)
-    return [
-        *_guarded("components", lambda: _differences(listed(), held)),
-        *_guarded("source", source),
-    ]
+    if document.get("bomFormat") != digest.BOM_FORMAT:
+        return [f"it is not a {digest.BOM_FORMAT} document"]
+    return [*_guarded("components", contents), *_guarded("source", source)]
 
 
 def records_in(stated: Json) -> Mapping[str, str]:
     """The records of the run (build record, SBOM) that a provenance names, with their SHA-256.
 
-    Empty where the document is somebody else's.
+    Empty for a document that modelmill did not write.
     """
     try:
         named = _digests(stated["predicate"]["runDetails"]["byproducts"])
     except (LookupError, TypeError):
         return {}
-    return {name: digest for name, digest in named.items() if name in RUN_RECORDS}
+    return {name: sha256 for name, sha256 in named.items() if name in digest.RUN_RECORDS}
 
 
 def sealed(envelope: bytes) -> bytes:
@@ -134,36 +117,36 @@ def recipe_in(stated: Json) -> Json:
     """What a package was built from, as its provenance has it. Raises `ValueError`."""
     try:
         definition = stated["predicate"]["buildDefinition"]
-        if definition["buildType"] != BUILD_TYPE:
+        if definition["buildType"] != digest.BUILD_TYPE:
             raise ValueError(f"its build type is {definition['buildType']!r}")
         recipe = definition["externalParameters"]
         if not isinstance(recipe, dict):
             raise TypeError("externalParameters")
     except (KeyError, TypeError) as error:
-        raise ValueError(f"no build definition in {PROVENANCE}: {error}") from None
+        raise ValueError(f"no build definition in {digest.PROVENANCE}: {error}") from None
     return recipe
 
 
 def _types(stated: Json) -> Iterator[str]:
     definition = stated["predicate"]["buildDefinition"]
     for name, wanted, found in (
-        ("_type", STATEMENT_TYPE, stated["_type"]),
-        ("predicateType", PREDICATE_TYPE, stated["predicateType"]),
-        ("buildType", BUILD_TYPE, definition["buildType"]),
+        ("_type", digest.STATEMENT_TYPE, stated["_type"]),
+        ("predicateType", digest.PREDICATE_TYPE, stated["predicateType"]),
+        ("buildType", digest.BUILD_TYPE, definition["buildType"]),
     ):
         if found != wanted:
             yield f"its {name} is {found!r}, not {wanted}"
 
 
-def _named(stated: Json, files: tuple[FileEntry, ...]) -> list[str]:
-    """Every file that the statement can know, as subject or byproduct, and nothing else."""
+def _named(stated: Json, files: tuple[digest.FileEntry, ...]) -> list[str]:
+    """It must name every file that was there when it was written, and nothing else."""
     subject = _digests(stated["subject"])
     beside = _digests(stated["predicate"]["runDetails"]["byproducts"])
-    known = [file for file in files if file.path in RUN_RECORDS]
+    known = [file for file in files if file.path in digest.RUN_RECORDS]
     if not subject:
         return ["it has no subject"]
     return [
-        *_differences(subject, _held(files, without=RUN_RECORDS)),
+        *_differences(subject, _held(files, without=digest.RUN_RECORDS)),
         *_differences(beside, _held(known, without=_AFTER_SBOM)),
     ]
 
@@ -177,7 +160,7 @@ def _definition(stated: Json, manifest: Json, version: str | None) -> Iterator[s
     built = [_stage(one) for one in manifest["stages"]]
     tools = {one["name"]: one["uri"] for one in definition["resolvedDependencies"] if "uri" in one}
     used = {
-        name: tool_uri(name, str(value))
+        name: digest.tool_uri(name, str(value))
         for name, value in manifest["engine"]["tools"].items()
         if name != "engine"
     }
@@ -185,7 +168,7 @@ def _definition(stated: Json, manifest: Json, version: str | None) -> Iterator[s
         "kind of package": (external["kind"], manifest["kind"]),
         "engine": (external["engine"], manifest["engine"]["name"]),
         "source": (inputs["source"]["sha256"], manifest["source"]["digest"]),
-        "export": (inputs.get("export", {}).get(TREE_DIGEST), export),
+        "export": (inputs.get("export", {}).get(digest.TREE_DIGEST), export),
         "stages": (stages, built),
         "model": (_like(external["model"], manifest["model"]), manifest["model"]),
         "tools": (_like(tools, used), used),
@@ -194,9 +177,9 @@ def _definition(stated: Json, manifest: Json, version: str | None) -> Iterator[s
     for one in manifest.get("members", ()):
         name = one["name"]
         source, exported = (inputs.get(f"{what} {name}", {}) for what in ("source", "export"))
-        digest = manifest["source"]["members"][name]["digest"]
-        pairs[f"source of {name}"] = (source.get("sha256"), digest)
-        pairs[f"export of {name}"] = (exported.get(TREE_DIGEST), one["export"]["tree"])
+        held = manifest["source"]["members"][name]["digest"]
+        pairs[f"source of {name}"] = (source.get("sha256"), held)
+        pairs[f"export of {name}"] = (exported.get(digest.TREE_DIGEST), one["export"]["tree"])
     if "cell" in manifest:
         pairs["cell"] = (external["cell"], manifest["cell"])
         for name in ("policy", "target"):
@@ -209,17 +192,19 @@ def _stage(one: Json) -> tuple[Any, ...]:
 
 
 def _like(told: Json, true: Json) -> Json:
-    """Of what is told, that which can be held against the truth."""
+    """The part of a statement that can be compared with the truth."""
     return {name: told.get(name) for name in true}
 
 
-def _run(stated: Json, record: Json | None, files: Iterable[FileEntry]) -> Iterator[str]:
+def _run(stated: Json, record: Json | None, files: Iterable[digest.FileEntry]) -> Iterator[str]:
     """Against the build record, if that is the one which the statement names."""
     predicate = stated["predicate"]
     internal, run = predicate["buildDefinition"]["internalParameters"], predicate["runDetails"]
     held = {file.path: file.sha256 for file in files}
-    if record is None or _digests(run["byproducts"]).get(BUILD_RECORD) != held.get(BUILD_RECORD):
-        return  # that is told already
+    if record is None or _digests(run["byproducts"]).get(digest.BUILD_RECORD) != held.get(
+        digest.BUILD_RECORD
+    ):
+        return  # another check reports that
     began = datetime.fromisoformat(record["started"]).replace(microsecond=0)
     pairs = {
         "stamp": (internal["stamp"], record["stamp"]),
@@ -253,26 +238,21 @@ def _sha256(component: Json) -> str:
     return hashes["SHA-256"]
 
 
-def _held(files: Iterable[FileEntry], *, without: frozenset[str]) -> dict[str, str]:
+def _held(files: Iterable[digest.FileEntry], *, without: frozenset[str]) -> dict[str, str]:
     return {file.path: file.sha256 for file in files if file.path not in without}
 
 
 def _differences(told: Mapping[str, str], held: Mapping[str, str]) -> list[str]:
-    return [
-        *(f"{_shown(path)} is listed but missing" for path in sorted(told.keys() - held.keys())),
-        *(
-            f"{_shown(path)} is present but not listed"
-            for path in sorted(held.keys() - told.keys())
-        ),
-        *(
-            f"{_shown(path)} does not match its listed digest"
-            for path in sorted(told.keys() & held.keys())
-            if told[path] != held[path]
-        ),
-    ]
+    changed = [path for path in told.keys() & held.keys() if told[path] != held[path]]
+    faults = {
+        "is listed but missing": told.keys() - held.keys(),
+        "is present but not listed": held.keys() - told.keys(),
+        "does not match its listed digest": changed,
+    }
+    return [f"{_shown(path)} {what}" for what, paths in faults.items() for path in sorted(paths)]
 
 
 def _shown(name: str) -> str:
-    """A name as one line; whoever wrote it may have meant it for a terminal."""
+    """A name as one line: it may hold control sequences for a terminal."""
     text = name if name.isprintable() else ascii(name)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

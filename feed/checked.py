@@ -72,10 +72,10 @@ def receive(
             write_checked(read(entry), entry, target, meter.moved)
 
 
-def refuse_unsafe(entries: Iterable[FileEntry]) -> None:
+def refuse_unsafe(entries: Iterable[FileEntry], title: str = "the package") -> None:
     """Raise unless all names stay inside the package's folder, on every system."""
     if problems := path_problems(entry.path for entry in entries):
-        raise UnsafePath("the package holds unsafe file names: " + "; ".join(problems))
+        raise UnsafePath(f"{title} holds unsafe file names: {'; '.join(problems)}")
 
 
 class Meter:

@@ -19,8 +19,7 @@ from pathlib import Path
 
 from feed.errors import Corrupt, Rejected, Unavailable, VersionExists
 from feed.layout import Layout, Manifest
-from machine.files import Syncer
-from machine.links import create_exclusive
+from machine.files import Syncer, create_exclusive
 from machine.locks import take
 from machine.processes import claim, owner_alive
 from machine.waits import WaitedTooLong, WaitRules
@@ -58,7 +57,7 @@ class Committer:
     def commit(self, version: Manifest, written: Path, staged: Mapping[str, Path]) -> None:
         """Make a version visible, inside `exclusive`.
 
-        `written`: its manifest; `staged`: the blobs that the feed had not.
+        `written`: its manifest; `staged`: the blobs that the feed does not have yet.
         """
         final = self._layout.manifest(version.package, version.version)
         if final.exists():
@@ -76,7 +75,7 @@ class Committer:
             self._place({sha256: staged[sha256] for sha256 in sorted(new)})
             self._show(written, final, fresh=fresh)
         except Exception:
-            with suppress(OSError):  # then whoever comes next after our end does it
+            with suppress(OSError):  # then the next process that gets the lock does it
                 self._take_back(final, ours)
             raise
         self._note.unlink()

@@ -2,57 +2,60 @@
 
 A publish copies every new file into `tmp` while hashing it, flushes it, and only then enters
 the short critical section of `feed.commit`. Readers need no lock: whatever has its final name
-is whole, and the manifest comes last.
+is whole, and the manifest comes last. A listing is built in full before the first item is handed
+out, and where it would be empty the marker of the feed is looked at again: a disk that went away in
+the middle must not look like a feed that has nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from feed.checked import Meter, read_blocks, receive, write_checked
 from feed.commit import Committer
-from feed.errors import Corrupt, Rejected, VersionExists, feed_errors
+from feed.errors import Corrupt, NotFound, Rejected, VersionExists, feed_errors
 from feed.interface import LocalFile, Progress, Published
-from feed.layout import STAGE, Manifest, check_access, check_writable
-from feed.reading import DirectoryReader
-from feed.rules import (
-    STRICTEST,
-    check_publish,
-    headroom_problems,
-    in_lines,
-    matching,
-    view_problem,
-)
-from machine.files import Syncer
+from feed.layout import STAGE, Layout, Manifest, parse_manifest
+from feed.rules import STRICTEST, check_publish, headroom_problems, in_lines, matching, view_problem
+from machine.files import Syncer, long_path
 from machine.processes import claim
 from matrix.digest import FileEntry
 from matrix.naming import Limits
 
 Stage = Callable[[str], Path]
 """Gives the path where a file is written until it gets its final name."""
+_SUFFIX = ".json"
 
 
-class DirectoryFeed(DirectoryReader):
+class DirectoryFeed:
     """A feed in a folder. With `durable=False` it may not survive a power cut (for tests)."""
 
     def __init__(self, root: Path, *, durable: bool = True, limits: Limits = STRICTEST) -> None:
-        super().__init__(root, limits)
+        self._layout = Layout(long_path(root))
         self._syncer = Syncer(durable=durable)
         self._committer = Committer(self._layout, self._syncer, limits.versions)
+        self.name = f"dir:{root.resolve().as_posix()}"
+        self.limits = limits
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is there yet; the first publisher makes the folder."""
+        return not self._layout.root.exists()
 
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         """Make the feed if it is new, and check that everything in `plan` could be published."""
-        check_writable(self._layout)
+        self._layout.prepare()
         self.sweep_stale()
         if problems := headroom_problems(self.limits, plan, self.names):
-            raise Rejected(in_lines(f"{self._name} would refuse the plan:", problems))
+            raise Rejected(in_lines(f"{self.name} would refuse the plan:", problems))
 
     def check(self) -> None:
         """Whether this user could publish here; writes nothing."""
-        check_access(self._layout)
+        self._layout.check_access()
 
     def publish(
         self,
@@ -76,7 +79,7 @@ class DirectoryFeed(DirectoryReader):
         with feed_errors(f"cannot publish {package} {version}", self._layout.root):
             self._layout.check()
             if self._layout.manifest(package, version).exists():
-                raise VersionExists(f"{package} {version} is in {self._name} already")
+                raise VersionExists(f"{package} {version} is in {self.name} already")
             with self._staging() as stage:
                 self._publish(manifest, files, stage, meter)
         return manifest.published()
@@ -164,6 +167,74 @@ class DirectoryFeed(DirectoryReader):
         with feed_errors("cannot clean up", self._layout.root), self._committer.exclusive():
             return self._layout.sweep_stale()
 
+    def packages(self) -> Iterator[str]:
+        """Every package that has a version."""
+        self._layout.check()
+        with feed_errors("cannot list packages", self._layout.root):
+            names = _listing(self._layout.packages)
+            named = [name for name in names if not self.limits.package_problem(name)]
+            return iter([name for name in named if self.names(name)])
+
+    def versions(self, package: str, prefix: str = "") -> Iterator[Published]:
+        """Every version that begins with `prefix`, read in full before the first is handed out."""
+        if self.limits.package_problem(package):
+            return iter(())
+        with feed_errors(f"cannot list {package}", self._layout.root):
+            names = self.names(package, prefix)
+            if not names:
+                self._layout.check()
+            views = self._views(package) if names else {}
+            listed = [self._read(package, name) for name in names]
+        return iter([found.published(views.get(found.version, ())) for found in listed])
+
+    def find(self, package: str, version: str) -> Published | None:
+        """One version by name."""
+        found = self._manifest(package, version)
+        return found.published(self._views(package).get(version, ())) if found else None
+
+    def files(self, package: str, version: str) -> tuple[FileEntry, ...]:
+        """The files of a version, as its manifest has them."""
+        return self.live(package, version).files
+
+    def live(self, package: str, version: str) -> Manifest:
+        """The manifest of a version that can be read. Raises `NotFound`."""
+        found = self._manifest(package, version)
+        if found is None:
+            raise NotFound(f"{package} {version} is not in {self.name}")
+        return found
+
+    def _manifest(self, package: str, version: str) -> Manifest | None:
+        if self.limits.package_problem(package) or self.limits.version_problem(version):
+            return None
+        with feed_errors(f"cannot read {package} {version}", self._layout.root):
+            try:
+                return self._read(package, version)
+            except FileNotFoundError:
+                self._layout.check()
+                return None
+
+    def _read(self, package: str, version: str) -> Manifest:
+        path = self._layout.manifest(package, version)
+        return parse_manifest(path.read_bytes(), str(path), package, version)
+
+    def names(self, package: str, prefix: str = "") -> list[str]:
+        """The versions of a package by name."""
+        return [
+            name.removesuffix(_SUFFIX)
+            for name in _listing(self._layout.packages / package)
+            if name.startswith(prefix) and name.endswith(_SUFFIX)
+        ]
+
+    def _views(self, package: str) -> Mapping[str, tuple[str, ...]]:
+        """The views of every version that is in one."""
+        found: dict[str, tuple[str, ...]] = {}
+        for view in _listing(self._layout.views):
+            # What a file manager drops there (.DS_Store, desktop.ini) is not a view.
+            if (self._layout.views / view).is_dir():
+                for version in _listing(self._layout.views / view / package):
+                    found[version] = (*found.get(version, ()), view)
+        return found
+
 
 def _discard(staged: Sequence[Path]) -> None:
     for path in staged:
@@ -179,3 +250,10 @@ def _check_source(file: LocalFile) -> None:
         raise Corrupt(f"{file.entry.path}: cannot read {file.source}: {error.strerror}") from error
     if size != file.entry.size:
         raise Corrupt(f"{file.entry.path}: expected {file.entry.size} bytes, found {size}")
+
+
+def _listing(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208 - names only: listings are long
+    except FileNotFoundError:
+        return []

@@ -77,6 +77,8 @@ class Cancelled(FeedError):
     exit_code = Exit.INTERRUPTED
 
 
+PULL_AGAIN = "pull again; a version that stays damaged must be built under a new stamp"
+
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _IN_USE_WINDOWS = {32, 33}
 """Another process has the file open: denied for the moment only."""

@@ -16,14 +16,14 @@ from pathlib import PurePosixPath
 from feed.errors import Corrupt
 from feed.rules import path_problem
 from matrix.cellid import parse
-from matrix.codec import from_json, to_json
+from matrix.codec import from_versioned, to_json
+from matrix.digest import SHA256
 from matrix.errors import UsageError
 from matrix.status import Status
 
 INDEX_FILE = "index.json"
 FORMAT = 1
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _WORD = re.compile(r"[a-z0-9][a-z0-9_.+-]*")
 
 
@@ -71,20 +71,13 @@ class SweepIndex:
     def from_json(cls, data: bytes, where: str = INDEX_FILE) -> SweepIndex:
         """Read an index that somebody else wrote; `Corrupt` names what is wrong with it."""
         try:
-            value = json.loads(data)
+            index = from_versioned(data, cls, FORMAT)
+            if problems := [text for cell in index.cells for text in _problems(cell)]:
+                raise ValueError("; ".join(problems))
+            if len({cell.id for cell in index.cells}) < len(index.cells):
+                raise ValueError("a cell is listed twice")
         except ValueError as error:
-            raise _corrupt(where, f"not JSON: {error}") from error
-        found = value.get("format") if isinstance(value, dict) else type(value).__name__
-        if found != FORMAT:
-            raise _corrupt(where, f"format {found!r}, this modelmill reads {FORMAT}")
-        try:
-            index = from_json(value, cls, exact=False)
-        except ValueError as error:
-            raise _corrupt(where, str(error)) from error
-        if problems := [text for cell in index.cells for text in _problems(cell)]:
-            raise _corrupt(where, "; ".join(problems))
-        if len({cell.id for cell in index.cells}) < len(index.cells):
-            raise _corrupt(where, "a cell is listed twice")
+            raise Corrupt(f"{where} is not a sweep index: {error}") from error
         return index
 
     def folders(self) -> Mapping[str, PurePosixPath]:
@@ -115,9 +108,5 @@ def _problems(cell: IndexCell) -> Iterator[str]:
             parse(member)
         except UsageError as error:
             yield f"{cell.id}: member {error.message}"
-    if cell.tree is not None and not _SHA256.fullmatch(cell.tree):
+    if cell.tree is not None and not SHA256.fullmatch(cell.tree):
         yield f"{cell.id}: tree {cell.tree!r}"
-
-
-def _corrupt(where: str, what: str) -> Corrupt:
-    return Corrupt(f"{where} is not a sweep index: {what}")

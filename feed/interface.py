@@ -9,8 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from matrix.digest import FileEntry
+from matrix.digest import FileEntry, LocalFile
 from matrix.naming import Limits
+
+__all__ = ["Feed", "FileEntry", "Limits", "LocalFile", "Progress", "Published"]
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, total bytes), never from two threads at once. It may raise to stop
@@ -19,14 +21,6 @@ the transfer: the feed then stops, cleans up and lets the error propagate."""
 MAX_DESCRIPTION = 500
 _TREE = re.compile(r"(?:^|\s)tree=sha256:([0-9a-f]{64})(?=\s|$)")
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
-
-
-@dataclass(frozen=True, slots=True)
-class LocalFile:
-    """A file to publish: its path in the package, its source, and the digest it must have."""
-
-    entry: FileEntry
-    source: Path
 
 
 @dataclass(frozen=True, slots=True)

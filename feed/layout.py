@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,11 +22,10 @@ from pathlib import Path
 from feed.errors import Corrupt, NotFound, Rejected, feed_errors
 from feed.interface import Published
 from machine.disk import existing
-from machine.files import remove
-from machine.links import create_exclusive
+from machine.files import create_exclusive, remove
 from machine.processes import abandoned, claim, claim_in
-from matrix.codec import from_json, to_json
-from matrix.digest import FileEntry
+from matrix.codec import from_versioned, to_json
+from matrix.digest import SHA256, FileEntry
 
 MARKER = "modelmill-feed.json"
 LAYOUT = 1
@@ -38,7 +36,6 @@ STAGE = "publish-"
 """How everything below `tmp` begins that only its owner needs: gone with it."""
 
 _MARKER_TEMP = ".modelmill-feed-"
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Layout:
@@ -60,13 +57,13 @@ class Layout:
         return self.packages / package / f"{version}.json"
 
     def check(self) -> None:
-        """Refuse a folder that is no feed: an unmounted disk must not look like an empty feed."""
+        """Refuse what is not a feed: an unmounted disk must not look like an empty feed."""
         try:
             data = self.marker.read_bytes()
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(
                 f"no directory feed at {self.root} (it has no {MARKER})",
-                hint="is the path right, the disk mounted? a sweep that publishes makes new feeds",
+                hint="check the path and the disk; a sweep that publishes makes a new feed",
             ) from error
         try:
             layout = json.loads(data)["layout"]
@@ -79,7 +76,7 @@ class Layout:
             )
 
     def create(self) -> None:
-        """Make a new feed of an empty or missing folder; leave one that is a feed as it is."""
+        """Make a new feed of an empty or missing folder; one that is a feed is not changed."""
         if not self.marker.exists():
             self.root.mkdir(parents=True, exist_ok=True)
             foreign = [p.name for p in self.root.iterdir() if not p.name.startswith(_MARKER_TEMP)]
@@ -91,6 +88,23 @@ class Layout:
             self._write_marker()
         self.check()
         self.tmp.mkdir(exist_ok=True)
+
+    def prepare(self) -> None:
+        """Make the feed if it is new, and prove that this user can write to it."""
+        with feed_errors("cannot write", self.root):
+            self.create()
+            probe = self.tmp / f"{STAGE}{claim()}"
+            probe.touch()
+            probe.unlink()
+            for folder in (self.packages, self.root / "blobs" / "sha256"):
+                folder.mkdir(parents=True, exist_ok=True)
+
+    def check_access(self) -> None:
+        """Whether this user could publish here, as far as a check without writing can say."""
+        with feed_errors("cannot write", self.root):
+            there = existing(self.root)
+            if not there.is_dir() or not os.access(there, os.W_OK):
+                raise PermissionError(errno.EACCES, "it cannot be written", str(there))
 
     def _write_marker(self) -> None:
         temp = self.root / f"{_MARKER_TEMP}{claim()}"
@@ -107,7 +121,7 @@ class Layout:
         left = [*self.root.glob(f"{_MARKER_TEMP}*")]
         if self.tmp.is_dir():
             left += [path for path in self.tmp.iterdir() if path.name.startswith(STAGE)]
-        # What one publisher has staged grows old file by file, and goes when the last of it has.
+        # The files of one publisher are removed together, when the last of them is old enough.
         alive = {claim_in(path.name) for path in left if not abandoned(path)}
         gone = [path for path in left if claim_in(path.name) not in alive]
         for path in gone:
@@ -138,17 +152,13 @@ class Manifest:
 def parse_manifest(data: bytes, path: str, package: str, version: str) -> Manifest:
     """The whole manifest, every file entry checked."""
     try:
-        value = json.loads(data)
-        found = value.get("format") if isinstance(value, dict) else type(value).__name__
-        if found != FORMAT:
-            raise _corrupt(path, f"format {found!r}, this modelmill reads {FORMAT}")
-        manifest = from_json(value, Manifest, exact=False)
+        manifest = from_versioned(data, Manifest, FORMAT)
     except ValueError as error:
         raise _corrupt(path, str(error)) from error
     if (manifest.package, manifest.version) != (package, version):
         raise _corrupt(path, f"it describes {manifest.package} {manifest.version}")
     for file in manifest.files:
-        if file.size < 0 or not _SHA256.fullmatch(file.sha256):
+        if file.size < 0 or not SHA256.fullmatch(file.sha256):
             raise _corrupt(path, f"{file.path!r} has no size or no SHA-256")
     return manifest
 
@@ -158,22 +168,3 @@ def _corrupt(path: str, what: str) -> Corrupt:
         f"the manifest {path} cannot be read: {what}",
         hint="restore the file from a copy of the feed; without it the listing is incomplete",
     )
-
-
-def check_writable(layout: Layout) -> None:
-    """Make the feed if it is new, and prove that this user can write to it."""
-    with feed_errors("cannot write", layout.root):
-        layout.create()
-        probe = layout.tmp / f"{STAGE}{claim()}"
-        probe.touch()
-        probe.unlink()
-        for folder in (layout.packages, layout.root / "blobs" / "sha256"):
-            folder.mkdir(parents=True, exist_ok=True)
-
-
-def check_access(layout: Layout) -> None:
-    """As far as it can be told without writing: could this user publish here?"""
-    with feed_errors("cannot write", layout.root):
-        there = existing(layout.root)
-        if not there.is_dir() or not os.access(there, os.W_OK):
-            raise PermissionError(errno.EACCES, "it cannot be written", str(there))

@@ -40,7 +40,7 @@ class VersionDetails:
 
 
 def list_packages(feed: Feed) -> Iterator[PackageSummary]:
-    """Packages whose name matches."""
+    """Every package with a summary of its versions."""
     for package in feed.packages():
         versions = list(feed.versions(package))
         live = [version for version in versions if not version.deleted]

@@ -136,7 +136,7 @@ def _graphs(folder: Path) -> Iterator[tuple[str, PurePosixPath]]:
         named = [(MODEL, found[0])]
     for component, model in named:
         if path_problem(model) or not (folder / model).is_file():
-            raise ValueError(f"{COMPOSITION} names {model!r}, which is no file of the package")
+            raise ValueError(f"{COMPOSITION} names {model!r}, which is not a file of the package")
         yield component, PurePosixPath(model)
 
 
@@ -147,7 +147,7 @@ def _variant(manifest: Json, component: str, model: PurePosixPath, cell: IndexCe
         "variant_directory": (PurePosixPath(_name(cell)) / model.parent).as_posix(),
         "ep": target["provider"],
     }
-    if target["provider"] != CPU:  # of the CPU, ONNX Runtime knows no device unless it is told one
+    if target["provider"] != CPU:  # ONNX Runtime expects no device for its CPU
         variant["device"] = target["device"]
     executor: dict[str, Any] = {"model_file": model.name}
     if profile:

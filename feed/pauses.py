@@ -1,4 +1,4 @@
-"""Pauses that a feed asks for: kept, and announced, or the program would seem to hang."""
+"""Pauses that a feed asks for. They are announced: otherwise the program would seem to hang."""
 
 from __future__ import annotations
 

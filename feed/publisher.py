@@ -10,21 +10,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
-from feed.errors import (
-    Cancelled,
-    Conflict,
-    Corrupt,
-    FeedError,
-    NoSpace,
-    NotFound,
-    Outage,
-    OutcomeUnknown,
-    TimeLimit,
-    Unavailable,
-    VersionExists,
-)
+from feed import errors
 from feed.interface import Feed, LocalFile, Published, write_description
 from feed.pauses import Pauses, pause_after
 from matrix.digest import FileEntry, tree_digest
@@ -50,25 +38,19 @@ class Receipt:
     """How many times bytes were sent."""
 
 
+@dataclass(eq=False)
 class Publisher:
     """Publishes to one feed. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        feed: Feed,
-        *,
-        tries: int = TRIES,
-        sleep: Sleep = threading.Event.wait,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.feed = feed
-        self.tries = tries
-        self.sleep = sleep
-        self.clock = clock
-        self.pauses = Pauses()
-        self._lock = threading.Lock()
-        self._misses: set[tuple[str, str]] = set()
-        """What failed to publish since the last success."""
+    feed: Feed
+    _: KW_ONLY
+    tries: int = TRIES
+    sleep: Sleep = threading.Event.wait
+    clock: Callable[[], float] = time.monotonic
+    pauses: Pauses = field(default_factory=Pauses, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _misses: set[tuple[str, str]] = field(default_factory=set, init=False)
+    """What failed to publish since the last success."""
 
     def publish(
         self,
@@ -89,16 +71,18 @@ class Publisher:
         """
         built = tree_digest(file.entry for file in files)
         if built != tree:
-            raise Corrupt(f"{package} {version}: the files have tree digest {built}, not {tree}")
+            raise errors.Corrupt(
+                f"{package} {version}: the files have tree digest {built}, not {tree}"
+            )
         description = write_description(tree, description_text)
         limit = float("inf") if timeout is None else timeout
         cancel = cancel or threading.Event()
         attempts = _Attempts(self, package, version, files, description, tree, limit, cancel)
         try:
             receipt = attempts.run()
-        except NoSpace:
+        except errors.NoSpace:
             raise
-        except (Unavailable, OutcomeUnknown, NotFound) as error:
+        except (errors.Unavailable, errors.OutcomeUnknown, errors.NotFound) as error:
             attempts.check()
             self._missed(package, version, error)
             raise
@@ -106,46 +90,45 @@ class Publisher:
             self._misses.clear()
         return receipt
 
-    def _missed(self, package: str, version: str, error: FeedError) -> None:
+    def _missed(self, package: str, version: str, error: errors.FeedError) -> None:
         """Raise `Outage` if the feed does not answer either, or takes nothing at all."""
         try:
             self.feed.find(package, version)
-        except (Unavailable, OutcomeUnknown, NotFound):
-            raise Outage(f"the feed is unavailable: {error.message}", hint=error.hint) from error
+        except (errors.Unavailable, errors.OutcomeUnknown, errors.NotFound):
+            raise errors.Outage(
+                f"the feed is unavailable: {error.message}", hint=error.hint
+            ) from error
         with self._lock:
             self._misses.add((package, version))
             missed = len(self._misses)
         if missed >= MISSES:
             text = f"the feed accepted none of the last {missed} packages: {error.message}"
-            raise Outage(text, hint=error.hint) from error
+            raise errors.Outage(text, hint=error.hint) from error
 
 
+@dataclass
 class _Attempts:
     """The attempts of one publish."""
 
-    def __init__(
-        self,
-        publisher: Publisher,
-        package: str,
-        version: str,
-        files: Sequence[LocalFile],
-        description: str,
-        tree: str,
-        limit: float,
-        cancel: threading.Event,
-    ) -> None:
-        self.publisher, self.feed = publisher, publisher.feed
-        self.package, self.version, self.files = package, version, files
-        self.description, self.tree = description, tree
-        self.limit, self.cancel = limit, cancel
-        self._title = f"{package} {version}"
-        self._deadline = publisher.clock() + limit
+    publisher: Publisher
+    package: str
+    version: str
+    files: Sequence[LocalFile]
+    description: str
+    tree: str
+    limit: float
+    cancel: threading.Event
+
+    def __post_init__(self) -> None:
+        self.feed = self.publisher.feed
+        self._title = f"{self.package} {self.version}"
+        self._deadline = self.publisher.clock() + self.limit
         self._sent = 0
 
     def check(self) -> None:
         """Raise `Cancelled` if the caller wants no more."""
         if self.cancel.is_set():
-            raise Cancelled(f"publishing {self._title} was cancelled")
+            raise errors.Cancelled(f"publishing {self._title} was cancelled")
 
     def run(self) -> Receipt:
         attempt = 0
@@ -153,14 +136,14 @@ class _Attempts:
             attempt += 1
             try:
                 return self._attempt()
-            except NoSpace:
+            except errors.NoSpace:
                 raise  # only the owner of a full disk can help
-            except (Unavailable, OutcomeUnknown) as error:
+            except (errors.Unavailable, errors.OutcomeUnknown) as error:
                 pause = pause_after(error, attempt, LONGEST_WAIT)
                 late = self._left() <= pause
-                if late and not isinstance(error, TimeLimit):
+                if late and not isinstance(error, errors.TimeLimit):
                     text = f"{self._title} was not published within {self.limit:g} s"
-                    raise TimeLimit(f"{text}: {error.message}", hint=error.hint) from error
+                    raise errors.TimeLimit(f"{text}: {error.message}", hint=error.hint) from error
                 if late or attempt >= self.publisher.tries:
                     raise
                 self.publisher.pauses.tell(f"{self._title}: {error}", pause)
@@ -174,13 +157,15 @@ class _Attempts:
             return Receipt(there[0], self._sent == 0, self._sent)
         try:
             self._send()
-        except (VersionExists, OutcomeUnknown) as question:
+        except (errors.VersionExists, errors.OutcomeUnknown) as question:
             there = self._settle()
             if there:
                 # Only a rival can have made it exist before our first send; ours may be unknown.
-                rival = isinstance(question, VersionExists) and self._sent == 1
+                rival = isinstance(question, errors.VersionExists) and self._sent == 1
                 return Receipt(there[0], rival, self._sent)
-            raise OutcomeUnknown(f"{question.message}; the feed does not show it") from question
+            raise errors.OutcomeUnknown(
+                f"{question.message}; the feed does not show it"
+            ) from question
         return Receipt(self._read_back(), already_there=False, attempts=self._sent)
 
     def _send(self) -> None:
@@ -200,18 +185,18 @@ class _Attempts:
         if published is None:
             return None
         if published.deleted:
-            raise Conflict(
+            raise errors.Conflict(
                 f"{self._title} was deleted from {self.feed.name} and its version stays taken",
                 hint="publish under a new stamp",
             )
         files = self.feed.files(self.package, self.version)
         found = tree_digest(files)
         if published.tree and published.tree != found:
-            raise Corrupt(
+            raise errors.Corrupt(
                 f"{self._title} in {self.feed.name} says tree {published.tree} but holds {found}"
             )
         if found != self.tree:
-            raise Conflict(
+            raise errors.Conflict(
                 f"{self._title} is in {self.feed.name} with other content: "
                 f"tree {found} there, {self.tree} here",
                 hint="versions never change: publish under a new stamp",
@@ -221,12 +206,14 @@ class _Attempts:
     def _read_back(self) -> Published:
         there = self._settle()
         if there is None:
-            raise OutcomeUnknown(f"{self.feed.name} took {self._title} but does not show it")
+            raise errors.OutcomeUnknown(f"{self.feed.name} took {self._title} but does not show it")
         published, files = there
         held = {entry.path: entry for entry in files}
         sent = {file.entry.path: file.entry for file in self.files}
         if held != sent:
-            raise Corrupt(f"{self._title} does not hold what was sent: {_difference(sent, held)}")
+            raise errors.Corrupt(
+                f"{self._title} does not hold what was sent: {_difference(sent, held)}"
+            )
         return published
 
     def _left(self) -> float:

@@ -15,19 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from feed.attestation import manifest_problems, parse, records_in
-from feed.checked import hash_file
-from feed.errors import Corrupt, NotFound, UnsafePath, local_errors
+from feed.checked import hash_file, refuse_unsafe
+from feed.errors import PULL_AGAIN, Corrupt, NotFound, UnsafePath, local_errors
 from feed.interface import Feed, Progress
-from feed.rules import matching, path_problems
-from machine.files import long_path
+from feed.rules import matching
+from machine.files import files_below, long_path
 from machine.scratch import claimed_folder
 from matrix.digest import MANIFEST, PROVENANCE, FileEntry, tree_digest
 from matrix.errors import UsageError
 
 _LISTS = frozenset({MANIFEST, PROVENANCE})
 """The files that say what a package holds: every pull reads them."""
-
-_REPORT = "pull again; a version that stays damaged must be built under a new stamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +56,8 @@ def pull(
     """Download what matches `patterns` into `dest`.
 
     A folder with other content is refused. With `force` files of the package replace those of
-    the same name there, each at once and whole; other files stay. `room` is told how many bytes
-    come before they do; what it raises keeps them from coming.
+    the same name there, each at once and whole; other files stay. `room` is called with the number
+    of bytes before they are transferred, and may raise to prevent it.
     """
     dest = long_path(dest)
     listed, tree = _listed(feed, package, version)
@@ -76,7 +74,16 @@ def pull(
         )
     if not unchanged:
         room(sum(entry.size for entry in chosen))
-        _download(feed, package, version, dest, listed, chosen, progress)
+        paths = {*_LISTS, *(entry.path for entry in chosen)}
+        wanted = [entry for entry in listed if entry.path in paths]
+        names = [_literal(entry.path) for entry in wanted] if len(wanted) < len(listed) else ["*"]
+        with staging(dest) as stage:
+            feed.fetch(package, version, stage, names, progress=progress)
+            with local_errors(dest):
+                _check(stage, f"{package} {version}", listed, wanted)
+                for extra in set(wanted) - set(chosen):
+                    (stage / extra.path).unlink()
+                _move(stage, dest, chosen)
     return Pulled(package, version, dest, chosen, tree, unchanged)
 
 
@@ -88,9 +95,7 @@ def _listed(feed: Feed, package: str, version: str) -> tuple[tuple[FileEntry, ..
             f"{package} {version} {fate} {feed.name}", hint=f"see: modelmill feed ls {package}"
         )
     files = feed.files(package, version)
-    problems = path_problems(entry.path for entry in files)
-    if problems:
-        raise UnsafePath(f"{package} {version} holds unsafe file names: {'; '.join(problems)}")
+    refuse_unsafe(files, f"{package} {version}")
     tree = tree_digest(files)
     if published.tree and published.tree != tree:
         raise Corrupt(f"{package} {version} says tree {published.tree} but holds {tree}")
@@ -106,38 +111,13 @@ def occupied(dest: Path) -> bool:
 
 def _holds(dest: Path, chosen: Sequence[FileEntry]) -> bool:
     """Whether the folder has exactly these files. Sizes first: hashing is the last resort."""
-    found = {path.relative_to(dest).as_posix(): path for path in _files(dest)}
+    found = {path.relative_to(dest).as_posix(): path for path in files_below(dest)}
     if found.keys() != {entry.path for entry in chosen}:
         return False
     return all(
         not found[entry.path].is_symlink() and found[entry.path].stat().st_size == entry.size
         for entry in chosen
     ) and all(hash_file(found[entry.path], entry.path) == entry for entry in chosen)
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
-
-
-def _download(
-    feed: Feed,
-    package: str,
-    version: str,
-    dest: Path,
-    listed: Sequence[FileEntry],
-    chosen: Sequence[FileEntry],
-    progress: Progress | None,
-) -> None:
-    with staging(dest) as stage:
-        paths = {*_LISTS, *(entry.path for entry in chosen)}
-        wanted = [entry for entry in listed if entry.path in paths]
-        names = [_literal(entry.path) for entry in wanted] if len(wanted) < len(listed) else ["*"]
-        feed.fetch(package, version, stage, names, progress=progress)
-        with local_errors(dest):
-            _check(stage, f"{package} {version}", listed, wanted)
-            for extra in set(wanted) - set(chosen):
-                (stage / extra.path).unlink()
-            _move(stage, dest, chosen)
 
 
 @contextmanager
@@ -161,7 +141,8 @@ def _check(
 
     The feed has checked the digest of every byte on the way (`Feed.fetch`).
     """
-    came = {path.relative_to(stage).as_posix(): path.lstat().st_size for path in _files(stage)}
+    files = files_below(stage)
+    came = {path.relative_to(stage).as_posix(): path.lstat().st_size for path in files}
     if came != {entry.path: entry.size for entry in wanted}:
         raise Corrupt(f"{title}: the downloaded files are not those that the feed lists")
     if PROVENANCE in came:
@@ -186,9 +167,9 @@ def _check_records(data: bytes, title: str, listed: Sequence[FileEntry]) -> None
     held = {entry.path: entry.sha256 for entry in listed}
     for path, sha256 in named.items():
         if path not in held:
-            raise Corrupt(f"{title}: {path} is missing from the feed", hint=_REPORT)
+            raise Corrupt(f"{title}: {path} is missing from the feed", hint=PULL_AGAIN)
         if held[path] != sha256:
-            raise Corrupt(f"{title}: {path} is not the one that was built", hint=_REPORT)
+            raise Corrupt(f"{title}: {path} is not the one that was built", hint=PULL_AGAIN)
 
 
 def _move(stage: Path, dest: Path, chosen: Sequence[FileEntry]) -> None:

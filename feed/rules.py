@@ -10,9 +10,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
+from pathlib import PureWindowsPath
 
 from feed.errors import Rejected
-from matrix.digest import FileEntry
+from matrix.digest import SHA256, FileEntry
 from matrix.naming import Limits, NameRule
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
@@ -40,13 +41,8 @@ declares these, so that whatever it holds can move to any other feed."""
 MAX_COMPONENT = 255
 """Bytes of one path component on every file system that matters."""
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _VIEW = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _WINDOWS = frozenset('<>:"|?*')
-_WINDOWS_NAMES = frozenset(
-    ["con", "prn", "aux", "nul", "conin$", "conout$"]
-    + [f"{device}{number}" for device in ("com", "lpt") for number in "123456789¹²³"]
-)
 _FORBIDDEN = {
     ".git": "publishing tools leave it out silently",
     ".artifactignore": "it would filter other files out of the package",
@@ -57,7 +53,7 @@ def view_problem(view: str) -> str | None:
     """Views are words; `Local` is every feed's implicit view of everything."""
     if not _VIEW.fullmatch(view):
         return f"view {view!r}: letters, digits, '.', '_' and '-', at most 64, alphanumeric ends"
-    if _reserved(view):
+    if PureWindowsPath(view).is_reserved():
         return f"view {view!r}: the name is reserved on Windows"
     if view.casefold() == "local":
         return f"view {view!r}: it holds every version already"
@@ -87,15 +83,11 @@ def _component_problem(part: str) -> str | None:
         "a component that ends in a dot or a blank (Windows drops it)": part[-1] in ". ",
         f"a component over {MAX_COMPONENT} bytes": len(part.encode(errors="replace"))
         > MAX_COMPONENT,
-        f"{part!r} is reserved on Windows": _reserved(part),
+        f"{part!r} is reserved on Windows": PureWindowsPath(part).is_reserved(),
     }
     if part.casefold() in _FORBIDDEN:
         faults[f"{part!r} is forbidden: {_FORBIDDEN[part.casefold()]}"] = True
     return next((fault for fault, found in faults.items() if found), None)
-
-
-def _reserved(part: str) -> bool:
-    return part.split(".", 1)[0].rstrip().casefold() in _WINDOWS_NAMES
 
 
 def path_problems(paths: Iterable[str]) -> list[str]:
@@ -132,7 +124,7 @@ def entry_problems(entries: Sequence[FileEntry]) -> list[str]:
     problems.extend(
         f"{entry.path!r}: not a size and a SHA-256"
         for entry in entries
-        if entry.size < 0 or not _SHA256.fullmatch(entry.sha256)
+        if entry.size < 0 or not SHA256.fullmatch(entry.sha256)
     )
     return problems
 
@@ -158,9 +150,7 @@ SHOWN = 20
 
 
 def headroom_problems(
-    limits: Limits,
-    plan: Sequence[tuple[str, str]],
-    taken: Callable[[str], Collection[str]],
+    limits: Limits, plan: Sequence[tuple[str, str]], taken: Callable[[str], Collection[str]]
 ) -> list[str]:
     """Packages without room for their new versions. `taken`: the versions of a package."""
     wanted: dict[str, set[str]] = {}

@@ -25,7 +25,6 @@ class FoundIndex:
     """A sweep index as it is in the feed."""
 
     published: Published
-    revision: int
     index: SweepIndex
 
 
@@ -33,7 +32,7 @@ def index_revisions(feed: Feed, package: str, stamp: str) -> dict[int, Published
     """Every revision of a stamp's index, deleted ones included: their numbers cannot be reused."""
     base = f"0.0.0-{slug(stamp)}"
     pattern = re.compile(rf"{re.escape(base)}(?:-{INDEX})?(?:-r([1-9][0-9]*))?")
-    # Narrow prefixes: with one fixed package name all cells of the stamp stand beside it.
+    # Narrow prefixes: with one fixed package name, all cells of the stamp are in this package too.
     listed = [*feed.versions(package, f"{base}-{INDEX}"), *feed.versions(package, f"{base}-r")]
     first = feed.find(package, base)
     found: dict[int, Published] = {}
@@ -53,14 +52,13 @@ def resolve_index(feed: Feed, index_package: str, stamp: str) -> FoundIndex:
             f"no index of stamp {stamp} in {feed.name} (package {index_package})",
             hint=f"see: modelmill feed ls {index_package}",
         )
-    revision = max(live)
-    published = revisions[revision]
+    published = revisions[max(live)]
     with tempfile.TemporaryDirectory(prefix="modelmill-index-") as folder:
         dest = Path(folder) / "index"
         pull(feed, index_package, published.version, dest, (INDEX_FILE,))
         data = (dest / INDEX_FILE).read_bytes()
     index = SweepIndex.from_json(data, f"{index_package} {published.version} {INDEX_FILE}")
-    return FoundIndex(published, revision, index)
+    return FoundIndex(published, index)
 
 
 def select(

@@ -7,8 +7,9 @@ file is the one which the build has stated, and (with a key) that the statement 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from feed.attestation import (
@@ -24,16 +25,8 @@ from feed.errors import Corrupt, NotFound, UnsafePath, local_errors
 from feed.index import INDEX_FILE
 from feed.interface import Feed, Progress
 from feed.reader import pull
-from machine.files import long_path
-from matrix.digest import (
-    BUILD_RECORD,
-    MANIFEST,
-    PROVENANCE,
-    SBOM,
-    SIGNATURE,
-    FileEntry,
-    tree_digest,
-)
+from machine.files import files_below, long_path
+from matrix import digest
 from matrix.errors import MillError
 
 CheckSignature = Callable[[bytes, bytes], None]
@@ -78,15 +71,15 @@ def verify_published(
     signature: CheckSignature | None = None,
     progress: Progress | None = None,
 ) -> Verdict:
-    """Download a version into a folder below `work` that goes again, and verify it."""
+    """Download a version into a temporary folder below `work`, and verify it."""
+    title = f"{package} {version}"
     with tempfile.TemporaryDirectory(prefix="modelmill-verify-", dir=work) as folder:
         dest = Path(folder) / "package"
         try:
             pulled = pull(feed, package, version, dest, progress=progress)
         except (Corrupt, UnsafePath) as error:
-            checks = (Check("content", (error.message,)),)
-            return Verdict(f"{package} {version}", "", 0, checks)
-        return _verdict(f"{package} {version}", dest, pulled.files, version, signature)
+            return Verdict(title, "", 0, (Check("content", (error.message,)),))
+        return _Package(title, dest, pulled.files, version, signature).verdict()
 
 
 def verify_folder(folder: Path, *, signature: CheckSignature | None = None) -> Verdict:
@@ -96,98 +89,92 @@ def verify_folder(folder: Path, *, signature: CheckSignature | None = None) -> V
         raise NotFound(f"there is no folder {folder}")
     with local_errors(folder):
         files = tuple(_entries(folder))
-        return _verdict(str(folder), folder, files, None, signature)
+        return _Package(str(folder), folder, files, None, signature).verdict()
 
 
-def _entries(folder: Path) -> Iterator[FileEntry]:
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
+def _entries(folder: Path) -> Iterator[digest.FileEntry]:
+    for path in files_below(folder):
         if path.is_symlink():
             raise UnsafePath(f"{path} is a link: a package has none")
-        if not path.is_dir():
-            yield hash_file(path, name)
+        yield hash_file(path, path.relative_to(folder).as_posix())
 
 
-def _verdict(
-    title: str,
-    folder: Path,
-    files: Iterable[FileEntry],
-    version: str | None,
-    signature: CheckSignature | None,
-) -> Verdict:
-    entries = tuple(files)
-    held = {entry.path for entry in entries}
-    checks = _checks(folder, entries, held, version, signature)
-    return Verdict(title, tree_digest(entries), len(entries), tuple(checks))
+@dataclass(frozen=True, slots=True)
+class _Package:
+    """A package in a folder."""
 
+    title: str
+    folder: Path
+    files: tuple[digest.FileEntry, ...]
+    version: str | None
+    """None: it is not known under which one it was published."""
+    signature: CheckSignature | None
 
-def _checks(
-    folder: Path,
-    entries: tuple[FileEntry, ...],
-    held: set[str],
-    version: str | None,
-    signature: CheckSignature | None,
-) -> list[Check]:
-    if MANIFEST not in held and INDEX_FILE in held:
-        note = "a sweep index: it lists packages and has no provenance of its own"
-        return [Check("content", note=note)]
-    if MANIFEST not in held:
-        return [Check("content", (f"there is no {MANIFEST}: not a package of ours",))]
-    try:
-        manifest = parse((folder / MANIFEST).read_bytes())
-    except ValueError as error:
-        return [Check(MANIFEST, (str(error),))]
-    record = _record(folder, held)
-    return [
-        Check("content", tuple(manifest_problems(manifest, entries))),
-        _document(
-            folder,
-            held,
-            PROVENANCE,
-            lambda value: provenance_problems(value, manifest, entries, version, record),
-        ),
-        _document(folder, held, SBOM, lambda value: sbom_problems(value, manifest, entries)),
-        _signature(folder, held, signature),
-    ]
+    def verdict(self) -> Verdict:
+        return Verdict(
+            self.title, digest.tree_digest(self.files), len(self.files), tuple(self._checks())
+        )
 
+    def _holds(self, *names: str) -> bool:
+        return set(names) <= {entry.path for entry in self.files}
 
-def _record(folder: Path, held: set[str]) -> Json | None:
-    """The build record; that its bytes are those which were named is told elsewhere."""
-    try:
-        return parse((folder / BUILD_RECORD).read_bytes()) if BUILD_RECORD in held else None
-    except ValueError:
-        return None
+    def _read(self, name: str) -> bytes:
+        return (self.folder / name).read_bytes()
 
+    def _checks(self) -> Iterator[Check]:
+        if not self._holds(digest.MANIFEST):
+            if self._holds(INDEX_FILE):
+                note = "a sweep index: it lists packages and has no provenance of its own"
+                yield Check("content", note=note)
+            else:
+                yield Check("content", (f"there is no {digest.MANIFEST}: not a package of ours",))
+            return
+        try:
+            manifest = parse(self._read(digest.MANIFEST))
+        except ValueError as error:
+            yield Check(digest.MANIFEST, (str(error),))
+            return
+        yield Check("content", tuple(manifest_problems(manifest, self.files)))
+        yield self._document(digest.PROVENANCE, partial(self._provenance_problems, manifest))
+        yield self._document(digest.SBOM, lambda value: sbom_problems(value, manifest, self.files))
+        yield self._signature()
 
-def _document(folder: Path, held: set[str], name: str, check: Callable[..., list[str]]) -> Check:
-    if name not in held:
-        return Check(name, ("it is missing: nothing states how this package was made",))
-    try:
-        return Check(name, tuple(check(parse((folder / name).read_bytes()))))
-    except ValueError as error:
-        return Check(name, (str(error),))
+    def _provenance_problems(self, manifest: Json, stated: Json) -> list[str]:
+        try:  # that the build record's bytes are those which were named is checked elsewhere
+            record = (
+                parse(self._read(digest.BUILD_RECORD)) if self._holds(digest.BUILD_RECORD) else None
+            )
+        except ValueError:
+            record = None
+        return provenance_problems(stated, manifest, self.files, self.version, record)
 
+    def _document(self, name: str, check: Callable[[Json], list[str]]) -> Check:
+        if not self._holds(name):
+            return Check(name, ("it is missing: nothing states how this package was made",))
+        try:
+            return Check(name, tuple(check(parse(self._read(name)))))
+        except ValueError as error:
+            return Check(name, (str(error),))
 
-def _signature(folder: Path, held: set[str], signature: CheckSignature | None) -> Check:
-    if signature is None:
-        return _unchecked(folder, held)
-    if not {SIGNATURE, PROVENANCE} <= held:
-        return Check("signature", ("the package is not signed",))
-    try:
-        signature((folder / SIGNATURE).read_bytes(), (folder / PROVENANCE).read_bytes())
-    except MillError as error:
-        return Check("signature", (error.message,))
-    return Check("signature", note="by the given key")
+    def _signature(self) -> Check:
+        if self.signature is None:
+            return self._unchecked()
+        if not self._holds(digest.SIGNATURE, digest.PROVENANCE):
+            return Check("signature", ("the package is not signed",))
+        try:
+            self.signature(self._read(digest.SIGNATURE), self._read(digest.PROVENANCE))
+        except MillError as error:
+            return Check("signature", (error.message,))
+        return Check("signature", note="by the given key")
 
-
-def _unchecked(folder: Path, held: set[str]) -> Check:
-    """Without a key: whose signature it is stays open, but not what it is of."""
-    if SIGNATURE not in held:
-        return Check("signature", note="not signed")
-    try:
-        statement = sealed((folder / SIGNATURE).read_bytes())
-    except ValueError as error:
-        return Check("signature", (f"{SIGNATURE} cannot be read: {error}",))
-    if PROVENANCE not in held or statement != (folder / PROVENANCE).read_bytes():
-        return Check("signature", (f"what is signed is not {PROVENANCE}",))
-    return Check("signature", note="signed, not checked: no key was given")
+    def _unchecked(self) -> Check:
+        """Without a key, check only that the signature belongs to this statement."""
+        if not self._holds(digest.SIGNATURE):
+            return Check("signature", note="not signed")
+        try:
+            statement = sealed(self._read(digest.SIGNATURE))
+        except ValueError as error:
+            return Check("signature", (f"{digest.SIGNATURE} cannot be read: {error}",))
+        if not self._holds(digest.PROVENANCE) or statement != self._read(digest.PROVENANCE):
+            return Check("signature", (f"what is signed is not {digest.PROVENANCE}",))
+        return Check("signature", note="signed, not checked: no key was given")

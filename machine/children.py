@@ -1,4 +1,4 @@
-"""Child processes: started apart from our terminal, weighed, ended with all they have started.
+"""Child processes: started apart from our terminal, measured, ended with all they have started.
 
 A child leads a session of its own on POSIX and belongs to a Job Object on Windows, so that what it
 starts is reached even when it has lost its parent.
@@ -116,7 +116,7 @@ def start(
 
 
 class ProcessTree:
-    """A started child; its tree can be weighed and ended."""
+    """A started child. The memory of its whole tree can be measured, and the tree ended."""
 
     def __init__(
         self,
@@ -180,9 +180,9 @@ def kill(processes: Iterable[psutil.Process]) -> None:
 
 
 def kill_users(folder: Path) -> None:
-    """End what a process that is gone has left running on one of its folders.
+    """End the programs that a dead process left running on one of its folders.
 
-    It would go on with what is about to be removed under it.
+    Otherwise they would go on writing while the folder is removed.
     """
     for process in psutil.process_iter(["cmdline"]):
         arguments = process.info["cmdline"] or []

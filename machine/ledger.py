@@ -1,7 +1,7 @@
 """One ledger for all processes of the machine: who has reserved how much memory, disk and quiet.
 
 Whoever needs a resource reserves it before it begins. What does not fit is waited for, in the
-order in which the waits began, so that nobody is passed for ever; a process that has ended holds
+order in which the waits began, so that nobody waits for ever; a process that has ended holds
 nothing and stands in no queue, and one that is stopped holds what it has but keeps nobody behind
 it in the queue.
 
@@ -117,7 +117,7 @@ class Ledger:
                 self._tell_change()
 
     def pause(self, changes: int) -> None:
-        """Until there are more changes than that, or it is time to look at the others."""
+        """Wait for more changes than that, or until it is time to look at other processes."""
         with self._changed:
             with suppress(OSError):
                 self._entries.look()
@@ -179,7 +179,7 @@ class Place:
         return None
 
     def pause(self, wait: Wait, signs: object = None) -> None:
-        """Until something may have changed; `signs`: of life that the ledger does not know.
+        """Wait until something may have changed; `signs`: signs of life unknown to the ledger.
 
         Raises `WaitCancelled` or `WaitedTooLong`.
         """

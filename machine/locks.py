@@ -1,7 +1,7 @@
 """Locks on files, between threads and processes; the system frees the lock of a dead process.
 
 A process that was stopped keeps its locks, so no wait is without a limit unless it can be
-cancelled, and every wait is told of.
+cancelled, and every wait is reported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from machine.waits import Wait, WaitCancelled, WaitedTooLong, WaitRules
 
 FOR_MOMENTS = WaitRules(limit=300.0)
-"""Whoever holds a lock for moments and has it for so long will not let go."""
+"""A lock that is meant to be held for moments will not be released after so long."""
 
 
 @contextmanager
@@ -32,11 +32,7 @@ def locked(
 
 
 def take(
-    path: Path,
-    rules: WaitRules = FOR_MOMENTS,
-    *,
-    what: str = "",
-    longest_sleep: float = 0.02,
+    path: Path, rules: WaitRules = FOR_MOMENTS, *, what: str = "", longest_sleep: float = 0.02
 ) -> FileLock:
     """The lock, to be released. Raises `WaitedTooLong` or `WaitCancelled`.
 

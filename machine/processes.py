@@ -99,7 +99,7 @@ def _hidden(pid: int) -> bool:
 
 
 MAX_AGE = 24 * 3600.0
-"""After so many seconds without a change nobody is still writing, wherever they were."""
+"""After so many seconds without a change, no process on any machine is still writing."""
 
 _NAME = re.compile(r"([0-9a-f]{12})-([0-9]+)-([0-9.]*)-[0-9a-f]{32}")
 
@@ -111,7 +111,7 @@ def claim() -> str:
 
 
 def claim_in(name: str) -> str:
-    """The claim in a name, whatever stands before and after it; a name without one is its own."""
+    """The claim that a name contains; a name without one is its own claim."""
     found = _NAME.search(name)
     return found.group() if found else name
 
@@ -125,7 +125,7 @@ def owner_of(name: str) -> Process | None:
 
 
 def owner_alive(name: str) -> bool | None:
-    """Whether the process that claimed the name still runs; None: cannot be told from here."""
+    """Whether the process that claimed the name still runs; None: it cannot be known here."""
     owner = owner_of(name)
     return None if owner is None else not owner.is_dead()
 

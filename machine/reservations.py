@@ -32,7 +32,7 @@ SILENT_AFTER = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What somebody holds of some resources."""
+    """How much a participant holds of some resources."""
 
     what: str
     amounts: Mapping[str, int]
@@ -56,7 +56,7 @@ class Entry:
     held: dict[str, Holding] = field(default_factory=dict)
     waiting: list[Ticket] = field(default_factory=list)
     silent: bool = False
-    """It waits, and has not looked for so long that nobody waits behind it."""
+    """It has not looked for so long that others no longer wait behind it."""
 
 
 @dataclass(frozen=True, slots=True)

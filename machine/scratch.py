@@ -7,12 +7,11 @@ a folder that nobody will ever come back to.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from machine.children import kill_users
@@ -77,7 +76,7 @@ class Scratch:
         remove_tree(self.folder)
         lock_file = Path(self._lock.lock_file)
         self._lock.release()
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             lock_file.unlink()
 
 
@@ -98,7 +97,7 @@ def sweep_dead(root: Path) -> list[Path]:
                 remove_tree(folder)
             finally:
                 lock.release()
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 lock_file.unlink()
             removed.append(folder)
     return removed

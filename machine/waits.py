@@ -1,4 +1,4 @@
-"""Waiting for others: told of after a moment, given up when nothing moves."""
+"""Waits for other processes: reported after a moment, given up when nothing changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from matrix.errors import Exit, MillError
 
 TELL_AFTER = 2.0
-"""Seconds; a longer wait is told of."""
+"""Seconds; a longer wait is reported."""
 
 Told = Callable[[str], None]
 """Called with what is waited for."""
@@ -34,7 +34,7 @@ class WaitCancelled(MillError):
 
 @dataclass(frozen=True, slots=True)
 class WaitRules:
-    """How long a wait may last, who can end it, and whom it tells of itself."""
+    """How long a wait may last, who can end it, and who is told of it."""
 
     limit: float = float("inf")
     """Seconds without a sign of life of those who are waited for."""

@@ -12,60 +12,12 @@ from typing import Any
 
 from matrix.nearest import hint, quote
 from matrix.reader import Entry
+from matrix.vocabulary import BASIC_PASSES, EXTENDED_PASSES, FLAGS
 
 LEVELS = ("disabled", "basic", "extended")
 CALIBRATIONS = ("minmax", "percentile", "entropy")
 MOST_SAMPLES = 4096
 BLOCK_SIZES = (16, 32, 64, 128, 256)
-
-BASIC_PASSES = (
-    "CastElimination", "ClipQuantRewrite", "CommonSubexpressionElimination", "ConstantFolding",
-    "ConstantSharing", "ConvAddFusion", "ConvBNFusion", "ConvMulFusion", "DivMulFusion",
-    "DoubleQDQPairsRemover", "EliminateDropout", "EliminateIdentity", "EliminateSlice",
-    "EnsureUniqueDQForNodeUnit", "ExpandElimination", "FuseReluClip", "GeluFusionL1",
-    "GemmSumFusion", "GemmTransposeFusion", "LabelEncoderFusion", "LayerNormFusionL1",
-    "MatMulAddFusion", "MatMul_BatchNormalization_Fusion", "NoopElimination", "NotWhereFusion",
-    "Pad_Fusion", "PreShapeNodeElimination", "QDQPropagationTransformer", "ReluQuantRewrite",
-    "ReshapeFusion", "TransposeOptimizer", "UnsqueezeElimination", "WhereDummyDq",
-)  # fmt: skip
-EXTENDED_PASSES = (
-    "AttentionFusion", "Avx2WeightS8ToU8Transformer", "BiasDropoutFusion", "BiasGeluFusion",
-    "BiasSkipLayerNormFusion", "BiasSoftmaxFusion", "ConvActivationFusion",
-    "DynamicQuantizeMatMulFusion", "EmbedLayerNormFusion", "FastGeluFusion",
-    "GatherSliceToSplitFusion", "GatherToSliceFusion", "GeluFusionL2", "GemmActivationFusion",
-    "GroupQueryAttentionFusion", "LayerNormFusionL2", "MatMulActivationFusion",
-    "MatMulIntegerToFloatFusion", "MatMulScaleFusion", "MatmulTransposeFusion",
-    "QDQFinalCleanupTransformer", "QDQS8ToU8Transformer", "QDQSelectorActionTransformer",
-    "QuickGeluFusion", "SimplifiedLayerNormFusion", "SkipLayerNormFusion",
-)  # fmt: skip
-"""ONNX Runtime's names. It ignores a name that it does not know, so they are checked here."""
-FLAGS = (
-    "add_conv_batch_normalization_folding", "approximate_cubic_resize_with_linear",
-    "attention_expandedattention", "attention_fusion", "bias_dropout_fusion",
-    "bias_gelu_fusion", "bias_skip_layer_norm_fusion", "bias_softmax_fusion",
-    "cgc_constant_folding", "clamp_constant_values", "concat_slice_elimination",
-    "constant_folding", "conv_activation_fusion", "conv_add_activation_fusion",
-    "conv_add_batch_normalization_folding", "conv_add_fusion", "conv_bn_fusion",
-    "conv_channel_affine_folding", "conv_mul_fusion", "deduplicate_opset_imports",
-    "dft_to_matmul", "double_qdq_pairs_remover", "dynamic_quantize_matmul_fusion",
-    "embed_layer_norm_fusion", "exp_positive_scale_folding", "expand_elimination",
-    "fast_gelu_fusion", "fuse_rmsnorm", "gather_slice_to_split_fusion",
-    "gather_to_slice_fusion", "gathernd_to_reshape", "gelu1_singlegelu", "gelu2_singlegelu",
-    "gelu3_singlegelu", "gelu4_singlegelu", "gelu_approximation", "gelu_fusion",
-    "gelu_singlegelu", "gemm_activation_fusion", "gemm_sum_fusion", "gemm_transpose_fusion",
-    "gridsample_to_gather", "highdimRTR_lowdimRTR", "layer_norm_fusion",
-    "layernormalization_singlelayernorm", "layernormmul_singlelayernorm",
-    "layernormpow_singlelayernorm", "matmul_activation_fusion", "matmul_add_fusion",
-    "matmul_bn_fusion", "matmul_scale_fusion", "matmul_transpose_fusion", "matmuladd_conv2d2d",
-    "matmuladd_conv2d3d", "matmuladd_conv2d4d", "matmuladd_reshapegemm", "nchwc_transformer",
-    "nhwc_transformer", "normalize_int32_dq", "not_where_fusion", "omit_empty_resize_inputs",
-    "ort_graph_optimization", "pad_fusion", "prelu_to_relu", "quick_gelu_fusion",
-    "remove_isnan_in_attention_mask", "resize_tf_half_pixel_for_nn_to_asymmetric",
-    "simplified_layer_norm_fusion", "skip_layer_norm_fusion", "slice_elimination",
-    "static_split_to_slice", "transpose_optimizer", "trim_split_grouped_conv",
-    "unsqueeze_elimination", "untie_constant_batched_matmul",
-)  # fmt: skip
-"""The switches of winml-cli's optimizer, which ignores others too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +132,9 @@ ALL: Mapping[str, Option] = {**WINML, **OPTIMUM}
 
 def read_build(entry: Entry, key: str = "build") -> dict[str, Any] | None:
     """The table `build` of an entry; a problem for every option that no engine has."""
-    table = entry.table(key)
-    if table is None:
+    inner = entry.inner(key)
+    if key not in entry.data:
         return None
-    inner = Entry(table, f"{entry.where}: {key}", entry.problems)
     found = {}
     for name, option in ALL.items():
         value = option.read(inner, name)
@@ -191,7 +142,7 @@ def read_build(entry: Entry, key: str = "build") -> dict[str, Any] | None:
             found[name] = value
     inner.close()
     if problem := contradiction(found):
-        inner.bad(problem, "leave one of the two out")
+        inner.bad(problem, "remove one of the two")
     return found
 
 

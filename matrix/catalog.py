@@ -38,11 +38,8 @@ class Catalog:
 
 def packaged() -> tuple[str, ...]:
     """The catalogs that come with modelmill."""
-    return tuple(
-        sorted(
-            path.stem for path in DATA.glob("*.toml") if path.stem not in {"targets", "profiles"}
-        )
-    )
+    names = {path.stem for path in DATA.glob("*.toml")}
+    return tuple(sorted(names - {"targets", "profiles"}))
 
 
 def load_catalog(
@@ -170,9 +167,7 @@ def _fault(engine: str | None, model: Model) -> tuple[str, str] | None:
 def _if_able(model: Model, engine: str | None) -> Model:
     """Others maintain the registry, so a model that cannot be built is skipped with the reason."""
     fault = _fault(engine, model)
-    if fault is None or model.overrides.skip:
-        return model
-    return _skipped(model, fault[0])
+    return model if fault is None or model.overrides.skip else unbuildable(model, fault[0])
 
 
 def _covered(model: Model, abilities: Abilities) -> Model:
@@ -181,7 +176,7 @@ def _covered(model: Model, abilities: Abilities) -> Model:
         return model
     found = cover(model, abilities.engine)
     if found.verdict not in BUILDABLE:
-        return _skipped(model, found.why)
+        return unbuildable(model, found.why)
     if not model.source.file and found.task != abilities.synonyms.get(model.task, model.task):
         return replace(model, exported_as=found.task)
     return model
@@ -194,10 +189,6 @@ def _other_tasks(models: Iterable[Model]) -> list[str]:
         f"{task} is exported for {other}: {aliases()[task].why} ({count} model{'s' * (count > 1)})"
         for (task, other), count in counts.items()
     ]
-
-
-def _skipped(model: Model, why: str) -> Model:
-    return replace(model, overrides=replace(model.overrides, skip=unbuildable(why)))
 
 
 def _distinct(models: Iterable[Model], bad: list[Problem]) -> list[Model]:

@@ -38,11 +38,7 @@ class CellId:
 
 
 def cell_id(
-    model: str,
-    task: str,
-    target: str,
-    precision: str | None = None,
-    profile: str | None = None,
+    model: str, task: str, target: str, precision: str | None = None, profile: str | None = None
 ) -> str:
     """Print a cell id."""
     left = f"{model}:{task}" if task else model

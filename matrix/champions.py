@@ -2,7 +2,7 @@
 
 A file of champions is laid over a catalog: what it changes is added to what the catalog says, as
 when it was tried. A champion whose model or target is not there, or that is of another engine, is
-told and changes nothing.
+reported and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from matrix.digest import value_digest
 from matrix.errors import PlanError, Problem, UsageError
 from matrix.hypotheses import Hypothesis
 from matrix.model import Model, SourceKind, Target
-from matrix.nearest import hint, quote, tag
+from matrix.nearest import hint, quote
 from matrix.overlay import Unfit, overlaid, with_overrides
 from matrix.policy import overrides_of
-from matrix.reader import Entry, parse_toml, read_text, tables
+from matrix.reader import Entry, read_rows
 from matrix.session_options import read_session
 from matrix.space import read_changes
 from matrix.targets import Targets
@@ -96,16 +96,9 @@ class Champion:
 
 def read_champions(path: Path, targets: Targets) -> dict[Key, Champion]:
     """The champions of a file. Raises `PlanError` with every fault."""
-    text = read_text(path, "a tuning writes it")
     problems: list[Problem] = []
-    top = Entry(parse_toml(text, path.name), path.name, problems)
-    top.known.append("champion")
-    top.close()
     found: dict[Key, Champion] = {}
-    rows = tables(top.data.get("champion", []), f"{path.name}: champion", problems)
-    for number, table in rows:
-        where = f"{path.name}: champion {number}{tag(table.get('model'))}"
-        entry = Entry(table, where, problems)
+    for _path, entry in read_rows([path], "champion", "model", problems, "a tuning writes it"):
         one = _champion(entry, targets)
         if one.key in found:
             entry.bad(f"{one.cell} has a champion already")
@@ -158,11 +151,13 @@ def with_champions(
             notices.append(f"{one.told} is not used: it is of the engine {one.engine}")
         else:
             try:
-                models[one.model, one.task] = _crowned(model, rows[one.target], one)
+                target = rows[one.target]
+                changed = overlaid(overrides_of(model, target), one.changes, target)
+                models[one.model, one.task] = with_overrides(model, target.label, changed)
             except Unfit as error:
                 problems.append(Problem(one.told, error.message, "tune it again"))
                 continue
-            notices += _remarks(one, model, rows[one.target], profiles)
+            notices += _remarks(one, model, target, profiles)
     if problems:
         raise PlanError(problems, "the champions")
     made = tuple(models[model.id, model.task] for model in catalog.models)
@@ -197,11 +192,6 @@ def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _crowned(model: Model, target: Target, one: Champion) -> Model:
-    changed = overlaid(overrides_of(model, target), one.changes, target)
-    return with_overrides(model, target.label, changed)
-
-
 def _remarks(one: Champion, model: Model, target: Target, profiles: Sequence[str]) -> list[str]:
     """What the user should know beside the fact that it is used."""
     found = [f"{one.told} is used"]
@@ -218,17 +208,14 @@ def _remarks(one: Champion, model: Model, target: Target, profiles: Sequence[str
 
 
 def _champion(entry: Entry, targets: Targets) -> Champion:
-    def text(key: str) -> str:
-        return entry.text(key, required=True, empty=False) or ""
-
-    label = text("target")
+    label = entry.needed("target")
     rows = {row.label: row.provider for row in targets}
     if label and label not in rows:
         entry.bad(f"unknown target {quote(label)}", hint(label, rows))
     proof = _proof(entry)
     own = {label: rows[label]} if label in rows else {}
     made = Champion(
-        model=text("model"),
+        model=entry.needed("model"),
         task=entry.text("task", required=True) or "",
         target=label,
         engine=entry.choice("engine", tuple(OF_ENGINES), required=True) or "",
@@ -259,10 +246,8 @@ def _proof(champion: Entry) -> Proof:
     if table is None and "proof" not in champion.data:
         champion.bad("proof is missing")
     entry = Entry(table or {}, f"{champion.where}: proof", champion.problems if table else [])
-    texts: Any = {
-        name: entry.text(name, required=True, empty=False) or ""
-        for name in ("tuning", "trial", "comparison", "artifact", "baseline")
-    }
+    names = ("tuning", "trial", "comparison", "artifact", "baseline")
+    texts: Any = {name: entry.needed(name) for name in names}
     numbers: Any = {name: entry.number(name) or 0.0 for name in ("gain", "low", "high")}
     for name in numbers:
         if name not in entry.data:
@@ -272,23 +257,14 @@ def _proof(champion: Entry) -> Proof:
         **numbers,
         emulated=entry.flag("emulated") or False,
         at=entry.text("at") or "",
-        tools=_words(entry, "tools"),
-        runtime=_words(entry, "runtime"),
-        machine=_words(entry, "machine"),
+        tools=entry.words("tools"),
+        runtime=entry.words("runtime"),
+        machine=entry.words("machine"),
     )
     entry.close()
     if not made.low <= made.gain <= made.high:
         entry.bad(f"gain {made.gain:g} is not between {made.low:g} and {made.high:g}")
     return made
-
-
-def _words(entry: Entry, key: str) -> dict[str, str]:
-    """A table of texts."""
-    table = entry.table(key) or {}
-    for name, value in table.items():
-        if not isinstance(value, str) or not value.isprintable():
-            entry.bad(f"{key}: {quote(name)} must be a printable text, not {quote(value)}")
-    return {name: value for name, value in table.items() if isinstance(value, str)}
 
 
 def champion_for(champions: Mapping[Key, Champion], wanted: Key) -> Champion:

@@ -5,6 +5,7 @@ msgspec is imported on first use: commands that read no record start without it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -31,6 +32,22 @@ def from_json(value: object, kind: type[T], *, exact: bool = True, strict: bool 
     if exact and (unknown := next(_unknown(value, made), None)):
         raise ValueError(f"Object contains unknown field - at `{unknown}`")
     return made
+
+
+def from_versioned(data: bytes, kind: type[T], known: int) -> T:
+    """A dataclass from the text of a JSON object that says its `format`; its other keys may be
+    more than the fields.
+
+    Raises `ValueError` for anything else, or for another format than the known one.
+    """
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from error
+    found = value.get("format") if isinstance(value, dict) else type(value).__name__
+    if found != known:
+        raise ValueError(f"format {found!r}, this modelmill reads {known}")
+    return from_json(value, kind, exact=False)
 
 
 def _unknown(given: Any, made: Any, at: str = "$") -> Iterator[str]:

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 MANIFEST = "modelmill.json"
 
@@ -33,6 +37,14 @@ class FileEntry:
     path: str
     size: int
     sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file of a package that is to be published: its entry, and where it is on the disk."""
+
+    entry: FileEntry
+    source: Path
 
 
 def tree_digest(files: Iterable[FileEntry]) -> str:

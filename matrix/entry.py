@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,38 +34,27 @@ def read_model(entry: Entry, folder: Path, targets: Targets) -> Model | None:
     name = read_id(entry, "id")
     task = read_task(entry)
     source = _source(entry, name, folder)
-    model_type = entry.text("model_type", empty=False)
-    group = entry.text("group")
-    priority = entry.choice("priority", PRIORITIES) or "P2"
-    overrides = _overrides(entry, folder)
-    per_target = _per_target(entry, targets, folder)
-    remote_code, pickle = entry.flag("remote_code"), entry.flag("pickle")
-    dataset = _dataset(entry, folder)
-    recipes = _recipes(entry, folder)
-    context_group = _context_group(entry)
-    needs, tags = entry.texts("needs"), entry.texts("tags")
-    entry.close()
-    if name is None or task is None or source is None:
-        return None
-    random_type = source.ref if source.kind is SourceKind.RANDOM else "unknown"
-    return Model(
-        id=name,
-        task=task,
-        source=source,
-        model_type=model_type or random_type,
-        group=group or "",
-        priority=priority,
-        overrides=overrides,
-        per_target=per_target,
-        remote_code=remote_code or False,
-        pickle=pickle or False,
-        needs=needs or (),
-        dataset=dataset,
-        recipes=recipes,
-        context_group=context_group,
-        extra={"tags": list(tags)} if tags else {},
+    random_type = source.ref if source and source.kind is SourceKind.RANDOM else "unknown"
+    model = Model(
+        id=name or "",
+        task=task or "",
+        source=source or Source(SourceKind.HUB, ""),
+        model_type=entry.text("model_type", empty=False) or random_type,
+        group=entry.text("group") or "",
+        priority=entry.choice("priority", PRIORITIES) or "P2",
+        overrides=_overrides(entry, folder),
+        per_target=_per_target(entry, targets, folder),
+        remote_code=entry.flag("remote_code") or False,
+        pickle=entry.flag("pickle") or False,
+        dataset=_dataset(entry, folder),
+        recipes=_recipes(entry, folder),
+        context_group=_context_group(entry),
+        needs=entry.texts("needs") or (),
+        extra={"tags": list(tags)} if (tags := entry.texts("tags")) else {},
         where=entry.where,
     )
+    entry.close()
+    return None if name is None or task is None or source is None else model
 
 
 def read_id(entry: Entry, key: str) -> str | None:
@@ -129,7 +117,7 @@ def _source(entry: Entry, name: str | None, folder: Path) -> Source | None:
     if local is not None:
         return _folder_source(entry, local, folder, file)
     if random is not None:
-        return _random_source(entry, random)
+        return _random_source(entry.inner("random"))
     ref = hub if given else name  # a source of the wrong type is reported already
     return None if ref is None else hub_source(entry, ref, revision, file[1] if file else None)
 
@@ -151,19 +139,16 @@ def _file_path(entry: Entry, key: str, path: str, *, inside: bool) -> bool:
 
 def _file_source(entry: Entry, key: str, file: str, folder: Path) -> Source | None:
     """A file on this machine; its folder is the source, as for a folder model."""
-    path = _existing(folder / file)
-    if path is None or path.is_dir():
-        advice = f"it is looked for in {folder}; for a file of a Hub repository, give hub too"
-        entry.bad(f"{_called(key)} {quote(file)} does not exist", advice)
-        return None
-    return Source(SourceKind.FOLDER, str(path.parent), file=path.name)
+    advice = "; for a file of a Hub repository, give hub too"
+    path = entry.existing(_called(key), file, folder, advice=advice)
+    return Source(SourceKind.FOLDER, str(path.parent), file=path.name) if path else None
 
 
 def _folder_source(
     entry: Entry, local: str, folder: Path, file: tuple[str, str] | None
 ) -> Source | None:
-    path = _found(entry, "folder", local, folder, directory=True)
-    if path is None or (file and _found(entry, _called(file[0]), file[1], path) is None):
+    path = entry.existing("folder", local, folder, directory=True)
+    if path is None or (file and entry.existing(_called(file[0]), file[1], path) is None):
         return None
     return Source(SourceKind.FOLDER, str(path), file=file[1] if file else None)
 
@@ -172,25 +157,7 @@ def _called(key: str) -> str:
     return "onnx file" if key == "onnx" else key
 
 
-def _found(
-    entry: Entry, what: str, name: str, folder: Path, *, directory: bool = False
-) -> Path | None:
-    path = _existing(folder / name, directory=directory)
-    if path is None:
-        entry.bad(f"{what} {quote(name)} does not exist", f"it is looked for in {folder}")
-    return path
-
-
-def _existing(path: Path, *, directory: bool = False) -> Path | None:
-    try:
-        there = path.is_dir() if directory else path.exists()
-    except (OSError, ValueError):  # a name too long, or one that no file system takes
-        return None
-    return path if there else None
-
-
-def _random_source(entry: Entry, random: Mapping[str, Any]) -> Source | None:
-    inner = Entry(random, f"{entry.where}: random", entry.problems)
+def _random_source(inner: Entry) -> Source | None:
     architecture = inner.text("architecture", required=True, empty=False)
     seed = inner.integer("seed", 0, MAX_SEED)
     config = inner.table("config")
@@ -234,10 +201,10 @@ def read_precision(entry: Entry) -> tuple[str, ...] | None:
 
 
 def _shapes(entry: Entry) -> dict[str, int] | None:
-    table = entry.table("shapes")
-    if table is None:
+    inner = entry.inner("shapes")
+    table = inner.data
+    if "shapes" not in entry.data:
         return None
-    inner = Entry(table, f"{entry.where}: shapes", entry.problems)
     names = [key for key in table if key.isidentifier()]
     values = {key: inner.integer(key, 1, MAX_SHAPE) for key in names}
     for key in table:
@@ -270,7 +237,7 @@ def _dataset(entry: Entry, folder: Path) -> dict[str, Any] | None:
     dataset = entry.table("dataset")
     if dataset is None or not isinstance(dataset.get("path"), str):
         return dataset
-    path = _found(entry, "dataset", dataset["path"], folder)
+    path = entry.existing("dataset", dataset["path"], folder)
     return {**dataset, "path": str(path)}
 
 
@@ -284,5 +251,5 @@ def _context_group(entry: Entry) -> str:
 
 def _recipes(entry: Entry, folder: Path) -> str | None:
     named = entry.text("recipes", empty=False)
-    path = named and _found(entry, "recipes folder", named, folder, directory=True)
+    path = named and entry.existing("recipes folder", named, folder, directory=True)
     return str(path) if path else None

@@ -25,8 +25,8 @@ from typing import Any
 from matrix.errors import PlanError, Problem
 from matrix.globs import matches
 from matrix.hypotheses import AXES
-from matrix.nearest import hint, quote, tag
-from matrix.reader import Entry, parse_toml, read_text, tables
+from matrix.nearest import hint, quote
+from matrix.reader import Entry, read_rows, tables
 
 DATA = Path(__file__).parent / "data" / "findings"
 
@@ -40,7 +40,7 @@ LEAST_EFFECT = 5.0
 """Percent of the latency; a smaller effect is no evidence."""
 PRUNES_FROM = 3
 UNKNOWN = "unknown"
-"""The architecture of a model that nobody has told."""
+"""The architecture of a model for which none is recorded."""
 PREDICTIONS, WRONG = 60, 0.05
 
 
@@ -134,7 +134,7 @@ class Finding:
         models = {(one.architecture, one.model) for one in good if one.measured}
         if not models:
             return 1
-        # Two models of which nobody knows what they are may have nothing in common.
+        # Two models of unknown architecture may have nothing in common.
         known = Counter(architecture for architecture, _ in models if architecture != UNKNOWN)
         if len(known) >= 3:
             return 5 if self._predictive() else 4
@@ -154,10 +154,7 @@ class Finding:
             if not one.supports
             and not one.emulated
             and self.scope.holds(
-                target=one.target,
-                device=one.device,
-                architecture=one.architecture,
-                model=one.model,
+                target=one.target, device=one.device, architecture=one.architecture, model=one.model
             )
         )
 
@@ -188,23 +185,11 @@ def read_findings(paths: Iterable[Path]) -> dict[str, Finding]:
     """The findings of these files, by id. Raises `PlanError` with every fault of every file."""
     problems: list[Problem] = []
     found: dict[str, Finding] = {}
-    for path in paths:
-        try:
-            data = parse_toml(read_text(path), path.name)
-        except PlanError as error:
-            problems += error.problems
-            continue
-        top = Entry(data, path.name, problems)
-        top.known.append("finding")
-        top.close()
-        rows = tables(data.get("finding", []), f"{path.name}: finding", problems)
-        for number, table in rows:
-            where = f"{path.name}: finding {number}{tag(table.get('id'))}"
-            entry = Entry(table, where, problems)
-            finding = _finding(entry, path.name)
-            if finding.id in found:
-                entry.bad(f"id {quote(finding.id)} is taken by {found[finding.id].file}")
-            found.setdefault(finding.id, finding)
+    for path, entry in read_rows(paths, "finding", "id", problems):
+        finding = _finding(entry, path.name)
+        if finding.id in found:
+            entry.bad(f"id {quote(finding.id)} is taken by {found[finding.id].file}")
+        found.setdefault(finding.id, finding)
     if problems:
         raise PlanError(problems, "the findings")
     return found
@@ -216,23 +201,20 @@ def shipped() -> list[Path]:
 
 
 def _finding(entry: Entry, file: str) -> Finding:
-    def text(key: str) -> str:
-        return entry.text(key, required=True, empty=False) or ""
-
     made = Finding(
-        id=text("id"),
+        id=entry.needed("id"),
         kind=entry.choice("kind", KINDS, required=True) or "",
-        title=text("title"),
-        observation=text("observation"),
+        title=entry.needed("title"),
+        observation=entry.needed("observation"),
         status=entry.choice("status", STATUSES, required=True) or "",
         confidence=entry.choice("confidence", CONFIDENCE, required=True) or "",
-        falsified_by=text("falsified_by"),
+        falsified_by=entry.needed("falsified_by"),
         mechanism=entry.text("mechanism") or "",
         mechanism_confirmed=entry.flag("mechanism_confirmed") or False,
         action=entry.choice("action", ACTIONS) or "note",
         settings=entry.globs("settings") or (),
         updated=entry.text("updated") or "",
-        scope=_reach(_inside(entry, "scope")),
+        scope=_reach(entry.inner("scope")),
         evidence=_evidence(entry),
         file=file,
     )
@@ -246,10 +228,6 @@ def _finding(entry: Entry, file: str) -> Finding:
         entry.bad("mechanism_confirmed is true, but mechanism is empty")
     entry.close()
     return made
-
-
-def _inside(entry: Entry, key: str) -> Entry:
-    return Entry(entry.table(key) or {}, f"{entry.where}: {key}", entry.problems)
 
 
 def _reach(entry: Entry) -> Reach:
@@ -279,8 +257,8 @@ def read_evidence(entry: Entry) -> Evidence:
     }
     made = Evidence(
         supports=bool(supports),
-        model=entry.text("model", required=True, empty=False) or "",
-        architecture=entry.text("architecture", required=True, empty=False) or "",
+        model=entry.needed("model"),
+        architecture=entry.needed("architecture"),
         protocol=entry.choice("protocol", PROTOCOLS) or "none",
         floor=entry.number("floor") or 0.0,
         emulated=entry.flag("emulated") or False,
@@ -297,7 +275,7 @@ def read_evidence(entry: Entry) -> Evidence:
 def merged(
     findings: Mapping[str, Finding], seen: Iterable[tuple[str, Evidence]]
 ) -> dict[str, Finding]:
-    """The findings with the observations that name them; those of unknown findings are left."""
+    """The findings with the observations that name them; other observations are ignored."""
     more: dict[str, list[Evidence]] = {}
     for name, evidence in seen:
         more.setdefault(name, []).append(evidence)

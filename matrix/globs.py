@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 
 from matrix.errors import UsageError
 from matrix.nearest import quote
 
 MAX_ALTERNATIVES = 256
+_INNERMOST = re.compile(r"\{([^{}]*)\}")
 
 
 @lru_cache(maxsize=1024)
@@ -35,28 +37,22 @@ def glob_fault(pattern: str) -> str:
 
 def expand(pattern: str) -> list[str]:
     """The patterns without braces to which a pattern with braces expands."""
-    done: list[str] = []
-    todo = [pattern]
-    while todo:
-        item = todo.pop()
-        span = _innermost(item)
-        if span is None:
-            done.append(item)
-        else:
-            start, end = span
-            parts = item[start + 1 : end].split(",")
-            todo += [item[:start] + part + item[end + 1 :] for part in reversed(parts)]
-        if len(done) + len(todo) > MAX_ALTERNATIVES:
-            raise UsageError(
-                f"{quote(pattern)} expands to more than {MAX_ALTERNATIVES} patterns",
-                hint="give it as several patterns",
-            )
+    most = MAX_ALTERNATIVES + 1
+    done = list(islice(_expanded(pattern), most)) if pattern.count("{") < most else []
+    if len(done) == most or not done:
+        raise UsageError(
+            f"{quote(pattern)} expands to more than {MAX_ALTERNATIVES} patterns",
+            hint="give it as several patterns",
+        )
     if any("{" in item or "}" in item for item in done):
         raise UsageError(f"{quote(pattern)} has an unmatched brace")
     return done
 
 
-def _innermost(text: str) -> tuple[int, int] | None:
-    end = text.find("}")
-    start = text.rfind("{", 0, end) if end >= 0 else -1
-    return (start, end) if start >= 0 else None
+def _expanded(pattern: str) -> Iterator[str]:
+    braces = _INNERMOST.search(pattern)
+    if braces is None:
+        yield pattern
+        return
+    for part in braces[1].split(","):
+        yield from _expanded(pattern[: braces.start()] + part + pattern[braces.end() :])

@@ -5,7 +5,7 @@ catalog may say of a target (opset, precision, the table `build`), `runtime` the
 session is given, `compiled` the device profile that the model is compiled for. An engine that has
 other names for the same options has a table of its own in `changes`. Guards leave a hypothesis out
 for models that it does not suit. `missing` is the reason why an engine without such a table cannot
-try it: a tuning lists it with that reason and never leaves it out in silence.
+try it: a tuning lists it with that reason and never drops it silently.
 
 `settings` is all of this as texts, `AXIS=VALUE`, by which findings name hypotheses.
 """
@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from matrix import build_options
-from matrix.fusions import pass_name
 from matrix.globs import matches
 from matrix.model import Target
+from matrix.vocabulary import pass_name
 
 AXES = (
     "opset", "level", "pass", "layout", "quantization", "precision", "runtime", "compiled",
@@ -37,7 +37,7 @@ class Guards:
     not_with: tuple[str, ...] = ()
     """Operators of which none may be in it."""
     candidates: tuple[str, ...] = ()
-    """Fusion candidates of which one must be in it (`matrix.fusions`)."""
+    """Fusion candidates of which one must be in it (`matrix.vocabulary`)."""
     share: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """The least and the greatest share of all nodes, by operator."""
     architectures: tuple[str, ...] = ()

@@ -120,6 +120,11 @@ class Target:
     why: str = ""
     """Why the row is as it is; shown in notices."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of its names."""
+        return (self.label, *self.aliases)
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -169,11 +174,6 @@ class Policy:
     def shown(self) -> str | None:
         """The precision, where it shows in ids and versions."""
         return None if self.default else self.precision
-
-    @property
-    def quantized(self) -> bool:
-        """Whether the model of this cell holds integer weights."""
-        return self.precision.startswith("w")
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,40 +85,32 @@ def stamp_problems(stamp: str, labels: tuple[str, ...]) -> list[Problem]:
     clash = [word for word in words[1:] if _REVISION.fullmatch(word) or word in {INDEX, EXPORT}]
     clash += [label for label in map(slug, labels) if f"-{label}-" in f"{text}-"]
     if clash:
-        found.append(
-            Problem(
-                where, f"{quote(text)} contains the reserved part {quote(clash[0])}", "leave it out"
-            )
-        )
+        part = f"{quote(text)} contains the reserved part {quote(clash[0])}"
+        found.append(Problem(where, part, "choose a stamp without it"))
     return found
 
 
 def template_problems(template: str, limits: Limits) -> list[Problem]:
     """Why a package template cannot be used."""
-    where = "package"
+
+    def fault(what: str, advice: str = "") -> list[Problem]:
+        return [Problem("package", f"{quote(template)} {what}", advice)]
+
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as err:
-        return [
-            Problem(
-                where, f"{quote(template)} is not a valid template: {err}", "e.g. modelmill-{model}"
-            )
-        ]
+        return fault(f"is not a valid template: {err}", "e.g. modelmill-{model}")
     fields = [field for _, field, _, _ in parts if field is not None]
     if any(spec or conversion for _, _, spec, conversion in parts):
-        return [
-            Problem(where, f"{quote(template)} may contain only plain fields", "{model}, {task}")
-        ]
+        return fault("may contain only plain fields", "{model}, {task}")
     wrong = [field for field in fields if field not in FIELDS]
     if wrong:
-        return [Problem(where, f"unknown field {{{wrong[0]}}}", "there are {model} and {task}")]
+        return fault(f"has the unknown field {{{wrong[0]}}}", "there are {model} and {task}")
     if fields and "model" not in fields:
-        return [Problem(where, f"{quote(template)} lacks {{model}}", "or use one fixed name")]
+        return fault("lacks {model}", "or use one fixed name")
     room = max(HASHES[0], model_room(template, limits))
-    fault = limits.package_problem(render(template, "m" * room, "t" * LONGEST_TASK))
-    if fault:
-        return [Problem(where, f"{quote(template)} does not make a package name: {fault}")]
-    return []
+    problem = limits.package_problem(render(template, "m" * room, "t" * LONGEST_TASK))
+    return fault(f"does not make a package name: {problem}") if problem else []
 
 
 def model_room(template: str, limits: Limits) -> int:

@@ -4,8 +4,8 @@
 word of a catalog's own. `memory:GB` is served by a machine that has as much or more.
 `compile-emulated:PROFILE` is what a cell needs whose sweep lets an emulator compile: machines with
 the device offer it too. `bench:EP/DEVICE` is what measuring a cell needs; a machine of a fleet
-offers it if it has the device and announces that it measures, and `bench-emulated:EP/DEVICE` is to
-it what `compile-emulated` is to `compile`.
+offers it if it has the device and announces that it measures. `bench-emulated:EP/DEVICE` is the
+same where an emulator may be measured.
 """
 
 from __future__ import annotations
@@ -44,12 +44,11 @@ def serves(offers: Collection[str], needs: Collection[str]) -> bool:
 
 def emulates(offers: Collection[str], missing: Collection[str]) -> bool:
     """Whether an emulator of a machine would compile what it lacks the devices for."""
-    profiles = [word.partition(":")[2] for word in missing if word.startswith("compile:")]
+    devices = {word for word in missing if word.startswith("compile:")}
+    profiles = [word.partition(":")[2] for word in devices]
     return (
-        bool(profiles)
-        and all(
-            word.startswith("compile:") or word in ("remote-code", "pickle") for word in missing
-        )
+        bool(devices)
+        and set(missing) - devices <= {"remote-code", "pickle"}
         and all(compiling(profile, emulated=True) in offers for profile in profiles)
     )
 

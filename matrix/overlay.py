@@ -130,22 +130,10 @@ def combined(hypotheses: Sequence[Hypothesis]) -> Combined:
 
 def conflict(one: Hypothesis, other: Hypothesis) -> str:
     """Why two hypotheses cannot be combined; empty if they can."""
-    pairs: list[tuple[str, Any, Any]] = [
-        (name, getattr(one, name), getattr(other, name))
-        for name in ("opset", "precision", "compiled")
-        if getattr(one, name) and getattr(other, name)
-    ]
-    pairs += [
-        (name, one.build[name], other.build[name])
-        for name in one.build.keys() & other.build.keys() - LISTS
-    ]
-    pairs += [
-        (name, one.runtime[name], other.runtime[name])
-        for name in one.runtime.keys() & other.runtime.keys()
-    ]
-    for name, mine, theirs in sorted(pairs, key=lambda pair: pair[0]):
-        if mine != theirs:
-            return f"{one.id} sets {name} {mine}, {other.id} sets {theirs}"
+    ours, others = _single_values(one), _single_values(other)
+    for name in sorted(ours.keys() & others.keys()):
+        if ours[name] != others[name]:
+            return f"{one.id} sets {name} {ours[name]}, {other.id} sets {others[name]}"
     for mine, theirs in ((one, other), (other, one)):
         for name, against in OPPOSITES:
             if twice := sorted({*mine.build.get(name, ())} & {*theirs.build.get(against, ())}):
@@ -155,6 +143,14 @@ def conflict(one: Hypothesis, other: Hypothesis) -> str:
     except Unfit as error:
         return f"{one.id} and {other.id}: {error.message}"
     return ""
+
+
+def _single_values(one: Hypothesis) -> dict[str, Any]:
+    """What it sets to one value each, by name."""
+    fields = {name: getattr(one, name) for name in ("opset", "precision", "compiled")}
+    given = {name: value for name, value in fields.items() if value}
+    build = {name: value for name, value in one.build.items() if name not in LISTS}
+    return {**given, **build, **one.runtime}
 
 
 def _joined(parts: Sequence[Hypothesis]) -> Hypothesis:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from matrix.abilities import abilities_of
 from matrix.catalog import Catalog
 from matrix.cells import Crossing, group_models, group_problems, groups_of
-from matrix.errors import NothingSelected, PlanError, Problem, UsageError
+from matrix.errors import NothingSelected, PlanError, Problem
 from matrix.model import EXPORT, Cell, Model, Plan, PlannedModel, Policy, Target
 from matrix.naming import Limits, Namer, index_name, model_room, stamp_problems, template_problems
 from matrix.nearest import hint, quote
 from matrix.policy import NAMES, PRECISIONS, Flags, canonical, least_opset, overrides_of
 from matrix.profiles import Profiles, load_profiles
-from matrix.registry import unbuildable
-from matrix.selector import Chosen, Filtered, Selection, chosen, filtered
+from matrix.registry import skip_reason
+from matrix.selector import Chosen, Filtered, Selection, chosen, filtered, looked_up
 from matrix.slugs import MODEL_LIMIT, Seniority, names_of, slug
 from matrix.targets import OPSETS, Targets
 
@@ -113,14 +113,9 @@ def _crossing(
     low, high = OPSETS
     if options.opset is not None and not low <= options.opset <= high:
         problems.append(Problem("--opset", f"must be between {low} and {high}"))
-    aims = {}
-    for name in options.compile:
-        try:
-            profile = profiles.get(name)
-        except UsageError as error:
-            problems.append(Problem("--compile", error.message, error.hint))
-        else:
-            aims[profile.label] = profile
+    aims = {
+        one.label: one for one in looked_up("--compile", options.compile, profiles.get, problems)
+    }
     groups = groups_of(catalog.models)
     problems += group_problems(groups, catalog.models)
     return Crossing(
@@ -177,7 +172,7 @@ def _able(cell: Cell, engine: str) -> Cell:
     if cell.skip or abilities is None or abilities.builds_for(cell.target.provider):
         return cell
     why = f"unsupported by the engine {engine}: {abilities.why}"
-    return replace(cell, skip=unbuildable(why))
+    return replace(cell, skip=skip_reason(why))
 
 
 def _opset_problems(cells: Iterable[Cell]) -> list[Problem]:

@@ -33,7 +33,7 @@ class Profiles:
         return iter(self._rows.values())
 
     def get(self, name: str) -> Profile:
-        """The profile of that label. Raises `UsageError`; tells who cannot compile at all."""
+        """The profile of that label. Raises `UsageError`; it names providers that never compile."""
         found = self._rows.get(name.strip().casefold().replace("-", "_"))
         if found is not None:
             return found
@@ -44,19 +44,14 @@ class Profiles:
                 f"{provider} cannot compile ahead of time: {NEVER[provider]}",
                 hint=f"profiles that can: {labels}",
             )
-        if provider:
-            raise self._without_profile(provider, name)
-        raise UsageError(f"unknown profile {quote(name)}", hint=hint(name, self._rows))
-
-    def _without_profile(self, provider: str, name: str) -> UsageError:
-        """For a name that is a provider or a target, and no profile."""
+        if not provider:
+            raise UsageError(f"unknown profile {quote(name)}", hint=hint(name, self._rows))
         providers = {row.label: row.provider for row in self._targets}
-        fitting = [row.label for row in self if providers[row.target] == provider]
-        return UsageError(
-            f"{quote(name)} is no profile: {provider} is compiled for a device",
-            hint=f"name one of its profiles: {', '.join(fitting)}"
-            if fitting
-            else "it has no profile here; write one into a targets file: docs/compile.md",
+        fitting = ", ".join(row.label for row in self if providers[row.target] == provider)
+        none = "it has no profile here; write one into a targets file: docs/compile.md"
+        raise UsageError(
+            f"{quote(name)} is not a profile: {provider} is compiled for a device",
+            hint=f"name one of its profiles: {fitting}" if fitting else none,
         )
 
     def for_target(self, label: str) -> tuple[Profile, ...]:
@@ -79,18 +74,13 @@ def load_profiles(targets: Targets, extra: Path | None = None) -> Profiles:
 
 
 def _profile(entry: Entry, targets: Targets) -> Profile | None:
-    label = entry.text("label", required=True, empty=False)
-    target = entry.text("target", required=True, empty=False)
-    runtime = entry.text("runtime", required=True, empty=False)
-    backend = entry.choice("backend", BACKENDS) or "api"
-    options = _texts(entry)
     row = Profile(
-        label=label or "",
-        target=target or "",
-        runtime=runtime or "",
-        options=options,
+        label=entry.needed("label"),
+        target=entry.needed("target"),
+        runtime=entry.needed("runtime"),
+        options=entry.words("options"),
         file_options=entry.texts("file_options") or (),
-        backend=backend,
+        backend=entry.choice("backend", BACKENDS) or "api",
         embed=entry.flag("embed") or False,
         emulator=entry.flag("emulator") or False,
         asks_device=entry.flag("asks_device") or False,
@@ -98,17 +88,7 @@ def _profile(entry: Entry, targets: Targets) -> Profile | None:
     )
     entry.close()
     _check(entry, row, targets)
-    return row if label and target and runtime else None
-
-
-def _texts(entry: Entry) -> dict[str, str]:
-    found = {}
-    for name, value in (entry.table("options") or {}).items():
-        if isinstance(value, str):
-            found[name] = value
-        else:
-            entry.bad(f"option {name} must be a string, not {quote(value)}")
-    return found
+    return row if row.label and row.target and row.runtime else None
 
 
 def _check(entry: Entry, row: Profile, targets: Targets) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +22,8 @@ from matrix.nearest import hint, quote, tag
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 32
 MAX_INT = 2**63
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a character: it cannot be encoded."""
 
 
 def read_text(path: Path, advice: str = "") -> str:
@@ -93,18 +96,10 @@ def plain(value: object, depth: int = 0) -> bool:
 
 def _plain_scalar(value: object) -> bool:
     if isinstance(value, str):
-        return _encodable(value)
+        return _SURROGATE.search(value) is None
     if isinstance(value, int):
         return abs(value) < MAX_INT
     return value is None or (isinstance(value, float) and math.isfinite(value))
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class Entry:
@@ -145,6 +140,10 @@ class Entry:
             self.bad(f"{key} is empty")
             return None
         return value
+
+    def needed(self, key: str) -> str:
+        """A string that must be there, with something in it; empty and a problem if it is not."""
+        return self.text(key, required=True, empty=False) or ""
 
     def choice(self, key: str, valid: tuple[str, ...], *, required: bool = False) -> str | None:
         """One of these strings."""
@@ -188,9 +187,13 @@ class Entry:
             return None
         return None if value is None else float(value)
 
-    def number(self, key: str) -> float | None:
-        """A number."""
+    def number(self, key: str, low: float = -math.inf, high: float = math.inf) -> float | None:
+        """A number within bounds."""
         value = self._get(key, (int, float), "a number")
+        if value is not None and not low <= value <= high:
+            bound = f"at least {low:g}" if value < low else f"at most {high:g}"
+            self.bad(f"{key} must be {bound}, not {value:g}")
+            return None
         return None if value is None else float(value)
 
     def flag(self, key: str) -> bool | None:
@@ -203,14 +206,48 @@ class Entry:
         value: dict[str, Any] | None = self._get(key, dict, "a table")
         return value
 
-    def rows(self, key: str, named: str) -> list[Entry]:
-        """The tables of a list as entries; messages tell their number and what `named` holds."""
+    def words(self, key: str) -> dict[str, str]:
+        """A table of printable strings."""
+        table = self.table(key) or {}
+        for name, value in table.items():
+            if not isinstance(value, str) or not value.isprintable():
+                self.bad(f"{key}: {quote(name)} must be a printable string, not {quote(value)}")
+        return {name: value for name, value in table.items() if isinstance(value, str)}
+
+    def inner(self, key: str) -> Entry:
+        """A table as an entry of its own; an empty one if there is none."""
+        return Entry(self.table(key) or {}, f"{self.where}: {key}", self.problems)
+
+    def rows(self, key: str, named: str, lines: Sequence[int] = ()) -> list[Entry]:
+        """The tables of a list as entries; messages tell their number and what `named` holds.
+
+        `lines`: where they begin in the file; messages tell it if it is known of all of them.
+        """
         self.known.append(key)
-        where = f"{self.where}: {key}"
+        given = self.data.get(key, [])
+        rows = list(tables(given, f"{self.where}: {key}", self.problems))
+        heads = [f"line {one}: " for one in lines] if len(lines) == len(rows) else [""] * len(rows)
         return [
-            Entry(table, f"{where} {number}{tag(table.get(named))}", self.problems)
-            for number, table in tables(self.data.get(key, []), where, self.problems)
+            Entry(
+                table, f"{self.where}: {head}{key} {number}{tag(table.get(named))}", self.problems
+            )
+            for head, (number, table) in zip(heads, rows, strict=True)
         ]
+
+    def existing(
+        self, what: str, name: str, folder: Path, *, directory: bool = False, advice: str = ""
+    ) -> Path | None:
+        """A file (or a folder) that must be there, by its path from `folder`."""
+        path = folder / name
+        try:
+            there = path.is_dir() if directory else path.is_file()
+        except (OSError, ValueError):  # a name too long, or one that no file system takes
+            there = False
+        if not there:
+            self.bad(
+                f"{what} {quote(name)} does not exist", f"it is looked for in {folder}{advice}"
+            )
+        return path if there else None
 
     def unknown(self) -> dict[str, Any]:
         """The items whose keys were not read."""
@@ -220,6 +257,28 @@ class Entry:
         """Record every key that was not read as a problem."""
         for key in self.unknown():
             self.bad(f"unknown key {quote(key)}", hint(key, self.known))
+
+
+def read_rows(
+    paths: Iterable[Path], key: str, named: str, problems: list[Problem], advice: str = ""
+) -> Iterator[tuple[Path, Entry]]:
+    """The tables `key` of TOML files that hold nothing else, each with its file.
+
+    A file that cannot be read is a problem. `advice`: if there is none.
+    """
+    head = re.compile(rf"\s*\[\[\s*{key}\s*\]\]")
+    for path in paths:
+        try:
+            text = read_text(path, advice)
+            top = Entry(parse_toml(text, path.name), path.name, problems)
+        except PlanError as error:
+            problems += error.problems
+            continue
+        lines = [number for number, line in enumerate(text.splitlines(), 1) if head.match(line)]
+        rows = top.rows(key, named, lines)
+        top.close()
+        for entry in rows:
+            yield path, entry
 
 
 def tables(

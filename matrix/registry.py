@@ -6,7 +6,7 @@ keys are carried in `Model.extra`; only those that decide what is built are read
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,43 +43,36 @@ def read_registry(text: str, path: Path, problems: list[Problem]) -> list[Model]
         model = _model(Entry(table, where, found))
         if model is None:
             problems += found
+        elif found:
+            models.append(unbuildable(model, "; ".join(one.message for one in found)))
         else:
-            models.append(_skipped(model, found))
+            models.append(model)
     return models
 
 
-def unbuildable(reason: str) -> str:
-    """The reason to skip an entry that is not skipped on purpose."""
+def unbuildable(model: Model, reason: str) -> Model:
+    """The model, skipped because it cannot be built, and not on purpose."""
+    return replace(model, overrides=replace(model.overrides, skip=skip_reason(reason)))
+
+
+def skip_reason(reason: str) -> str:
+    """Why something is skipped that the engine cannot build."""
     return f"cannot be built: {reason}"
-
-
-def _skipped(model: Model, found: Sequence[Problem]) -> Model:
-    if not found:
-        return model
-    reason = unbuildable("; ".join(problem.message for problem in found))
-    return replace(model, overrides=replace(model.overrides, skip=reason))
 
 
 def _model(entry: Entry) -> Model | None:
     name = read_id(entry, "hf_id")
     if name is None:
         return None
-    task = read_task(entry)
-    model_type = entry.text("model_type", required=True)
-    group = entry.text("group", required=True)
-    priority = entry.choice("priority", PRIORITIES, required=True)
-    source = hub_source(entry, name) or Source(SourceKind.HUB, name)
-    overrides = _overrides(entry)
-    extra = _carried(entry)
     return Model(
         id=name,
-        task=task or "",
-        source=source,
-        model_type=model_type or "unknown",
-        group=group or "",
-        priority=priority or "P2",
-        overrides=overrides,
-        extra=extra,
+        task=read_task(entry) or "",
+        model_type=entry.text("model_type", required=True) or "unknown",
+        group=entry.text("group", required=True) or "",
+        priority=entry.choice("priority", PRIORITIES, required=True) or "P2",
+        source=hub_source(entry, name) or Source(SourceKind.HUB, name),
+        overrides=_overrides(entry),
+        extra=_carried(entry),
         where=entry.where,
     )
 

@@ -6,8 +6,9 @@ are globs over cell ids and come last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TypeVar
 
 from matrix.errors import Problem, UsageError
@@ -58,8 +59,13 @@ class Filtered:
 class _Filter:
     flag: str
     values: tuple[str, ...]
-    test: Callable[[str, Model], bool]
     value_of: Callable[[Model], str]
+
+    def passes(self, glob: str, model: Model) -> bool:
+        value = self.value_of(model)
+        if self.flag == "--group":  # groups are titles (`Vision`): upper and lower case are equal
+            glob, value = glob.casefold(), value.casefold()
+        return compiled(glob).match(value) is not None
 
 
 def filtered(
@@ -71,7 +77,7 @@ def filtered(
     passed = tuple(models)
     reason = ""
     for item in _model_filters(selection, problems):
-        left = tuple(m for m in passed if any(item.test(value, m) for value in item.values))
+        left = tuple(m for m in passed if any(item.passes(value, m) for value in item.values))
         if passed and not left:
             reason = _why_empty(item, passed)
         elif item.flag == "--priority" and item.values == DEFAULT_PRIORITIES:
@@ -95,43 +101,27 @@ def _model_filters(selection: Selection, problems: list[Problem]) -> list[_Filte
         for value in priorities
         if value not in PRIORITIES
     ]
-    filters = (
-        *(
-            _Filter(flag, tuple(_good_globs(flag, values, problems)), _matches(value_of), value_of)
-            for flag, values, value_of in (
-                ("--model", selection.models, lambda m: m.id),
-                ("--task", selection.tasks, lambda m: m.task),
-                ("--model-type", selection.model_types, lambda m: m.model_type),
-            )
-        ),
-        _Filter(
-            "--group",
-            tuple(_good_globs("--group", selection.groups, problems)),
-            _in_group,
-            lambda m: m.group,
-        ),
-        _Filter("--priority", priorities, lambda v, m: v == m.priority, lambda m: m.priority),
-    )
+    filters = [
+        _Filter(flag, tuple(_good_globs(flag, values, problems)), attrgetter(field))
+        for flag, values, field in (
+            ("--model", selection.models, "id"),
+            ("--task", selection.tasks, "task"),
+            ("--model-type", selection.model_types, "model_type"),
+            ("--group", selection.groups, "group"),
+        )
+    ]
+    filters.append(_Filter("--priority", priorities, attrgetter("priority")))
     return [item for item in filters if item.values]
 
 
-def _matches(value_of: Callable[[Model], str]) -> Callable[[str, Model], bool]:
-    return lambda glob, model: bool(compiled(glob).match(value_of(model)))
+def _good_globs(flag: str, patterns: Iterable[str], problems: list[Problem]) -> list[str]:
+    return looked_up(flag, patterns, _usable, problems)
 
 
-def _in_group(glob: str, model: Model) -> bool:
-    """Groups are titles (`Vision`), compared without regard to case."""
-    return bool(compiled(glob.casefold()).match(model.group.casefold()))
-
-
-def _good_globs(flag: str, patterns: Iterable[str], problems: list[Problem]) -> Iterator[str]:
-    for pattern in patterns:
-        try:
-            compiled(pattern)
-        except UsageError as err:
-            problems.append(Problem(flag, err.message, err.hint))
-        else:
-            yield pattern
+def _usable(pattern: str) -> str:
+    """The pattern itself. Raises `UsageError` for one that can match nothing."""
+    compiled(pattern)
+    return pattern
 
 
 def _missed(item: _Filter, models: Sequence[Model]) -> list[str]:
@@ -139,7 +129,7 @@ def _missed(item: _Filter, models: Sequence[Model]) -> list[str]:
     return [
         f"{item.flag} {quote(value)} matches no model of the catalog ({hint(value, there)})"
         for value in item.values
-        if not any(item.test(value, model) for model in models)
+        if not any(item.passes(value, model) for model in models)
     ]
 
 
@@ -164,10 +154,10 @@ def _why_empty(item: _Filter, before: Sequence[Model]) -> str:
 
 def _targets(selection: Selection, targets: Targets, problems: list[Problem]) -> tuple[Target, ...]:
     before = len(problems)
-    rows = _looked_up("--target", selection.targets, targets.match, problems)
+    rows = looked_up("--target", selection.targets, targets.match, problems)
     labels = {row.label for found in rows for row in found}
-    eps = set(_looked_up("--ep", selection.eps, targets.ep, problems))
-    devices = set(_looked_up("--device", selection.devices, targets.device, problems))
+    eps = set(looked_up("--ep", selection.eps, targets.ep, problems))
+    devices = set(looked_up("--device", selection.devices, targets.device, problems))
     if len(problems) > before:
         return tuple(targets)
     return tuple(
@@ -179,9 +169,10 @@ def _targets(selection: Selection, targets: Targets, problems: list[Problem]) ->
     )
 
 
-def _looked_up(
+def looked_up(
     flag: str, names: Iterable[str], lookup: Callable[[str], T], problems: list[Problem]
 ) -> list[T]:
+    """What is found under these names; a name that the lookup refuses is a problem."""
     found = []
     for name in names:
         try:

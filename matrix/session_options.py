@@ -1,7 +1,7 @@
 """What a session may be given when a model is opened: for hypotheses about the runtime.
 
 Only options that change how fast a model runs. One that changes what is computed (half precision,
-for instance) would go past the accuracy gate, which opens models in the plain way.
+for instance) would bypass the accuracy check, which opens models without options.
 """
 
 from __future__ import annotations
@@ -11,35 +11,11 @@ from typing import Any
 
 from matrix.nearest import hint, quote
 from matrix.reader import Entry
+from matrix.vocabulary import SESSION_OPTIONS
 
 LEVELS = ("disabled", "basic", "extended", "all")
 """ONNX Runtime's graph optimization level while it opens a model."""
 
-Values = tuple[str, ...]
-_FLAG: Values = ("0", "1")
-OF_PROVIDERS: Mapping[str, Mapping[str, Values]] = {
-    "CPUExecutionProvider": {},
-    "DmlExecutionProvider": {"disable_metacommands": ("true", "false")},
-    "QNNExecutionProvider": {
-        "htp_performance_mode": (
-            "default", "burst", "high_performance", "sustained_high_performance", "balanced",
-            "low_balanced", "high_power_saver", "power_saver", "low_power_saver",
-        ),
-        "htp_graph_finalization_optimization_mode": ("0", "1", "2", "3"),
-        "offload_graph_io_quantization": _FLAG,
-        "qnn_context_priority": ("low", "normal", "normal_high", "high"),
-        "rpc_control_latency": (),
-        "vtcm_mb": (),
-    },
-    "OpenVINOExecutionProvider": {
-        "ENABLE_CPU_PINNING": ("YES", "NO"),
-        "ENABLE_HYPER_THREADING": ("YES", "NO"),
-        "NUM_STREAMS": (),
-        "PERFORMANCE_HINT": ("LATENCY", "THROUGHPUT"),
-        "SCHEDULING_CORE_TYPE": ("ANY_CORE", "PCORE_ONLY", "ECORE_ONLY"),
-    },
-}  # fmt: skip
-"""The options of each provider with their values; no values: a whole number."""
 WITHOUT_LEVEL = frozenset({"OpenVINOExecutionProvider"})
 """Providers that this product opens without ONNX Runtime."""
 
@@ -49,15 +25,12 @@ def read_session(entry: Entry, providers: Mapping[str, str]) -> dict[str, str]:
 
     `providers`: what its targets run on, by label. An option must exist on all of them.
     """
-    table = entry.table("runtime")
-    if table is None:
-        return {}
-    inner = Entry(table, f"{entry.where}: runtime", entry.problems)
+    inner = entry.inner("runtime")
     found: dict[str, str] = {}
     if level := inner.choice("level", LEVELS):
         found["level"] = level
     known = ["level", *_common(providers.values())]
-    for name, value in table.items():
+    for name, value in inner.data.items():
         if name == "level":
             continue
         if name not in known:
@@ -70,13 +43,13 @@ def read_session(entry: Entry, providers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _common(providers: Any) -> list[str]:
-    tables = [OF_PROVIDERS.get(one, {}) for one in providers]
+    tables = [SESSION_OPTIONS.get(one, {}) for one in providers]
     return [name for name in (tables[0] if tables else ()) if all(name in one for one in tables)]
 
 
 def _unknown(name: str, providers: Mapping[str, str]) -> str:
     without = sorted(
-        label for label, one in providers.items() if name not in OF_PROVIDERS.get(one, {})
+        label for label, one in providers.items() if name not in SESSION_OPTIONS.get(one, {})
     )
     return f"{without[0] if without else 'the runtime'} has no option {quote(name)}"
 
@@ -84,7 +57,9 @@ def _unknown(name: str, providers: Mapping[str, str]) -> str:
 def _value(inner: Entry, name: str, value: object, providers: Mapping[str, str]) -> str:
     """The value as text; empty and a problem if the option does not take it."""
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    valid = next(table[name] for one in providers.values() if name in (table := OF_PROVIDERS[one]))
+    valid = next(
+        table[name] for one in providers.values() if name in (table := SESSION_OPTIONS[one])
+    )
     if valid and text not in valid:
         inner.bad(f"{name} cannot be {quote(value)}", hint(text, valid))
         return ""

@@ -113,10 +113,7 @@ def _claims(labels: Sequence[str], tails: Sequence[str]) -> Claims:
 
 
 def _unique(
-    wanted: Mapping[str, str],
-    claims: Claims,
-    limit: int,
-    taken: Iterable[str] = (),
+    wanted: Mapping[str, str], claims: Claims, limit: int, taken: Iterable[str] = ()
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Names one after the other; one that would be empty, too long or taken gets a hash.
 

@@ -6,7 +6,6 @@ are reported at once, each with its file and line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,19 +14,17 @@ from typing import Any
 from matrix import build_options
 from matrix.build_options import OF_ENGINES, read_build
 from matrix.errors import PlanError, Problem, UsageError
-from matrix.fusions import CANDIDATES
 from matrix.globs import glob_fault, matches
 from matrix.hypotheses import AXES, Guards, Hypothesis
-from matrix.nearest import hint, quote, tag
-from matrix.operators import OPERATORS
+from matrix.nearest import hint, quote
 from matrix.policy import PRECISIONS, canonical
-from matrix.reader import Entry, parse_toml, read_text, tables
+from matrix.reader import Entry, read_rows
 from matrix.session_options import read_session
 from matrix.targets import OPSETS, Targets, load_targets
+from matrix.vocabulary import CANDIDATES, OPERATORS
 
 DATA = Path(__file__).parent / "data" / "hypotheses"
 LONGEST_ID = 64
-_HEAD = re.compile(r"\s*\[\[\s*hypothesis\s*\]\]")
 
 
 def read_space(paths: Iterable[Path], targets: Targets | None = None) -> dict[str, Hypothesis]:
@@ -38,37 +35,16 @@ def read_space(paths: Iterable[Path], targets: Targets | None = None) -> dict[st
     problems: list[Problem] = []
     found: dict[str, Hypothesis] = {}
     known = targets or load_targets()
-    for path in paths:
-        try:
-            text = read_text(path)
-            data = parse_toml(text, path.name)
-        except PlanError as error:
-            problems += error.problems
-            continue
-        top = Entry(data, path.name, problems)
-        top.known.append("hypothesis")
-        top.close()
-        given = data.get("hypothesis", [])
-        lines = _lines(text, len(given) if isinstance(given, list) else 0)
-        rows = tables(given, f"{path.name}: hypothesis", problems)
-        own: set[str] = set()
-        for number, table in rows:
-            where = f"{path.name}: {lines[number - 1]}hypothesis {number}{tag(table.get('id'))}"
-            entry = Entry(table, where, problems)
-            one = _hypothesis(entry, path.name, known)
-            if one.id in own:
-                entry.bad(f"id {quote(one.id)} is there twice")
-            own.add(one.id)
-            found[one.id] = one
+    seen: set[tuple[Path, str]] = set()
+    for path, entry in read_rows(paths, "hypothesis", "id", problems):
+        one = _hypothesis(entry, path.name, known)
+        if (path, one.id) in seen:
+            entry.bad(f"id {quote(one.id)} is there twice")
+        seen.add((path, one.id))
+        found[one.id] = one
     if problems:
         raise PlanError(problems, "the hypotheses")
     return found
-
-
-def _lines(text: str, count: int) -> list[str]:
-    """`line 12: ` for each table; empty where tables are written in another way."""
-    heads = [number for number, line in enumerate(text.splitlines(), 1) if _HEAD.match(line)]
-    return [f"line {number}: " for number in heads] if len(heads) == count else [""] * count
 
 
 def shipped() -> list[Path]:
@@ -77,7 +53,10 @@ def shipped() -> list[Path]:
 
 
 def chosen(space: Mapping[str, Hypothesis], names: Sequence[str]) -> dict[str, Hypothesis]:
-    """Those that globs over ids name; all without any. Raises `UsageError` for one that is none."""
+    """The hypotheses whose ids match a glob; all if there are no globs.
+
+    Raises `UsageError` for a glob that matches nothing.
+    """
     if not names:
         return dict(space)
     for name in names:
@@ -93,7 +72,7 @@ def _hypothesis(entry: Entry, file: str, targets: Targets) -> Hypothesis:
     one = replace(
         read_changes(entry),
         id=name,
-        title=entry.text("title", required=True, empty=False) or "",
+        title=entry.needed("title"),
         targets=labels,
         axis=entry.choice("axis", AXES, required=True) or "",
         runtime=read_session(entry, rows),
@@ -110,7 +89,7 @@ def _hypothesis(entry: Entry, file: str, targets: Targets) -> Hypothesis:
 
 def read_changes(entry: Entry) -> Hypothesis:
     """The table `changes`: what a catalog may say. The rest is left to the caller."""
-    changes = Entry(entry.table("changes") or {}, f"{entry.where}: changes", entry.problems)
+    changes = entry.inner("changes")
     precision = changes.text("precision")
     if precision is not None and canonical(precision) not in PRECISIONS:
         changes.bad(f"unknown precision {quote(precision)}", hint(precision, PRECISIONS))
@@ -129,11 +108,12 @@ def read_changes(entry: Entry) -> Hypothesis:
 
 
 def _id(entry: Entry) -> str:
-    name = entry.text("id", required=True, empty=False) or ""
+    name = entry.needed("id")
     plain = name.replace("-", "").replace("_", "").replace(".", "")
     if name and not (plain.isascii() and plain.isalnum() and len(name) <= LONGEST_ID):
-        entry.bad(f"id {quote(name)} may hold letters, digits, '.', '-' and '_', {LONGEST_ID} of"
-                  " them at most")  # fmt: skip
+        entry.bad(
+            f"id {quote(name)} may hold letters, digits, '.', '-' and '_', at most {LONGEST_ID}"
+        )
     return name
 
 
@@ -178,7 +158,7 @@ def _engines(changes: Entry) -> dict[str, dict[str, Any]]:
 
 
 def _guards(entry: Entry) -> Guards:
-    inner = Entry(entry.table("guards") or {}, f"{entry.where}: guards", entry.problems)
+    inner = entry.inner("guards")
     made = Guards(
         needs=_named(inner, "needs", OPERATORS, "operator"),
         not_with=_named(inner, "not_with", OPERATORS, "operator"),
@@ -225,4 +205,4 @@ def _check(entry: Entry, one: Hypothesis) -> None:
     elif not axes:
         entry.bad("it changes nothing", "give changes, runtime or compiled, or say what is missing")
     elif one.axis and one.axis not in axes:
-        entry.bad(f"axis {one.axis} is none of what it changes: {', '.join(sorted(axes))}")
+        entry.bad(f"axis {one.axis} is not one of what it changes: {', '.join(sorted(axes))}")

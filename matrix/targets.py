@@ -39,7 +39,13 @@ class Ep:
     provider: str
     devices: tuple[str, ...]
     aliases: tuple[str, ...] = ()
-    internal_quantization: bool = False
+    internal: bool = False
+    """It quantizes by itself."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of its names."""
+        return (self.name, self.provider, *self.aliases)
 
 
 class Targets:
@@ -50,11 +56,11 @@ class Targets:
         self.eps = tuple(eps)
         self._by_name: dict[str, Target] = {}
         for row in self.rows:
-            for name in (row.label, *row.aliases):
+            for name in row.names:
                 self._by_name.setdefault(_fold(name), row)
         self._eps: dict[str, Ep] = {}
         for ep in self.eps:
-            for name in (ep.name, ep.provider, *ep.aliases):
+            for name in ep.names:
                 self._eps.setdefault(name.casefold(), ep)
 
     def __iter__(self) -> Iterator[Target]:
@@ -147,41 +153,38 @@ def load_targets(extra: Path | None = None) -> Targets:
 
 
 def _ep(entry: Entry) -> Ep | None:
-    name = entry.text("name", required=True, empty=False)
-    provider = entry.text("provider", required=True, empty=False)
-    devices = entry.texts("devices")
-    aliases = entry.texts("aliases") or ()
-    internal = entry.flag("internal_quantization") or False
+    found = Ep(
+        name=entry.needed("name"),
+        provider=entry.needed("provider"),
+        devices=entry.texts("devices") or (),
+        aliases=entry.texts("aliases") or (),
+        internal=entry.flag("internal_quantization") or False,
+    )
     entry.close()
-    if name and not LABEL.fullmatch(name):
-        entry.bad(f"name {quote(name)} may hold only a-z, 0-9 and '_'")
-    if not devices:
+    if found.name and not LABEL.fullmatch(found.name):
+        entry.bad(f"name {quote(found.name)} may hold only a-z, 0-9 and '_'")
+    if not found.devices:
         entry.bad("devices must name at least one device")
-    if not (name and provider and devices):
-        return None
-    return Ep(name, provider, devices, aliases, internal)
+    return found if found.name and found.provider and found.devices else None
 
 
 def _target(entry: Entry, eps: dict[str, Ep]) -> Target | None:
-    label = entry.text("label", required=True, empty=False)
+    label = entry.needed("label")
     ep = _known_ep(entry, eps)
-    device = entry.text("device", required=True, empty=False)
-    provider = entry.text("provider", empty=False)
-    internal = entry.flag("internal_quantization")
-    qdq = entry.flag("qdq")
+    own = ep is not None and ep.internal
     row = Target(
-        label=label or "",
+        label=label,
         ep=ep.name if ep else "",
-        device=device or "",
-        provider=provider or (ep.provider if ep else ""),
+        device=entry.needed("device"),
+        provider=entry.text("provider", empty=False) or (ep.provider if ep else ""),
+        internal_quantization=own
+        if (flag := entry.flag("internal_quantization")) is None
+        else flag,
+        qdq=entry.flag("qdq") is not False,
         aliases=entry.texts("aliases") or (),
         precision=_precision(entry, "precision", AUTO),
         auto=_precision(entry, "auto", "fp32"),
         language=_precision(entry, "language", ""),
-        internal_quantization=(ep is not None and ep.internal_quantization)
-        if internal is None
-        else internal,
-        qdq=qdq is not False,
         opset=_opsets(entry),
         static_shapes=entry.flag("static_shapes") or False,
         optimization=entry.choice("optimization", LEVELS) or "basic",
@@ -197,11 +200,11 @@ def _target(entry: Entry, eps: dict[str, Ep]) -> Target | None:
 
 
 def _known_ep(entry: Entry, eps: dict[str, Ep]) -> Ep | None:
-    name = entry.text("ep", required=True, empty=False)
-    if name is None:
+    name = entry.needed("ep")
+    if not name:
         return None
     for ep in eps.values():
-        if name.casefold() in {ep.name, ep.provider.casefold(), *map(str.casefold, ep.aliases)}:
+        if name.casefold() in map(str.casefold, ep.names):
             return ep
     entry.bad(f"unknown execution provider {quote(name)}", hint(name, eps) + "; or add an [[ep]]")
     return None
@@ -251,15 +254,10 @@ def _check_row(entry: Entry, row: Target, ep: Ep | None) -> None:
 
 def _check_names(rows: list[Target], eps: list[Ep], problems: list[Problem]) -> None:
     """Refuse a name of two targets or two EPs: a lookup would silently take the first."""
-    owners: dict[str, str] = {}
-    for row in rows:
-        for name in (row.label, *row.aliases):
-            owner = owners.setdefault(_fold(name), row.label)
-            if owner != row.label:
-                problems.append(Problem(f"target {row.label}", f"{name!r} also names {owner}"))
-    owners = {}
-    for ep in eps:
-        for name in (ep.name, ep.provider, *ep.aliases):
-            owner = owners.setdefault(name.casefold(), ep.name)
-            if owner != ep.name:
-                problems.append(Problem(f"ep {ep.name}", f"{name!r} also names {owner}"))
+    names = [("target", row.label, _fold(name)) for row in rows for name in row.names]
+    names += [("ep", ep.name, name.casefold()) for ep in eps for name in ep.names]
+    owners: dict[tuple[str, str], str] = {}
+    for kind, first, name in names:
+        owner = owners.setdefault((kind, name), first)
+        if owner != first:
+            problems.append(Problem(f"{kind} {first}", f"{name!r} also names {owner}"))

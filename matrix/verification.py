@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from matrix.codec import from_json
 from matrix.model import Cell
 from matrix.nearest import hint, quote
 from matrix.policy import PRECISIONS, canonical, overrides_of
@@ -80,22 +81,14 @@ def rules_of(cell: Cell) -> Rules:
 
 def rules_from(value: Mapping[str, Any] | None) -> Rules:
     """The rules of a table that `read_rules` has accepted, or of a package's build record."""
-    table = value or {}
-    task = table.get("task")
-    return Rules(
-        parity={name: Threshold(**one) for name, one in table.get("parity", {}).items()},
-        waive=dict(table.get("waive", {})),
-        inputs=table.get("inputs"),
-        task=Task(**task) if task else None,
-    )
+    return from_json(value or {}, Rules)
 
 
 def read_rules(entry: Entry, folder: Path) -> dict[str, Any] | None:
     """The table `verify` of a catalog entry, checked; paths in it start at `folder`."""
-    table = entry.table("verify")
-    if table is None:
+    inner = entry.inner("verify")
+    if "verify" not in entry.data:
         return None
-    inner = Entry(table, f"{entry.where}: verify", entry.problems)
     found = {
         "parity": _parity(inner),
         "waive": _waive(inner),
@@ -116,15 +109,14 @@ def _parity(entry: Entry) -> dict[str, Any]:
         if precision is None or precision not in PRECISIONS:
             inner.bad(f"unknown precision {quote(name)}", hint(name, PRECISIONS))
             continue
-        limits = {key: _number(inner, key, low=-1.0 if key == "cosine" else 0.0)
-                  for key in ("cosine", "max_abs")}  # fmt: skip
+        cosine, max_abs = inner.number("cosine", -1.0, 1.0), inner.number("max_abs", 0.0)
         reason = inner.text("reason", empty=False)
         inner.close()
         if reason is None:
             inner.bad("a threshold needs a reason", 'reason = "..."')
         found[precision] = {
-            "cosine": COSINE[precision] if limits["cosine"] is None else limits["cosine"],
-            "max_abs": limits["max_abs"],
+            "cosine": COSINE[precision] if cosine is None else cosine,
+            "max_abs": max_abs,
             "reason": reason or "",
         }
     return found
@@ -143,14 +135,13 @@ def _waive(entry: Entry) -> dict[str, str]:
 
 
 def _task(entry: Entry, folder: Path) -> dict[str, Any] | None:
-    table = entry.table("task")
-    if table is None:
+    inner = entry.inner("task")
+    if "task" not in entry.data:
         return None
-    inner = Entry(table, f"{entry.where}: task", entry.problems)
     dataset = _file(inner, "dataset", folder)
     metric = inner.choice("metric", METRICS, required=True)
-    within = _number(inner, "within", low=0.0)
-    if "dataset" not in table:
+    within = inner.number("within", 0.0)
+    if "dataset" not in inner.data:
         inner.bad("dataset is missing")
     inner.close()
     if dataset is None or metric is None:
@@ -158,28 +149,12 @@ def _task(entry: Entry, folder: Path) -> dict[str, Any] | None:
     return {"dataset": dataset, "metric": metric, "within": WITHIN if within is None else within}
 
 
-def _number(entry: Entry, key: str, *, low: float) -> float | None:
-    value = entry.number(key)
-    if value is not None and value < low:
-        entry.bad(f"{key} must be at least {low:g}, not {value:g}")
-        return None
-    if key == "cosine" and value is not None and value > 1:
-        entry.bad(f"cosine must be at most 1, not {value:g}")
-        return None
-    return value
-
-
 def _file(entry: Entry, key: str, folder: Path) -> str | None:
     name = entry.text(key, empty=False)
     if name is None:
         return None
-    path = folder / name
-    try:
-        there = path.is_file()
-    except (OSError, ValueError):  # a name that no file system takes
-        there = False
-    if not there:
-        entry.bad(f"{key} {quote(name)} does not exist", f"it is looked for in {folder}")
+    path = entry.existing(key, name, folder)
+    if path is None:
         return None
     if path.suffix not in {".npz", ".jsonl"}:
         entry.bad(f"{key} {quote(name)} is neither .npz nor .jsonl")

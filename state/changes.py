@@ -5,25 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Table,
-    and_,
-    bindparam,
-    exists,
-    insert,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
-from matrix.needs import to_text
 from matrix.status import Status
 from state.database import Database, now
 from state.errors import LeaseLost
 from state.queries import unknown_sweep
-from state.records import BenchState, Kind, Lease
+from state.records import BenchState, Kind, Lease, Work
 from state.rows import Part
 from state.schema import bench, event, lease, outcome, sweep, work
 from state.transitions import FINAL, WAITING, unfinished
@@ -48,32 +36,32 @@ FORGET: Mapping[str, Any] = dict.fromkeys(_FORGOTTEN.split())
 """Columns of an outcome that are cleared when its cell is planned again."""
 
 
-def same_work(one: Table, other: Table) -> ColumnElement[bool]:
+def same_work(one: sa.Table, other: sa.Table) -> sa.ColumnElement[bool]:
     """Whether rows of two tables belong to the same work."""
-    return and_(*(one.c[name] == other.c[name] for name in ("sweep_id", "model", "needs")))
+    return sa.and_(*(one.c[name] == other.c[name] for name in Work._fields))
 
 
-def of_work(table: Table, sweep_id: int, model: str, needs: str) -> ColumnElement[bool]:
+def of_work(table: sa.Table, key: Work) -> sa.ColumnElement[bool]:
     """Whether a row belongs to this work."""
-    return and_(table.c.sweep_id == sweep_id, table.c.model == model, table.c.needs == needs)
+    return sa.and_(*(table.c[name] == value for name, value in key._asdict().items()))
 
 
-def bound(table: Table, *names: str) -> ColumnElement[bool]:
+def bound(table: sa.Table, *names: str) -> sa.ColumnElement[bool]:
     """Whether a row has the values that its statement is executed with, as `of_` and the name.
 
     What runs for every cell is built once: building it takes longer than running it.
     """
-    return and_(*(table.c[name] == bindparam(f"of_{name}") for name in names))
+    return sa.and_(*(table.c[name] == sa.bindparam(f"of_{name}") for name in names))
 
 
-is_leased = exists().where(same_work(lease, outcome))
+is_leased = sa.exists().where(same_work(lease, outcome))
 """Whether somebody holds a cell (dead holders are removed beforehand)."""
 
 
 def shift(
-    connection: Connection,
+    connection: sa.Connection,
     sweep_id: int,
-    where: ColumnElement[bool],
+    where: sa.ColumnElement[bool],
     values: Mapping[str, Any],
     *,
     kind: Kind = Kind.STATUS,
@@ -81,7 +69,7 @@ def shift(
 ) -> list[str]:
     """Give every matching cell of a sweep `values` and write the events; returns the cells."""
     moved = connection.execute(
-        update(outcome)
+        sa.update(outcome)
         .where(outcome.c.sweep_id == sweep_id, where)
         .values(**values)
         .returning(outcome.c.cell, outcome.c.model)
@@ -90,16 +78,16 @@ def shift(
         status = str(values["status"])
         row = {"sweep_id": sweep_id, "kind": kind.value, "status": status, "data": data}
         connection.execute(
-            insert(event).values(at=now()),
+            sa.insert(event).values(at=now()),
             [{**row, "cell": cell, "model": model} for cell, model in moved],
         )
     return sorted(cell for cell, _ in moved)
 
 
 def plan_again(
-    connection: Connection,
+    connection: sa.Connection,
     sweep_id: int,
-    where: ColumnElement[bool],
+    where: sa.ColumnElement[bool],
     *,
     kind: Kind,
     data: Mapping[str, Any] | None = None,
@@ -110,22 +98,22 @@ def plan_again(
 
 
 def named(
-    names: Collection[str], column: ColumnElement[str] = outcome.c.cell
-) -> Iterator[ColumnElement[bool]]:
+    names: Collection[str], column: sa.ColumnElement[str] = outcome.c.cell
+) -> Iterator[sa.ColumnElement[bool]]:
     """Conditions for these cells, as many as one statement takes at a time."""
     listed = sorted(set(names))
     for start in range(0, len(listed), _CHUNK):
         yield column.in_(listed[start : start + _CHUNK])
 
 
-def has_status(*statuses: Status) -> ColumnElement[bool]:
+def has_status(*statuses: Status) -> sa.ColumnElement[bool]:
     """Whether a cell has one of these statuses."""
     return outcome.c.status.in_([status.value for status in statuses])
 
 
-def check_token(connection: Connection, held: Lease) -> None:
+def check_token(connection: sa.Connection, held: Lease) -> None:
     """Raise unless the lease is still held; keeps it so until the end of the transaction."""
-    key = {"of_sweep_id": held.sweep_id, "of_model": held.model, "of_needs": to_text(held.needs)}
+    key = {f"of_{name}": value for name, value in held.work._asdict().items()}
     current = connection.execute(_TOKEN, key).scalar()
     if current != held.token:
         raise LeaseLost(
@@ -134,63 +122,72 @@ def check_token(connection: Connection, held: Lease) -> None:
         )
 
 
-def hand_back(connection: Connection, sweep_id: int, model: str, needs: str) -> None:
+def hand_back(connection: sa.Connection, key: Work) -> None:
     """Plan again what a holder leaves half done."""
-    half_done = is_unfinished(connection, sweep_id)
-    mine = of_work(outcome, sweep_id, model, needs)
-    plan_again(connection, sweep_id, mine & half_done, kind=Kind.HANDED_BACK)
+    half_done = of_work(outcome, key) & is_unfinished(connection, key.sweep_id)
+    plan_again(connection, key.sweep_id, half_done, kind=Kind.HANDED_BACK)
 
 
-def settle_work(connection: Connection, sweep_id: int) -> None:
+def settle_work(connection: sa.Connection, sweep_id: int) -> None:
     """Make work `todo` exactly where a cell is open; what is leased stays as it is."""
     still_open = is_unfinished(connection, sweep_id, *WAITING)
-    has_open = or_(exists().where(same_work(outcome, work), still_open), _has_measurable())
+    has_open = sa.or_(sa.exists().where(same_work(outcome, work), still_open), _has_measurable())
     mine = work.c.sweep_id == sweep_id
     connection.execute(
-        update(work).where(mine, work.c.state == "todo", ~has_open).values(state="done")
+        sa.update(work).where(mine, work.c.state == "todo", ~has_open).values(state="done")
     )
     connection.execute(
-        update(work)
+        sa.update(work)
         .where(mine, work.c.state.in_(("done", "poison")), has_open)
         .values(state="todo", lost=0)
     )
 
 
-def open_benches(connection: Connection, sweep_id: int, model: str) -> None:
+def open_benches(connection: sa.Connection, sweep_id: int, model: str) -> None:
     """Let what waits to be measured be leased, now that its cell is published."""
     connection.execute(_OPEN_BENCHES, {"of_sweep_id": sweep_id, "of_model": model})
 
 
-def is_measurable(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+def is_measurable(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     """Whether rows of `bench` and `outcome` are of a cell that is published and yet to measure."""
     wanted = bench.c.state == BenchState.WANTED.value
-    return and_(condition, wanted, outcome.c.cell == bench.c.cell, has_status(*FINAL))
+    return sa.and_(condition, wanted, outcome.c.cell == bench.c.cell, has_status(*FINAL))
 
 
-def _has_measurable() -> ColumnElement[bool]:
+def _has_measurable() -> sa.ColumnElement[bool]:
     of_sweep = outcome.c.sweep_id == bench.c.sweep_id
-    return exists().where(is_measurable(and_(same_work(bench, work), of_sweep)))
+    return sa.exists().where(is_measurable(sa.and_(same_work(bench, work), of_sweep)))
 
 
-def add_event(connection: Connection, sweep_id: int, kind: str, **columns: Any) -> int:
+def add_event(connection: sa.Connection, sweep_id: int, kind: str, **columns: Any) -> int:
     """Append one event; returns its id."""
     row = {"sweep_id": sweep_id, "kind": str(kind), **columns}
     return int(connection.execute(_ADD_EVENT, row).scalar_one())
 
 
-def is_unfinished(connection: Connection, sweep_id: int, *besides: Status) -> ColumnElement[bool]:
+def add_event_of(
+    connection: sa.Connection, held: Lease | sa.Row[Any], kind: str, **columns: Any
+) -> None:
+    """Append one event of the work that is held, and of its holder."""
+    own = {"model": held.model, "token": held.token, "owner": held.owner}
+    add_event(connection, held.sweep_id, kind, **own, **columns)
+
+
+def is_unfinished(
+    connection: sa.Connection, sweep_id: int, *besides: Status
+) -> sa.ColumnElement[bool]:
     """Whether an interrupted run left a cell half done; `besides`: or it has one of these."""
-    found = connection.execute(select(sweep.c.publish).where(sweep.c.id == sweep_id)).scalar()
+    found = connection.execute(sa.select(sweep.c.publish).where(sweep.c.id == sweep_id)).scalar()
     if found is None:
         raise unknown_sweep(sweep_id)
     return has_status(*besides, *unfinished(publish=bool(found)))
 
 
-_TOKEN = select(lease.c.token).where(bound(lease, "sweep_id", "model", "needs"))
+_TOKEN = sa.select(lease.c.token).where(bound(lease, *Work._fields))
 _TOKEN = _TOKEN.with_for_update(read=True)
-_ADD_EVENT = insert(event).values(at=now()).returning(event.c.id)
+_ADD_EVENT = sa.insert(event).values(at=now()).returning(event.c.id)
 _OPEN_BENCHES = (
-    update(work)
+    sa.update(work)
     .where(bound(work, "sweep_id", "model"), work.c.state == "done", _has_measurable())
     .values(state="todo")
 )

@@ -10,34 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    and_,
-    delete,
-    exists,
-    func,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from machine.processes import Process, this_host
-from matrix.needs import Words, from_text, serves, to_text
+from matrix.needs import Words, from_text, serves
 from matrix.status import FailureClass, Status
-from state.changes import (
-    WritingPart,
-    add_event,
-    hand_back,
-    is_unfinished,
-    of_work,
-    open_benches,
-    shift,
-)
+from state import changes
 from state.damage import number
 from state.database import Database, Raced, now
-from state.records import BenchState, Kind, Lease, Owner
+from state.records import BenchState, Kind, Lease, Owner, Work
 from state.rows import records, selected
 from state.schema import bench, lease, outcome, work
 from state.text import clean
@@ -53,7 +34,7 @@ _expired = lease.c.expires_at <= now()
 _open = work.c.state.in_(("todo", "leased"))
 
 
-class Leases(WritingPart):
+class Leases(changes.WritingPart):
     """The part of `State` that hands out models."""
 
     def lease(
@@ -64,16 +45,20 @@ class Leases(WritingPart):
         among: Collection[str] | None = None,
         offers: Words | None = None,
     ) -> Lease | None:
-        """The next cells that nobody alive holds, or None.
+        """The next cells that no living process holds, or None.
 
         `among`: only of these models; `offers`: only cells whose needs these words serve.
         """
         dead = dead_here(self.database)
-        return self.database.attempt(
-            lambda connection: _next(
-                self.database, connection, sweep_id, owner, ttl, among, offers, dead
-            )
-        )
+
+        def work_(connection: sa.Connection) -> Lease | None:
+            drop_dead(connection, dead, count=True)
+            found = _next(connection, sweep_id, among, offers)
+            if found is None:
+                return None
+            return _take(self.database, connection, sweep_id, found, owner, ttl)
+
+        return self.database.attempt(work_)
 
     def renew(self, held: Lease, ttl: float) -> bool:
         """The heartbeat. False: somebody else has the lease, stop working on its cells.
@@ -82,7 +67,7 @@ class Leases(WritingPart):
         """
         with self.database.write() as connection:
             renewed = connection.execute(
-                update(lease)
+                sa.update(lease)
                 .where(_is(held))
                 .values(renewed_at=now(), expires_at=now() + ttl, ttl=ttl)
             )
@@ -92,7 +77,7 @@ class Leases(WritingPart):
         """Say what the holder is doing; None: nothing that needs telling."""
         with self.database.write() as connection:
             connection.execute(
-                update(lease).where(_is(held)).values(cell=cell, activity=clean(text))
+                sa.update(lease).where(_is(held)).values(cell=cell, activity=clean(text))
             )
 
     def release(self, held: Lease, *, done: bool) -> bool:
@@ -101,24 +86,14 @@ class Leases(WritingPart):
         Cells left half done are planned again. False: it was not ours any more; nothing changed.
         """
 
-        def work_(connection: Connection) -> bool:
-            if connection.execute(delete(lease).where(_is(held))).rowcount != 1:
+        def work_(connection: sa.Connection) -> bool:
+            if connection.execute(sa.delete(lease).where(_is(held))).rowcount != 1:
                 return False
-            needs = to_text(held.needs)
-            hand_back(connection, held.sweep_id, held.model, needs)
-            state = "done" if done else "todo"
-            _set_work(connection, held.sweep_id, held.model, needs, state=state)
+            changes.hand_back(connection, held.work)
+            _set_work(connection, held.work, state="done" if done else "todo")
             # A cell may have been published meanwhile.
-            open_benches(connection, held.sweep_id, held.model)
-            add_event(
-                connection,
-                held.sweep_id,
-                Kind.RELEASED,
-                model=held.model,
-                token=held.token,
-                owner=held.owner,
-                data={"done": done},
-            )
+            changes.open_benches(connection, held.sweep_id, held.model)
+            changes.add_event_of(connection, held, Kind.RELEASED, data={"done": done})
             return True
 
         return self.database.attempt(work_)
@@ -137,45 +112,39 @@ def dead_here(database: Database) -> list[int]:
     return [token for token, process in holders.items() if process in gone]
 
 
-def drop_dead(connection: Connection, tokens: Collection[int], *, count: bool) -> None:
+def drop_dead(connection: sa.Connection, tokens: Collection[int], *, count: bool) -> None:
     """Take their leases from holders that are gone or silent. `count`: as killed slots."""
     # After the clock was set back a heartbeat lies in the future and would count for that long.
     # Its holder gets one more ttl by the new clock: if it lives it renews, if not it expires.
     connection.execute(
-        update(lease)
+        sa.update(lease)
         .where(lease.c.renewed_at > now() + CLOCK_JITTER)
         .values(renewed_at=now(), expires_at=now() + lease.c.ttl)
     )
     gone = connection.execute(
-        delete(lease).where(or_(_expired, lease.c.token.in_(list(tokens)))).returning(*lease.c)
+        sa.delete(lease)
+        .where(sa.or_(_expired, lease.c.token.in_(list(tokens))))
+        .returning(*lease.c)
     ).all()
     for holder in gone:
         _lost(connection, holder, "process gone" if holder.token in tokens else "expired", count)
 
 
-def _is(held: Lease) -> ColumnElement[bool]:
+def _is(held: Lease) -> sa.ColumnElement[bool]:
     # Tokens are never given out twice; the rest finds the row by its key.
-    key = of_work(lease, held.sweep_id, held.model, to_text(held.needs))
-    return and_(key, lease.c.token == held.token)
+    return sa.and_(changes.of_work(lease, held.work), lease.c.token == held.token)
 
 
 def _next(
-    database: Database,
-    connection: Connection,
-    sweep_id: int,
-    owner: Owner,
-    ttl: float,
-    among: Collection[str] | None,
-    offers: Words | None,
-    dead: Collection[int],
-) -> Lease | None:
-    drop_dead(connection, dead, count=True)
-    taken = exists().where(
+    connection: sa.Connection, sweep_id: int, among: Collection[str] | None, offers: Words | None
+) -> sa.Row[tuple[str, str, int]] | None:
+    """What is handed out next: its model, needs and attempts."""
+    taken = sa.exists().where(
         lease.c.model == work.c.model,
-        or_(lease.c.sweep_id != work.c.sweep_id, lease.c.needs == work.c.needs),
+        sa.or_(lease.c.sweep_id != work.c.sweep_id, lease.c.needs == work.c.needs),
     )
     query = (
-        select(work.c.model, work.c.needs, work.c.attempts)
+        sa.select(work.c.model, work.c.needs, work.c.attempts)
         .where(work.c.sweep_id == sweep_id, _open, ~taken)
         .order_by(work.c.position)
         .limit(1)
@@ -185,13 +154,21 @@ def _next(
         query = query.where(work.c.model.in_(among))
     if offers is not None:
         query = query.where(work.c.needs.in_(_served(connection, sweep_id, offers)))
-    found = connection.execute(query).first()
-    if found is None:
-        return None
+    return connection.execute(query).first()
+
+
+def _take(
+    database: Database,
+    connection: sa.Connection,
+    sweep_id: int,
+    found: sa.Row[Any],
+    owner: Owner,
+    ttl: float,
+) -> Lease:
     if not database.sqlite:
         _exclude_other_sweeps(connection, sweep_id, found.model)
     attempt = int(number(found.attempts, "work.attempts")) + 1
-    token = add_event(
+    token = changes.add_event(
         connection, sweep_id, Kind.LEASED, model=found.model, owner=owner.name, data={"n": attempt}
     )
     inserted = connection.execute(
@@ -213,21 +190,22 @@ def _next(
     )
     if inserted.first() is None:
         raise _raced(found.model)
-    _set_work(connection, sweep_id, found.model, found.needs, state="leased", attempts=attempt)
+    key = Work(sweep_id, found.model, found.needs)
+    _set_work(connection, key, state="leased", attempts=attempt)
     needs = tuple(sorted(from_text(found.needs)))
     return Lease(sweep_id, found.model, needs, token, owner.name, attempt)
 
 
-def _served(connection: Connection, sweep_id: int, offers: Words) -> list[str]:
+def _served(connection: sa.Connection, sweep_id: int, offers: Words) -> list[str]:
     """The needs of open work that a machine with these words serves."""
-    query = select(work.c.needs).where(work.c.sweep_id == sweep_id, _open).distinct()
+    query = sa.select(work.c.needs).where(work.c.sweep_id == sweep_id, _open).distinct()
     return [text for text in connection.scalars(query) if serves(offers, from_text(text))]
 
 
-def _exclude_other_sweeps(connection: Connection, sweep_id: int, model: str) -> None:
+def _exclude_other_sweeps(connection: sa.Connection, sweep_id: int, model: str) -> None:
     """PostgreSQL: of two sweeps that take the same model at the same moment, one gives way."""
-    connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(model, 0))))
-    others = select(lease.c.token).where(lease.c.model == model, lease.c.sweep_id != sweep_id)
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(model, 0))))
+    others = sa.select(lease.c.token).where(lease.c.model == model, lease.c.sweep_id != sweep_id)
     if connection.execute(others).first() is not None:
         raise _raced(model)
 
@@ -236,8 +214,8 @@ def _raced(model: str) -> Raced:
     return Raced(f"{model} was leased by somebody else", hint="try again")
 
 
-def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> None:
-    key = (holder.sweep_id, holder.model, holder.needs)
+def _lost(connection: sa.Connection, holder: sa.Row[Any], why: str, count: bool) -> None:
+    key = Work(holder.sweep_id, holder.model, holder.needs)
     evidence = {
         "why": why,
         "owner": holder.owner,
@@ -247,35 +225,24 @@ def _lost(connection: Connection, holder: Row[Any], why: str, count: bool) -> No
         "taken_at": holder.taken_at,
         "last_heartbeat": holder.renewed_at,
     }
-    hand_back(connection, *key)
-    add_event(
-        connection,
-        holder.sweep_id,
-        Kind.LOST,
-        model=holder.model,
-        token=holder.token,
-        owner=holder.owner,
-        data=evidence,
-    )
-    lost, past = connection.execute(
-        select(work.c.lost, work.c.evidence).where(of_work(work, *key))
-    ).one()
+    changes.hand_back(connection, key)
+    changes.add_event_of(connection, holder, Kind.LOST, data=evidence)
+    query = sa.select(work.c.lost, work.c.evidence).where(changes.of_work(work, key))
+    lost, past = connection.execute(query).one()
     lost = number(lost, "work.lost") + count
     kept = [*(past if isinstance(past, list) else [])[-9:], evidence]
     state = "poison" if lost >= MAX_LOST else "todo"
-    _set_work(connection, *key, state=state, lost=lost, evidence=kept)
+    _set_work(connection, key, state=state, lost=lost, evidence=kept)
     if state == "poison":
-        _poison(connection, *key, kept)
+        _poison(connection, key, kept)
 
 
-def _poison(
-    connection: Connection, sweep_id: int, model: str, needs: str, evidence: list[Any]
-) -> None:
-    still_open = is_unfinished(connection, sweep_id, *WAITING)
-    shift(
+def _poison(connection: sa.Connection, key: Work, evidence: list[Any]) -> None:
+    still_open = changes.is_unfinished(connection, key.sweep_id, *WAITING)
+    changes.shift(
         connection,
-        sweep_id,
-        of_work(outcome, sweep_id, model, needs) & still_open,
+        key.sweep_id,
+        changes.of_work(outcome, key) & still_open,
         {
             "status": Status.BUILD_FAILED.value,
             "failure": FailureClass.CRASH.value,
@@ -288,15 +255,16 @@ def _poison(
     )
     unmeasured = bench.c.state == BenchState.WANTED.value
     connection.execute(
-        update(bench)
-        .where(of_work(bench, sweep_id, model, needs), unmeasured)
+        sa.update(bench)
+        .where(changes.of_work(bench, key), unmeasured)
         .values(
             state=BenchState.FAILED.value,
             message=f"the process that measures this model died {MAX_LOST} times",
         )
     )
-    add_event(connection, sweep_id, Kind.POISON, model=model, data={"lost_leases": evidence})
+    data = {"lost_leases": evidence}
+    changes.add_event(connection, key.sweep_id, Kind.POISON, model=key.model, data=data)
 
 
-def _set_work(connection: Connection, sweep_id: int, model: str, needs: str, **values: Any) -> None:
-    connection.execute(update(work).where(of_work(work, sweep_id, model, needs)).values(**values))
+def _set_work(connection: sa.Connection, key: Work, **values: Any) -> None:
+    connection.execute(sa.update(work).where(changes.of_work(work, key)).values(**values))

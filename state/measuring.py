@@ -9,8 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, update
 
-from matrix.needs import to_text
-from state.changes import WritingPart, add_event, check_token, of_work
+from state.changes import WritingPart, add_event_of, check_token, of_work
 from state.database import now
 from state.errors import StateError
 from state.measurements import MEASURED
@@ -63,22 +62,14 @@ def _settle(
     message: str | None,
     told: Json,
 ) -> None:
-    mine = of_work(bench, held.sweep_id, held.model, to_text(held.needs))
+    mine = of_work(bench, held.work)
     changed = connection.execute(
         update(bench).where(mine, bench.c.cell == cell).values(state=state.value, message=message)
     )
     if changed.rowcount != 1:
         raise StateError(f"{cell} is not to be measured under this lease of {held.model}")
-    add_event(
-        connection,
-        held.sweep_id,
-        Kind.NOTICE,
-        cell=cell,
-        model=held.model,
-        token=held.token,
-        owner=held.owner,
-        data={MEASURED: {"state": state.value, **told}},
-    )
+    data = {MEASURED: {"state": state.value, **told}}
+    add_event_of(connection, held, Kind.NOTICE, cell=cell, data=data)
 
 
 def _insert(connection: Connection, one: Measurement) -> int:

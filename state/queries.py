@@ -137,10 +137,7 @@ class Queries(Part):
         return {needs: Remaining(**states) for needs, states in counts.items()}
 
     def remaining(
-        self,
-        sweep_id: int,
-        among: Collection[str] | None = None,
-        offers: Words | None = None,
+        self, sweep_id: int, among: Collection[str] | None = None, offers: Words | None = None
     ) -> Remaining:
         """The same together; `offers`: only what these words serve."""
         total: Counter[str] = Counter()

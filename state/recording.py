@@ -11,31 +11,23 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from matrix.needs import to_text
 from matrix.status import FailureClass, Status
-from state.changes import (
-    FORGET,
-    WritingPart,
-    add_event,
-    bound,
-    check_token,
-    has_status,
-    open_benches,
-)
+from state import changes
 from state.database import now
 from state.errors import BadTransition, StateError
 from state.records import Facts, Json, Kind, Lease, StageRun
 from state.schema import outcome, stage_key, stage_run
-from state.text import clean, clean_tail
+from state.text import LOG_LENGTH, clean
 from state.transitions import DEFAULT_CLASS, FINAL, RUNNING, SOURCES
 
 _IN_EVENT = ("tree", "failure", "stage", "exit_code", "message", "bytes", "seconds")
 _OF_RUN = tuple(name for name in StageRun.__slots__ if name not in {"id", "at", "parts"})
 _STANDING = select(outcome.c.status, outcome.c.token, outcome.c.model, outcome.c.needs).where(
-    bound(outcome, "sweep_id", "cell")
+    changes.bound(outcome, "sweep_id", "cell")
 )
 _ADD_RUNS = insert(stage_run).values(at=now())
 
 
-class Recording(WritingPart):
+class Recording(changes.WritingPart):
     """The part of `State` that slots write to."""
 
     def record(
@@ -66,12 +58,12 @@ class Recording(WritingPart):
             nonlocal tries
             tries += 1
             if held is not None:
-                check_token(connection, held)
+                changes.check_token(connection, held)
             model = connection.execute(_change(status, held is not None), values).scalar()
             if model is None:
                 _refuse(connection, held, sweep_id, cell, status, again=tries > 1)
                 return
-            add_event(
+            changes.add_event(
                 connection,
                 sweep_id,
                 Kind.STATUS,
@@ -85,14 +77,14 @@ class Recording(WritingPart):
             if stages:
                 self._add_stages(connection, sweep_id, model, stages)
             if status in FINAL:
-                open_benches(connection, sweep_id, model)
+                changes.open_benches(connection, sweep_id, model)
 
         self.database.attempt(work)
 
     def note(self, sweep_id: int, kind: Kind, data: Json | None = None) -> int:
         """Append an event about the sweep as a whole; returns its id."""
         return self.database.attempt(
-            lambda connection: add_event(connection, sweep_id, kind, data=data)
+            lambda connection: changes.add_event(connection, sweep_id, kind, data=data)
         )
 
     def _add_stages(
@@ -127,7 +119,7 @@ def _known(status: Status, facts: Facts) -> dict[str, Any]:
         "exit_code": facts.exit_code,
         "message": clean(message),
         "hint": clean(facts.hint),
-        "log_tail": clean_tail(facts.log_tail),
+        "log_tail": clean(facts.log_tail, LOG_LENGTH, tail=True),
         "bytes": facts.bytes,
         "seconds": facts.seconds,
         "published_at": facts.published_at.timestamp() if facts.published_at else None,
@@ -157,24 +149,24 @@ def _values(status: Status, known: dict[str, Any]) -> dict[str, Any]:
 def _change(status: Status, held: bool) -> ReturningUpdate[Any]:
     """The UPDATE for a new status, which matches no row where it must not happen."""
     columns = outcome.c
-    allowed = has_status(*sorted(SOURCES[status]))
+    allowed = changes.has_status(*sorted(SOURCES[status]))
     values: dict[str, Any] = {"status": status.value, "ended_at": now()}
     if status is Status.PLANNED:
-        values |= FORGET
+        values |= changes.FORGET
     if status is Status.PUBLISHED:
         # Recorded twice with the same content (a repeated settle) it is still true.
-        allowed |= has_status(Status.PUBLISHED) & bound(outcome, "tree")
+        allowed |= changes.has_status(Status.PUBLISHED) & changes.bound(outcome, "tree")
         listed = bindparam("listed_at", type_=Float)
         values["published_at"] = func.coalesce(listed, columns.published_at, now())
     if status in RUNNING:
-        was_running = has_status(*RUNNING)
+        was_running = changes.has_status(*RUNNING)
         again = status is Status.BUILDING
         values["started_at"] = case((was_running, columns.started_at), else_=now())
         values["attempts"] = columns.attempts + (1 if again else case((was_running, 0), else_=1))
         if status is not Status.VERIFIED:
             values["ended_at"] = None
     key = ("sweep_id", "cell", "model", "needs") if held else ("sweep_id", "cell")
-    change = update(outcome).where(bound(outcome, *key), allowed)
+    change = update(outcome).where(changes.bound(outcome, *key), allowed)
     return change.values(**values).returning(columns.model)
 
 

@@ -9,9 +9,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from machine.processes import Process
+from matrix.needs import to_text
 from matrix.status import FailureClass, Status
 
 Json = Mapping[str, Any]
@@ -135,6 +136,14 @@ class SweepInfo:
     run: int = 0
 
 
+class Work(NamedTuple):
+    """The key of what is handed out: the cells of a model that need the same of a machine."""
+
+    sweep_id: int
+    model: str
+    needs: str
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right to build the cells of a model that have these needs, until somebody else gets a
@@ -147,6 +156,11 @@ class Lease:
     owner: str
     attempt: int
     """How many leases these cells have had in the sweep, this one included."""
+
+    @property
+    def work(self) -> Work:
+        """The key of what is leased."""
+        return Work(self.sweep_id, self.model, to_text(self.needs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def clock(*, sqlite: bool) -> str:
 
 
 def selected(table: str, wanted: Mapping[str, Any], columns: str = "*") -> str:
-    """The query for the rows that have these values; of lists any, of None it does not matter."""
+    """The query for the rows that have these values; of a list any, None means any."""
     conditions = [
         f"{name} {'IN' if isinstance(value, list) else '='} :{name}"
         for name, value in wanted.items()

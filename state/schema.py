@@ -13,23 +13,7 @@ from enum import StrEnum
 from types import UnionType, new_class
 from typing import Any, cast, get_args, get_type_hints
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    CheckConstraint,
-    Column,
-    Float,
-    ForeignKey,
-    ForeignKeyConstraint,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+import sqlalchemy as sa
 from sqlalchemy.schema import SchemaItem
 from sqlmodel import Field, SQLModel
 
@@ -39,9 +23,9 @@ from state.records import Bench, Event, Holder, Json, Measurement, Outcome, Stag
 from state.transitions import RUNNING
 from state.tunings import SessionRow, TrialRow, TuningRow
 
-_BIG = BigInteger().with_variant(Integer, "sqlite")
-_JSON = JSON(none_as_null=True)
-_TYPES: dict[Any, Any] = {int: _BIG, float: Float, bool: Boolean, Json: _JSON}
+_BIG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+_JSON = sa.JSON(none_as_null=True)
+_TYPES: dict[Any, Any] = {int: _BIG, float: sa.Float, bool: sa.Boolean, Json: _JSON}
 """All others are kept as text."""
 _OF_SWEEP = ["sweep_id", "model", "needs"]
 
@@ -49,7 +33,7 @@ _OF_SWEEP = ["sweep_id", "model", "needs"]
 class Base(SQLModel):
     """The metadata of our tables; constraints have names so that migrations can find them."""
 
-    metadata = MetaData(
+    metadata = sa.MetaData(
         naming_convention={
             "pk": "pk_%(table_name)s",
             "fk": "fk_%(table_name)s_%(referred_table_name)s",
@@ -69,11 +53,11 @@ def _table(
     key: Collection[str] = ("id",),
     without: Collection[str] = (),
     **options: Any,
-) -> Table:
+) -> sa.Table:
     """The table of a model with the fields of a record, but for those that `more` defines and
     `without`."""
-    columns = [item for item in more if isinstance(item, Column)]
-    checks = [item for item in more if not isinstance(item, Column)]
+    columns = [item for item in more if isinstance(item, sa.Column)]
+    checks = [item for item in more if not isinstance(item, sa.Column)]
     absent = {*without, *(column.name for column in columns)}
     for field, hint in get_type_hints(record).items() if record else ():
         if field in absent:
@@ -81,7 +65,7 @@ def _table(
         optional = isinstance(hint, UnionType)
         kind = get_args(hint)[0] if optional else hint
         columns.append(
-            Column(field, _TYPES.get(kind, Text), primary_key=field in key, nullable=optional)
+            sa.Column(field, _TYPES.get(kind, sa.Text), primary_key=field in key, nullable=optional)
         )
         if isinstance(kind, type) and issubclass(kind, StrEnum):
             checks.append(_check(field, _in(field, kind)))
@@ -92,19 +76,19 @@ def _table(
         **{column.name: Field(sa_column=column) for column in columns},
     }
     model = new_class(f"{name}_row", (Base,), {"table": True}, lambda space: space.update(body))
-    return cast("Table", model.__table__)  # type: ignore[attr-defined]  # made by the metaclass
+    return cast("sa.Table", model.__table__)  # type: ignore[attr-defined]  # made by the metaclass
 
 
 def _in(column: str, values: Iterable[str]) -> str:
     return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"
 
 
-def _check(name: str, condition: str) -> CheckConstraint:
-    return CheckConstraint(condition, name=name)
+def _check(name: str, condition: str) -> sa.CheckConstraint:
+    return sa.CheckConstraint(condition, name=name)
 
 
-def _sweep_id(*, key: bool = False) -> Column[Any]:
-    return Column("sweep_id", _BIG, ForeignKey("sweep.id"), primary_key=key, nullable=False)
+def _sweep_id(*, key: bool = False) -> sa.Column[Any]:
+    return sa.Column("sweep_id", _BIG, sa.ForeignKey("sweep.id"), primary_key=key, nullable=False)
 
 
 _failed = _in("status", (status for status in Status if status in FAILED))
@@ -114,7 +98,7 @@ _unended = _in("status", ("planned", "building", "built", "verifying", "publishi
 sweep = _table(
     SweepInfo,
     "sweep",
-    UniqueConstraint("stamp", "feed"),
+    sa.UniqueConstraint("stamp", "feed"),
     _check("ended", "(exit_code IS NULL) = (ended_at IS NULL)"),
     without=("created", "run"),
 )
@@ -124,8 +108,8 @@ outcome = _table(
     Outcome,
     "outcome",
     _sweep_id(key=True),
-    Index("ix_outcome_model", "sweep_id", "model"),
-    Index("ix_outcome_status", "sweep_id", "status"),
+    sa.Index("ix_outcome_model", "sweep_id", "model"),
+    sa.Index("ix_outcome_status", "sweep_id", "status"),
     _check("failed", f"({_failed}) = (failure IS NOT NULL AND retryable IS NOT NULL)"),
     _check("running", f"NOT ({_running}) OR (token IS NOT NULL AND started_at IS NOT NULL)"),
     _check("ended", f"status = 'verified' OR ({_unended}) = (ended_at IS NULL)"),
@@ -142,7 +126,7 @@ event = _table(
     Event,
     "event",
     _sweep_id(),
-    Index("ix_event_sweep", "sweep_id", "id"),
+    sa.Index("ix_event_sweep", "sweep_id", "id"),
     sqlite_autoincrement=True,  # SQLite would otherwise give the id of a deleted last row again
 )
 """The history: appended, never changed. The id of a `leased` event is the fencing token."""
@@ -151,17 +135,17 @@ work = _table(
     None,
     "work",
     _sweep_id(key=True),
-    Column("model", Text, primary_key=True),
-    Column("needs", Text, primary_key=True),
-    Column("state", Text, nullable=False),
-    Column("position", Integer, nullable=False),
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("needs", sa.Text, primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("position", sa.Integer, nullable=False),
     # Seconds; `begin` ranks the positions by it, longest first.
-    Column("estimate", Float, nullable=False),
+    sa.Column("estimate", sa.Float, nullable=False),
     # Leases taken, and those that ended without a release since the sweep was last begun.
-    Column("attempts", Integer, nullable=False),
-    Column("lost", Integer, nullable=False),
-    Column("evidence", _JSON),
-    Index("ix_work_order", "sweep_id", "position", "state"),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("lost", sa.Integer, nullable=False),
+    sa.Column("evidence", _JSON),
+    sa.Index("ix_work_order", "sweep_id", "position", "state"),
     _check("state", "state IN ('todo', 'leased', 'done', 'poison')"),
     _check("counts", "attempts >= 0 AND lost >= 0"),
     _check("poison", "state <> 'poison' OR evidence IS NOT NULL"),
@@ -171,9 +155,9 @@ work = _table(
 lease = _table(
     Holder,
     "lease",
-    Column("pid_started", Text, nullable=False),
-    Column("ttl", Float, nullable=False),
-    ForeignKeyConstraint(_OF_SWEEP, [f"work.{name}" for name in _OF_SWEEP]),
+    sa.Column("pid_started", sa.Text, nullable=False),
+    sa.Column("ttl", sa.Float, nullable=False),
+    sa.ForeignKeyConstraint(_OF_SWEEP, [f"work.{name}" for name in _OF_SWEEP]),
     _check("times", "expires_at >= renewed_at AND ttl >= 0"),
     key=_OF_SWEEP,
     without=("expired",),
@@ -183,8 +167,8 @@ lease = _table(
 stage_key = _table(
     None,
     "stage_key",
-    Column("key", Text, primary_key=True),
-    Column("parts", _JSON, nullable=False),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("parts", _JSON, nullable=False),
 )
 """What a stage key was made of, for `explain`."""
 
@@ -192,9 +176,9 @@ stage_run = _table(
     StageRun,
     "stage_run",
     _sweep_id(),
-    Column("key", Text, ForeignKey("stage_key.key"), nullable=False),
-    Index("ix_stage_run_model", "model", "stage", "id"),
-    Index("ix_stage_run_sweep", "sweep_id", "cell"),
+    sa.Column("key", sa.Text, sa.ForeignKey("stage_key.key"), nullable=False),
+    sa.Index("ix_stage_run_model", "model", "stage", "id"),
+    sa.Index("ix_stage_run_sweep", "sweep_id", "cell"),
     _check("costs", "seconds >= 0 AND bytes >= 0 AND peak_memory >= 0"),
     without=("parts",),
 )
@@ -203,10 +187,12 @@ stage_run = _table(
 bench = _table(
     Bench,
     "bench",
-    Column("sweep_id", _BIG, primary_key=True),
-    Column("protocol", Text, nullable=False),  # JSON with sorted keys: equal ones are equal text
-    ForeignKeyConstraint(["sweep_id", "cell"], ["outcome.sweep_id", "outcome.cell"]),
-    Index("ix_bench_work", "sweep_id", "model", "needs"),
+    sa.Column("sweep_id", _BIG, primary_key=True),
+    sa.Column(
+        "protocol", sa.Text, nullable=False
+    ),  # JSON with sorted keys: equal ones are equal text
+    sa.ForeignKeyConstraint(["sweep_id", "cell"], ["outcome.sweep_id", "outcome.cell"]),
+    sa.Index("ix_bench_work", "sweep_id", "model", "needs"),
     _check("failed", "state <> 'failed' OR message IS NOT NULL"),
     key=("cell",),
 )
@@ -215,8 +201,8 @@ bench = _table(
 measurement = _table(
     Measurement,
     "measurement",
-    Column("raw", LargeBinary),  # compressed JSON
-    Index("ix_measurement_tree", "tree"),
+    sa.Column("raw", sa.LargeBinary),  # compressed JSON
+    sa.Index("ix_measurement_tree", "tree"),
     _check("tree", "length(tree) = 64"),
 )
 """A measurement of a package on a runtime of a machine, by a protocol."""
@@ -224,7 +210,7 @@ measurement = _table(
 tuning = _table(
     TuningRow,
     "tuning",
-    UniqueConstraint("name", "model", "target"),
+    sa.UniqueConstraint("name", "model", "target"),
     _check("ended", f"({_in('status', OVER)}) = (ended_at IS NOT NULL)"),
     _check("failed", "status <> 'failed' OR message IS NOT NULL"),
 )
@@ -233,7 +219,7 @@ tuning = _table(
 trial = _table(
     TrialRow,
     "trial",
-    Column("tuning_id", _BIG, ForeignKey("tuning.id"), primary_key=True),
+    sa.Column("tuning_id", _BIG, sa.ForeignKey("tuning.id"), primary_key=True),
     _check("built", f"NOT ({_in('verdict', OF_ARTIFACTS)}) OR tree IS NOT NULL"),
     _check("tree", "length(tree) = 64"),
     key=("key",),
@@ -243,8 +229,8 @@ trial = _table(
 trial_session = _table(
     SessionRow,
     "trial_session",
-    Column("raw", LargeBinary, nullable=False),  # compressed JSON
-    ForeignKeyConstraint(["tuning_id", "trial"], ["trial.tuning_id", "trial.key"]),
+    sa.Column("raw", sa.LargeBinary, nullable=False),  # compressed JSON
+    sa.ForeignKeyConstraint(["tuning_id", "trial"], ["trial.tuning_id", "trial.key"]),
     _check("number", "number >= 1"),
     key=("tuning_id", "trial", "kind", "component", "number"),
 )

@@ -8,15 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, func, insert, select, update
 
 from matrix.status import FAILED, Status
-from state.changes import (
-    FORGET,
-    WritingPart,
-    has_status,
-    is_leased,
-    named,
-    plan_again,
-    settle_work,
-)
+from state.changes import FORGET, WritingPart, has_status, is_leased, named, plan_again, settle_work
 from state.database import now
 from state.records import Kind, Seeded, Seen
 from state.schema import event, outcome
@@ -35,7 +27,7 @@ class Seeding(WritingPart):
     def seed(self, sweep_id: int, versions: Iterable[Seen]) -> Seeded:
         """Mark the cells whose versions the feed has as published, with the feed's digests.
 
-        Cells that somebody holds are left to the holder.
+        Cells that a slot holds are not changed.
         """
         listed = {one.cell: one for one in versions}  # before the transaction: it may come slowly
 
@@ -67,7 +59,7 @@ class Seeding(WritingPart):
         """Plan published cells again that a complete listing of the feed did not have.
 
         `listed_at`: `now()` from before the listing began. What was published since then could
-        not be in it and is left alone, as are cells that somebody holds.
+        not be in it and is not changed, nor are cells that a slot holds.
         """
         wanted = list(missing)
         data = {"why": "the feed does not have this version"}

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -29,9 +28,6 @@ from state.schema import metadata
 from state.seeding import Seeding
 from state.sweeps import Sweeps
 from state.tuning import Tuning
-
-if TYPE_CHECKING:
-    from alembic.config import Config
 
 _ADVISORY_KEY = 0x6D6D696C  # any number, the same for every modelmill
 
@@ -65,19 +61,13 @@ def _upgrade(connection: Connection) -> None:
         connection.execute(versions.insert(), {"version_num": reading.HEAD})
         return
     from alembic import command
-
-    config = _config()
-    config.attributes["connection"] = connection
-    command.upgrade(config, reading.HEAD)
-
-
-def _config() -> Config:
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(reading.MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
-    return config
+    config.attributes["connection"] = connection
+    command.upgrade(config, reading.HEAD)
 
 
 def _use_wal(database: Database) -> None:
@@ -158,7 +148,7 @@ def _url(where: str | Path) -> URL:
         return URL.create("sqlite", database=str(Path(where).expanduser().absolute()))
     if scheme[1].lower() not in _POSTGRESQL:
         raise StateError(
-            f"{scheme[1]}:// is no place for the state",
+            f"{scheme[1]}:// cannot hold the state",
             hint="give --state a file path or a postgresql:// URL",
         )
     try:

@@ -6,35 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Row,
-    and_,
-    bindparam,
-    case,
-    delete,
-    exists,
-    insert,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from matrix.globs import matches
 from matrix.needs import to_text
 from matrix.status import FAILED, FailureClass, Status
-from state.changes import (
-    WritingPart,
-    add_event,
-    has_status,
-    is_leased,
-    is_unfinished,
-    named,
-    plan_again,
-    same_work,
-    settle_work,
-    shift,
-)
+from state import changes
 from state.database import Database, now
 from state.errors import StateError
 from state.leases import dead_here, drop_dead
@@ -45,7 +22,7 @@ from state.text import stable_json
 from state.transitions import FINAL, RUNNING
 
 
-class Sweeps(WritingPart, Queries):
+class Sweeps(changes.WritingPart, Queries):
     """The part of `State` that knows batches."""
 
     def begin(
@@ -68,11 +45,11 @@ class Sweeps(WritingPart, Queries):
         """
         dead = dead_here(self.database)
 
-        def work_(connection: Connection) -> tuple[int, bool, int]:
+        def work_(connection: sa.Connection) -> tuple[int, bool, int]:
             sweep_id, created = _join(self.database, connection, stamp, feed)
             # Also the lock that keeps two runs apart that begin the same sweep.
             connection.execute(
-                update(sweep)
+                sa.update(sweep)
                 .where(sweep.c.id == sweep_id)
                 .values(
                     publish=publish,
@@ -88,9 +65,9 @@ class Sweeps(WritingPart, Queries):
             added = _merge(connection, sweep_id, cells)
             _merge_benches(self.database, connection, sweep_id, cells, protocol or {})
             _set_work(self.database, connection, sweep_id, models)
-            settle_work(connection, sweep_id)
+            changes.settle_work(connection, sweep_id)
             data = {"cells": len(cells), "models": len(models), "added": added, "resumed": resumed}
-            run = add_event(connection, sweep_id, Kind.BEGUN, data=data)
+            run = changes.add_event(connection, sweep_id, Kind.BEGUN, data=data)
             return sweep_id, created, run
 
         sweep_id, created, run = self.database.attempt(work_)
@@ -99,13 +76,13 @@ class Sweeps(WritingPart, Queries):
     def end(self, sweep_id: int, exit_code: int) -> None:
         """The run is over; the sweep may be begun again."""
 
-        def work_(connection: Connection) -> None:
+        def work_(connection: sa.Connection) -> None:
             connection.execute(
-                update(sweep)
+                sa.update(sweep)
                 .where(sweep.c.id == sweep_id)
                 .values(ended_at=now(), exit_code=int(exit_code))
             )
-            add_event(connection, sweep_id, Kind.ENDED, data={"exit_code": int(exit_code)})
+            changes.add_event(connection, sweep_id, Kind.ENDED, data={"exit_code": int(exit_code)})
 
         self.database.attempt(work_)
 
@@ -118,13 +95,13 @@ class Sweeps(WritingPart, Queries):
     ) -> list[str]:
         """Plan failed cells again: of these classes and matching these globs (none: all), and
         only cells `among` these, where they are given."""
-        failed = has_status(*sorted(FAILED))
+        failed = changes.has_status(*sorted(FAILED))
         if classes:
-            failed = and_(failed, outcome.c.failure.in_([kind.value for kind in classes]))
+            failed = sa.and_(failed, outcome.c.failure.in_([kind.value for kind in classes]))
 
-        def work_(connection: Connection) -> list[str]:
+        def work_(connection: sa.Connection) -> list[str]:
             found = connection.scalars(
-                select(outcome.c.cell).where(outcome.c.sweep_id == sweep_id, failed)
+                sa.select(outcome.c.cell).where(outcome.c.sweep_id == sweep_id, failed)
             )
             chosen = [
                 cell
@@ -132,27 +109,31 @@ class Sweeps(WritingPart, Queries):
                 if (among is None or cell in among) and (not patterns or matches(cell, patterns))
             ]
             planned: list[str] = []
-            for cells in named(chosen):
-                planned += plan_again(connection, sweep_id, and_(failed, cells), kind=Kind.RETRY)
-            settle_work(connection, sweep_id)
+            for cells in changes.named(chosen):
+                planned += changes.plan_again(
+                    connection, sweep_id, sa.and_(failed, cells), kind=Kind.RETRY
+                )
+            changes.settle_work(connection, sweep_id)
             return planned
 
         return self.database.attempt(work_)
 
     def cancel_open(self, sweep_id: int) -> list[str]:
-        """Cancel what is open and in nobody's hands; the next `begin` plans it again."""
+        """Cancel open cells that nobody holds; the next `begin` plans them again."""
         dead = dead_here(self.database)
 
-        def work_(connection: Connection) -> list[str]:
-            still_open = is_unfinished(connection, sweep_id, Status.PLANNED)
+        def work_(connection: sa.Connection) -> list[str]:
+            still_open = changes.is_unfinished(connection, sweep_id, Status.PLANNED)
             drop_dead(connection, dead, count=False)
             values = {"status": Status.CANCELLED.value, "ended_at": now()}
-            return shift(connection, sweep_id, and_(still_open, ~is_leased), values)
+            return changes.shift(
+                connection, sweep_id, sa.and_(still_open, ~changes.is_leased), values
+            )
 
         return self.database.attempt(work_)
 
 
-def _join(database: Database, connection: Connection, stamp: str, feed: str) -> tuple[int, bool]:
+def _join(database: Database, connection: sa.Connection, stamp: str, feed: str) -> tuple[int, bool]:
     made = connection.execute(
         database.insert(sweep)
         .values(created_at=now(), begun_at=now())
@@ -161,24 +142,26 @@ def _join(database: Database, connection: Connection, stamp: str, feed: str) -> 
         {"stamp": stamp, "feed": feed, "publish": True, "settings": {}, "selection": {}},
     ).first()
     sweep_id = connection.execute(
-        select(sweep.c.id).where(sweep.c.stamp == stamp, sweep.c.feed == feed)
+        sa.select(sweep.c.id).where(sweep.c.stamp == stamp, sweep.c.feed == feed)
     ).scalar_one()
     return int(sweep_id), made is not None
 
 
-def _take_up(connection: Connection, sweep_id: int, cells: Sequence[CellRow]) -> int:
+def _take_up(connection: sa.Connection, sweep_id: int, cells: Sequence[CellRow]) -> int:
     """Plan again what dead runs left half done, and what was cancelled and is wanted now."""
-    half_done = and_(is_unfinished(connection, sweep_id), ~is_leased)
-    resumed = len(plan_again(connection, sweep_id, half_done, kind=Kind.RESUMED))
+    half_done = sa.and_(changes.is_unfinished(connection, sweep_id), ~changes.is_leased)
+    resumed = len(changes.plan_again(connection, sweep_id, half_done, kind=Kind.RESUMED))
     cancelled = _with_status(connection, sweep_id, Status.CANCELLED)
-    for wanted in named(cancelled & {row.cell for row in cells}):
-        free = and_(has_status(Status.CANCELLED), wanted, ~is_leased)
-        resumed += len(plan_again(connection, sweep_id, free, kind=Kind.RESUMED))
+    for wanted in changes.named(cancelled & {row.cell for row in cells}):
+        free = sa.and_(changes.has_status(Status.CANCELLED), wanted, ~changes.is_leased)
+        resumed += len(changes.plan_again(connection, sweep_id, free, kind=Kind.RESUMED))
     return resumed
 
 
-def _with_status(connection: Connection, sweep_id: int, status: Status) -> set[str]:
-    query = select(outcome.c.cell).where(outcome.c.sweep_id == sweep_id, has_status(status))
+def _with_status(connection: sa.Connection, sweep_id: int, status: Status) -> set[str]:
+    query = sa.select(outcome.c.cell).where(
+        outcome.c.sweep_id == sweep_id, changes.has_status(status)
+    )
     return set(connection.scalars(query))
 
 
@@ -186,15 +169,15 @@ _NAMES = ("package", "version", "precision", "needs")
 _FIXED = frozenset(status.value for status in (*FINAL, *RUNNING))
 
 
-def _merge(connection: Connection, sweep_id: int, cells: Sequence[CellRow]) -> int:
+def _merge(connection: sa.Connection, sweep_id: int, cells: Sequence[CellRow]) -> int:
     """Bring the outcomes in line with the cells of the plan; returns how many are new."""
     # Nobody leases cells of this sweep until the end of the transaction.
-    connection.execute(select(work.c.model).where(work.c.sweep_id == sweep_id).with_for_update())
+    connection.execute(sa.select(work.c.model).where(work.c.sweep_id == sweep_id).with_for_update())
     columns = (outcome.c.cell, outcome.c.status, *(outcome.c[name] for name in _NAMES))
     known = {
         row.cell: row
         for row in connection.execute(
-            select(*columns, is_leased.label("leased"))
+            sa.select(*columns, changes.is_leased.label("leased"))
             .where(outcome.c.sweep_id == sweep_id)
             .with_for_update(of=outcome)
         )
@@ -206,21 +189,21 @@ def _merge(connection: Connection, sweep_id: int, cells: Sequence[CellRow]) -> i
     ]
     if changed:
         connection.execute(
-            update(outcome)
-            .where(outcome.c.sweep_id == sweep_id, outcome.c.cell == bindparam("of"))
-            .values({name: bindparam(name) for name in _NAMES}),
+            sa.update(outcome)
+            .where(outcome.c.sweep_id == sweep_id, outcome.c.cell == sa.bindparam("of"))
+            .values({name: sa.bindparam(name) for name in _NAMES}),
             changed,
         )
     added = [row for row in cells if row.cell not in known]
     for skipped in (False, True):
         new = [_new(sweep_id, row) for row in added if (row.skip is not None) is skipped]
         if new:
-            connection.execute(insert(outcome).values(ended_at=now() if skipped else None), new)
+            connection.execute(sa.insert(outcome).values(ended_at=now() if skipped else None), new)
     _merge_skips(connection, sweep_id, cells)
     return len(added)
 
 
-def _changed(row: CellRow, known: Row[Any]) -> dict[str, Any] | None:
+def _changed(row: CellRow, known: sa.Row[Any]) -> dict[str, Any] | None:
     """What the plan says of a known cell now, where that differs."""
     if (row.package, row.version) != (known.package, known.version) and known.status in _FIXED:
         raise StateError(
@@ -254,15 +237,15 @@ def _new(sweep_id: int, row: CellRow) -> dict[str, Any]:
 
 def _merge_benches(
     database: Database,
-    connection: Connection,
+    connection: sa.Connection,
     sweep_id: int,
     cells: Sequence[CellRow],
     protocol: Json,
 ) -> None:
     """What this run measures: what failed is tried again, what is measured stays so."""
     mine = bench.c.sweep_id == sweep_id
-    for some in named({row.cell for row in cells if not row.bench}, bench.c.cell):
-        connection.execute(delete(bench).where(mine, some))
+    for some in changes.named({row.cell for row in cells if not row.bench}, bench.c.cell):
+        connection.execute(sa.delete(bench).where(mine, some))
     wanted = [
         {
             "sweep_id": sweep_id,
@@ -277,7 +260,7 @@ def _merge_benches(
     ]
     if wanted:
         new = database.insert(bench)
-        same = and_(
+        same = sa.and_(
             bench.c.state == BenchState.MEASURED.value, bench.c.protocol == new.excluded.protocol
         )
         connection.execute(
@@ -285,7 +268,7 @@ def _merge_benches(
                 index_elements=["sweep_id", "cell"],
                 set_={
                     "needs": new.excluded.needs,
-                    "state": case((same, bench.c.state), else_=new.excluded.state),
+                    "state": sa.case((same, bench.c.state), else_=new.excluded.state),
                     "protocol": new.excluded.protocol,
                     "message": None,
                 },
@@ -294,35 +277,40 @@ def _merge_benches(
         )
 
 
-def _merge_skips(connection: Connection, sweep_id: int, cells: Sequence[CellRow]) -> None:
+def _merge_skips(connection: sa.Connection, sweep_id: int, cells: Sequence[CellRow]) -> None:
     """The catalog may have begun, or ceased, to skip a cell since the last run."""
     skipped = _with_status(connection, sweep_id, Status.SKIPPED)
-    for wanted in named({row.cell for row in cells if row.skip is None} & skipped):
-        plan_again(connection, sweep_id, wanted, kind=Kind.RESUMED)
+    for wanted in changes.named({row.cell for row in cells if row.skip is None} & skipped):
+        changes.plan_again(connection, sweep_id, wanted, kind=Kind.RESUMED)
     reasons: dict[str, list[str]] = {}
     for row in cells:
         if row.skip is not None:
             reasons.setdefault(row.skip, []).append(row.cell)
     for reason, unwanted in reasons.items():
         values = {"status": Status.SKIPPED.value, "message": reason, "ended_at": now()}
-        for some in named(unwanted):
-            shift(connection, sweep_id, and_(has_status(Status.PLANNED), some), values)
+        for some in changes.named(unwanted):
+            changes.shift(
+                connection, sweep_id, sa.and_(changes.has_status(Status.PLANNED), some), values
+            )
 
 
 def _set_work(
-    database: Database, connection: Connection, sweep_id: int, models: Sequence[ModelRow]
+    database: Database, connection: sa.Connection, sweep_id: int, models: Sequence[ModelRow]
 ) -> None:
     """The work that the outcomes make: longest model first, of a model the least needs first."""
     mine = work.c.sweep_id == sweep_id
-    carried = or_(exists().where(same_work(outcome, work)), exists().where(same_work(bench, work)))
-    held = exists().where(same_work(lease, work))
-    connection.execute(delete(work).where(mine, ~carried, ~held))
+    carried = sa.or_(
+        sa.exists().where(changes.same_work(outcome, work)),
+        sa.exists().where(changes.same_work(bench, work)),
+    )
+    held = sa.exists().where(changes.same_work(lease, work))
+    connection.execute(sa.delete(work).where(mine, ~carried, ~held))
     ranked = sorted(models, key=lambda model: (-model.estimate, model.position, model.name))
     rows: list[dict[str, Any]] = []
     for table in (outcome, bench):  # building comes before measuring, which wants a quiet machine
         groups: dict[str, list[str]] = {}
         for row in connection.execute(
-            select(table.c.model, table.c.needs).where(table.c.sweep_id == sweep_id).distinct()
+            sa.select(table.c.model, table.c.needs).where(table.c.sweep_id == sweep_id).distinct()
         ):
             groups.setdefault(row.model, []).append(row.needs)
         rows += [
@@ -340,4 +328,4 @@ def _set_work(
             ),
             [{**fresh, **row, "position": rank} for rank, row in enumerate(rows)],
         )
-    connection.execute(update(work).where(mine, work.c.state != "poison").values(lost=0))
+    connection.execute(sa.update(work).where(mine, work.c.state != "poison").values(lost=0))

@@ -15,20 +15,16 @@ JSON_DEPTH = 20
 _CUT = " [...] "
 
 
-def clean(text: str | None, length: int = MESSAGE_LENGTH) -> str | None:
-    """`text` without what PostgreSQL or UTF-8 refuse, cut at its end if it is too long."""
-    if text is None:
-        return None
-    text = _storable(text)
-    return text if len(text) <= length else text[: length - len(_CUT)] + _CUT
+def clean(text: str | None, length: int = MESSAGE_LENGTH, *, tail: bool = False) -> str | None:
+    """`text` without what PostgreSQL or UTF-8 refuse, cut at its end if it is too long.
 
-
-def clean_tail(text: str | None, length: int = LOG_LENGTH) -> str | None:
-    """Like `clean`, but cut at its beginning: a log says at its end what happened."""
-    if text is None:
-        return None
-    text = _storable(text)
-    return text if len(text) <= length else _CUT + text[len(_CUT) - length :]
+    `tail`: cut at its beginning, because a log says at its end what happened.
+    """
+    text = None if text is None else _storable(text)
+    if text is None or len(text) <= length:
+        return text
+    kept = length - len(_CUT)
+    return _CUT + text[-kept:] if tail else text[:kept] + _CUT
 
 
 def to_json(value: Any) -> str:

@@ -59,7 +59,7 @@ class BuildPlan:
     """What `Engine.plan` answers."""
 
     source: Json
-    """`digest` (what the source is, full SHA-256) and what the manifest tells of it (revision,
+    """`digest` (what the source is, full SHA-256) and what the manifest says of it (revision,
     files, ...); nothing that depends on this machine."""
     stages: Sequence[StageSpec]
     """In order. The last one that is not `inputs` makes the files of the package; a stage named

@@ -1,7 +1,7 @@
 """Azure Artifacts: universal packages through the official SDK and Microsoft's ArtifactTool.
 
     feed        the `Feed` of this package
-     |- preflight, listing, contents   one module for each of its tasks
+     |- listing, contents   what the feed holds
      |- service   calls to the organization: repeated if safe, with typed errors
      |   |- sdk      the SDK, imported late
      |   |- wire     what a reply means

@@ -17,7 +17,7 @@ _FORMS = (
 )
 _FEED_NAME = re.compile(r"[^\W_](?:[^\s@~;{}'+=,<>|/\\?:&$*\"#\[\]%]*[^\W_])?")
 _MARKERS = (("_artifacts", "feed"), ("_feed",))
-"""What stands before the feed's name: as the browser shows it, and the short form."""
+"""What precedes the feed's name: in the form that the browser shows, and in the short form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from feed.azure.address import Address
@@ -16,7 +16,6 @@ from feed.azure.credentials import Credentials, Secret, redact, with_token
 from feed.azure.failures import BYTES, CRASH_HINT, TOOL_HINT, Run, judge_run, read_event
 from feed.errors import FeedError, OutcomeUnknown, Unauthorized, Unavailable
 from feed.interface import Progress
-from matrix.credentials import without_credentials
 
 TOKEN_VARIABLE = "MODELMILL_ARTIFACTTOOL_TOKEN"  # noqa: S105 - a name, not a token
 """How the tool gets its token: the name goes into the argument list, never the value."""
@@ -25,22 +24,16 @@ _BEAT = 0.5
 """Seconds between two calls of a caller's progress."""
 
 
+@dataclass(frozen=True, slots=True)
 class ArtifactTool:
     """Runs one executable for one feed. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        executable: Callable[[], Path],
-        address: Address,
-        credentials: Credentials,
-        limits: RunLimits,
-        environ: Mapping[str, str],
-    ) -> None:
-        self._executable = executable
-        self._address = address
-        self._credentials = credentials
-        self._limits = limits
-        self._environ = without_credentials(environ)
+    _executable: Callable[[], Path]
+    _address: Address
+    _credentials: Credentials
+    _limits: RunLimits
+    _environ: Mapping[str, str]
+    """Without credentials: the tool gets its own token."""
 
     def publish(
         self,
@@ -138,7 +131,7 @@ def _start(
 
 
 class _Reporter:
-    """Turns the log into progress for the caller, and tells the supervisor what moved."""
+    """Turns the log into progress for the caller, and says which lines mean progress."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress

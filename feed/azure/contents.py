@@ -24,12 +24,12 @@ from typing import Any
 from feed.azure.artifacttool import ArtifactTool
 from feed.azure.listing import Listing
 from feed.azure.service import Service
-from feed.azure.staging import survey, work_folder
+from feed.azure.staging import work_folder
 from feed.checked import hash_file
-from feed.errors import Corrupt
+from feed.errors import PULL_AGAIN, Corrupt
 from feed.interface import Progress, parse_tree
 from feed.rules import entry_problems
-from machine.files import remove
+from machine.files import files_below, remove
 from matrix.codec import from_json
 from matrix.digest import MANIFEST, RUN_RECORDS, FileEntry, tree_digest
 
@@ -49,8 +49,6 @@ _FILTER_LIMIT = 4000
 """Characters of a filter; command lines are short on Windows."""
 _WILD = frozenset("*?[]{}()!+@;\\")
 """Characters that a filter would not take literally."""
-
-AGAIN = "pull again; a version that stays damaged must be built under a new stamp"
 
 
 class Contents:
@@ -100,7 +98,7 @@ class Contents:
             remove(folder)
             folder.mkdir()
             self._tool.download(package, version, folder, _filter(paths), progress=progress)
-            return dict(survey(folder))
+            return {path.relative_to(folder).as_posix(): path for path in files_below(folder)}
 
         there = self._service.patiently(attempt)
         if any(path not in there for path in wanted):
@@ -175,7 +173,7 @@ def _check_size(title: str, came: Entries, registered: int) -> None:
     if missing > 0:
         raise Corrupt(
             f"{title}: about {missing} bytes are missing from what ArtifactTool downloaded",
-            hint=AGAIN,
+            hint=PULL_AGAIN,
         )
 
 

@@ -11,23 +11,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from feed.azure.wire import TokenRefused
 from feed.errors import Unauthorized
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Secret:
     """A token. Only `reveal` shows it; repr, str, format and pickle do not."""
 
-    __slots__ = ("__value",)
-
-    def __init__(self, value: str) -> None:
-        self.__value = value
+    _value: str
 
     def reveal(self) -> str:
         """The value itself, for the one place that must send it."""
-        return self.__value
+        return self._value
 
     def __repr__(self) -> str:
         return "Secret(***)"
@@ -39,12 +38,6 @@ class Secret:
 
     def __reduce__(self) -> str:
         raise TypeError("a secret is not pickled")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other.reveal() == self.__value
-
-    def __hash__(self) -> int:
-        return hash(self.__value)
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
@@ -96,13 +89,10 @@ class PersonalToken:
 
 
 class TokenChain:
-    """Environment, workload identity, managed identity, az login, ...: whatever is there."""
+    """The first that works of environment, workload identity, managed identity, az login, ..."""
 
     def __init__(
-        self,
-        source: Callable[[], Any],
-        *,
-        clock: Callable[[], float] = time.time,
+        self, source: Callable[[], Any], *, clock: Callable[[], float] = time.time
     ) -> None:
         self._source = source
         self._clock = clock

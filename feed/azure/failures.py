@@ -13,19 +13,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from feed import errors
 from feed.azure.child import End, Outcome
 from feed.azure.options import WORK_VARIABLE
 from feed.azure.wire import FeedAbsent, PackageAbsent, TokenRefused
-from feed.errors import (
-    Conflict,
-    FeedError,
-    NoSpace,
-    OutcomeUnknown,
-    Rejected,
-    Unauthorized,
-    Unavailable,
-    VersionExists,
-)
 from machine.disk import FULL_WORDS
 
 _PROGRESS = {
@@ -42,7 +33,7 @@ BYTES = frozenset({"Uploading", "Downloading"})
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line. A line that is no JSON (a crashing runtime, a native library) is text only."""
+    """One line. A line that is not JSON (a crashing runtime, a native library) is text only."""
 
     text: str
     level: str = "Information"
@@ -55,18 +46,16 @@ class Event:
 
     @property
     def is_error(self) -> bool:
-        """Warnings are none: successful runs are full of them."""
+        """Warnings do not count: successful runs are full of them."""
         return self.level in _ERRORS
 
 
 def read_event(line: str) -> Event:
     """Understand a line as far as it can be; never fails."""
-    if not line.lstrip().startswith("{"):
-        return Event(line)
     try:
         data = json.loads(line)
     except ValueError:
-        return Event(line)
+        data = None
     if not isinstance(data, dict):
         return Event(line)
     identity = data.get("EventId")
@@ -86,17 +75,17 @@ def read_event(line: str) -> Event:
 def final_error(lines: tuple[str, ...]) -> str:
     """What the tool said last as an error; else its last words that are not JSON, or nothing."""
     events = [read_event(line) for line in lines if line.strip()]
-    errors = [event for event in events if event.is_error]
-    own = [event for event in errors if event.source.startswith("ArtifactTool.Program")]
-    if own or errors:
-        return _told((own or errors)[-1], errors)
+    found = [event for event in events if event.is_error]
+    own = [event for event in found if event.source.startswith("ArtifactTool.Program")]
+    if own or found:
+        return _told((own or found)[-1], found)
     plain = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("{")]
     return plain[-1] if plain else ""
 
 
-def _told(last: Event, errors: list[Event]) -> str:
+def _told(last: Event, found: list[Event]) -> str:
     """An error with its reason; one that gives none is explained by the error before it."""
-    before = errors[: errors.index(last)]
+    before = found[: found.index(last)]
     reason = last.reason
     if not reason and before and "unexpected error" in last.text.lower():
         reason = ": ".join(filter(None, (before[-1].text, before[-1].reason)))
@@ -143,7 +132,7 @@ class Run:
     identity: str
 
 
-def judge_run(run: Run, outcome: Outcome) -> FeedError | None:
+def judge_run(run: Run, outcome: Outcome) -> errors.FeedError | None:
     """The error that a run ended with; None: it succeeded."""
     if outcome.end is not End.EXITED:
         return _unknown(run, f"was {_WHY[outcome.end]}")
@@ -166,7 +155,7 @@ class _Words:
     """A pattern in the tool's messages and the error it stands for; the first match decides."""
 
     pattern: str
-    kind: type[FeedError]
+    kind: type[errors.FeedError]
     hint: str = ""
 
     def found_in(self, text: str) -> bool:
@@ -176,54 +165,54 @@ class _Words:
 _CRASH = _Words(
     r"valid ICU package|libssl|libcrypto|GLIBC|cannot execute|error while loading shared|"
     r"No usable version of",
-    Unauthorized,
+    errors.Unauthorized,
     CRASH_HINT,
 )
 _WORDS = (
     _Words(
         r"has been deleted, and cannot be republished",
-        Conflict,
+        errors.Conflict,
         "a deleted version stays taken: sweep again with another --stamp",
     ),
     _Words(
         r"lacks permission|You need to have|\b403\b|Forbidden",
-        Unauthorized,
+        errors.Unauthorized,
         "ask an owner of the feed to give {identity} the role {role}",
     ),
-    _Words(r"TF400733|exceeding usage of resource", Unavailable),
+    _Words(r"TF400733|exceeding usage of resource", errors.Unavailable),
     _Words(r"TF400813|VS3006[34]|token.*expired|\b401\b|Unauthori[sz]ed", TokenRefused),
-    _Words(r"\b(429|50[0234])\b|temporarily unavailable", Unavailable),
+    _Words(r"\b(429|50[0234])\b|temporarily unavailable", errors.Unavailable),
     _Words(
         r"storage limit|billing",
-        Rejected,
+        errors.Rejected,
         "delete versions that nobody needs, or set up billing for Artifacts in the organization's "
         "settings",
     ),
     _Words(
         r"maximum number of versions",
-        Rejected,
+        errors.Rejected,
         "publish to other packages: sweep again with --package 'NAME-{{model}}'",
     ),
     _Words(
         FULL_WORDS,
-        NoSpace,
+        errors.NoSpace,
         f"free space where the packages are laid out, or set {WORK_VARIABLE} to a folder on "
         "another disk",
     ),
     _Words(r"feed with ID .* doesn't exist|project .* does not exist", FeedAbsent, _ADDRESS_HINT),
     _Words(r"Can't find the package |Did not find any versions of ", PackageAbsent),
-    _Words(r"already (exists|contains|been published)", VersionExists),
+    _Words(r"already (exists|contains|been published)", errors.VersionExists),
     _CRASH,
 )
-_CODES: dict[int, tuple[type[FeedError], str]] = {
-    17: (VersionExists, ""),
+_CODES: dict[int, tuple[type[errors.FeedError], str]] = {
+    17: (errors.VersionExists, ""),
     19: (FeedAbsent, _ADDRESS_HINT),
-    20: (Rejected, ""),
+    20: (errors.Rejected, ""),
 }
-_BAD_NAME = _Words(r"\b(name|version)\b.*(invalid|not valid|too long|must )", Rejected)
+_BAD_NAME = _Words(r"\b(name|version)\b.*(invalid|not valid|too long|must )", errors.Rejected)
 
 
-def _by_words(run: Run, text: str, said: str) -> FeedError | None:
+def _by_words(run: Run, text: str, said: str) -> errors.FeedError | None:
     rule = next((rule for rule in _WORDS if rule.found_in(said)), None)
     if rule is None:
         return None
@@ -231,17 +220,17 @@ def _by_words(run: Run, text: str, said: str) -> FeedError | None:
     return rule.kind(text, hint=rule.hint.format(identity=run.identity, role=role))
 
 
-def _by_code(run: Run, text: str, outcome: Outcome) -> FeedError:
+def _by_code(run: Run, text: str, outcome: Outcome) -> errors.FeedError:
     if outcome.code in _CODES:
         kind, hint = _CODES[outcome.code]
         return kind(text, hint=hint)
     if _BAD_NAME.found_in(text):
-        return Rejected(text)
+        return errors.Rejected(text)
     if any(_CRASH.found_in(line) for line in outcome.log):
-        return Unauthorized(text, hint=CRASH_HINT)
+        return errors.Unauthorized(text, hint=CRASH_HINT)
     return _unknown(run, f"failed: {text}")
 
 
-def _unknown(run: Run, why: str) -> FeedError:
+def _unknown(run: Run, why: str) -> errors.FeedError:
     message = f"{run.what} {why}"
-    return OutcomeUnknown(message) if run.commits else Unavailable(message)
+    return errors.OutcomeUnknown(message) if run.commits else errors.Unavailable(message)

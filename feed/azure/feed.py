@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from feed.azure import preflight
+from feed import errors
 from feed.azure.address import Address
 from feed.azure.artifacttool import ArtifactTool
 from feed.azure.child import RunLimits
-from feed.azure.contents import AGAIN, Contents, check_tree
+from feed.azure.contents import Contents, check_tree
 from feed.azure.credentials import Credentials
-from feed.azure.listing import Listing, find_view, promote
+from feed.azure.listing import Listing
 from feed.azure.options import Options
 from feed.azure.service import Service
 from feed.azure.staging import Stage, work_folder
 from feed.azure.tool_cache import ToolCache
 from feed.checked import refuse_unsafe
-from feed.errors import Corrupt, NotFound, local_errors
 from feed.interface import LocalFile, Progress, Published
-from feed.rules import STRICTEST, check_publish, matching
+from feed.rules import STRICTEST, check_publish, headroom_problems, in_lines, matching
+from matrix.credentials import without_credentials
 from matrix.digest import FileEntry
 from matrix.errors import UsageError
-from matrix.naming import Limits
+
+_AT_ONCE = 8
+_WRITERS = ("contributor", "administrator")
+_WORST = (errors.Unauthorized, errors.Unavailable)
+"""The error for several problems has the first of these classes that one of them has."""
 
 
 class AzureFeed:
     """A feed of universal packages. Safe to use from several threads."""
+
+    limits = STRICTEST
+    """The documented limits of universal packages."""
+    is_new = False
+    """Only an administrator makes a feed."""
 
     def __init__(
         self,
@@ -37,29 +47,16 @@ class AzureFeed:
         *,
         service: Service | None = None,
     ) -> None:
+        self.name = address.name
         self._address = address
         self._work = options.work
         self._service = service = service or Service(address, credentials, options)
         limits = RunLimits(options.idle_timeout, options.total_timeout)
         tool_cache = ToolCache(service, options)
+        environ = without_credentials(environ)
         self._tool = ArtifactTool(tool_cache.executable, address, credentials, limits, environ)
         self._listing = Listing(service)
         self._contents = Contents(service, self._listing, self._tool, options.work)
-
-    @property
-    def name(self) -> str:
-        """The address, in one spelling."""
-        return self._address.name
-
-    @property
-    def limits(self) -> Limits:
-        """The documented limits of universal packages."""
-        return STRICTEST
-
-    @property
-    def is_new(self) -> bool:
-        """Only an administrator makes a feed."""
-        return False
 
     def check(self) -> None:
         """Everything that needs no plan."""
@@ -67,7 +64,52 @@ class AzureFeed:
 
     def preflight(self, plan: Sequence[tuple[str, str]] = ()) -> None:
         """Check credentials, feed, role, tool, names, versions and headroom, all at once."""
-        preflight.check(self._service, self._listing, self._tool, self._work, plan)
+        problems: list[errors.FeedError] = []
+        if _gather(problems, self._check_feed):
+            _gather(problems, lambda: self._check_headroom(plan))
+        _gather(problems, self._check_tool)
+        if len(problems) == 1:
+            raise problems[0]
+        if problems:
+            kind = next((k for k in _WORST if any(isinstance(p, k) for p in problems)), None)
+            title = f"{self.name}: {len(problems)} problems:"
+            raise (kind or type(problems[0]))(in_lines(title, [str(one) for one in problems]))
+
+    def _check_feed(self) -> None:
+        """Refuse a feed that is read-only, and a role that the service clearly names as reader."""
+        address, read = self._address, self._service.read
+        feed = read(lambda clients: clients.feeds.get_feed(address.feed, address.project))
+        if feed.is_read_only:
+            raise errors.Rejected(f"{self.name} is read-only")
+
+        def has_role(role: str) -> bool:
+            feeds = read(
+                lambda clients: clients.feeds.get_feeds(
+                    address.project, feed_role=role, include_urls=False
+                )
+            )
+            return any(entry.id == feed.id for entry in feeds or ())
+
+        if not any(map(has_role, _WRITERS)) and has_role("reader"):
+            raise errors.Unauthorized(
+                f"{self._service.credentials.identity} may read {self.name}, but not publish to it",
+                hint="ask an owner of the feed to give it the role Feed Publisher (Contributor)",
+            )
+
+    def _check_headroom(self, plan: Sequence[tuple[str, str]]) -> None:
+        wanted = {package for package, _ in plan}
+        if not wanted:
+            return
+        known = sorted(wanted & self._listing.packages().keys())
+        with ThreadPoolExecutor(_AT_ONCE, "azure-preflight") as pool:
+            taken = dict(zip(known, pool.map(self._listing.taken, known), strict=True))
+        full = headroom_problems(STRICTEST, plan, lambda package: taken.get(package, ()))
+        if full:
+            raise errors.Rejected("; ".join(full))
+
+    def _check_tool(self) -> None:
+        with work_folder(self._work) as folder:
+            self._tool.check(folder)
 
     def packages(self) -> Iterator[str]:
         """Every universal package of the feed, complete or an error."""
@@ -118,9 +160,7 @@ class AzureFeed:
         progress: Progress | None = None,
     ) -> tuple[FileEntry, ...]:
         """Download matching files, and check each."""
-        there = self.find(package, version)
-        if there is None or there.deleted:
-            raise NotFound(f"{package} {version} is not in {self.name}")
+        there = self._listing.live(package, version)
         entries = self.files(package, version)
         check_tree(package, version, there.description, entries)
         chosen = matching(entries, patterns)
@@ -128,7 +168,7 @@ class AzureFeed:
             return ()
         wanted = () if len(chosen) == len(entries) else [entry.path for entry in chosen]
         refuse_unsafe(chosen)
-        with local_errors(dest):
+        with errors.local_errors(dest):
             dest.mkdir(parents=True, exist_ok=True)
             if any(dest.iterdir()):
                 raise UsageError(f"{dest} is not empty")
@@ -137,15 +177,27 @@ class AzureFeed:
         for entry in chosen:
             if (found := came.pop(entry.path, None)) != entry:
                 what = "was downloaded with other content" if found else "was not downloaded"
-                raise Corrupt(f"{package} {version}: {entry.path} {what}", hint=AGAIN)
+                raise errors.Corrupt(
+                    f"{package} {version}: {entry.path} {what}", hint=errors.PULL_AGAIN
+                )
         for path in came:  # the tool may not take a filter literally
             (dest / path).unlink()
         return chosen
 
     def view(self, name: str) -> str:
         """The view as the service spells it."""
-        return find_view(self._service, name)
+        return self._listing.view(name)
 
     def promote(self, package: str, version: str, view: str) -> None:
         """Make a version part of a view, for good."""
-        promote(self._service, self._listing, package, version, view)
+        self._listing.promote(package, version, view)
+
+
+def _gather(problems: list[errors.FeedError], check: Callable[[], None]) -> bool:
+    """Run one check and keep what it finds."""
+    try:
+        check()
+    except errors.FeedError as problem:
+        problems.append(problem)
+        return False
+    return True

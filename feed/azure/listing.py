@@ -8,7 +8,6 @@ a package, however many versions it has; two once its GUID is known.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC
@@ -20,10 +19,12 @@ from feed.azure.wire import PackageAbsent
 from feed.errors import NotFound, OutcomeUnknown, Rejected, Unavailable
 from feed.interface import Published
 from feed.rules import view_problem
+from matrix.nearest import hint
 
 PAGE = 1000
 """The service cuts at this many packages without any mark."""
 
+FINAL = "a promotion cannot be undone: the version stays in the view until it is deleted"
 _PROTOCOL = "upack"
 _RESTARTS = 5
 _DOUBTS = 10
@@ -87,6 +88,57 @@ class Listing:
                 self._feed, package, version, self._project, intent="FetchMetadataOnly"
             )
         )
+
+    def view(self, name: str) -> str:
+        """A view as the feed spells it."""
+        if problem := view_problem(name):
+            raise Rejected(problem)
+        views = self._service.read(
+            lambda clients: clients.feeds.get_feed_views(self._feed, self._project)
+        )
+        names = {entry.name.lower(): str(entry.name) for entry in views or ()}
+        if name.lower() in names:
+            return names[name.lower()]
+        raise NotFound(
+            f"{self._service.address.name} has no view {name}", hint=hint(name, names.values())
+        )
+
+    def promote(self, package: str, version: str, view: str) -> None:
+        """Ask once; after a lost reply look at the views instead of asking again."""
+        name = self.view(view)
+        self.live(package, version)
+
+        def promoted() -> bool:
+            # The side that knows views may not know the version yet.
+            listed = self.versions(package, version)
+            return any(entry.version == version and name in entry.views for entry in listed)
+
+        def patch(clients: sdk.Clients) -> None:
+            names = sdk.load()
+            add = names.JsonPatchOperation(op="add", path="/views/-", value=name)
+            details = names.PackageVersionDetails(views=add)
+            clients.upack.update_package_version(
+                details, self._feed, package, version, self._project
+            )
+
+        if promoted():
+            return
+        try:
+            self._service.once(patch)
+        except Unavailable as lost:
+            if promoted():
+                return
+            raise OutcomeUnknown(
+                f"whether {package} {version} is in view {name} is not known: {lost.message}",
+                hint=f"before you repeat it: modelmill feed show {package} {version}; {FINAL}",
+            ) from lost
+
+    def live(self, package: str, version: str) -> Published:
+        """A version that was not deleted. Raises `NotFound`."""
+        found = self.find(package, version)
+        if found is None or found.deleted:
+            raise NotFound(f"{package} {version} is not in {self._service.address.name}")
+        return found
 
     def _deleted(self, package: str, version: str) -> Published | None:
         try:
@@ -198,57 +250,3 @@ class Listing:
 
 def _is_upack(entry: Any) -> bool:
     return str(entry.protocol_type or "").lower() == _PROTOCOL
-
-
-FINAL = "a promotion cannot be undone: the version stays in the view until it is deleted"
-
-
-def find_view(service: Service, view: str) -> str:
-    """The view as the feed spells it."""
-    if problem := view_problem(view):
-        raise Rejected(problem)
-    address = service.address
-    views = service.read(
-        lambda clients: clients.feeds.get_feed_views(address.feed, address.project)
-    )
-    names = {entry.name.lower(): entry.name for entry in views or ()}
-    if view.lower() in names:
-        return str(names[view.lower()])
-    near = difflib.get_close_matches(view.lower(), names, 1)
-    raise NotFound(
-        f"{address.name} has no view {view}",
-        hint=f"did you mean {names[near[0]]}?" if near else f"it has {', '.join(names.values())}",
-    )
-
-
-def promote(service: Service, listing: Listing, package: str, version: str, view: str) -> None:
-    """Ask once; after a lost reply look at the views instead of asking again."""
-    address = service.address
-    name = find_view(service, view)
-    found = listing.find(package, version)
-    if found is None or found.deleted:
-        raise NotFound(f"{package} {version} is not in {address.name}")
-
-    def promoted() -> bool:
-        # The side that knows views may not know the version yet.
-        listed = listing.versions(package, version)
-        return any(entry.version == version and name in entry.views for entry in listed)
-
-    def patch(clients: sdk.Clients) -> None:
-        names = sdk.load()
-        add = names.JsonPatchOperation(op="add", path="/views/-", value=name)
-        clients.upack.update_package_version(
-            names.PackageVersionDetails(views=add), address.feed, package, version, address.project
-        )
-
-    if promoted():
-        return
-    try:
-        service.once(patch)
-    except Unavailable as lost:
-        if promoted():
-            return
-        raise OutcomeUnknown(
-            f"whether {package} {version} is in view {name} is not known: {lost.message}",
-            hint=f"before you repeat it: modelmill feed show {package} {version}; {FINAL}",
-        ) from lost

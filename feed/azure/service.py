@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from feed.azure import sdk
@@ -26,26 +27,18 @@ _BROKEN = (AttributeError, KeyError, TypeError, ValueError)
 """What the SDK raises where an answer has another shape than it expects."""
 
 
+@dataclass(eq=False)
 class Service:
     """The calls to an organization. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        address: Address,
-        credentials: Credentials,
-        options: Options,
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-        pauses: Pauses | None = None,
-    ) -> None:
-        self.address = address
-        self.credentials = credentials
-        self._options = options
-        self._sleep = sleep
-        self._pauses = pauses or Pauses()
-        self._connecting = threading.Lock()
-        self._clients: sdk.Clients | None = None
-        self._used = threading.local()
+    address: Address
+    credentials: Credentials
+    options: Options
+    sleep: Callable[[float], None] = time.sleep
+    pauses: Pauses = field(default_factory=Pauses)
+    _connecting: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _clients: sdk.Clients | None = field(default=None, init=False)
+    _used: threading.local = field(default_factory=threading.local, init=False)
 
     def read(self, call: Call[T]) -> T:
         """Make a call that changes nothing, repeated while the service is unavailable."""
@@ -62,8 +55,8 @@ class Service:
                 if attempt == ATTEMPTS or (error.retry_after or 0) > LONGEST_WAIT:
                     raise
                 pause = pause_after(error, attempt, LONGEST_WAIT)
-                self._pauses.tell(error.message, pause)
-            self._sleep(pause)
+                self.pauses.tell(error.message, pause)
+            self.sleep(pause)
 
     def once(self, call: Call[T]) -> T:
         """Make a call once; if its token is refused, once more with another one."""
@@ -78,7 +71,7 @@ class Service:
         import requests
         from msrest.exceptions import ClientException
 
-        self._pauses.wait(f"{self.address.service} asks for a pause", self._sleep)
+        self.pauses.wait(f"{self.address.service} asks for a pause", self.sleep)
         try:
             return call(self._connected())
         except FeedError:
@@ -93,7 +86,7 @@ class Service:
         with self._connecting:
             clients = self._clients
             if clients is None:
-                timeouts = (self._options.connect_timeout, self._options.read_timeout)
+                timeouts = (self.options.connect_timeout, self.options.read_timeout)
                 clients = self._clients = sdk.connect(
                     self.address.service, self._sign, self._watch, timeouts
                 )
@@ -109,7 +102,7 @@ class Service:
 
     def _watch(self, reply: Reply) -> None:
         if reply.retry_after and reply.status < 300:
-            self._pauses.hold(min(reply.retry_after, LONGEST_WAIT))
+            self.pauses.hold(min(reply.retry_after, LONGEST_WAIT))
         error = judge(reply)
         if error is None:
             return

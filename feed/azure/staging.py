@@ -29,10 +29,8 @@ def own_folder(folder: Path, variable: str) -> Iterator[None]:
     except OSError as error:
         another = f"set {variable} to a folder that you can write to"
         if is_full(error):
-            raise NoSpace(
-                f"the disk of {folder} is full",
-                hint=f"free space there, or {another} on another disk",
-            ) from error
+            hint = f"free space there, or {another} on another disk"
+            raise NoSpace(f"the disk of {folder} is full", hint=hint) from error
         raise Unauthorized(f"cannot write to {folder}: {reason(error)}", hint=another) from error
 
 
@@ -71,13 +69,6 @@ class Stage:
                     f"{path.relative_to(self.root).as_posix()} was changed while it was published",
                     hint="do not use that version: sweep again with another --stamp",
                 )
-
-
-def survey(root: Path) -> Iterator[tuple[str, Path]]:
-    """Every file below a folder by its relative POSIX path; links are not followed."""
-    for path in sorted(root.rglob("*")):
-        if not path.is_dir() or path.is_symlink():
-            yield path.relative_to(root).as_posix(), path
 
 
 def _place(file: LocalFile, target: Path) -> None:

@@ -16,7 +16,7 @@ import threading
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from feed.azure.options import CACHE_VARIABLE, Options
 from feed.azure.service import Service
 from feed.azure.staging import own_folder
 from feed.errors import Corrupt, FeedError, Rejected, Unauthorized, Unavailable
+from feed.rules import path_problem
 from machine.locks import locked
 from machine.scratch import claimed_folder
 from machine.waits import WaitedTooLong, WaitRules
@@ -45,22 +46,19 @@ def download(uri: str, target: Path, timeout: tuple[float, float]) -> None:
     host = urlsplit(uri).hostname
     if not is_safe(uri):
         raise Rejected(f"the address of ArtifactTool at {host} is not https")
+    failed = f"ArtifactTool cannot be fetched from {host}"
     with requests.Session() as session:
         # An `auth` that adds nothing also keeps `.netrc` from adding something.
         session.auth = lambda request: request
         try:
-            with closing(
-                session.get(uri, timeout=timeout, stream=True, allow_redirects=False)
-            ) as reply:
+            with session.get(uri, timeout=timeout, stream=True, allow_redirects=False) as reply:
                 if reply.status_code != 200:
-                    raise Unavailable(
-                        f"ArtifactTool cannot be fetched from {host}: status {reply.status_code}"
-                    )
+                    raise Unavailable(f"{failed}: status {reply.status_code}")
                 _save(reply.iter_content(_BLOCK), target)
         except requests.RequestException as error:
             # The text of the error would show the signed address.
             raise Unavailable(
-                f"ArtifactTool cannot be fetched from {host}: {type(error).__name__}",
+                f"{failed}: {type(error).__name__}",
                 hint="behind a proxy set HTTPS_PROXY, or set MODELMILL_AZURE_TOOL to a folder that "
                 "has the tool",
             ) from None
@@ -74,7 +72,7 @@ def unpack(archive: Path, folder: Path) -> None:
             if sum(member.file_size for member in members) > _LARGEST:
                 raise Corrupt("the archive of ArtifactTool is larger than 2 GiB")
             for member in members:
-                if not _stays_inside(member.filename):
+                if path_problem(member.filename.rstrip("/")):
                     raise Corrupt(f"the archive of ArtifactTool holds {member.filename!r}")
             contents.extractall(folder)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
@@ -84,11 +82,6 @@ def unpack(archive: Path, folder: Path) -> None:
         raise Corrupt(f"the archive of ArtifactTool holds no {EXECUTABLE}")
     # Zip files of this tool carry no mode.
     executable.chmod(executable.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-
-
-def _stays_inside(name: str) -> bool:
-    parts = name.replace("\\", "/").rstrip("/").split("/")
-    return not any(part in {"", ".", ".."} or ":" in part for part in parts)
 
 
 def _save(blocks: Iterator[bytes], target: Path) -> None:
@@ -225,8 +218,5 @@ def release_query() -> dict[str, str]:
 def _given(folder: Path) -> Path:
     executable = folder / EXECUTABLE
     if not executable.is_file():
-        raise Rejected(
-            f"there is no {EXECUTABLE} in {folder}",
-            hint=TOOL_HINT,
-        )
+        raise Rejected(f"there is no {EXECUTABLE} in {folder}", hint=TOOL_HINT)
     return executable

@@ -124,7 +124,7 @@ def _judge_success(reply: Reply) -> FeedError | None:
 
 
 def wrapped(body: bytes) -> dict[str, Any]:
-    """The service's error record, empty where the body is none."""
+    """The service's error record; empty where the body is something else."""
     try:
         data = json.loads(body)
     except ValueError:

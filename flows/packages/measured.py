@@ -19,8 +19,8 @@ from machine.memory import total
 from machine.waits import WaitRules
 from matrix.digest import tree_digest
 from matrix.errors import UsageError
+from workers.build.budgets import DiskBudget
 from workers.build.built import Built
-from workers.build.disk_budget import DiskBudget
 from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for
 from workers.errors import BuildFailed

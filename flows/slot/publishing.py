@@ -17,7 +17,6 @@ from feed.errors import (
     Unauthorized,
     Unavailable,
 )
-from feed.interface import LocalFile
 from feed.publisher import Publisher, Receipt
 from flows.slot.cell_work import CellWork, keep
 from matrix.errors import MillError
@@ -62,7 +61,7 @@ def _publish(work: CellWork, publisher: Publisher, built: Built) -> bool:
         receipt = publisher.publish(
             work.planned.package,
             work.planned.version,
-            [LocalFile(file.entry, file.source) for file in built.files],
+            built.files,
             description_text=_description(work, built),
             tree=built.tree,
             timeout=work.planned.cell.publish_timeout,

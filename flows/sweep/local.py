@@ -26,9 +26,8 @@ from matrix.model import Plan
 from matrix.needs import Words
 from state.records import Kind, Owner
 from workers.attest.attester import Attester
+from workers.build.budgets import DiskBudget, MemoryBudget
 from workers.build.builder import Builder, BuildOptions
-from workers.build.disk_budget import DiskBudget
-from workers.build.memory_budget import MemoryBudget
 from workers.build.origin import Fetch
 from workers.build.stage_runner import Expectation
 from workers.compile.stage import CompileStage

@@ -29,7 +29,7 @@ GRAPH = ".onnx"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Places that a pass could rewrite (`matrix.fusions`)."""
+    """Places that a pass could rewrite (`matrix.vocabulary`)."""
 
     name: str
     count: int

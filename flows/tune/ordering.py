@@ -16,11 +16,11 @@ from math import log
 
 from flows.tune.insight import Insight
 from matrix.findings import Finding
-from matrix.fusions import CANDIDATES, CONCERNS
 from matrix.globs import matches
 from matrix.hypotheses import Guards, Hypothesis
 from matrix.model import Cell, Profile
 from matrix.overlay import Unfit, overlay
+from matrix.vocabulary import CANDIDATES, CONCERNS
 
 
 class Place(IntEnum):

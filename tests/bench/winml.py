@@ -35,6 +35,7 @@ from tests.engines.winml import (
     winml_python,
 )
 from workers.build.built import Built
+from workers.store import usage_of
 
 SMALL = ("bert", "vit", "resnet")
 GOALS = {"small models": 8.0, "minilm": 3.0}
@@ -89,7 +90,7 @@ def engine(models: Sequence[str], folders: Path, root: Path) -> Side:
         took = time.perf_counter() - began
         ran = sum(not stage.reused for built in again for stage in built.stages)
         print(f"  second sweep: {took:.2f} s, {ran} stages run")
-        _print_bytes(packages, made.store.usage().size)
+        _print_bytes(packages, usage_of(made.store.root).size)
     return side
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from feed.interface import Feed, LocalFile
+from feed.interface import Feed
 from feed.publisher import Publisher
 from matrix.model import Cell
 from tests.fakes.in_process import InProcessHost
@@ -37,5 +37,5 @@ class AttestationHarness:
 
 
 def publish(feed: Feed, built: Built, package: str, version: str) -> None:
-    files = [LocalFile(file.entry, file.source) for file in built.files]
+    files = built.files
     Publisher(feed, tries=1).publish(package, version, files, tree=built.tree)

@@ -18,8 +18,7 @@ from machine.ledger import Ledger
 from machine.reservations import SILENT_AFTER, UNDISTURBED, Want, reserved
 from machine.waits import WaitRules
 from tests.machine.timing import patient
-from workers.build.disk_budget import DiskBudget
-from workers.build.memory_budget import MemoryBudget
+from workers.build.budgets import DiskBudget, MemoryBudget
 from workers.errors import BuildFailed
 from workers.store import Store
 
@@ -30,7 +29,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from machine.ledger import Ledger
-from workers.build.memory_budget import MemoryBudget
+from workers.build.budgets import MemoryBudget
 budget = MemoryBudget(int(sys.argv[2]), ledger=Ledger(Path(sys.argv[1])))
 with budget.reserve(int(sys.argv[3]), what="somebody's model"):
     print("held", flush=True)
@@ -44,7 +43,7 @@ import sys, time
 from pathlib import Path
 from machine.ledger import Ledger
 from tests.machine.timing import patient
-from workers.build.disk_budget import DiskBudget
+from workers.build.budgets import DiskBudget
 from workers.store import Action, Store
 root, store_root, number = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 store = Store(store_root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from matrix.model import Plan
+from matrix.policy import quantized
 from tests.engines.optimum import builder, compare, export_of, inputs_of, plan_catalog
 from workers.build.built import Built
 
@@ -59,7 +60,7 @@ def test_quantized_cells_hold_the_types_they_promise(
     plan, found, _ = swept
     for cell in plan.cells():
         stages = {run.stage for run in found[cell.id].stages}
-        assert ("quantize" in stages) == cell.policy.quantized, cell.id
+        assert ("quantize" in stages) == quantized(cell.policy.precision), cell.id
 
 
 def test_composites_have_their_components(swept: tuple[Plan, dict[str, Built], Parity]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from matrix.policy import quantized
 from tests.engines.onnx_files import convolution
 from tests.engines.optimum import builder, compare, export_of, inputs_of, plan_catalog
 from workers.errors import BuildFailed
@@ -41,7 +42,7 @@ def test_a_ready_file_is_built_for_every_target(tmp_path: Path) -> None:
             reference = export_of(made, plan, cell, folder / "export")
             inputs = inputs_of(built, folder / "inputs")
             package = built.move_to(folder / "package")
-            lowest = 0.98 if cell.policy.quantized else 0.99999
+            lowest = 0.98 if quantized(cell.policy.precision) else 0.99999
             assert min(compare(reference, package, inputs).values()) > lowest, cell.id
             head = onnx.load(str(package / "model.onnx"))
             assert head.opset_import[0].version == 17  # 11 is too old for every target

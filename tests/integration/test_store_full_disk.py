@@ -14,8 +14,8 @@ import pytest
 from matrix.status import FailureClass
 from tests.fakes.engine import fake_spec
 from tests.plans.cells import make_cell
+from workers.build.budgets import DiskBudget
 from workers.build.builder import Builder
-from workers.build.disk_budget import DiskBudget
 from workers.errors import BuildFailed
 from workers.host.client import EngineHost
 from workers.host.watch import Watching

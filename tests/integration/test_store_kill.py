@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from machine.files import hash_file
-from workers.store import Store
+from workers.store import Store, usage_of
 
 REPOSITORY = Path(__file__).parents[2]
 ROUNDS = 25
@@ -72,5 +72,5 @@ def test_a_killed_ingest_leaves_a_consistent_store(tmp_path: Path) -> None:
     assert recorded > 5
     store = Store(root)
     store.gc(0)
-    assert store.usage().size == 0
+    assert usage_of(store.root).size == 0
     store.close()

@@ -7,7 +7,7 @@ package + build record --> sbom.cdx.json --> provenance.json --> provenance.into
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -36,25 +36,19 @@ def modelmill_version() -> str:
     return metadata.version("modelmill")
 
 
+@dataclass(slots=True)
 class Attester:
     """Writes the attestations of one engine host's packages."""
 
-    def __init__(
-        self,
-        host: EngineHost,
-        *,
-        allow: Mapping[str, bool] | None = None,
-        builder: str = "",
-        sign: Sign | None = None,
-        runtimes: Runtimes | None = None,
-    ) -> None:
-        self._host = host
-        self._runtimes = runtimes
-        """Their environment made what was compiled from a package; None: nothing is."""
-        self._allow = {"remote_code": False, "pickle": False, **(allow or {})}
-        self._builder = builder
-        self._sign = sign
-        self._environments: dict[bool, list[Component]] = {}
+    host: EngineHost
+    _: KW_ONLY
+    allow: Mapping[str, bool] = field(default_factory=dict)
+    """What the flags allow: `remote_code`, `pickle`."""
+    builder: str = ""
+    sign: Sign | None = None
+    runtimes: Runtimes | None = None
+    """Their environment made what was compiled from a package; None: nothing is."""
+    _environments: dict[bool, list[Component]] = field(default_factory=dict, init=False)
 
     def attest(self, built: Built, cell: Cell) -> Built:
         """The same package with its attestations; `cell` has the version that is published.
@@ -88,30 +82,28 @@ class Attester:
                 built.build_record,
                 recipe,
                 [file.entry for file in named],
-                builder=self._builder,
+                builder=self.builder,
                 modelmill=modelmill_version(),
                 finished=datetime.now(UTC),
             )
         )
         named.append(write_record(built.folder, PROVENANCE, stated))
-        if self._sign is not None:
-            named.append(write_record(built.folder, SIGNATURE, self._sign(stated)))
+        if self.sign is not None:
+            named.append(write_record(built.folder, SIGNATURE, self.sign(stated)))
         return replace(built, files=tuple(named))
 
     def _allowed(self, cell: Cell) -> dict[str, bool]:
         """Permitted is what both the catalog entry and the flag allow; what a package was made
         with before it was compiled stays as it was."""
+        asked = {"remote_code": cell.model.remote_code, "pickle": cell.model.pickle}
         if cell.origin is not None:
-            return {"remote_code": cell.model.remote_code, "pickle": cell.model.pickle}
-        return {
-            "remote_code": cell.model.remote_code and self._allow["remote_code"],
-            "pickle": cell.model.pickle and self._allow["pickle"],
-        }
+            return asked
+        return {name: given and self.allow.get(name, False) for name, given in asked.items()}
 
     def _components(self, built: Built, cell: Cell) -> list[Component]:
-        compiled = cell.origin is not None and self._runtimes is not None
+        compiled = cell.origin is not None and self.runtimes is not None
         if compiled not in self._environments:
-            host = self._runtimes.checker if compiled and self._runtimes else self._host
+            host = self.runtimes.checker if compiled and self.runtimes else self.host
             tools = built.manifest["engine"]["tools"]
             self._environments[compiled] = environment_of(host.environment(), tools)
         return self._environments[compiled]

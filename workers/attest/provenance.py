@@ -165,6 +165,7 @@ _ALLOWED = {"remote_code", "pickle"}
 def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
     """The recipe of a cell. Local folders appear by name only; digests identify their content."""
     model = to_json(cell.model)
+    members = [recipe_of(one, allow=allow) for one in cell.members]
     if cell.model.source.kind is SourceKind.FOLDER:
         model["source"]["ref"] = PurePath(cell.model.source.ref).name
     if cell.model.recipes:
@@ -178,11 +179,7 @@ def recipe_of(cell: Cell, *, allow: Json) -> dict[str, Any]:
         "target": {name: getattr(cell.target, name) for name in _TARGET},
         "policy": to_json(cell.policy),
         **({"profile": to_json(cell.profile)} if cell.profile else {}),
-        **(
-            {"members": [recipe_of(one, allow=allow) for one in cell.members]}
-            if cell.members
-            else {}
-        ),
+        **({"members": members} if members else {}),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,20 +14,13 @@ from machine.scratch import Scratch, sweep_dead
 from matrix.digest import value_digest
 from matrix.model import Cell
 from matrix.status import FailureClass
+from workers.build import package
+from workers.build.budgets import BuildSpace, DiskBudget, MemoryBudget, NoSpaceNow
 from workers.build.built import Built
 from workers.build.context import share
-from workers.build.disk_budget import BuildSpace, DiskBudget, NoSpaceNow
 from workers.build.graph import EXPORT, INPUTS, StageResults, StageTask, walk
 from workers.build.keys import note_keys
-from workers.build.memory_budget import MemoryBudget
 from workers.build.origin import Begun, Fetch, begin
-from workers.build.package import (
-    PackageContent,
-    assemble,
-    build_record,
-    cell_content,
-    export_content,
-)
 from workers.build.request import request_for
 from workers.build.stage_runner import Expectation, LookUp, StageRunner, os_failure
 from workers.compile.sharing import ALONE
@@ -59,31 +52,39 @@ class BuildOptions:
     expected: Expectation | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is built: a cell, or the export that it is made from."""
+
+    cell: Cell
+    begun: Begun | None
+    export: bool = False
+    offline: bool = False
+
+    @property
+    def done(self) -> StageResults | None:
+        """The stages of the package that it begins with."""
+        return self.begun.results if self.begun else None
+
+
+@dataclass(eq=False)
 class Builder:
     """Builds cells, one after the other, in its own engine host; the store may be shared."""
 
-    def __init__(
-        self,
-        store: Store,
-        host: EngineHost,
-        work_root: Path,
-        options: BuildOptions | None = None,
-        *,
-        budget: DiskBudget | None = None,
-        memory: MemoryBudget | None = None,
-        compiler: CompileStage | None = None,
-        fetch: Fetch | None = None,
-    ) -> None:
-        self.store = store
-        self.host = host
-        self.options = options or BuildOptions()
-        self._budget = budget
-        self._memory = memory
-        self._compiler = compiler
-        self._fetch = fetch
-        """Gets the packages that cells are compiled from; None: only what the store has."""
-        sweep_dead(work_root)
-        self._scratch = Scratch(work_root)
+    store: Store
+    host: EngineHost
+    work_root: Path
+    options: BuildOptions = BuildOptions()
+    _: KW_ONLY
+    budget: DiskBudget | None = None
+    memory: MemoryBudget | None = None
+    compiler: CompileStage | None = None
+    fetch: Fetch | None = None
+    """Gets the packages that cells are compiled from; None: only what the store has."""
+
+    def __post_init__(self) -> None:
+        sweep_dead(self.work_root)
+        self._scratch = Scratch(self.work_root)
         self._plans: dict[str, BuildPlan] = {}
         self._known = KnownFailures()
         self._tools: dict[str, str] | None = None
@@ -111,13 +112,13 @@ class Builder:
         runner = StageRunner(
             store=self.store,
             host=self.host,
-            space=BuildSpace(self._budget, rules),
-            memory=self._memory,
+            space=BuildSpace(self.budget, rules),
+            memory=self.memory,
             expected=self.options.expected,
             known=self._known,
             watching=replace(watching, timeout=cell.timeout),
             rules=rules,
-            compiler=self._compiler,
+            compiler=self.compiler,
         )
         bad: list[CorruptBlob] = []
         with closing(runner.space) as space:
@@ -147,9 +148,9 @@ class Builder:
 
         `export`: of the export that the cell is made from.
         """
-        begun = begin(self.store, cell)
-        results = self._walk(cell, begun, LookUp(self.store), export=export, watching=watching)
-        return self._content(cell, results, export, begun).tree if results else None
+        order = Order(cell, begin(self.store, cell), export)
+        results = self._walk(order, LookUp(self.store), watching)
+        return self._content(order, results).tree if results else None
 
     def tools(self) -> dict[str, str]:
         """Versions of the engine's tools."""
@@ -160,7 +161,7 @@ class Builder:
     def keys(self, cell: Cell) -> list[tuple[StageTask, Action | None]]:
         """Every stage run of a cell whose key is known, with its action if the store has one."""
         lookup = LookUp(self.store)
-        self._walk(cell, begin(self.store, cell), lookup)
+        self._walk(Order(cell, begin(self.store, cell)), lookup)
         return lookup.seen
 
     def close(self) -> None:
@@ -179,15 +180,13 @@ class Builder:
         """Run the stages and put the package together; a failure leaves no folder behind."""
         export = export_version is not None
         started, began = datetime.now(UTC), time.monotonic()
-        begun = None if export else begin(self.store, cell, self._fetch, runner.rules)
+        begun = None if export else begin(self.store, cell, self.fetch, runner.rules)
         runner.runs = []
-        results = self._walk(
-            cell, begun, runner, export=export, offline=offline, watching=runner.watching
-        )
-        if results is None:
-            raise AssertionError("a runner resolves every stage or raises")
-        content = self._content(cell, results, export, begun)
-        record = build_record(
+        order = Order(cell, begun, export, offline)
+        results = self._walk(order, runner, runner.watching)
+        assert results is not None, "a runner resolves every stage or raises"
+        content = self._content(order, results)
+        record = package.build_record(
             self.options.stamp,
             export_version or cell.version,
             results,
@@ -198,7 +197,7 @@ class Builder:
         )
         folder = self._scratch.new_folder("package")
         try:
-            placed = assemble(self.store, folder, content, record)
+            placed = package.assemble(self.store, folder, content, record)
         except BaseException:
             remove_tree(folder)
             raise
@@ -218,81 +217,60 @@ class Builder:
             claim=None if export else begun.claim if begun else Claim.of(cell),
         )
 
-    def _content(
-        self, cell: Cell, results: StageResults, export: bool, begun: Begun | None
-    ) -> PackageContent:
+    def _content(self, order: Order, results: StageResults) -> package.PackageContent:
         """What goes into the package. The keys of a cell are noted for `explain`."""
-        if export:
-            return export_content(cell.model, results)
+        cell, begun = order.cell, order.begun
+        if order.export:
+            return package.export_content(cell.model, results)
         note_keys(self.store.notes, cell.id, results.keys)
         self_contained = begun.self_contained if begun else self.options.self_contained
-        return cell_content(cell, results, self_contained=self_contained)
+        return package.cell_content(cell, results, self_contained=self_contained)
 
     def _walk(
-        self,
-        cell: Cell,
-        begun: Begun | None,
-        resolver: StageRunner | LookUp,
-        *,
-        export: bool = False,
-        offline: bool = False,
-        watching: Watching = UNWATCHED,
+        self, order: Order, resolver: StageRunner | LookUp, watching: Watching = UNWATCHED
     ) -> StageResults | None:
         """The stages of a cell, of every member of a shared context; None: some are missing."""
-        if cell.origin is not None and begun is None and not export:
+        cell, done = order.cell, order.done
+        if cell.origin is not None and done is None and not order.export:
             return None
-        done = begun.results if begun else None
-        one = partial(
-            self._walk_one, done, resolver, export=export, offline=offline, watching=watching
-        )
-        if not cell.shares_context or export or self._compiler is None:
+        one = partial(self._walk_one, order, resolver, watching)
+        if not cell.shares_context or order.export or self.compiler is None:
             return one(cell, ALONE)
 
         def resolve(task: StageTask) -> Action | None:
             plan = done.plan if done else None
-            resolver.enter(cell, self._request(cell, offline), plan, ALONE)
+            resolver.enter(cell, self._request(cell, order.offline), plan, ALONE)
             return resolver.resolve(task)
 
-        shared = partial(self._compiler.shared, cell)
+        shared = partial(self.compiler.shared, cell)
         return share(cell, lambda name, member: done or one(member, name), shared, resolve)
 
     def _walk_one(
         self,
-        done: StageResults | None,
+        order: Order,
         resolver: StageRunner | LookUp,
+        watching: Watching,
         cell: Cell,
         member: str,
-        *,
-        export: bool,
-        offline: bool,
-        watching: Watching,
     ) -> StageResults | None:
         """The stages of one member; what is made of a package names the tools of that."""
+        done = order.done
         engine, tools = (done.engine, done.tools) if done else (self.host.spec.name, self.tools())
-        request = self._request(cell, offline)
-        plan = self._plan(request, cell, done, export=export, watching=watching)
+        request = self._request(cell, order.offline)
+        plan = done.plan if done and self.compiler else self._plan(request, watching)
+        if self.compiler is not None and not order.export:
+            plan = self.compiler.extend(plan, cell)
         resolver.enter(cell, request, plan, member)
-        until = EXPORT if export else ""
+        until = EXPORT if order.export else ""
         return walk(engine, tools, plan, resolver.resolve, until=until, begun=done)
 
     def _request(self, cell: Cell, offline: bool) -> Request:
         code, pickle = self.options.remote_code, self.options.pickle
         return request_for(cell, remote_code=code, pickle=pickle, offline=offline)
 
-    def _plan(
-        self,
-        request: Request,
-        cell: Cell,
-        done: StageResults | None,
-        *,
-        export: bool,
-        watching: Watching,
-    ) -> BuildPlan:
-        """The stages of a cell; the engine is asked once per distinct request of a model."""
-        if done is not None and self._compiler is not None:
-            return self._compiler.extend(done.plan, cell)
+    def _plan(self, request: Request, watching: Watching) -> BuildPlan:
+        """The engine's stages; it is asked once per distinct request of a model."""
         key = value_digest(codec.to_json(request))
         if key not in self._plans:
             self._plans[key] = self.host.plan(request, watching)
-        plan = self._plans[key]
-        return plan if export or self._compiler is None else self._compiler.extend(plan, cell)
+        return self._plans[key]

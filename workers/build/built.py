@@ -11,19 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from machine.files import hash_file, remove_tree
-from matrix.digest import FileEntry
+from matrix.digest import FileEntry, LocalFile
 from workers.build.stages import Rung, StageRun
 from workers.errors import StoreError
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
-
-
-@dataclass(frozen=True, slots=True)
-class PackageFile:
-    """A file of a package: its entry (path, size, digest) and where it is on the disk."""
-
-    entry: FileEntry
-    source: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +24,7 @@ class Built:
 
     cell_id: str
     folder: Path
-    files: tuple[PackageFile, ...]
+    files: tuple[LocalFile, ...]
     tree: str
     manifest: Mapping[str, Any]
     build_record: Mapping[str, Any]
@@ -91,7 +83,7 @@ class Built:
         remove_tree(self.folder)
 
 
-def _intact(file: PackageFile) -> bool:
+def _intact(file: LocalFile) -> bool:
     try:
         return hash_file(file.source) == (file.entry.sha256, file.entry.size)
     except OSError:

@@ -22,7 +22,7 @@ from workers.errors import BuildFailed
 from workers.store.actions import Action
 
 PORTABLE = "portable"
-"""Stands for the last stage of each member, whatever that is called."""
+"""The name under which the last stage of each member is kept."""
 
 Portable = Callable[[str, Cell], StageResults | None]
 """The portable stages of a member, which is called so; None: the store lacks some."""
@@ -76,13 +76,13 @@ def share(
         if not cell.members:
             return _composite(made[ALONE], task, action)
         left_out = {cells[name].id: error.reason for name, error in failures.items()}
-        return _group({name: (cells[name], one) for name, one in made.items()}, left_out, task,
-                      action)  # fmt: skip
+        members = {name: (cells[name], one) for name, one in made.items()}
+        return _group(members, left_out, task, action)
     raise next(iter(failures.values()))
 
 
 def placed(task: StageTask, member: str) -> StageTask:
-    """A run of a member as it is told: its component is that of the group."""
+    """A run of a member as it is reported: with the component of the group."""
     return replace(task, component=within_group(member, task.component))
 
 
@@ -117,17 +117,11 @@ def _group(
     first = next(iter(results.values()))
     sources = {name: dict(one.plan.source) for name, one in results.items()}
     digest = value_digest({name: source["digest"] for name, source in sources.items()})
-    outputs = {
-        stage: Output({name: found[""] for name, found in by_member.items() if "" in found})
-        for stage, by_member in (
-            (INPUTS, {name: _made(one, INPUTS) for name, one in results.items()}),
-            (EXPORT, {name: _made(one, EXPORT) for name, one in results.items()}),
-            (
-                PORTABLE,
-                {n: _made(one, portable_stage(one.plan).name) for n, one in results.items()},
-            ),
-        )
-    }
+    outputs: dict[str, Output] = {}
+    for stage in (INPUTS, EXPORT, PORTABLE):
+        made = Output({name: one for name, of in results.items() for one in _made(of, stage)})
+        if made.files:
+            outputs[stage] = made
     return StageResults(
         engine=first.engine,
         tools=first.tools,
@@ -142,13 +136,15 @@ def _group(
             *((placed(run, name), of) for name, one in results.items() for run, of in one.tasks),
             (task, action),
         ),
-        outputs={**{name: one for name, one in outputs.items() if one.files},
-                 STAGE: Output({"": action})},
+        outputs={**outputs, STAGE: Output({"": action})},
         components=tuple(results),
         members=members,
         left_out=left_out,
-    )  # fmt: skip
+    )
 
 
-def _made(results: StageResults, stage: str) -> Mapping[str, Action]:
-    return results.outputs[stage].by_component if stage in results.outputs else {}
+def _made(results: StageResults, stage: str) -> list[Action]:
+    """What a stage of a member has made; a member is a single graph without components."""
+    own = portable_stage(results.plan).name if stage == PORTABLE else stage
+    made = results.outputs[own].by_component if own in results.outputs else {}
+    return [made[""]] if "" in made else []

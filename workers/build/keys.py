@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from matrix.digest import value_digest
 from matrix.model import Cell
 from workers.engine import StageSpec
-from workers.store.records import Notes
+from workers.store.folder import Notes
 
 if TYPE_CHECKING:
     from workers.build.builder import Builder

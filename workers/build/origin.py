@@ -49,55 +49,45 @@ def begin(
 ) -> Begun | None:
     """The package of `cell.origin` as the stages that made it, fetched unless the store has it.
 
-    None: the cell is built from its source, or nobody fetches what the store lacks.
+    None: the cell is built from its source, or the store lacks the package and `fetch` is None.
     """
     if cell.origin is None:
         return None
-    action = store.lookup(_key(cell))
+    key = value_digest({"package": cell.origin.tree})
+    action = store.lookup(key)
     if action is None and fetch is not None:
-        with store.lock(_key(cell), rules):
-            action = store.lookup(_key(cell))
+        with store.lock(key, rules):
+            action = store.lookup(key)
             if action is None:
                 rules.told("fetching the portable package")
-                action = _take_in(store, cell, fetch)
-    return _begun_with(store, cell, action) if action else None
+                action = _take_in(store, cell, key, fetch)
+    if action is None:
+        return None
+    if tree_digest(within(action.files, PACKAGE)) != cell.origin.tree:
+        raise _unfit(cell, "it is not the package that was listed")
+    return _begun_with(store, cell, action)
 
 
 def _begun_with(store: Store, cell: Cell, action: Action) -> Begun:
     """Read a package. Raises `BuildFailed` for one that is not what the cell is made from."""
     files = within(action.files, PACKAGE)
-    if cell.origin is None or tree_digest(files) != cell.origin.tree:
-        raise _unfit(cell, "it is not the package that was listed")
     manifest, record = action.facts["manifest"], action.facts["record"]
+    embedded = within(files, EXPORT)
+    own = [one for one in files if one.path != MANIFEST and not one.path.startswith(f"{EXPORT}/")]
     try:
-        return _begun(store, cell, action, manifest, record)
+        if manifest["kind"] != "cell" or manifest.get("profile"):
+            raise _unfit(cell, "it is not a portable package")
+        claim = Claim.from_records(manifest, record, cell.target)
+        export = within(action.files, EXPORT) or files_of_stage(store, manifest, EXPORT)
+        return Begun(
+            results=_results(cell, manifest, tuple(own), embedded),
+            self_contained=bool(embedded),
+            claim=replace(claim, cell=cell.id, profile=cell.profile),
+            inputs=files_of_stage(store, manifest, INPUTS),
+            export=embedded or export,
+        )
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise _unfit(cell, f"its {MANIFEST} cannot be read: {error!r}") from error
-
-
-def _begun(
-    store: Store,
-    cell: Cell,
-    action: Action,
-    manifest: Mapping[str, Any],
-    record: Mapping[str, Any],
-) -> Begun:
-    if manifest["kind"] != "cell" or manifest.get("profile"):
-        raise _unfit(cell, "it is not a portable package")
-    files = tuple(one for one in within(action.files, PACKAGE) if one.path != MANIFEST)
-    embedded = within(files, EXPORT)
-    claim = replace(
-        Claim.from_records(manifest, record, cell.target), cell=cell.id, profile=cell.profile
-    )
-    export = embedded or within(action.files, EXPORT) or files_of_stage(store, manifest, EXPORT)
-    own = tuple(one for one in files if not one.path.startswith(f"{EXPORT}/"))
-    return Begun(
-        results=_results(cell, manifest, own, embedded),
-        self_contained=bool(embedded),
-        claim=claim,
-        inputs=files_of_stage(store, manifest, INPUTS),
-        export=export,
-    )
 
 
 def _results(
@@ -108,7 +98,7 @@ def _results(
 ) -> StageResults:
     components = tuple(str(name) for name in manifest["components"])
     last = [one["stage"] for one in manifest["stages"] if one["stage"] not in {INPUTS, COMPILE}][-1]
-    # Files of no component go along as they are, like those of an export.
+    # Files outside all components are copied as they are, like those of an export.
     others = tuple(one for one in files if one.path.partition("/")[0] not in components)
     by_component = {name: _action(within(files, name)) for name in components}
     outputs = {last: Output(by_component or {"": _action(files)})}
@@ -146,7 +136,7 @@ def files_of_stage(store: Store, manifest: Mapping[str, Any], stage: str) -> tup
     return tuple(found)
 
 
-def _take_in(store: Store, cell: Cell, fetch: Fetch) -> Action:
+def _take_in(store: Store, cell: Cell, key: str, fetch: Fetch) -> Action:
     with store.scratch.borrow("fetched") as folder:
         fetch(cell, folder)
         package = folder / PACKAGE
@@ -155,22 +145,14 @@ def _take_in(store: Store, cell: Cell, fetch: Fetch) -> Action:
             record = json.loads((package / BUILD_RECORD).read_bytes())
         except (OSError, ValueError) as error:
             raise _unfit(cell, f"it has no {MANIFEST} or {BUILD_RECORD}: {error}") from error
-        for name in (*(f"{PACKAGE}/{one}" for one in RUN_RECORDS), f"{EXPORT}/{MANIFEST}",
-                     *(f"{EXPORT}/{one}" for one in RUN_RECORDS)):  # fmt: skip
-            remove(folder / name)
+        for name in RUN_RECORDS:
+            remove(package / name)
+        for name in (*RUN_RECORDS, MANIFEST):
+            remove(folder / EXPORT / name)
         facts = {"manifest": manifest, "record": {"rules": record.get("rules", {})}}
+        parts = {"package": cell.origin.tree if cell.origin else ""}
         subject = f"{cell.model.id} {FETCH}"
-        return store.ingest(
-            folder, Action(_key(cell), {"package": _tree(cell)}, (), facts, {}, 0.0, 0, subject)
-        )
-
-
-def _tree(cell: Cell) -> str:
-    return cell.origin.tree if cell.origin else ""
-
-
-def _key(cell: Cell) -> str:
-    return value_digest({"package": _tree(cell)})
+        return store.ingest(folder, Action(key, parts, (), facts, {}, 0.0, 0, subject))
 
 
 def _unfit(cell: Cell, why: str) -> BuildFailed:

@@ -17,10 +17,9 @@ from typing import Any
 
 import orjson
 
-from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, tree_digest
-from matrix.model import Cell, Model, Profile
+from matrix.digest import BUILD_RECORD, MANIFEST, RUN_RECORDS, FileEntry, LocalFile, tree_digest
+from matrix.model import Cell, Model
 from matrix.status import FailureClass
-from workers.build.built import PackageFile
 from workers.build.graph import EXPORT, StageResults, StageTask
 from workers.build.request import target_json
 from workers.build.stages import StageRun
@@ -77,11 +76,11 @@ def cell_content(cell: Cell, results: StageResults, *, self_contained: bool) -> 
             "left_out": sorted(results.left_out),
         }
     elif cell.profile is not None:
-        portable = (
-            cell.origin.tree
-            if cell.origin
-            else _portable(cell, cell.profile, results, self_contained=self_contained).tree
-        )
+        if cell.origin is not None:
+            portable = cell.origin.tree
+        else:
+            until = results.up_to(portable_stage(results.plan).name)
+            portable = cell_content(cell.portable, until, self_contained=self_contained).tree
         subject |= {"profile": asdict(cell.profile), "portable": {"tree": portable}}
     if results.origin is not None:
         subject["export"] = results.origin["export"]
@@ -102,15 +101,6 @@ def _export_tree(model: Model, results: StageResults) -> str | None:
     if EXPORT not in results.outputs or results.members or results.origin is not None:
         return None
     return export_content(model, results).tree
-
-
-def _portable(
-    cell: Cell, profile: Profile, results: StageResults, *, self_contained: bool
-) -> PackageContent:
-    """The portable package that a compiled one is made from."""
-    portable = replace(cell, id=cell.id.removesuffix(f"+{profile.label}"), profile=None)
-    until = results.up_to(portable_stage(results.plan).name)
-    return cell_content(portable, until, self_contained=self_contained)
 
 
 def export_content(model: Model, results: StageResults) -> PackageContent:
@@ -212,23 +202,21 @@ def build_record(
     }
 
 
-def assemble(
-    store: Store, folder: Path, content: PackageContent, record: Json
-) -> list[PackageFile]:
+def assemble(store: Store, folder: Path, content: PackageContent, record: Json) -> list[LocalFile]:
     """Link the files of a package into its folder, add the records. Raises `CorruptBlob`."""
     store.materialize(content.files, folder)
     return [
-        *(PackageFile(file, folder / file.path) for file in content.files),
+        *(LocalFile(file, folder / file.path) for file in content.files),
         write_record(folder, MANIFEST, content.data),
         write_record(folder, BUILD_RECORD, compact_bytes(record)),
     ]
 
 
-def write_record(folder: Path, name: str, data: bytes) -> PackageFile:
+def write_record(folder: Path, name: str, data: bytes) -> LocalFile:
     """Write the manifest or a record of the run."""
     path = folder / name
     path.write_bytes(data)
-    return PackageFile(entry_of(name, data), path)
+    return LocalFile(entry_of(name, data), path)
 
 
 def entry_of(path: str, data: bytes) -> FileEntry:

@@ -13,10 +13,9 @@ from machine.disk import free, is_full, reason, says_full
 from machine.waits import WaitRules
 from matrix.model import Cell
 from matrix.status import FailureClass
+from workers.build.budgets import BuildSpace, MemoryBudget
 from workers.build.context import placed, within_group
-from workers.build.disk_budget import BuildSpace
 from workers.build.graph import StageTask
-from workers.build.memory_budget import MemoryBudget
 from workers.build.stages import StageRun, doing
 from workers.compile.group import STAGE as COMPILE
 from workers.compile.sharing import ALONE
@@ -34,7 +33,7 @@ LEAST_FREE = 4 * 1024 * 1024
 
 
 class Expectation(Protocol):
-    """What earlier builds tell of a stage, in bytes; 0 means unknown."""
+    """What is known of a stage from earlier builds, in bytes; 0 means unknown."""
 
     def disk_of(self, cell: Cell, stage: str, component: str) -> int:
         """What it made when it last ran."""
@@ -118,20 +117,16 @@ class StageRunner:
 
     def _disk(self, task: StageTask) -> AbstractContextManager[None]:
         """At most copied inputs, scratch files and outputs are on the disk at once."""
-        made = (
-            self.expected.disk_of(self.cell, task.spec.name, task.component) if self.expected else 0
-        )
+        stage = (self.cell, task.spec.name, task.component)
+        made = self.expected.disk_of(*stage) if self.expected else 0
         inputs = sum(file.size for files in task.inputs.values() for file in files)
         return self.space.reserve(2 * made + inputs if made else self.plan.disk, self.plan.disk)
 
     def _memory(self, task: StageTask) -> AbstractContextManager[None]:
         if self.memory is None:
             return nullcontext()
-        peak = (
-            self.expected.memory_of(self.cell, task.spec.name, task.component)
-            if self.expected
-            else 0
-        )
+        stage = (self.cell, task.spec.name, task.component)
+        peak = self.expected.memory_of(*stage) if self.expected else 0
         what = f"{self.cell.id} {task.spec.name}"
         return self.memory.reserve(peak or self.plan.memory, self.rules, what=what)
 

@@ -14,7 +14,7 @@ from workers.runtimes.runtime import Runtime
 from workers.verify.ladder.parity import too_far
 
 SAME = Threshold(cosine=0.9999)
-"""Compiling changes no number but by the order of operations."""
+"""Compiling changes numbers only through the order of operations."""
 SETS = 3
 SHARED = "this emulator cannot open a context that holds several graphs"
 
@@ -33,7 +33,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What became of a check. `passed` is None where it could not be run."""
+    """The result of a check. `passed` is None where it could not be run."""
 
     passed: bool | None
     detail: str

@@ -62,10 +62,8 @@ def _problem(folder: Path, beside: Path, binary: str) -> str:
     """Why a binary cannot be used; empty: it can."""
     if not binary:
         return "it names no binary, or not in UTF-8"
-    if leads_out(binary):
-        return f"its binary {binary} is outside the package"
     path = beside / binary
-    if not path.resolve().is_relative_to(folder.resolve()):
+    if leads_out(binary) or not path.resolve().is_relative_to(folder.resolve()):
         return f"its binary {binary} is outside the package"
     if not path.is_file():
         return f"its binary {binary} is missing"

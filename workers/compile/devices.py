@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,10 @@ from workers.runtimes.runtime import KINDS, Missing, Runtime, kind_named
 
 
 def runtime_for(
-    runtimes: Runtimes,
-    profile: Profile,
-    target: Target,
-    options: Mapping[str, str] | None = None,
-    *,
-    emulated: bool = False,
+    runtimes: Runtimes, profile: Profile, target: Target, *, emulated: bool
 ) -> Runtime | Missing:
-    """The runtime that compiles for a profile here, with the profile's options and these over
-    them; or why there is none."""
+    """The runtime that compiles for a profile here, with the profile's options; or why there is
+    none."""
     kind = kind_named(profile.runtime)
     if kind is None:
         raise UsageError(
@@ -42,8 +37,7 @@ def runtime_for(
     if found.emulated and not emulated:
         why = f"{target.provider} {target.device} is emulated here"
         return Missing(target.provider, target.device, why, "allow it with --emulated")
-    given = {**found.options, **profile.options, **(options or {})}
-    return replace(found, options=given)
+    return replace(found, options={**found.options, **profile.options})
 
 
 def parameters(runtime: Runtime, profile: Profile, base: Path = Path()) -> dict[str, Any]:

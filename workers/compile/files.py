@@ -40,7 +40,7 @@ class FileOptions:
 
 @dataclass(slots=True)
 class Compiled:
-    """What became of one file."""
+    """The result of compiling one file."""
 
     source: Path
     output: Path | None = None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from machine.files import files_below
 from matrix.model import Profile
 from matrix.status import FailureClass
 from workers.errors import BuildFailed
@@ -48,14 +49,14 @@ class Job:
 
 @dataclass(slots=True)
 class GroupResult:
-    """What became of a group."""
+    """The result of compiling a group."""
 
     folder: Path
     """Has the context models and binaries, and nothing else."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By name, of the members that were compiled."""
     contexts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By name: what `read_contexts` tells. A member without nodes has nothing that the EP takes."""
+    """By name: the answer of `read_contexts`; without nodes, the EP takes nothing of a member."""
     failures: dict[str, BuildFailed] = field(default_factory=dict)
     peak_memory: int = 0
     """Of the compiler's process."""
@@ -171,14 +172,9 @@ def _read(runtimes: Runtimes, members: Sequence[Member], result: GroupResult, jo
             result.failures[member.name] = BuildFailed(FailureClass.COMPILE, STAGE, text)
 
 
-def files_in(folder: Path) -> Iterator[Path]:
-    """All files below a folder."""
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
 def model_in(folder: Path) -> Path:
     """The only model below a folder."""
-    found = [path for path in files_in(folder) if path.suffix == ".onnx"]
+    found = [path for path in files_below(folder) if path.suffix == ".onnx"]
     if len(found) != 1:
         text = f"there are {len(found)} models to compile instead of one"
         raise BuildFailed(FailureClass.UNKNOWN, STAGE, text, hint="a fault of the engine")
@@ -193,10 +189,10 @@ def external_files(runtimes: Runtimes, model: Path) -> set[Path]:
 
 
 def placer(folder: Path) -> Callable[[Path], str]:
-    """Copies everything below a folder into another; tells where the model is there."""
+    """Copies everything below a folder into another; answers where the model is there."""
 
     def place(dest: Path) -> str:
-        for path in files_in(folder):
+        for path in files_below(folder):
             copy_file(path, dest / path.relative_to(folder))
         return model_in(folder).relative_to(folder).as_posix()
 

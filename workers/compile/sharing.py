@@ -14,23 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from machine.files import files_below
 from matrix.status import FailureClass
 from workers import composition
+from workers.compile import group
 from workers.compile.files import output_stems
-from workers.compile.group import (
-    STAGE,
-    GroupResult,
-    Job,
-    Member,
-    binaries_of,
-    compare_sizes,
-    compile_once,
-    copy_file,
-    external_files,
-    files_in,
-    model_in,
-    placer,
-)
 from workers.composition import Component, Composition
 from workers.engine import StageReport
 from workers.errors import BuildFailed
@@ -79,7 +67,7 @@ def graphs_of(inputs: Mapping[str, Path]) -> list[Graph]:
         folder = inputs[ALONE]
         record = composition.read(folder)
         if record is None:
-            return [Graph("", ALONE, folder, model_in(folder).relative_to(folder).as_posix())]
+            return [Graph("", ALONE, folder, group.model_in(folder).relative_to(folder).as_posix())]
         return [
             Graph(one.name, ALONE, (folder / one.model).parent, one.model)
             for one in record.components
@@ -91,26 +79,28 @@ def _member_graph(name: str, folder: Path) -> Graph:
     if composition.read(folder) is not None:
         failure = BuildFailed(
             FailureClass.UNSUPPORTED,
-            STAGE,
+            group.STAGE,
             f"{name} has components, and the members of a context group are single graphs",
             hint="give it a context_group of its own: then its components share a context",
         )
         failure.member = name
         raise failure
-    return Graph(name, name, folder, f"{name}/{model_in(folder).relative_to(folder).as_posix()}")
+    return Graph(
+        name, name, folder, f"{name}/{group.model_in(folder).relative_to(folder).as_posix()}"
+    )
 
 
 def compile_shared(
-    runtimes: Runtimes, inputs: Mapping[str, Path], out: Path, key: str, job: Job
+    runtimes: Runtimes, inputs: Mapping[str, Path], out: Path, key: str, job: group.Job
 ) -> StageReport:
     """Compile all graphs into one context in `out`. Raises `BuildFailed` with the member at fault:
     what is left of a group with a failing member has another key, and is another run."""
     graphs = graphs_of(inputs)
     members, result = _compiled(runtimes, graphs, key, job)
     for graph, member in zip(graphs, members, strict=True):
-        copy_file(result.folder / member.output, out / graph.file)
-    for binary in binaries_of(result):
-        copy_file(result.folder / binary, out / binary)
+        group.copy_file(result.folder / member.output, out / graph.file)
+    for binary in group.binaries_of(result):
+        group.copy_file(result.folder / binary, out / binary)
     _copy_rest(runtimes, inputs, graphs, out)
     if record := _composition(inputs, graphs):
         composition.write(record, out)
@@ -126,26 +116,29 @@ def compile_shared(
                 }
                 for one in graphs
             ],
-            "binaries": binaries_of(result),
+            "binaries": group.binaries_of(result),
             "compatibility": result.contexts[graphs[0].label]["compatibility"],
         },
-        info={**_costs(result, job), "sharing": compare_sizes(runtimes, members, result, job)},
+        info={
+            **_costs(result, job),
+            "sharing": group.compare_sizes(runtimes, members, result, job),
+        },
     )
 
 
 def compile_alone(
-    runtimes: Runtimes, inputs: Mapping[str, Path], out: Path, key: str, job: Job
+    runtimes: Runtimes, inputs: Mapping[str, Path], out: Path, key: str, job: group.Job
 ) -> StageReport:
     """Compile the only graph of a package; its context model lies where the portable one did."""
     (folder,) = inputs.values()
-    place = model_in(folder).relative_to(folder)
+    place = group.model_in(folder).relative_to(folder)
     graph = Graph(place.stem, "", folder, place.as_posix())
     (member,), result = _compiled(runtimes, [graph], key, job)
     context = result.contexts[graph.label]
     _copy_rest(runtimes, {ALONE: folder}, [graph], out)
-    copy_file(result.folder / member.output, out / place)
+    group.copy_file(result.folder / member.output, out / place)
     for name in context["binaries"]:
-        copy_file(result.folder / name, (out / place).parent / name)
+        group.copy_file(result.folder / name, (out / place).parent / name)
     return StageReport(
         facts={
             "contexts": context["nodes"],
@@ -156,7 +149,7 @@ def compile_alone(
     )
 
 
-def _costs(result: GroupResult, job: Job) -> dict[str, Any]:
+def _costs(result: group.GroupResult, job: group.Job) -> dict[str, Any]:
     return {
         "seconds": round(sum(result.seconds.values()), 3),
         "peak_memory": result.peak_memory,
@@ -165,19 +158,20 @@ def _costs(result: GroupResult, job: Job) -> dict[str, Any]:
 
 
 def _compiled(
-    runtimes: Runtimes, graphs: Sequence[Graph], key: str, job: Job
-) -> tuple[list[Member], GroupResult]:
+    runtimes: Runtimes, graphs: Sequence[Graph], key: str, job: group.Job
+) -> tuple[list[group.Member], group.GroupResult]:
     """Compile graphs together. Raises for the first one that has no context."""
     members = [
-        Member(one.label, placer(one.folder), f"{one.label}_{key[:_TOKEN]}.onnx") for one in graphs
+        group.Member(one.label, group.placer(one.folder), f"{one.label}_{key[:_TOKEN]}.onnx")
+        for one in graphs
     ]
-    result = compile_once(runtimes, members, replace(job, folder=job.folder / "together"))
+    result = group.compile_once(runtimes, members, replace(job, folder=job.folder / "together"))
     for graph in graphs:
         failure = result.failures.get(graph.label)
         if failure is None and result.seconds and not result.contexts[graph.label]["nodes"]:
             failure = BuildFailed(
                 FailureClass.UNSUPPORTED,
-                STAGE,
+                group.STAGE,
                 f"{job.runtime.provider} takes no operator of {graph.label}: nothing to compile",
                 hint="leave it out of its context group or profile, or choose another precision",
             )
@@ -191,13 +185,13 @@ def _copy_rest(
     runtimes: Runtimes, inputs: Mapping[str, Path], graphs: Sequence[Graph], out: Path
 ) -> None:
     """The files that go along with the models: those of a member below its name."""
-    models = {model_in(graph.folder) for graph in graphs}
-    weights = {path for model in models for path in external_files(runtimes, model)}
+    models = {group.model_in(graph.folder) for graph in graphs}
+    weights = {path for model in models for path in group.external_files(runtimes, model)}
     for name, folder in inputs.items():
         below = out if name == ALONE else out / name
-        for path in files_in(folder):
+        for path in files_below(folder):
             if path not in models | weights and path != folder / composition.FILE:
-                copy_file(path, below / path.relative_to(folder))
+                group.copy_file(path, below / path.relative_to(folder))
 
 
 def _composition(inputs: Mapping[str, Path], graphs: Sequence[Graph]) -> Composition | None:

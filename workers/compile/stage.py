@@ -49,22 +49,15 @@ class CompileStage:
         return StageSpec(STAGE, {**made_with, **params}, inputs, (), per_component)
 
     def run(
-        self,
-        job: StageJob,
-        cell: Cell,
-        key: str,
-        scratch: Path,
-        watching: Watching,
+        self, job: StageJob, cell: Cell, key: str, scratch: Path, watching: Watching
     ) -> StageReport:
         """Compile into `job.out`, with the files that go along with the models."""
         how = Job(*self._made_for(cell), scratch, watching)
-        if cell.shares_context:
-            return compile_shared(self.runtimes, job.inputs, job.out, key, how)
-        return compile_alone(self.runtimes, job.inputs, job.out, key, how)
+        compile_it = compile_shared if cell.shares_context else compile_alone
+        return compile_it(self.runtimes, job.inputs, job.out, key, how)
 
     def _made_for(self, cell: Cell) -> tuple[Runtime, Profile]:
-        if cell.profile is None:
-            raise AssertionError("only compiled cells have a profile")
+        assert cell.profile is not None, "only compiled cells have a profile"
         found = runtime_for(self.runtimes, cell.profile, cell.target, emulated=self.emulated)
         if isinstance(found, Missing):
             text = f"profile {cell.profile.label} cannot be made here: {found.why}"

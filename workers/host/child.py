@@ -161,11 +161,12 @@ def reset_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def peak_memory() -> int:
-    """The high-water mark since `reset_peak` in bytes; 0 where it is not known."""
+def memory(what: str = "VmHWM") -> int:
+    """The memory of this process in bytes: its high-water mark since `reset_peak`, or what it has
+    now (`VmRSS`); 0 where the system has no cheap answer."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         status = Path("/proc/self/status").read_text()
-        return int(status.split("VmHWM:", 1)[1].split(None, 1)[0]) * 1024
+        return int(status.split(f"{what}:", 1)[1].split(None, 1)[0]) * 1024
     return 0
 
 
@@ -205,8 +206,8 @@ def answer(service: Service, channel: Channel, request: dict[str, Any]) -> dict[
                 raise
     # Anything an engine raises, SystemExit included, belongs to its request: it is reported.
     except BaseException as error:  # noqa: BLE001
-        return {"ok": False, "error": describe(error), "peak": peak_memory()}
-    return {"ok": True, "result": result, "peak": peak_memory()}
+        return {"ok": False, "error": describe(error), "peak": memory()}
+    return {"ok": True, "result": result, "peak": memory()}
 
 
 def serve(service: Service, channel: Channel) -> None:
@@ -237,7 +238,7 @@ def main() -> None:
             name, _, path = package.partition("=")
             provide_package(name, Path(path))
         service = load_service(options.serve)
-    # A service that cannot be loaded is told to the owner in one line; the log has the rest.
+    # The owner gets one line about a service that cannot be loaded; the log has the rest.
     except BaseException as error:  # noqa: BLE001
         traceback.print_exc()
         channel.send({"ready": False, "error": describe(error)})

@@ -40,11 +40,7 @@ class Host:
     """A warm child that serves one object; one request at a time, from any thread."""
 
     def __init__(
-        self,
-        spec: EngineSpec,
-        *,
-        limits: HostLimits | None = None,
-        log_dir: Path,
+        self, spec: EngineSpec, *, limits: HostLimits | None = None, log_dir: Path
     ) -> None:
         self.spec = spec
         self.limits = limits or HostLimits()
@@ -85,7 +81,10 @@ class Host:
                 _mask_log(call)
             if reply["ok"]:
                 return Reply(reply["result"], peak, time.monotonic() - began)
-            raise _failure(call, reply["error"])
+            error = reply["error"]
+            failure, text = failure_of(error["failure"], call.stage), error["message"]
+            more = {"hint": error["hint"], "retryable": error["retryable"]}
+            raise call.failed(failure, text or error["type"], **more)
 
     def environment(self) -> dict[str, Any]:
         """The interpreter, the system and the distributions that the child runs with."""
@@ -179,25 +178,13 @@ class EngineHost(Host):
         return StageReport(report.facts, {**report.info, **info})
 
 
-def _failure(call: Call, error: Message) -> BuildFailed:
-    """The child's description of an exception as our error."""
-    return call.failed(
-        failure_of(error["failure"], call.stage),
-        error["message"] or error["type"],
-        hint=error["hint"],
-        retryable=error["retryable"],
-    )
-
-
 def _check_log(log: Path, call: Call) -> None:
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.open("ab").close()
     except OSError as error:
-        text = f"the log {log} cannot be written: {error.strerror}"
-        raise BuildFailed(FailureClass.DISK, call.stage, text, hint="choose another folder") from (
-            error
-        )
+        text, hint = f"the log {log} cannot be written: {error.strerror}", "choose another folder"
+        raise BuildFailed(FailureClass.DISK, call.stage, text, hint=hint) from error
 
 
 def _mask_log(call: Call) -> None:
@@ -213,6 +200,5 @@ def _mask_log(call: Call) -> None:
                 stream.seek(call.log_start)
                 stream.write(masked)
     except OSError as error:
-        raise BuildFailed(
-            FailureClass.DISK, call.stage, f"the log {call.log.name} cannot be read back: {error}"
-        ) from error
+        text = f"the log {call.log.name} cannot be read back: {error}"
+        raise BuildFailed(FailureClass.DISK, call.stage, text) from error

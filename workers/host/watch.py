@@ -39,7 +39,7 @@ class HostLimits:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """How somebody waits for an answer: how long, and what is told meanwhile."""
+    """How a caller waits for an answer: how long, and what is called with progress."""
 
     timeout: float | None = None
     """None: the limit of the host."""
@@ -49,7 +49,7 @@ class Watching:
     progress: Told = untold
 
     def waits(self, limit: float) -> WaitRules:
-        """For waits meanwhile, which are told of and written to the log."""
+        """For waits meanwhile, which are reported and written to the log."""
         return WaitRules(limit, self.cancel, self._note)
 
     def _note(self, text: str) -> None:

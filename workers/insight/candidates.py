@@ -1,4 +1,4 @@
-"""The places of a graph that a pass could rewrite, by the names of `matrix.fusions`.
+"""The places of a graph that a pass could rewrite, by the names of `matrix.vocabulary`.
 
 A candidate is a hint about what to try, no promise that the pass takes it: ONNX Runtime's own
 patterns are stricter, and differ from version to version.

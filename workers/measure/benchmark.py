@@ -37,7 +37,7 @@ def _measured(driver: Driver, subject: Subject, graph: Graph, protocol: Protocol
 def graph_result(component: str, outcomes: Sequence[Outcome]) -> GraphResult:
     """What all sessions of a graph have found."""
     opened: Any = outcomes[0].opened
-    times = [one for outcome in outcomes for block in outcome.blocks for one in block]
+    times = [one for outcome in outcomes for one in outcome.times]
     return GraphResult(
         component,
         inputs=opened["inputs"],

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 
 from matrix.errors import UsageError
@@ -75,11 +76,8 @@ class Comparison:
         return any(graph.judgement is None for graph in self.graphs)
 
 
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    this: GraphResult
-    other: GraphResult
-    comparison: GraphComparison
+Compared = tuple[GraphResult, GraphResult, GraphComparison]
+"""A graph of the subject, the same graph of the other one, and the two compared."""
 
 
 @dataclass(slots=True)
@@ -91,12 +89,18 @@ class Sessions:
     used: list[Finished] = field(default_factory=list)
     """All that the comparison was made of."""
 
-    def find(self, component: str, number: int, order: str) -> Finished | None:
-        """The one that was measured in this order."""
+    def get(
+        self, component: str, number: int, order: str, measure: Callable[[], Mapping[str, Outcome]]
+    ) -> Finished:
+        """The one that was measured in this order, now if it was not measured before."""
         for one in self.kept:
             if (one.component, one.number, one.order) == (component, number, order):
-                return one
-        return None
+                break
+        else:
+            one = Finished(component, number, order, measure())
+            self.finished(one)
+        self.used.append(one)
+        return one
 
 
 def compare(
@@ -113,38 +117,23 @@ def compare(
     """
     pairs = _pairs(this, other)
     began = time.time()
-    measuring = _Measuring(driver, protocol, sessions or Sessions())
-    found = [
-        _compared(measuring, (this, one), (other, two), seed + number)
-        for number, (one, two) in enumerate(pairs)
-    ]
+    sessions = sessions or Sessions()
+    found = []
+    for number, (one, two) in enumerate(pairs):
+        arms = [
+            Arm(THIS, one, this.runtime),
+            Arm(OTHER, two, other.runtime),
+            Arm(NULL, two, other.runtime),
+        ]
+        found.append(_compared(driver, arms, protocol, seed + number, sessions))
+    ours, theirs, graphs = zip(*found, strict=True)
     warnings = driver.load.warnings()
     return Comparison(
-        this=result_of(this, protocol, began, tuple(one.this for one in found), warnings),
-        other=result_of(other, protocol, began, tuple(one.other for one in found), warnings),
-        graphs=tuple(one.comparison for one in found),
+        this=result_of(this, protocol, began, ours, warnings),
+        other=result_of(other, protocol, began, theirs, warnings),
+        graphs=graphs,
         seed=seed,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Measuring:
-    driver: Driver
-    protocol: Protocol
-    sessions: Sessions
-
-    def session(
-        self, component: str, number: int, arms: Sequence[Arm], turns: Sequence[Turn]
-    ) -> Finished:
-        order = "".join(turn.key[0] for turn in turns if turn.iterations)
-        one = self.sessions.find(component, number, order)
-        if one is None:
-            label = f"session {number} of {self.protocol.sessions}"
-            outcomes = self.driver.session(arms, turns, label)
-            one = Finished(component, number, order, outcomes)
-            self.sessions.finished(one)
-        self.sessions.used.append(one)
-        return one
 
 
 def added(sessions: Sequence[Finished]) -> list[list[Round]]:
@@ -182,30 +171,27 @@ def _named(components: Sequence[str]) -> str:
 
 
 def _compared(
-    measuring: _Measuring, this: tuple[Subject, Graph], other: tuple[Subject, Graph], seed: int
-) -> _Compared:
-    component = this[1].component
-    arms = [
-        Arm(key, graph, subject.runtime)
-        for key, (subject, graph) in ((THIS, this), (OTHER, other), (NULL, other))
-    ]
+    driver: Driver, arms: list[Arm], protocol: Protocol, seed: int, sessions: Sessions
+) -> Compared:
+    component = arms[0].graph.component
     chance = random.Random(seed)  # noqa: S311 - an order, no secret
-    sessions: list[Finished] = []
+    done: list[Finished] = []
     try:
-        for number in range(1, measuring.protocol.sessions + 1):
+        for number in range(1, protocol.sessions + 1):
             chance.shuffle(arms)
-            turns = list(_turns([arm.key for arm in arms], measuring.protocol, chance))
-            sessions.append(measuring.session(component, number, arms, turns))
+            turns = list(_turns([arm.key for arm in arms], protocol, chance))
+            order = "".join(turn.key[0] for turn in turns if turn.iterations)
+            label = f"session {number} of {protocol.sessions}"
+            measure = partial(driver.session, tuple(arms), turns, label)
+            done.append(sessions.get(component, number, order, measure))
     except Broken as broken:
-        return _broken(component, broken, tuple(one.order for one in sessions))
-    results = {
-        key: graph_result(component, [one.outcomes[key] for one in sessions])
-        for key in (THIS, OTHER, NULL)
-    }
-    judgement = judge([one.rounds for one in sessions], seed)
-    orders = tuple(one.order for one in sessions)
-    compared = GraphComparison(component, judgement, results[NULL], orders)
-    return _Compared(results[THIS], results[OTHER], compared)
+        return _broken(component, broken, tuple(one.order for one in done))
+    this, other, null = (
+        graph_result(component, [one.outcomes[key] for one in done]) for key in (THIS, OTHER, NULL)
+    )
+    judgement = judge([one.rounds for one in done], seed)
+    orders = tuple(one.order for one in done)
+    return this, other, GraphComparison(component, judgement, null, orders)
 
 
 def _turns(keys: Sequence[str], protocol: Protocol, chance: random.Random) -> Iterator[Turn]:
@@ -219,13 +205,13 @@ def _turns(keys: Sequence[str], protocol: Protocol, chance: random.Random) -> It
             yield Turn(key, share, 1, SETTLE)
 
 
-def _broken(component: str, broken: Broken, orders: tuple[str, ...]) -> _Compared:
+def _broken(component: str, broken: Broken, orders: tuple[str, ...]) -> Compared:
     fault = broken.fault
     side = "the subject" if broken.key == THIS else "the other one"
     beside = Fault(fault.at, fault.failure, f"not measured, because {side} failed")
     at_this, at_other = (fault, beside) if broken.key == THIS else (beside, fault)
     null = GraphResult(component, fault=at_other)
-    return _Compared(
+    return (
         GraphResult(component, fault=at_this),
         GraphResult(component, fault=at_other),
         GraphComparison(component, None, null, orders, broken.key),

@@ -137,7 +137,7 @@ class Session:
     open_warm: float
     """Seconds of the second opening in the same process."""
     open_memory: int
-    """Bytes that the process grew by over the first opening; 0 where it cannot be told."""
+    """Bytes that the process grew by over the first opening; 0 where it is unknown."""
     run_memory: int
     """Bytes that it grew by over all runs."""
     p50: float

@@ -32,7 +32,7 @@ _CLASSES = {"feed": FailureClass.UNSUPPORTED}
 BUSY = 0.1
 """A share of the processors that a user is warned of."""
 SHORTEST = 0.5
-"""Seconds; the system counts in steps of a hundredth, so less tells nothing."""
+"""Seconds; the system counts in steps of a hundredth, so a shorter time says nothing."""
 
 
 @dataclass(slots=True)
@@ -102,25 +102,28 @@ class Outcome:
     """The times of each turn in nanoseconds."""
     grown: int = 0
 
+    @property
+    def times(self) -> list[int]:
+        """Of all turns."""
+        return [one for block in self.blocks for one in block]
+
     def session(self) -> Session:
         """As results keep it."""
-        times = [one for block in self.blocks for one in block]
         return Session(
             open_cold=self.opened["open_cold"],
             open_warm=self.opened["open_warm"],
             open_memory=self.opened["open_memory"],
             run_memory=max(0, self.grown),
-            p50=median(times) / 1e6,
-            samples=pack(times),
+            p50=median(self.times) / 1e6,
+            samples=pack(self.times),
         )
 
     def to_json(self) -> dict[str, Any]:
         """To be kept."""
-        times = pack([one for block in self.blocks for one in block])
         return {
             "opened": dict(self.opened),
             "turns": [len(block) for block in self.blocks],
-            "times": times,
+            "times": pack(self.times),
             "grown": self.grown,
         }
 

@@ -30,7 +30,7 @@ from enum import StrEnum
 from typing import Any
 
 LEAST = 0.01
-"""A smaller difference is none."""
+"""A smaller difference does not count."""
 PRECISE = 0.05
 """Where a difference of this size would not be seen, the data are too noisy."""
 SHARE = 1 / 3

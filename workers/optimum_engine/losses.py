@@ -16,7 +16,7 @@ from typing import Any
 
 from matrix.verification import Threshold
 from workers.optimum_engine import calibrate
-from workers.runtimes.compare import SETS, compare
+from workers.runtimes.values import SETS, compare
 from workers.sources import model_file, runtime
 from workers.verify.ladder.parity import too_far
 

@@ -15,13 +15,11 @@ from typing import Any
 from workers.engine import StageJob
 from workers.optimum_engine import components
 from workers.optimum_engine.export import source_folder
-from workers.runtimes.compare import compare
+from workers.runtimes.values import SETS, compare
 from workers.sources import load, model_file, runtime, samples
 from workers.sources.errors import one_line, unsupported
 from workers.sources.load import exporter_task
 
-SETS = 3
-"""Samples that are compared."""
 _DECODER = (("input_ids", "decoder_input_ids"), ("encoder_attention_mask", "attention_mask"))
 _PAST = re.compile(r"past_key_values\.(\d+)\.(.+)")
 

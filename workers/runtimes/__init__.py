@@ -11,6 +11,6 @@ takes down its own process and nothing else, and may live in another interpreter
 The service answers operations by name (`discover`, `measure`, `join`): compiling, tracing and
 benchmarking are further operations on the same sessions.
 
-`runtime` and `pool` run in the owner's process; `service`, `ort`, `ov`, `values` and
-`compare` run in the host process and import numpy and the runtimes only there.
+`runtime` and `pool` run in the owner's process; `service`, `ort`, `ov` and `values`
+run in the host process and import numpy and the runtimes only there.
 """

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +22,13 @@ TELL = 1_000_000_000
 """Nanoseconds between two reports of progress."""
 
 
-@dataclass(slots=True)
-class Bench:
-    """A model that is kept open, and the call that is timed."""
-
-    session: Session
-    run: Run
-
-
 class Benches:
     """The models that are open now. Operations: `bench_open`, `bench_run`, `bench_close`."""
 
     def __init__(self, opener: Callable[[str, Mapping[str, Any]], Session]) -> None:
         self._opener = opener
-        self._open: dict[str, Bench] = {}
+        self._open: dict[str, tuple[Session, Run]] = {}
+        """By key, each with the call that is timed."""
 
     def call(self, op: str, args: Mapping[str, Any], progress: Callable[[str], None]) -> Answer:
         """Answer one request; an exception of the runtime is part of the answer."""
@@ -75,12 +67,12 @@ class Benches:
         except BaseException:
             session.close()
             raise
-        self._open[args["key"]] = Bench(session, run)
+        self._open[args["key"]] = session, run
 
     def _run(
         self, args: Mapping[str, Any], answer: Answer, progress: Callable[[str], None]
     ) -> None:
-        run = self._open[args["key"]].run
+        _session, run = self._open[args["key"]]
         before, cpu = resident(), time.process_time()
         warm_up(run, int(args["warmup"]), float(args["settle"]), progress)
         answer["times"] = times_of(run, int(args["iterations"]), progress)
@@ -88,10 +80,8 @@ class Benches:
         answer["memory"] = resident() - before
 
     def _close(self, key: str) -> None:
-        bench = self._open.pop(key, None)
-        if bench is not None:
-            bench.session.close()
-            del bench
+        if key in self._open:
+            self._open.pop(key)[0].close()
             give_back()
 
 

@@ -17,10 +17,10 @@ from typing import Any
 from workers.host.service import environment
 from workers.runtimes import values
 from workers.runtimes.bench import Benches
-from workers.runtimes.compare import compare, describe, joined
 from workers.runtimes.compile import compile_models
 from workers.runtimes.session import Session, give_back, line, resident
 from workers.runtimes.trace import Traces
+from workers.runtimes.values import compare, describe, joined
 
 Answer = dict[str, Any]
 

@@ -76,13 +76,10 @@ def processor() -> str:
 
 
 def resident() -> int:
-    """The memory of this process in bytes; 0 where the system does not tell it cheaply."""
-    from pathlib import Path
+    """The memory of this process in bytes; 0 where the system has no cheap answer."""
+    from workers.host.child import memory
 
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        status = Path("/proc/self/status").read_text("utf-8")
-        return int(status.split("VmRSS:", 1)[1].split(None, 1)[0]) * 1024
-    return 0
+    return memory("VmRSS")
 
 
 def give_back() -> None:

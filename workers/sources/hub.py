@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -52,12 +52,7 @@ def snapshot(
 
     The download goes to the stage's temporary folder: a cache that is not ours never grows.
     """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    with contextlib.suppress(LocalEntryNotFoundError, StageError):  # missing or incomplete
-        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
-        check_complete(cached, ref, pickle=pickle)
+    if cached := _cached(ref, commit, lambda folder: check_complete(folder, ref, pickle=pickle)):
         return cached
     if offline:
         raise _unreachable(FOUND_OUT)
@@ -70,13 +65,8 @@ def ready_file(ref: str, commit: str, file: str, scratch: Path, *, offline: bool
 
     As with `snapshot`, the user's cache is read but never changed.
     """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    with contextlib.suppress(LocalEntryNotFoundError, StageError):  # missing or incomplete
-        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
-        if all((cached / name).is_file() for name in ready.parts_of(cached, file)):
-            return cached
+    if cached := _cached(ref, commit, lambda folder: ready.parts_of(folder, file)):
+        return cached
     if offline:
         raise _unreachable(FOUND_OUT)
     target = _fetch(ref, commit, scratch / "source", [literal(file), *SIDE_FILES])
@@ -96,18 +86,26 @@ def files(
 
     As with `snapshot`, the user's cache is read but never changed.
     """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    with contextlib.suppress(LocalEntryNotFoundError):
-        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
-        if matching((item.name for item in cached.iterdir()), wanted):
-            return cached
+    cached = _cached(ref, commit, Path.iterdir)
+    if cached and matching((item.name for item in cached.iterdir()), wanted):
+        return cached
     if offline:
         raise _unreachable(FOUND_OUT)
     target = _fetch(ref, commit, scratch / "source", [*wanted, *SIDE_FILES])
     target.mkdir(parents=True, exist_ok=True)  # nothing may match
     return target
+
+
+def _cached(ref: str, commit: str, check: Callable[[Path], object]) -> Path | None:
+    """The folder of a commit in the user's cache; None: it is missing, or `check` raises for it."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    with contextlib.suppress(LocalEntryNotFoundError, StageError):
+        cached = Path(snapshot_download(ref, revision=commit, local_files_only=True))
+        check(cached)
+        return cached
+    return None
 
 
 def literal(name: str) -> str:

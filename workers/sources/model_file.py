@@ -7,10 +7,9 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from machine import links
-from workers.sources import weight_file
+from machine import files
+from workers.sources import onnx_graph, weight_file
 from workers.sources.errors import export_error
-from workers.sources.onnx_graph import graphs, tensor_names, tensors, weight_bytes
 from workers.sources.weights import SIDE_FILES, matching
 
 MODEL = "model.onnx"
@@ -40,7 +39,7 @@ def load(file: Path) -> Any:
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
-    for tensor in tensors(model):
+    for tensor in onnx_graph.tensors(model):
         weight_file.take_in(tensor, file.parent)
     return model
 
@@ -48,16 +47,17 @@ def load(file: Path) -> Any:
 def save(model: Any, folder: Path, source: Path | None = None) -> None:
     """Write a model as `model.onnx`: the same bytes on every machine.
 
+
     `source`: the folder of the weights that it was loaded without.
     """
     import onnx
 
     clean(model)
     folder.mkdir(parents=True, exist_ok=True)
-    if weight_bytes(model) > EXTERNAL_THRESHOLD:
+    if onnx_graph.weight_bytes(model) > EXTERNAL_THRESHOLD:
         weight_file.write(model, folder / EXTERNAL, source)
     elif source is not None:
-        for tensor in tensors(model):
+        for tensor in onnx_graph.tensors(model):
             weight_file.take_in(tensor, source)
     onnx.save(model, str(folder / MODEL))
 
@@ -72,14 +72,14 @@ def save_graph(model: Any, source: Path, folder: Path) -> Path:
     folder.mkdir()
     onnx.save(model, str(folder / MODEL))
     if (source / EXTERNAL).is_file():
-        links.place(source / EXTERNAL, folder / EXTERNAL)
+        files.place(source / EXTERNAL, folder / EXTERNAL)
     return folder / MODEL
 
 
 def copy_side_files(source: Path, target: Path) -> None:
     """Copy the known small files beside a model to the next stage's output."""
-    files = (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
-    for name in matching(files, SIDE_FILES):
+    names = (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
+    for name in matching(names, SIDE_FILES):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
 
@@ -87,13 +87,13 @@ def copy_side_files(source: Path, target: Path) -> None:
 def clean(model: Any) -> None:
     """Remove what does not compute: doc strings (source paths), metadata, unused domains."""
     described = [model]
-    for graph in graphs(model):
+    for graph in onnx_graph.graphs(model):
         described += [graph, *graph.node, *graph.value_info, *graph.input, *graph.output]
         described += graph.initializer
     for item in described:
         item.doc_string = ""
         del item.metadata_props[:]
-    used = {node.domain for graph in graphs(model) for node in graph.node} | {""}
+    used = {node.domain for graph in onnx_graph.graphs(model) for node in graph.node} | {""}
     used |= {node.domain for function in model.functions for node in function.node}
     versions = {
         "" if item.domain == "ai.onnx" else item.domain: item.version for item in model.opset_import
@@ -113,10 +113,10 @@ def set_apart(model: Any, known: Container[str]) -> None:
     ports = {value.name for value in (*model.graph.input, *model.graph.output)}
     renamed = {
         name: f"optimized/{name}"
-        for name in tensor_names(model)
+        for name in onnx_graph.tensor_names(model)
         if name and name not in ports and name not in known and not name.startswith("optimized/")
     }
-    for graph in graphs(model):
+    for graph in onnx_graph.graphs(model):
         for tensor in graph.initializer:
             tensor.name = renamed.get(tensor.name, tensor.name)
         for value in (*graph.value_info, *graph.output):

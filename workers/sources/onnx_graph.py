@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from workers.composition import Ports
@@ -175,24 +176,20 @@ def sort(graph: Any) -> None:
     """
     nodes = list(graph.node)
     maker = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    users: defaultdict[int, list[int]] = defaultdict(list)
-    waits = []
+    sorter: TopologicalSorter[int] = TopologicalSorter()
     for index, node in enumerate(nodes):
-        before = {maker[name] for name in _inputs_of(node) if name in maker}
-        waits.append(len(before))
-        for other in before:
-            users[other].append(index)
-    ready = [index for index, count in enumerate(waits) if not count]
-    order = []
-    while ready:
-        index = heapq.heappop(ready)
-        order.append(index)
-        for user in users[index]:
-            waits[user] -= 1
-            if not waits[user]:
-                heapq.heappush(ready, user)
-    if len(order) < len(nodes):
-        raise quantize_error("the quantized graph has a cycle")
+        sorter.add(index, *(maker[name] for name in _inputs_of(node) if name in maker))
+    try:
+        sorter.prepare()
+    except CycleError:
+        raise quantize_error("the quantized graph has a cycle") from None
+    ready: list[int] = []
+    order: list[int] = []
+    while sorter.is_active():
+        for index in sorter.get_ready():
+            heapq.heappush(ready, index)
+        order.append(heapq.heappop(ready))
+        sorter.done(order[-1])
     if order != sorted(order):
         sorted_nodes = [nodes[index] for index in order]
         del graph.node[:]

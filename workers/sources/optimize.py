@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from matrix.build_options import EXTENDED_PASSES
 from matrix.policy import FOUR_BITS
+from matrix.vocabulary import EXTENDED_PASSES
 from workers.engine import StageJob, StageSpec
 from workers.sources import fixed_shapes, model_file, onnx_graph, runtime, samples
 from workers.sources.errors import optimize_error

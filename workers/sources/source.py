@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from machine.files import hash_file
 from matrix.digest import FileEntry, files_digest, value_digest
 from matrix.model import SourceKind
 from workers.engine import Request
@@ -128,6 +128,5 @@ def _entry(file: Path, name: str) -> FileEntry:
     stat = file.stat()
     key = (str(file), stat.st_size, stat.st_mtime_ns, stat.st_ino)
     if key not in _hashed:
-        with file.open("rb") as stream:
-            _hashed[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+        _hashed[key] = hash_file(file)[0]
     return FileEntry(name, stat.st_size, _hashed[key])

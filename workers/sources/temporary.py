@@ -11,6 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 FOLDER = ".scratch"
+_FOLDERS = ("TMPDIR", "TMP", "TEMP", "TORCHINDUCTOR_CACHE_DIR")
+# Telemetry keeps a database in the home folder.
+_QUIET = {"ORT_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 @contextlib.contextmanager
@@ -24,20 +27,12 @@ def temporary_folder(out: Path) -> Iterator[Path]:
     folder.mkdir(parents=True)
     before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
-        with _environment(_settings(folder)):
+        with _environment({**_QUIET, **dict.fromkeys(_FOLDERS, str(folder))}):
             yield folder
     finally:
         tempfile.tempdir = before
         gc.collect()  # Windows cannot remove a file that a session still maps
         shutil.rmtree(folder)
-
-
-def _settings(folder: Path) -> dict[str, str]:
-    return {
-        **{name: str(folder) for name in ("TMPDIR", "TMP", "TEMP", "TORCHINDUCTOR_CACHE_DIR")},
-        "ORT_DISABLE_TELEMETRY": "1",  # telemetry keeps a database in the home folder
-        "TOKENIZERS_PARALLELISM": "false",
-    }
 
 
 @contextlib.contextmanager

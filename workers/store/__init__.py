@@ -10,7 +10,7 @@
     gate.lock        held for the moments in which several of these change together
 
 Order makes it safe: bytes are hashed and synced first, moved into place under the gate, and the
-record that names them is written last. A record whose bytes are not all there is no hit. Bytes
+record that names them is written last. A record whose bytes are not all there does not count. Bytes
 that are not what their name says are removed, as is what stands in the place of a file or a folder
 of the store: what should be there is made anew.
 """

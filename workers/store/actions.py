@@ -12,7 +12,7 @@ from typing import Any
 from matrix.codec import from_json
 from matrix.digest import FileEntry, files_digest
 from workers.store.blobs import Blobs
-from workers.store.records import Records
+from workers.store.folder import Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Action:
         return sum(file.size for file in self.files)
 
 
+@dataclass(frozen=True, slots=True)
 class Actions:
     """The records of stages that have run."""
 
-    def __init__(self, records: Records) -> None:
-        self._records = records
+    _records: Records
 
     def read(self, key: str) -> Action | None:
-        """A record; one that cannot be understood is no record."""
+        """A record; None if there is none that can be understood."""
         value = self._records.read(_name(key))
         try:
             return from_json(value, Action) if value is not None else None

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine.disk import reason
-from machine.files import flush_file, hash_file
-from machine.links import place
+from machine.files import flush_file, hash_file, place
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob
 from workers.store.folder import make_folder, make_way

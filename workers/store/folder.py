@@ -1,15 +1,89 @@
-"""The store's folder: how it is recognized, and the small writes that must be all or nothing."""
+"""The store's folder: how it is recognized, and small JSON records that are all or nothing.
+
+Each record holds the digest of its text: a damaged record does not count, whatever it looks like.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
+import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from machine.disk import reason
 from machine.files import remove, replace_file
+from matrix.digest import value_digest
 from workers.errors import StoreError
+
+
+class Records:
+    """The records below a folder of the store."""
+
+    def __init__(self, root: Path, scratch: Path) -> None:
+        self._store = root.parent
+        self.root = root
+        self._scratch = scratch
+
+    def read(self, name: str) -> Any | None:
+        """A record; None: there is none that can be read."""
+        try:
+            found = json.loads((self.root / name).read_bytes())
+            if _digest(found["value"]) == found["sha256"]:
+                return found["value"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            pass
+        return None
+
+    def write(self, name: str, value: Any) -> None:
+        """Write a record; what stands in its way is removed.
+
+        Not synced: a power cut may cost the record, and a half-written one does not count.
+        """
+        # Read back first: the digest is of what a reader gets (names of fields are text then).
+        plain = json.loads(json.dumps(value))
+        data = json.dumps({"sha256": _digest(plain), "value": plain}, sort_keys=True).encode()
+        path = self.root / name
+        try:
+            replace_file(path, data, beside=self._scratch)
+        except OSError:
+            if not make_way(path, self._store):
+                raise
+            replace_file(path, data, beside=self._scratch)
+
+    def remove(self, name: str) -> None:
+        """Forget a record."""
+        path = self.root / name
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            pass
+        except OSError:
+            if not make_way(path, self._store):
+                raise
+
+
+class Notes:
+    """Values that save work and may be lost (verification results, last keys)."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def read(self, kind: str, name: str) -> Any | None:
+        """A note, or None."""
+        return self._records.read(f"{kind}/{value_digest(name)}.json")
+
+    def write(self, kind: str, name: str, value: Any) -> None:
+        """Keep a note; a full disk may refuse it, which costs work later and nothing else."""
+        with suppress(OSError):
+            self._records.write(f"{kind}/{value_digest(name)}.json", value)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
 
 TAG = "CACHEDIR.TAG"
 SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"
@@ -35,9 +109,8 @@ def open_folder(root: Path) -> None:
     if is_store(root):
         return
     half = f".{TAG}."  # of a process that was killed while it made the store
-    if any(
-        entry.name != "gate.lock" and not entry.name.startswith(half) for entry in root.iterdir()
-    ):
+    names = (entry.name for entry in root.iterdir())
+    if any(name != "gate.lock" and not name.startswith(half) for name in names):
         raise StoreError(
             f"{root} is not a store: it has files but no {TAG} of ours",
             hint="choose an empty folder with --store",
@@ -45,7 +118,7 @@ def open_folder(root: Path) -> None:
     replace_file(root / TAG, TEXT.encode(), sync=True)
 
 
-@contextlib.contextmanager
+@contextmanager
 def usable(root: Path) -> Iterator[None]:
     """What the system refuses while a store is opened, as one line for its user."""
     try:
@@ -59,10 +132,8 @@ def usable(root: Path) -> Iterator[None]:
 def require_store(root: Path) -> None:
     """Refuse to remove anything from a folder that is not ours."""
     if not is_store(root):
-        raise StoreError(
-            f"{root} has no {TAG} of modelmill: nothing is removed there",
-            hint="check --store",
-        )
+        text = f"{root} has no {TAG} of modelmill: nothing is removed there"
+        raise StoreError(text, hint="check --store")
 
 
 def make_folder(path: Path) -> None:

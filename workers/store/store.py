@@ -17,8 +17,15 @@ from matrix.digest import FileEntry
 from workers.errors import CorruptBlob, wait_failures
 from workers.store.actions import Action, Actions, GcReport, collect
 from workers.store.blobs import Blobs
-from workers.store.folder import make_folder, make_way, open_folder, require_store, usable
-from workers.store.records import Notes, Records
+from workers.store.folder import (
+    Notes,
+    Records,
+    make_folder,
+    make_way,
+    open_folder,
+    require_store,
+    usable,
+)
 
 GATE = "gate.lock"
 PINS = "pins"
@@ -193,10 +200,6 @@ class Store:
     def size(self) -> int:
         """Bytes of all blobs; looks at every one of them."""
         return sum(size for _sha, size in self._blobs.all())
-
-    def usage(self) -> Usage:
-        """Counts and bytes."""
-        return usage_of(self.root)
 
     def close(self) -> None:
         """Drop this process's pins and working folders."""

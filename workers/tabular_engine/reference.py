@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engine import StageJob
-from workers.runtimes.compare import compare
+from workers.runtimes.values import compare
 from workers.sources import model_file, runtime, samples
 from workers.tabular_engine import files, original
 from workers.tabular_engine.original import Original

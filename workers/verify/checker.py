@@ -130,17 +130,10 @@ def _op(node: Any) -> str:
 def _qdq(model: Any, nodes: list[Any]) -> Answer:
     """The types of quantized activations, of weights and of those that are multiplied by, and the
     operators that use them."""
-    types = {
-        item.name: _kind(item.data_type) for graph in graphs(model) for item in graph.initializer
-    }
-    types |= _constants(nodes)
+    initializers = [item for graph in graphs(model) for item in graph.initializer]
+    types = {item.name: _kind(item.data_type) for item in initializers} | _constants(nodes)
     # One number, as in an activation function, has the type of the activations beside it.
-    scalars = {
-        item.name
-        for graph in graphs(model)
-        for item in graph.initializer
-        if math.prod(item.dims) <= 1
-    }
+    scalars = {item.name for item in initializers if math.prod(item.dims) <= 1}
     activations: Counter[str] = Counter()
     weights: Counter[str] = Counter()
     factors: Counter[str] = Counter()

@@ -13,9 +13,9 @@ from workers.compile.check import SHARED
 from workers.compile.devices import runtime_for
 from workers.composition import split
 from workers.host.watch import Watching
-from workers.runtimes.compare import SETS
 from workers.runtimes.pool import STAGE, Runtimes
 from workers.runtimes.runtime import Missing, Runtime
+from workers.runtimes.values import SETS
 from workers.store import Store
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import Observed, RuntimeRun
@@ -119,29 +119,26 @@ class Measuring:
         return runtime_for(self.runtimes, claim.profile, claim.target, emulated=True)
 
 
+@dataclass
 class _Job:
     """The measurements of one package."""
 
-    def __init__(
-        self,
-        owner: Measuring,
-        subject: Subject,
-        watching: Watching,
-        cpu: Runtime,
-        task: bool,
-        notes: Notes,
-    ) -> None:
-        self._owner = owner
-        self._subject = subject
+    _owner: Measuring
+    _subject: Subject
+    _watching: Watching
+    _cpu: Runtime
+    _with_task: bool
+    _notes: Notes
+
+    def __post_init__(self) -> None:
+        subject, cpu = self._subject, self._cpu
         self._record = subject.composition
         self._names = {one.model: one.name for one in self._record.components}
-        self._watching = watching
-        self._cpu = cpu
-        self._notes = notes
         self._inputs: Path | None = None
         rules = subject.claim.rules
         self._extra = [rules.inputs] if rules.inputs else []
-        self._task = {"dataset": rules.task.dataset} if task and rules.task else None
+        task = rules.task if self._with_task else None
+        self._task = {"dataset": task.dataset} if task else None
         self._basis = {
             "version": VERSION,
             "sets": SETS,
@@ -233,8 +230,7 @@ class _Job:
         kept = self._owner.reference
         if kept.key != self._reference_key or kept.folder is None or not kept.folder.is_dir():
             self._run_reference()
-        if kept.folder is None:
-            raise AssertionError("a reference that was run has a folder")
+        assert kept.folder is not None
         return kept.folder
 
     def _measure(

@@ -175,5 +175,5 @@ class Subject:
         return found
 
     def _stages(self, name: str) -> list[Mapping[str, Any]]:
-        """What the manifest tells of the runs of a stage."""
+        """What the manifest says of the runs of a stage."""
         return [one for one in self.manifest.get("stages", ()) if one.get("stage") == name]

@@ -51,10 +51,7 @@ class VerifyFailed(BuildFailed):
         if first.passed is None and below:
             hint = f"a machine that can run it judges it, --verify {below[-1]} does without; {hint}"
         super().__init__(
-            FailureClass.VERIFY,
-            STAGE,
-            f"{first.name} {said}: {first.detail}",
-            hint=hint,
+            FailureClass.VERIFY, STAGE, f"{first.name} {said}: {first.detail}", hint=hint
         )
 
 

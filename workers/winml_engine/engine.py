@@ -12,16 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from matrix.model import SourceKind
-from workers.engine import (
-    SOURCE,
-    BuildPlan,
-    Request,
-    StageError,
-    StageJob,
-    StageReport,
-    StageSpec,
-    version,
-)
+from workers import engine as contract
 from workers.sources import source
 from workers.sources.errors import unsupported
 from workers.sources.source import Resolved, allowed
@@ -64,10 +55,10 @@ class WinmlEngine:
 
     def tools(self) -> Mapping[str, str]:
         """Versions of every tool that can change a byte of any output."""
-        found = {name: version(name) for name in DISTRIBUTIONS}
+        found = {name: contract.version(name) for name in DISTRIBUTIONS}
         return {"engine": REVISION, **found, "onnxruntime": installed.runtime()}
 
-    def plan(self, request: Request) -> BuildPlan:
+    def plan(self, request: contract.Request) -> contract.BuildPlan:
         """Resolve the source and lay out the stages of a cell."""
         installed.check()
         if request.model["source"].get("file"):
@@ -75,9 +66,13 @@ class WinmlEngine:
                 "the winml engine does not take ready ONNX files", "use --engine optimum"
             )
         installed.calibration()  # it may change settings that the next lines read
-        recipe = _check(request)
+        precision = request.policy["precision"]
+        if precision not in PRECISIONS:
+            hint = f"it builds {', '.join(PRECISIONS)}"
+            raise unsupported(f"the engine winml builds no {precision}", hint)
+        recipe = recipes.find(request)
         resolved = source.resolve(request)
-        return BuildPlan(
+        return contract.BuildPlan(
             source=resolved.as_json(),
             stages=_stages(request, resolved, recipe),
             notices=_notices(request, recipe),
@@ -85,17 +80,17 @@ class WinmlEngine:
             disk=4 * resolved.size,
         )
 
-    def run(self, job: StageJob) -> StageReport:
+    def run(self, job: contract.StageJob) -> contract.StageReport:
         """Run one stage."""
         if job.stage not in STAGES:
-            raise StageError(f"the winml engine has no stage '{job.stage}'")
+            raise contract.StageError(f"the winml engine has no stage '{job.stage}'")
         started = time.monotonic()
         _prepare()
         ready = time.monotonic()
         report = STAGES[job.stage](job)
         timings = {"imports": ready - started, "work": time.monotonic() - ready}
         rounded = {name: round(value, 3) for name, value in timings.items()}
-        return StageReport(report.facts, {**report.info, "timings": rounded})
+        return contract.StageReport(report.facts, {**report.info, "timings": rounded})
 
 
 def _prepare() -> None:
@@ -103,22 +98,13 @@ def _prepare() -> None:
     for name in OTHER_RULES:
         os.environ.pop(name, None)
     installed.calibration()
-    patches.install(version("winml-cli"))
+    patches.install(contract.version("winml-cli"))
     import onnxruntime
 
     onnxruntime.disable_telemetry_events()  # no variable does this on Windows
 
 
-def _check(request: Request) -> recipes.Recipe | None:
-    """The recipe of a request, if it has one. Raises `StageError` for what winml-cli cannot do."""
-    precision = request.policy["precision"]
-    if precision not in PRECISIONS:
-        hint = f"it builds {', '.join(PRECISIONS)}"
-        raise unsupported(f"the engine winml builds no {precision}", hint)
-    return recipes.find(request)
-
-
-def _notices(request: Request, recipe: recipes.Recipe | None) -> list[str]:
+def _notices(request: contract.Request, recipe: recipes.Recipe | None) -> list[str]:
     """What the user should know of the build."""
     found = [f"built with the recipe {recipe.name}"] if recipe else []
     if request.policy["precision"] in CALIBRATED and request.model.get("dataset"):
@@ -126,12 +112,14 @@ def _notices(request: Request, recipe: recipes.Recipe | None) -> list[str]:
     return found
 
 
-def _stages(request: Request, source: Resolved, recipe: recipes.Recipe | None) -> list[StageSpec]:
+def _stages(
+    request: contract.Request, source: Resolved, recipe: recipes.Recipe | None
+) -> list[contract.StageSpec]:
     """The stages, in order."""
     task, target = request.model["task"], request.target
     access = _access(request, source)
     is_random = source.kind is SourceKind.RANDOM
-    folder = "weights" if is_random else SOURCE
+    folder = "weights" if is_random else contract.SOURCE
     bent = installed.compatibility(target["provider"], target["device"])
     rules = installed.rule_data(target["provider"], target["device"])
     options = request.policy.get("build") or {}
@@ -140,11 +128,11 @@ def _stages(request: Request, source: Resolved, recipe: recipes.Recipe | None) -
     found = []
     if is_random:
         made_by = ("engine", "torch", "transformers", "optimum")
-        found.append(StageSpec("weights", {"task": task}, (SOURCE,), made_by))
+        found.append(contract.StageSpec("weights", {"task": task}, (contract.SOURCE,), made_by))
     found += [
-        StageSpec("config", {**_config(request, recipe), **access}, (folder,), LOAD),
-        StageSpec("export", {"compatibility": bent, **access}, (folder, "config"), EXPORT),
-        StageSpec("optimize", optimize, ("export", "config"), GRAPH, per_component=True),
+        contract.StageSpec("config", {**_config(request, recipe), **access}, (folder,), LOAD),
+        contract.StageSpec("export", {"compatibility": bent, **access}, (folder, "config"), EXPORT),
+        contract.StageSpec("optimize", optimize, ("export", "config"), GRAPH, per_component=True),
     ]
     precision = request.policy["precision"]
     inputs: tuple[str, ...] = ("optimize", "config")
@@ -156,7 +144,7 @@ def _stages(request: Request, source: Resolved, recipe: recipes.Recipe | None) -
         inputs = (*inputs, folder)
     if precision != "fp32":
         tools = CALIBRATE if precision in CALIBRATED else GRAPH
-        found.append(StageSpec("quantize", params, inputs, tools, per_component=True))
+        found.append(contract.StageSpec("quantize", params, inputs, tools, per_component=True))
     return found
 
 
@@ -170,7 +158,7 @@ def _switches(options: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _config(request: Request, recipe: recipes.Recipe | None) -> dict[str, Any]:
+def _config(request: contract.Request, recipe: recipes.Recipe | None) -> dict[str, Any]:
     policy = request.policy
     params = {"task": request.model["task"], **_recipe(recipe, "loader", "export")}
     if shapes := dict(policy.get("shapes") or {}):
@@ -184,7 +172,7 @@ def _recipe(recipe: recipes.Recipe | None, *sections: str) -> dict[str, Any]:
     return {"recipe": recipe.sections(*sections)} if recipe else {}
 
 
-def _access(request: Request, source: Resolved) -> dict[str, Any]:
+def _access(request: contract.Request, source: Resolved) -> dict[str, Any]:
     """The parameters that say how the source is read."""
     if source.kind is SourceKind.RANDOM:
         return {}

@@ -17,14 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.host.venv import (
-    PROBE_LIMIT,
-    Environment,
-    InstallFailed,
-    Say,
-    foreign_environment,
-    run,
-)
+from workers.host.venv import PROBE_LIMIT, Environment, InstallFailed, Say, foreign_environment, run
 from workers.winml_engine.installed import PYTHON
 from workers.winml_engine.patches import VERSION
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from matrix import build_options
+from matrix import vocabulary
 from tests.engines.winml import (
     FLAGS,
     SharedHost,
@@ -85,4 +85,4 @@ def test_an_operator_stays_in_float(models: Path, host: SharedHost, tmp_path: Pa
 
 
 def test_every_switch_is_one_of_winml() -> None:
-    assert set(run([str(winml_python()), "-c", SWITCHES]).split()) == set(build_options.FLAGS)
+    assert set(run([str(winml_python()), "-c", SWITCHES]).split()) == set(vocabulary.FLAGS)

@@ -20,8 +20,7 @@ from feed.errors import Corrupt, NoSpace, Unavailable, VersionExists
 from feed.interface import write_description
 from feed.layout import Layout, Manifest
 from feed.publisher import Publisher
-from machine.files import Syncer
-from machine.links import create_exclusive
+from machine.files import Syncer, create_exclusive
 from machine.processes import claim
 from tests.fakes.feed import tree_of, write_files
 from tests.machine.dead import dead_name

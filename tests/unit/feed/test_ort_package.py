@@ -121,7 +121,7 @@ def test_a_component_outside_the_package_is_refused(
     files = {"composition.json": json.dumps(named).encode(), "modelmill.json": b"{}"}
     tree = sweep.publish(cell.package, f"{cell.version}-2", files)
     sweep.cells = [replace(cell, version=f"{cell.version}-2", tree=tree)]
-    with pytest.raises(Corrupt, match="no file of the package"):
+    with pytest.raises(Corrupt, match="not a file of the package"):
         sweep.pull(tmp_path / "out")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import machine
 
-PLAIN = ("files", "links", "disk")
+PLAIN = ("files", "disk")
 
 
 @pytest.mark.parametrize("name", PLAIN)

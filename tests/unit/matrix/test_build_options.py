@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from matrix.build_options import ALL, BASIC_PASSES, EXTENDED_PASSES
+from matrix.build_options import ALL
 from matrix.catalog import load_catalog
 from matrix.errors import PlanError
 from matrix.model import Policy
 from matrix.policy import Flags, overrides_of, policies
 from matrix.targets import load_targets
+from matrix.vocabulary import BASIC_PASSES, EXTENDED_PASSES
 
 HEAD = """
 [[model]]

@@ -174,7 +174,7 @@ def test_a_file(tmp_path: Path) -> None:
         (GOOD.replace("gain = 12.5", "gain = nan"), "proof contains a value that cannot be st"),
         (GOOD.replace("gain = 12.5", ""), "gain is missing"),
         (GOOD.replace('tuning = "monday"', ""), "tuning is missing"),
-        (GOOD + "tools = { onnx = 1 }\n", "tools: 'onnx' must be a printable text, not 1"),
+        (GOOD + "tools = { onnx = 1 }\n", "tools: 'onnx' must be a printable string, not 1"),
         (GOOD.partition("[champion.proof]")[0], "champion 1 (a/b): proof is missing"),
         (GOOD + GOOD, "a/b:fill-mask@mlas_cpu has a champion already"),
         (GOOD + "colour = 1\n", "proof: unknown key 'colour'"),

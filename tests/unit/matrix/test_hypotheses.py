@@ -10,11 +10,10 @@ import pytest
 from matrix.errors import PlanError, UsageError
 from matrix.findings import read_findings
 from matrix.findings import shipped as shipped_findings
-from matrix.fusions import CANDIDATES, pass_name
 from matrix.globs import matches
 from matrix.hypotheses import AXES, Hypothesis
-from matrix.operators import OPERATORS
 from matrix.space import chosen, read_space, shipped
+from matrix.vocabulary import CANDIDATES, OPERATORS, pass_name
 from tests.plans.models import TARGETS, write
 
 SPACE = read_space(shipped())
@@ -125,7 +124,7 @@ def test_a_later_file_replaces_by_id(tmp_path: Path) -> None:
         (GOOD, "it changes nothing"),
         (GOOD.replace("title", "titel") + OPSET, "unknown key 'titel' (did you mean title?)"),
         (GOOD.replace('"opset"', '"opsets"') + OPSET, "unknown axis 'opsets' (did you mean opset"),
-        (GOOD.replace('"opset"', '"pass"') + OPSET, "axis pass is none of what it changes: opset"),
+        (GOOD.replace('"opset"', '"pass"') + OPSET, "axis pass is not one of what it changes"),
         (GOOD.replace("qnn_*", "qnn_nqu") + OPSET, "unknown target 'qnn_nqu' (did you mean qnn_n"),
         (GOOD.replace("ours", "a b") + OPSET, "id 'a b' may hold letters"),
         (GOOD + OPSET + GOOD + OPSET, "id 'ours' is there twice"),

@@ -92,7 +92,7 @@ def test_a_profile_of_ones_own_is_data_beside_the_targets(tmp_path: Path) -> Non
         ('target = "qnn_nqu"', "unknown target 'qnn_nqu' (did you mean qnn_npu"),
         ('target = "mlas_cpu"', "CPUExecutionProvider cannot compile ahead of time"),
         ('backend = "sesion"', "unknown backend 'sesion' (did you mean session?)"),
-        ("options = { vtcm_mb = 8 }", "option vtcm_mb must be a string, not 8"),
+        ("options = { vtcm_mb = 8 }", "options: 'vtcm_mb' must be a printable string, not 8"),
         ('file_options = ["config"]', "file_options names 'config', which options lacks"),
         ('emulater = true', "unknown key 'emulater' (did you mean emulator?)"),
         ('runtime = 7', "runtime must be a string"),

@@ -9,9 +9,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
-from state.reading import HEAD, VERSION_TABLE
+from state.reading import HEAD, MIGRATIONS, VERSION_TABLE
 from state.schema import metadata
-from state.state import State, _config, open_state
+from state.state import State, open_state
 from tests.states import FIRST_SCHEMA
 from tests.states.samples import begin
 
@@ -38,4 +38,4 @@ def _checks(found: object, table: str) -> dict[str, str]:
 
 
 def test_the_newest_migration_is_the_one_the_code_expects() -> None:
-    assert ScriptDirectory.from_config(_config()).get_heads() == [HEAD]
+    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [HEAD]

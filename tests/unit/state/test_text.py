@@ -4,26 +4,26 @@ import json
 from pathlib import Path
 
 from matrix.status import Status
-from state.text import clean, clean_tail, to_json
+from state.text import clean, to_json
 
 
 def test_what_databases_refuse_is_gone() -> None:
     assert clean("a\0b\ud800c") == "ab?c"
     assert clean("größer ✓") == "größer ✓"
     assert clean(None) is None
-    assert clean_tail(None) is None
+    assert clean(None, tail=True) is None
 
 
 def test_a_message_keeps_its_beginning_and_a_log_its_end() -> None:
     text = "begin" + "." * 100 + "end"
     cut = clean(text, 50)
-    tail = clean_tail(text, 50)
+    tail = clean(text, 50, tail=True)
     assert cut is not None
     assert tail is not None
     assert cut.startswith("begin")
     assert tail.endswith("end")
     assert len(cut) == len(tail) == 50
-    assert clean(text, len(text)) == clean_tail(text, len(text)) == text
+    assert clean(text, len(text)) == clean(text, len(text), tail=True) == text
 
 
 def test_json_takes_anything() -> None:

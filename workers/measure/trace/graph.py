@@ -58,16 +58,6 @@ class Graph:
     fixed: frozenset[str] = frozenset()
     """Tensors that need no input: weights and constants."""
 
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Graph:
-        """From what the checker tells."""
-        nodes = (
-            Node(one["name"], one["op_type"], tuple(one["inputs"]), tuple(one["outputs"]),
-                 one["attributes"])
-            for one in told["nodes"]
-        )  # fmt: skip
-        return cls(tuple(nodes), frozenset(told["fixed"]))
-
     @cached_property
     def places(self) -> dict[str, int]:
         """By name of a node or of a tensor that it makes; names that several nodes have are out."""
@@ -118,20 +108,18 @@ class Graph:
                 maker = self.places.get(node.inputs[0], -1)
                 if maker in named:
                     found[place] = named[maker]
-        for place in reversed(order):
-            if place in found or place in self.folded:
-                continue
-            using = (user for name in self.nodes[place].outputs for user in users[name])
-            owner = next((found[user] for user in using if user in found), None)
-            if owner is not None:
-                found[place] = owner
-        for place in order:  # what is left makes outputs of the graph
-            if place in found or place in self.folded:
-                continue
-            makers = (self.places.get(name) for name in self.nodes[place].inputs)
-            owner = next((found[one] for one in makers if one in found), None)
-            if owner is not None:
-                found[place] = owner
+        # First by what uses a node; what is left makes outputs of the graph.
+        for places, back in ((reversed(order), False), (order, True)):
+            for place in places:
+                if place in found or place in self.folded:
+                    continue
+                node = self.nodes[place]
+                if back:
+                    beside = [self.places.get(name, -1) for name in node.inputs]
+                else:
+                    beside = [user for name in node.outputs for user in users[name]]
+                if owners := [found[one] for one in beside if one in found]:
+                    found[place] = owners[0]
         return found
 
 

@@ -36,7 +36,7 @@ class Seen:
 
 
 def interpret(seen: Seen, find_viewer: FindViewer) -> Readings:
-    """The operators that a source tells of. Raises `NoData` or `Unreadable`."""
+    """The operators that a source reports. Raises `NoData` or `Unreadable`."""
     if seen.source == "qnn":
         return _qnn(seen, find_viewer)
     if seen.source == "openvino":
@@ -112,7 +112,7 @@ def _with_cpu(seen: Seen, own: Readings) -> Readings:
 
 
 def read_info(rows: Sequence[Mapping[str, Any]], window: Window) -> Readings:
-    """From what the monitor has seen of each operator, see `workers.runtimes.monitors`.
+    """From what the monitor has seen of each operator, see `workers.runtimes.trace`.
 
     OpenVINO keeps only the mean of all runs since the model was opened, in whole microseconds. From
     the means after the warm-up and after the last run follows the mean of the measured runs, and

@@ -141,10 +141,10 @@ def _read(path: Path, profile: _Profile) -> int:
 
 
 def _by_pattern(path: Path, number: int, line: bytes) -> _Event:
-    """ONNX Runtime writes names as they are: quotes in them are no JSON."""
+    """ONNX Runtime writes names as they are: quotes in them make a line invalid JSON."""
     match = _PATTERN.match(line)
     if match is None:
-        raise Unreadable(f"{path.name}:{number}: this is no event of ONNX Runtime")
+        raise Unreadable(f"{path.name}:{number}: this is not an event of ONNX Runtime")
     category, time, start, name = match.groups()
     index = _INDEX.search(line, match.end())
     args = _Args(_text(index[1])) if index else _Args()

@@ -82,7 +82,7 @@ def read_qhas(path: Path) -> Readings:
         text = path.read_bytes().removeprefix(BOM_UTF8)
         data = json.decode(text, type=_Document).data
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise Unreadable(f"{path.name} is no summary of QNN's viewer: {error}") from None
+        raise Unreadable(f"{path.name} is not a summary of QNN's viewer: {error}") from None
     if not data.htp_overall_summary.data:
         raise Unreadable(f"{path.name}: htp_overall_summary is empty")
     if not data.qnn_op_instances_nodes.data:
@@ -100,7 +100,7 @@ def read_qhas(path: Path) -> Readings:
 
 
 def _known(found: dict[str, Any]) -> dict[str, Any]:
-    """What is told, and counts as whole numbers."""
+    """The values that are there; counts as whole numbers."""
     whole = ("_bytes", "_nodes", "_ops")
     return {
         key: int(value) if key.endswith(whole) else value

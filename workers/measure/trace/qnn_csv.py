@@ -174,7 +174,7 @@ def _number(path: Path, number: int, text: str) -> float:
         value = float(text)
         if 0 <= value < inf:
             return value
-    raise Unreadable(f"{path.name}:{number}: '{text[:40]}' is no count")
+    raise Unreadable(f"{path.name}:{number}: '{text[:40]}' is not a count")
 
 
 def _check_count(path: Path, found: int, window: Window, partitions: int) -> None:

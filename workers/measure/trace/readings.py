@@ -36,7 +36,7 @@ class NoDetail(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The iterations that a profile must tell about."""
+    """The iterations that a profile must cover."""
 
     warmup: int
     iterations: int
@@ -73,7 +73,7 @@ def regular_size(path: Path, largest: int = LARGEST) -> int:
     except OSError as error:
         raise NoData(f"{path.name} cannot be read: {error.strerror}") from None
     if not stat.S_ISREG(found.st_mode):
-        raise NoData(f"{path.name} is no file")
+        raise NoData(f"{path.name} is not a file")
     if found.st_size > largest:
         raise Unreadable(f"{path.name} has {found.st_size:,} bytes, and {largest:,} are allowed")
     return found.st_size

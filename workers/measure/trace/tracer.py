@@ -9,14 +9,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from matrix.codec import from_json
 from workers.errors import BuildFailed
 from workers.host.watch import UNWATCHED, Watching
 from workers.measure.result import this_machine
 from workers.measure.subject import Graph, Subject
 from workers.measure.trace import graph as onnx
 from workers.measure.trace.interpret import FindViewer, Seen, detailed, interpret
-from workers.measure.trace.operators import by_cost, per_inference, statistics
-from workers.measure.trace.profiler_cost import added_to_each, estimated
+from workers.measure.trace.operators import (
+    added_to_each,
+    by_cost,
+    estimated,
+    per_inference,
+    statistics,
+)
 from workers.measure.trace.qnn_csv import read_csv
 from workers.measure.trace.readings import NoData, Readings, Unreadable, Window
 from workers.measure.trace.result import Metadata, Trace, TraceStatus
@@ -25,7 +31,7 @@ from workers.runtimes.runtime import CPU, QNN, Runtime
 
 STAGE = "trace"
 WRITTEN = ("profile", "log", "runs")
-"""Kinds of files that a monitor tells of."""
+"""Kinds of files that a monitor reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +74,10 @@ class Tracer:
             told = self._watched(subject.runtime, graph, plan, folder)
         except BuildFailed as error:
             end = f" ({error.log_tail.splitlines()[-1]})" if error.log_tail else ""
-            return not_run(about, f"{error.failure}: {error.reason}{end}")
+            return failed(about, TraceStatus.NOT_RUN, f"{error.failure}: {error.reason}{end}")
         if told.get("error"):
-            return not_run(about, f"{_WHERE[told['at']]}: {told['error']}")
+            text = f"{_WHERE[told['at']]}: {told['error']}"
+            return failed(about, TraceStatus.NOT_RUN, text)
         if told.get("monitor"):
             return Trace(about, TraceStatus.NO_DATA, error=told["monitor"])
         artifacts = {kind: name for kind in WRITTEN if (name := told["seen"].get(kind))}
@@ -85,7 +92,7 @@ class Tracer:
         try:
             readings = interpret(seen, self.find_viewer)
         except (NoData, Unreadable) as error:
-            return failed(about, artifacts, error)
+            return failed(about, error.status, str(error), artifacts)
         known = graph_of(self.runtimes, graph.file)
         if known is not None and subject.runtime.provider == CPU:
             optimized = self._optimized(subject.runtime, graph.file, folder)
@@ -159,18 +166,14 @@ def graph_of(runtimes: Runtimes, file: Path) -> onnx.Graph | None:
         reply = runtimes.checker.call("graph", {"file": str(file.absolute())}, stage=STAGE)
     except BuildFailed:
         return None
-    return onnx.Graph.from_json(reply.result)
+    return from_json(reply.result, onnx.Graph)
 
 
-def not_run(about: Metadata, error: str) -> Trace:
-    """The model failed, not the source."""
-    return Trace(replace(about, num_samples=0), TraceStatus.NOT_RUN, error=error)
-
-
-def failed(about: Metadata, artifacts: Mapping[str, str], error: NoData | Unreadable) -> Trace:
-    """The source failed: there is nothing that could be shown."""
-    none = replace(about, num_samples=0)
-    return Trace(none, error.status, artifacts=artifacts, error=str(error))
+def failed(
+    about: Metadata, status: TraceStatus, error: str, artifacts: Mapping[str, str] | None = None
+) -> Trace:
+    """The model or the source failed: there is nothing that could be shown."""
+    return Trace(replace(about, num_samples=0), status, artifacts=artifacts or {}, error=error)
 
 
 def assembled(
@@ -228,7 +231,7 @@ def trace_of(profile: Profile, runtimes: Runtimes | None) -> Trace:
     try:
         readings = read_csv(profile.csv)
     except (NoData, Unreadable) as error:
-        return failed(about, {"profile": profile.csv.name}, error)
+        return failed(about, error.status, str(error), {"profile": profile.csv.name})
     if profile.qhas:
         readings = detailed(readings, profile.qhas, artifacts)
     # The emulator uses no thread of the vector unit; every device does.

@@ -94,7 +94,7 @@ def find_viewer(root: str | None) -> Viewer:
         raise NoDetail(FallbackReason.SDK_MISSING, text)
     sdk = Path(root)
     if not sdk.is_dir():
-        raise NoDetail(FallbackReason.SDK_MISSING, f"QNN_SDK_ROOT is no folder: {root}")
+        raise NoDetail(FallbackReason.SDK_MISSING, f"QNN_SDK_ROOT is not a folder: {root}")
     windows = sys.platform == "win32"
     viewer = _VIEWER + ".exe" * windows
     reader = f"{_READER}.dll" if windows else f"lib{_READER}.so"

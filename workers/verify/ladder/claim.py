@@ -23,7 +23,6 @@ class Claim:
     target: Target
     precision: str
     static_shapes: bool = False
-    optimization: str = "basic"
     blocked_ops: tuple[str, ...] = ()
     blocked_passes: tuple[str, ...] = ()
     rules: Rules = field(default_factory=Rules)
@@ -39,7 +38,6 @@ class Claim:
             cell.target,
             policy.precision,
             policy.static_shapes,
-            policy.optimization,
             policy.blocked_ops,
             policy.blocked_passes,
             rules_of(cell),
@@ -62,7 +60,6 @@ class Claim:
             target,
             policy["precision"],
             bool(policy["static_shapes"]),
-            policy["optimization"],
             tuple(policy["blocked_ops"]),
             tuple(policy["blocked_passes"]),
             rules_from(rules),

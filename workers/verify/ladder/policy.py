@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from matrix.policy import FOUR_BITS
+from matrix.policy import FOUR_BITS, takes_qdq
 from workers.verify.ladder.claim import Claim
-from workers.verify.ladder.observed import (
-    Json,
-    Judgement,
-    Observed,
-    not_run,
-)
+from workers.verify.ladder.observed import Json, Judgement, Observed, not_run
 
 _Q = {"QuantizeLinear", "DequantizeLinear"}
 _INTEGER = (
@@ -130,8 +125,7 @@ def _qdq(precision: str, found: Json) -> list[str]:
 def _target(claim: Claim, found: Json) -> list[str]:
     target = claim.target
     problems = []
-    takes = target.qdq and not target.internal_quantization
-    if not takes and any(op.rpartition(":")[2] in _Q for op in found["ops"]):
+    if not takes_qdq(target) and any(op.rpartition(":")[2] in _Q for op in found["ops"]):
         why = target.why or f"{target.provider} quantizes by itself"
         problems.append(f"has QDQ nodes, which {target.label} must not get: {why}")
     if claim.static_shapes and found["open_inputs"]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workers.build.stages import Rung
-from workers.verify.ladder import parity, policy, task
+from workers.verify.ladder import parity, policy
 from workers.verify.ladder.claim import Claim
 from workers.verify.ladder.observed import (
     MISFIT,
@@ -20,6 +20,10 @@ from workers.verify.ladder.observed import (
 
 OPTIONAL = "task"
 DAMAGED = "integrity failed"
+_NOT_FINITE = {
+    "nan": "NaN; is the source damaged, or did fp16 overflow?",
+    "infinite": "an infinity; did fp16 overflow?",
+}
 
 
 def climb(name: str, claim: Claim, observed: Observed) -> Rung:
@@ -65,14 +69,8 @@ def _damage(observed: Observed) -> list[str]:
             "fetch it or build it again; if that does not help, try another opset or engine"
         )
     for model, found in observed.models.items():
-        problems += [
-            f"{model}: weight {name} holds NaN; is the source damaged, or did fp16 overflow?"
-            for name in found.get("nan", ())
-        ]
-        problems += [
-            f"{model}: weight {name} holds an infinity; did fp16 overflow?"
-            for name in found.get("infinite", ())
-        ]
+        for key, what in _NOT_FINITE.items():
+            problems += [f"{model}: weight {name} holds {what}" for name in found.get(key, ())]
     return problems
 
 
@@ -140,17 +138,12 @@ def shapes(claim: Claim, observed: Observed) -> Judgement:
     problems = []
     for run in observed.runs:
         for model, found in run.models.items():
-            want = observed.reference[model]
+            want, wrong = observed.reference[model], list[str]()
             if run.runtime.kind == observed.runs[0].runtime.kind and "inputs" in found:
                 for side in ("inputs", "outputs"):
-                    problems += [
-                        f"{model} on {run.runtime.name}: {text}"
-                        for text in _ports(side[:-1], found[side], want[side], claim)
-                    ]
-            problems += [
-                f"{model} on {run.runtime.name}: {text}"
-                for text in _came_out(dict(found.get("seen", {})), dict(want.get("seen", {})))
-            ]
+                    wrong += _ports(side[:-1], found[side], want[side], claim)
+            wrong += _came_out(dict(found.get("seen", {})), dict(want.get("seen", {})))
+            problems += [f"{model} on {run.runtime.name}: {text}" for text in wrong]
     evidence = {
         model: {side: found.get(side) for side in ("inputs", "outputs")}
         for model, found in (observed.runs[0].models if observed.runs else {}).items()
@@ -208,6 +201,6 @@ RUNGS: dict[str, Callable[[Claim, Observed], Judgement]] = {
     "policy": policy.judge,
     "loads": loads,
     "shapes": shapes,
-    "parity": parity.judge,
-    "task": task.judge,
+    "parity": parity.judge_outputs,
+    "task": parity.judge_task,
 }

@@ -60,7 +60,7 @@ def test_wrong_views_and_versions_are_named(harness: AzureHarness) -> None:
     feed = harness.feed()
     with pytest.raises(NotFound) as caught:
         feed.promote(NAME, VERSION, "Realease")
-    assert caught.value.hint == "did you mean Release?"
+    assert caught.value.hint == "did you mean Release or Prerelease?"
     with pytest.raises(NotFound, match=r"0\.0\.0-b"):
         feed.promote(NAME, "0.0.0-b", "Release")
     with pytest.raises(Rejected):

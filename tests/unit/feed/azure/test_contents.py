@@ -14,11 +14,12 @@ import pytest
 from feed.azure import open_azure
 from feed.azure.contents import check_tree, package_sizes, read_list
 from feed.azure.options import Options
-from feed.azure.staging import Stage, survey
+from feed.azure.staging import Stage
 from feed.azure.tool_cache import EXECUTABLE, release_query, unpack
 from feed.checked import hash_file
 from feed.errors import Corrupt, Unavailable
 from feed.interface import LocalFile
+from machine.files import files_below
 from machine.scratch import claimed_folder
 from matrix.digest import FileEntry, tree_digest
 from matrix.errors import UsageError
@@ -72,7 +73,7 @@ def test_a_stage_holds_exactly_the_files(tmp_path: Path) -> None:
     with claimed_folder(tmp_path / "work", "run-", for_tools=True) as folder:
         stage = Stage(folder / "package", [LocalFile(entry, source)])
         stage.fill()
-        assert [name for name, _ in survey(stage.root)] == ["deep/model.onnx"]
+        assert list(files_below(stage.root)) == [stage.root / "deep" / "model.onnx"]
         stage.check_untouched()
         source.write_bytes(b"CONTENT")
         with pytest.raises(Corrupt):

@@ -7,9 +7,9 @@ import pytest
 
 from machine.waits import WaitRules
 from matrix.status import FailureClass
-from workers.build.disk_budget import DiskBudget
+from workers.build.budgets import DiskBudget
 from workers.errors import BuildFailed, Cancelled
-from workers.store import Action, GcReport, Store
+from workers.store import Action, GcReport, Store, usage_of
 
 PLENTY = 1 << 50
 
@@ -39,25 +39,27 @@ def test_what_fits_is_reserved_and_given_back(store: Store) -> None:
     with disk.reserve(600), disk.reserve(100):
         assert disk.reserved == 700
     assert disk.reserved == 0
-    assert store.usage().actions == 3
+    assert usage_of(store.root).actions == 3
 
 
 def test_room_is_made_by_evicting_and_that_is_reported(store: Store) -> None:
     reports: list[GcReport] = []
     disk = budget(store, 400, reports=reports)
     with disk.reserve(280):
-        assert store.usage().size <= 120
+        assert usage_of(store.root).size <= 120
     assert [item.subject for item in reports[0].evicted] == ["model 1", "model 2"]
 
 
 def test_what_lies_beside_the_store_counts(store: Store) -> None:
     kept = [0]
     disk = DiskBudget(store, 400, beside=lambda: kept[0], free=lambda _path: PLENTY)
-    assert disk.trim() is None
+    assert disk.limit == 400
     kept[0] = 150
     assert disk.limit == 250
     with disk.reserve(100):
-        assert store.usage().size == 100  # 150 are kept, 100 reserved, and eviction goes further
+        assert (
+            usage_of(store.root).size == 100
+        )  # 150 are kept, 100 reserved, and eviction goes further
     kept[0] = 1000
     assert disk.limit == 1
     assert DiskBudget(store, 0, beside=lambda: 1000).limit == 0
@@ -80,9 +82,9 @@ def test_what_is_in_use_is_not_evicted_for_room(tmp_path: Path) -> None:
         fill(store, "1")
         fill(store, "2")
         assert not disk.claim(100)
-        assert store.usage().size == 200
+        assert usage_of(store.root).size == 200
     assert disk.claim(100)
-    assert store.usage().size <= 150
+    assert usage_of(store.root).size <= 150
 
 
 def test_nobody_fails_while_others_use_what_could_be_evicted(tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_more_than_a_stage_needs_is_set_aside_only_where_it_is_to_be_had(store: 
         assert amount == disk.reserved == 600
     with disk.reserve(100, whole=5000) as amount:
         assert amount == 1000
-        assert store.usage().size == 0
+        assert usage_of(store.root).size == 0
     left = DiskBudget(store, keep_free=0, free=lambda _path: 150)
     with left.reserve(100, whole=600) as amount:
         assert amount == 100
@@ -177,12 +179,14 @@ def test_waiting_can_be_cancelled(store: Store) -> None:
 
 def test_the_volume_itself_counts_without_any_limit(store: Store) -> None:
     left = [50]
-    disk = DiskBudget(store, keep_free=0, free=lambda _path: left[0] + 300 - store.usage().size)
+    disk = DiskBudget(
+        store, keep_free=0, free=lambda _path: left[0] + 300 - usage_of(store.root).size
+    )
     with disk.reserve(120):
-        assert store.usage().size <= 200
+        assert usage_of(store.root).size <= 200
     with pytest.raises(BuildFailed, match="free"), disk.reserve(10_000):
         pass
-    assert store.usage().size == 0
+    assert usage_of(store.root).size == 0
 
 
 def test_what_others_put_into_the_store_is_noticed(store: Store) -> None:
@@ -194,11 +198,4 @@ def test_what_others_put_into_the_store_is_noticed(store: Store) -> None:
         fill(other, digit)
     with disk.reserve(200):
         pass
-    assert store.usage().size <= 800
-
-
-def test_trimming_brings_a_store_back_to_its_budget(store: Store) -> None:
-    assert budget(store, 1000).trim() is None
-    report = budget(store, 150).trim()
-    assert report is not None
-    assert store.usage().size == 100
+    assert usage_of(store.root).size <= 800

@@ -10,9 +10,9 @@ from machine.waits import WITHOUT_LIMIT, WaitRules
 from matrix.model import Cell
 from tests.engines.builder import BuilderHarness
 from tests.plans.cells import make_cell
+from workers.build.budgets import DiskBudget, MemoryBudget
 from workers.build.builder import Builder, BuildOptions
-from workers.build.disk_budget import DiskBudget
-from workers.build.memory_budget import MemoryBudget
+from workers.store import usage_of
 
 
 class Remembering:
@@ -55,7 +55,7 @@ def test_a_build_that_finds_no_room_waits_with_nothing_in_use_and_counts_nothing
     class Crowding(DiskBudget):
         def claim(self, size: int) -> Reservation | None:
             # The export finds room; what comes after it does not.
-            return None if harness.store.usage().actions else super().claim(size)
+            return None if usage_of(harness.store.root).actions else super().claim(size)
 
         @contextmanager
         def reserve(
@@ -91,7 +91,7 @@ def test_what_a_build_made_before_it_had_to_wait_is_not_called_reused(tmp_path: 
 
     class Crowding(DiskBudget):
         def claim(self, size: int) -> Reservation | None:
-            return None if harness.store.usage().actions else super().claim(size)
+            return None if usage_of(harness.store.root).actions else super().claim(size)
 
     budget = Crowding(harness.store, 10**9, free=lambda _path: 1 << 50)
     builder = Builder(harness.store, harness.host, tmp_path / "w", budget=budget)

@@ -15,6 +15,7 @@ from workers.build.builder import Builder, Built
 from workers.build.keys import explain
 from workers.errors import StoreError
 from workers.host.watch import Watching
+from workers.store import usage_of
 
 
 def on_disk(built: Built) -> dict[str, tuple[str, int]]:
@@ -123,7 +124,7 @@ def test_what_a_package_was_made_of_stays_until_it_is_let_go(harness: BuilderHar
     assert harness.store.source(built.export[0]).is_file()
     built.let_go()
     harness.store.gc(0)
-    assert harness.store.usage().size == 0
+    assert usage_of(harness.store.root).size == 0
     assert built.files[0].source.is_file(), "the package itself is complete"
 
 

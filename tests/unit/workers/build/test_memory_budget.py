@@ -9,7 +9,7 @@ import pytest
 
 from machine.ledger import Ledger
 from machine.waits import WaitRules
-from workers.build.memory_budget import MemoryBudget
+from workers.build.budgets import MemoryBudget
 from workers.errors import BuildFailed, Cancelled
 
 

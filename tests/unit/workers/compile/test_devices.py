@@ -40,22 +40,16 @@ class Here:
 
 
 def found(
-    runtime: Runtime | Missing, profile: Profile = HTP73, *, emulated: bool = False, **options: str
+    runtime: Runtime | Missing, profile: Profile = HTP73, *, emulated: bool = False
 ) -> Runtime | Missing:
     here = cast("Runtimes", Here(runtime))
-    return runtime_for(here, profile, NPU, options, emulated=emulated)
+    return runtime_for(here, profile, NPU, emulated=emulated)
 
 
 def test_the_profile_says_which_device_generation_the_runtime_aims_at() -> None:
     one = found(DEVICE, PROFILES.get("htp81"))
     assert isinstance(one, Runtime)
     assert dict(one.options) == {"backend_path": "htp.dll", "htp_arch": "81", "soc_model": "88"}
-
-
-def test_options_of_the_command_line_win() -> None:
-    one = found(DEVICE, soc_model="43", vtcm_mb="8")
-    assert isinstance(one, Runtime)
-    assert (one.options["soc_model"], one.options["vtcm_mb"]) == ("43", "8")
 
 
 def test_an_emulator_compiles_only_where_it_is_allowed() -> None:

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from matrix.fusions import CANDIDATES
+from matrix.vocabulary import CANDIDATES
 from tests.engines.graphs import model
 from workers.insight.candidates import DETECTORS, candidates
 from workers.insight.facts import read_facts

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import workers.optimum_engine
-from matrix.build_options import EXTENDED_PASSES
 from matrix.digest import value_digest
+from matrix.vocabulary import EXTENDED_PASSES
 from tests.engines.sources import make_request
 from workers.engine import Request, StageError, StageSpec
 from workers.optimum_engine import OptimumEngine

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from workers.runtimes import service
-from workers.runtimes.compare import compare
 from workers.runtimes.session import Port
+from workers.runtimes.values import compare
 
 WORDS = np.array(["yes", "no", "maybe", "no"], dtype=object)
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from machine.waits import untold
-from workers.runtimes.monitors import (
+from workers.runtimes.session import Port, Session
+from workers.runtimes.trace import (
     Monitor,
     OpenVinoMonitor,
     OrtMonitor,
     QnnMonitor,
+    Traces,
     merged,
     monitor_for,
 )
-from workers.runtimes.session import Port, Session
-from workers.runtimes.trace import Traces
 
 RUNTIME = {"provider": "TestExecutionProvider", "options": {"device": "7"}}
 ARGS = {

@@ -11,7 +11,7 @@ import pytest
 from machine.files import hash_file
 from matrix.digest import FileEntry
 from workers.errors import CorruptBlob, StoreError
-from workers.store import Action, Store
+from workers.store import Action, Store, usage_of
 from workers.store.blobs import NotAFile
 from workers.store.folder import TAG, is_store
 
@@ -46,7 +46,7 @@ def test_what_goes_in_comes_out(store: Store, tmp_path: Path) -> None:
     assert [file.path for file in action.files] == ["model.onnx", "sub/data"]
     store.materialize(action.files, tmp_path / "out")
     assert (tmp_path / "out" / "sub" / "data").read_bytes() == b"data"
-    assert store.usage().size == 9
+    assert usage_of(store.root).size == 9
     assert store.lookup(OTHER) is None
 
 
@@ -95,7 +95,7 @@ def test_a_link_is_no_output(store: Store, tmp_path: Path) -> None:
     (out / "odd").symlink_to(tmp_path)
     with pytest.raises(NotAFile, match="not a plain file"):
         store.ingest(out, Action(KEY, {}, (), {}, {}, 0, 0))
-    assert store.usage().actions == 0
+    assert usage_of(store.root).actions == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
@@ -212,7 +212,7 @@ def test_collection_takes_the_least_recently_used_first(store: Store) -> None:
     assert report.evicted[0].subject == "model x"
     assert (report.freed, report.kept) == (20, 16)
     assert store.lookup(keys[0]) is not None
-    assert store.usage().size == 16
+    assert usage_of(store.root).size == 16
 
 
 def test_what_was_not_used_for_long_goes_within_any_budget(store: Store) -> None:
@@ -264,7 +264,7 @@ def test_clear_leaves_an_empty_store(store: Store) -> None:
     store.notes.write("kind", "name", {"x": 1})
     store.drop_blob(ingest(store, OTHER, b=b"two").files[0].sha256)
     store.clear()
-    assert store.usage() == replace(store.usage(), actions=0, blobs=0, size=0)
+    assert usage_of(store.root) == replace(usage_of(store.root), actions=0, blobs=0, size=0)
     assert store.notes.read("kind", "name") is None
     assert is_store(store.root)
 

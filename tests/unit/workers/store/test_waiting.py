@@ -8,7 +8,7 @@ import pytest
 
 from machine.waits import WaitRules
 from matrix.status import FailureClass
-from workers.build.disk_budget import DiskBudget
+from workers.build.budgets import DiskBudget
 from workers.errors import BuildFailed
 from workers.store import Store
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from matrix.codec import from_json
 from workers.measure.trace.graph import Graph, put_names, put_outputs
 from workers.measure.trace.operators import Series
 
@@ -14,7 +15,7 @@ def node(name: str, kind: str, inputs: str, outputs: str, **attributes: Any) -> 
 
 
 def graph(*nodes: dict[str, Any], fixed: str = "w b") -> Graph:
-    return Graph.from_json({"nodes": list(nodes), "fixed": fixed.split()})
+    return from_json({"nodes": list(nodes), "fixed": fixed.split()}, Graph)
 
 
 def series(path: str, order: int = 0, **facts: Any) -> Series:

@@ -70,7 +70,7 @@ def test_no_profile_and_a_damaged_one(tmp_path: Path) -> None:
     (tmp_path / "profile.csv").write_text("rubbish\n", "utf-8")
     with pytest.raises(Unreadable) as caught:
         interpret(seen(tmp_path), unused)
-    made = failed(Metadata(), {"profile": "profile.csv"}, caught.value)
+    made = failed(Metadata(), caught.value.status, str(caught.value), {"profile": "profile.csv"})
     assert (made.status, made.error) == (TraceStatus.PARSE_FAILED, str(caught.value))
 
 

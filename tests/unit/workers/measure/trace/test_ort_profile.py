@@ -93,7 +93,7 @@ def test_a_time_that_is_none_is_named_with_its_line(tmp_path: Path, text: str) -
     path = ort_profile(tmp_path / "p.json", run(1, 2, 3))
     whole = path.read_text("utf-8").replace('"dur" :2', text)
     path.write_bytes(whole.encode("utf-8", "surrogateescape"))
-    with pytest.raises(Unreadable, match=r"p\.json:3: this is no event"):
+    with pytest.raises(Unreadable, match=r"p\.json:3: this is not an event"):
         read_profile(path, Window(0, 1))
 
 

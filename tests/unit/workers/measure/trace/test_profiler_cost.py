@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from workers.measure.trace.operators import per_inference, statistics
-from workers.measure.trace.profiler_cost import added_to_each, estimated
+from workers.measure.trace.operators import added_to_each, estimated, per_inference, statistics
 from workers.measure.trace.result import Operator
 
 TRUE = (6.5, 1.8, 1.2)

@@ -153,7 +153,7 @@ def test_a_profile_without_its_header(tmp_path: Path) -> None:
 def test_what_is_no_count(tmp_path: Path, value: str) -> None:
     path = qnn_csv(tmp_path / "p.csv", TWO)
     path.write_text(path.read_text("utf-8").replace(",50,CYCLES", f",{value},CYCLES"), "utf-8")
-    with pytest.raises(Unreadable, match=r"p.csv:6: '.*' is no count"):
+    with pytest.raises(Unreadable, match=r"p.csv:6: '.*' is not a count"):
         read_csv(path)
 
 
@@ -175,7 +175,7 @@ def test_what_holds_nothing(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.csv")
-    with pytest.raises(NoData, match="is no file"):
+    with pytest.raises(NoData, match="is not a file"):
         read_csv(tmp_path / "p.csv")
 
 

@@ -1,82 +1,78 @@
-"""The disk budget: bytes are reserved before a stage starts, and room is made before that fails.
+"""The budgets of disk and memory: a stage starts when what it is expected to take is free, in turn.
 
-In this order: evict what nobody uses, wait for others to finish, fail the one cell that does not
-fit. What counts is what the store really holds plus what the running stages of all processes on
-this machine have reserved.
-
-A stage that finds too little space does not wait: its build would keep its inputs in the store,
+A stage that finds too little disk does not wait: its build would keep its inputs in the store,
 where nothing in use can be evicted. It raises `NoSpaceNow`, the build gives its inputs up, waits
 its turn for space for all of it, and begins again; the store has the outputs of its finished
-stages.
+stages. Before a build waits, what nobody uses is evicted; after that the one cell that does not fit
+fails. What counts is what the store really holds plus what the running stages of all processes on
+this machine have reserved.
+
+An estimate of memory is no ceiling (that is the host's): a stage that is expected to need more than
+there is runs alone. A stage that runs disturbs measurements, so it also waits until none is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
-from machine import disk
+from machine import disk, memory
 from machine.disk import size_text
 from machine.ledger import Ledger, Place, Reservation
-from machine.reservations import Want, reserved
+from machine.reservations import DISTURBS, Want, reserved
 from machine.waits import WITHOUT_LIMIT, Wait, WaitCancelled, WaitedTooLong, WaitRules
 from matrix.status import FailureClass
-from workers.errors import BuildFailed, Cancelled
+from workers.errors import BuildFailed, Cancelled, wait_failures
 from workers.store import GcReport, Store
 
 LOW_WATER = 0.9
 """Eviction goes a little further than it must, so that not every cell has to evict."""
 
 
+@dataclass(eq=False)
 class DiskBudget:
     """How much the store may hold, for all that use it on this machine."""
 
-    def __init__(
-        self,
-        store: Store,
-        limit: int = 0,
-        *,
-        ledger: Ledger | None = None,
-        keep_free: int = 256 * 1024 * 1024,
-        beside: Callable[[], int] = lambda: 0,
-        free: Callable[[Path], int] = disk.free,
-        evicted: Callable[[GcReport], None] = lambda _report: None,
-    ) -> None:
-        self._store = store
-        self._limit = limit
-        self._beside = beside
-        """What else takes of the budget: kept packages."""
-        self._keep_free = keep_free
-        self._free = free
-        self._evicted = evicted
-        self._ledger = ledger or Ledger()
-        self._resource = f"disk {store.root.resolve().as_posix()}"
+    store: Store
+    total: int = 0
+    """Bytes; 0: whatever the volume has."""
+    _: KW_ONLY
+    ledger: Ledger = field(default_factory=Ledger)
+    keep_free: int = 256 * 1024 * 1024
+    beside: Callable[[], int] = lambda: 0
+    """What else takes of the budget: kept packages."""
+    free: Callable[[Path], int] = disk.free
+    evicted: Callable[[GcReport], None] = lambda _report: None
+
+    def __post_init__(self) -> None:
+        self._resource = f"disk {self.store.root.resolve().as_posix()}"
 
     @property
     def limit(self) -> int:
         """Bytes of the budget that are left to the store; 0: whatever the volume has."""
-        return max(self._limit - self._beside(), 1) if self._limit else 0
+        return max(self.total - self.beside(), 1) if self.total else 0
 
     @property
     def reserved(self) -> int:
         """Bytes that are set aside for running stages."""
-        with self._ledger.everybody() as entries:
+        with self.ledger.everybody() as entries:
             return reserved(self._resource, entries)
 
     @property
     def waiting(self) -> int:
         """How many builds wait for room."""
-        with self._ledger.everybody() as entries:
+        with self.ledger.everybody() as entries:
             tickets = [ticket for entry in entries for ticket in entry.waiting]
             return sum(self._resource in ticket.resources for ticket in tickets)
 
     def claim(self, size: int) -> Reservation | None:
         """Set `size` bytes aside if that can be done at once and nobody waits."""
         wants = self._wants(size)
-        reservation = self._ledger.claim(wants)
+        reservation = self.ledger.claim(wants)
         if reservation is None and not self.waiting and self._lacks(size) is None:
-            reservation = self._ledger.claim(wants)
+            reservation = self.ledger.claim(wants)
         return reservation
 
     @contextmanager
@@ -86,11 +82,11 @@ class DiskBudget:
         """Set `size` bytes aside, or up to `whole` where there can be as many.
 
         Waits for its turn and for room, and tells of it; call it with nothing of the store in use.
-        Raises `BuildFailed` (DISK) when there is nobody left to wait for, or when nobody has begun
+        Raises `BuildFailed` (DISK) when no other build is left to wait for, or when none has begun
         or ended anything for too long.
         """
         most = max(size, min(whole, self.limit) if self.limit else whole)
-        with self._ledger.queue(self._wants(size)) as place:
+        with self.ledger.queue(self._wants(size)) as place:
             amount, reservation = self._wait(place, size, most, Wait(rules))
         try:
             yield amount
@@ -111,7 +107,7 @@ class DiskBudget:
                 if not self._others() and (reason := self._lacks(size)) is not None:
                     raise self._full(size, reason)
             try:
-                place.pause(wait, self._store.oldest_use())
+                place.pause(wait, self.store.oldest_use())
             except WaitCancelled as error:
                 raise Cancelled("cancelled while waiting for disk space") from error
             except WaitedTooLong as error:
@@ -129,7 +125,7 @@ class DiskBudget:
 
     def _others(self) -> bool:
         """Whether anybody is at work with the store, and may leave room when it ends."""
-        return self.reserved > 0 or self._store.used()
+        return self.reserved > 0 or self.store.used()
 
     def _full(self, size: int, reason: str) -> BuildFailed:
         failure = BuildFailed(
@@ -142,16 +138,10 @@ class DiskBudget:
             failure.retryable = False  # it will never fit, however long one waits
         return failure
 
-    def trim(self) -> GcReport | None:
-        """Evict what is over the budget now that nothing more is coming; None: nothing was."""
-        if not self.limit or self._store.size() <= self.limit:
-            return None
-        return self._evict(self.limit)
-
     def _wants(self, size: int) -> list[Want]:
         def room() -> int:
-            free = self._free(self._store.root) - self._keep_free
-            return min(free, self.limit - self._store.size()) if self.limit else free
+            free = self.free(self.store.root) - self.keep_free
+            return min(free, self.limit - self.store.size()) if self.limit else free
 
         return [Want(self._resource, size, room, f"{size_text(size)} of disk space")]
 
@@ -160,7 +150,7 @@ class DiskBudget:
         taken = self.reserved
         if self.limit:
             room = self.limit - taken - size
-            held = self._store.size()
+            held = self.store.size()
             if held > room:
                 held = self._evict(int(max(room, 0) * LOW_WATER)).kept
             if held > max(room, 0) or room < 0:
@@ -168,20 +158,20 @@ class DiskBudget:
                     f"needs {size_text(size)}, but of the disk budget of {size_text(self.limit)} "
                     f"{size_text(held)} are in use and {size_text(taken)} reserved"
                 )
-        wanted = size + taken + self._keep_free
-        if self._free(self._store.root) < wanted:
-            lacking = wanted - self._free(self._store.root)
-            self._evict(max(self._store.size() - lacking, 0))
-            left = self._free(self._store.root)
+        wanted = size + taken + self.keep_free
+        if self.free(self.store.root) < wanted:
+            lacking = wanted - self.free(self.store.root)
+            self._evict(max(self.store.size() - lacking, 0))
+            left = self.free(self.store.root)
             if left < wanted:
                 there = f"the volume of the store has {size_text(left)} free"
                 return f"needs {size_text(size)}, but {there}"
         return None
 
     def _evict(self, budget: int) -> GcReport:
-        report = self._store.gc(budget)
+        report = self.store.gc(budget)
         if report.evicted:
-            self._evicted(report)
+            self.evicted(report)
         return report
 
 
@@ -220,8 +210,7 @@ class BuildSpace:
 
     def wait(self, lacking: NoSpaceNow) -> None:
         """Wait for space and hold it until the build ends. Raises `BuildFailed` or `Cancelled`."""
-        if self._budget is None:
-            raise AssertionError("without a budget there is nothing to wait for")
+        assert self._budget is not None, "without a budget there is nothing to wait for"
         self._waited.close()
         self._given = 0
         waited = self._budget.reserve(lacking.size, self._rules, whole=lacking.whole)
@@ -230,3 +219,38 @@ class BuildSpace:
     def close(self) -> None:
         """Give the space back."""
         self._waited.close()
+
+
+SHARE = 0.9
+"""Of the machine's memory; the rest is for the system and for our own processes."""
+RESOURCE = "memory"
+
+
+class MemoryBudget:
+    """How much the stages that run at once on this machine may take."""
+
+    def __init__(self, limit: int = 0, *, ledger: Ledger | None = None) -> None:
+        self.limit = limit or int(memory.total() * SHARE)
+        self._ledger = ledger or Ledger()
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that running stages are expected to take."""
+        with self._ledger.everybody() as entries:
+            return reserved(RESOURCE, entries)
+
+    @contextmanager
+    def reserve(
+        self, size: int, rules: WaitRules = WITHOUT_LIMIT, *, what: str = ""
+    ) -> Iterator[None]:
+        """Wait for `size` bytes, and hold them for as long as a stage runs.
+
+        Raises `Cancelled`, or `BuildFailed` when none of those who hold memory has begun or ended
+        anything for too long.
+        """
+        words = f"{size_text(size)} of memory"
+        wants = [Want(RESOURCE, size, self.limit, words, alone=True), DISTURBS]
+        with wait_failures("reserve"):
+            reservation = self._ledger.reserve(wants, what, rules)
+        with reservation:
+            yield
