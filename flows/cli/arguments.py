@@ -15,8 +15,12 @@ from flows.cli.console import Detail
 from flows.cli.options import Option
 from flows.cli.resolution import misspelt, resolve
 from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, Settings
-from matrix.errors import UsageError
+from matrix.errors import Exit, UsageError
 from matrix.nearest import hint
+
+CATALOG = "a TOML or JSON file, or a packaged catalog (demo, contexts, winml, zoo)"
+"""What a command takes as a catalog."""
+Run = Callable[[argparse.Namespace], Exit]
 
 
 class Parser(argparse.ArgumentParser):
@@ -86,6 +90,23 @@ def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
             default="auto",
             help="colours; auto: on a terminal, unless NO_COLOR is set",
         )
+
+
+def add_verbs(parser: Parser, *names: str) -> Callable[..., Parser]:
+    """A function that adds verbs to a command, each with the flags of the settings `names`."""
+    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+
+    def add(
+        name: str, text: str, run: Run, settings: Iterable[str] = (), *, as_json: bool = True
+    ) -> Parser:
+        verb = verbs.add_parser(name, help=text, description=text)
+        if as_json:
+            verb.add_argument("--json", action="store_true", help="for machines")
+        add_settings(verb, (*names, *settings))
+        verb.set_defaults(run=run)
+        return verb
+
+    return add
 
 
 def add_detail(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
@@ -174,13 +174,11 @@ def size_of(plan: Plan) -> str:
     return f"{counted(cells, 'cell')} of {counted(len(plan.models), 'model')}"
 
 
-def print_notices(notices: Sequence[str]) -> None:
-    """Print the notices of a plan, up to a limit."""
-    for notice in notices[:MOST_NOTICES]:
-        print(f"note: {notice}")
-    if len(notices) > MOST_NOTICES:
-        more = len(notices) - MOST_NOTICES
-        print(f"note: ... and {more} more: modelmill plan CATALOG --json has all")
+def notice_lines(notices: Sequence[str]) -> Iterator[str]:
+    """The notices of a plan, up to a limit."""
+    yield from (f"note: {notice}" for notice in notices[:MOST_NOTICES])
+    if (more := len(notices) - MOST_NOTICES) > 0:
+        yield f"note: ... and {more} more: modelmill plan CATALOG --json has all"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Sweep
 from flows.sweep.local import open_slots, owners_here
 from flows.sweep.needs import words_here
-from flows.sweep.planning import print_notices, size_of
+from flows.sweep.planning import notice_lines, size_of
 from flows.sweep.recorded import recorded_estimates
 from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.unchanged import settle_unchanged
@@ -160,9 +160,8 @@ class Run:
     def _say_planned(self, feed: Feed) -> None:
         if self.as_json:
             return
-        print(f"sweep {self.plan.stamp}: {size_of(self.plan)} -> {feed.name}")
-        print_notices(self.plan.notices)
-        sys.stdout.flush()
+        head = f"sweep {self.plan.stamp}: {size_of(self.plan)} -> {feed.name}"
+        print(head, *notice_lines(self.plan.notices), sep="\n", flush=True)
 
     def _say_begun(self, sweep: Sweep) -> None:
         if self.as_json:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Parser, add_detail, add_settings, refuse, settings_of
-from flows.cli.console import print_json
+from flows.cli.console import print_result
 from flows.cli.settings import PLACES, Settings
 from flows.cli.table import render
 from machine.waits import untold
@@ -39,31 +39,18 @@ _SETTINGS = (
 
 
 def add(parser: Parser) -> None:
+    # fmt: off
     add = parser.add_argument
-    add(
-        "what",
-        nargs="*",
-        metavar="WHAT",
+    add("what", nargs="*", metavar="WHAT",
         help="ONNX files, folders of them or of a package that was pulled; "
-        "or PACKAGE VERSION of the feed; or cells of the batch that --stamp names",
-    )
-    add(
-        "--profile",
-        action="append",
-        default=[],
-        metavar="PROFILE",
-        help="the device profile to compile for, see --list (repeat or separate with commas)",
-    )
-    text = "where the results go; without, those of the feed are published"
-    add("-o", "--output", metavar="DIR", help=text)
+             "or PACKAGE VERSION of the feed; or cells of the batch that --stamp names")
+    add("--profile", action="append", default=[], metavar="PROFILE",
+        help="the device profile to compile for, see --list (repeat or separate with commas)")
+    add("-o", "--output", metavar="DIR",
+        help="where the results go; without it, those of the feed are published")
     add("--share", action="store_true", help="one context for all files")
-    add(
-        "--ep-option",
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="an option of the execution provider, over the profile's; the last one wins",
-    )
+    add("--ep-option", action="append", default=[], metavar="K=V",
+        help="an option of the execution provider, over the profile's; the last one wins")
     add("--embed", action="store_true", help="put the binary into the model file")
     add("--backend", choices=BACKENDS, help="default: the profile's")
     add("--no-check", action="store_true", help="do not open and run the results")
@@ -72,6 +59,7 @@ def add(parser: Parser) -> None:
     add("--json", action="store_true", help="for machines")
     add_settings(parser, _SETTINGS)
     add_detail(parser)
+    # fmt: on
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -80,7 +68,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     settings = settings_of(arguments)
     if arguments.list:
-        return _list(settings, as_json=arguments.json)
+        return _list(arguments, settings)
     words, stamp = arguments.what, settings.origin("stamp").startswith("flag")
     cells = [word for word in words if "@" in word and not Path(word).exists()]
     refuse((not (words or stamp), "no model is given", _EXAMPLE))
@@ -92,12 +80,9 @@ def run(arguments: argparse.Namespace) -> Exit:
     refuse((not arguments.output, "no folder for the results is given", "-o DIR"))
     paths = [Path(word) for word in words]
     packages = [path for path in paths if (path / MANIFEST).is_file()]
+    mixed = packages and len(packages) < len(paths)
     refuse(
-        (
-            packages and len(packages) < len(paths),
-            "packages and files are not compiled together",
-            "one after the other",
-        ),
+        (mixed, "packages and files are not compiled together", "one after the other"),
         (packages and arguments.share, *_NO_SHARING),
     )
     if packages:
@@ -142,23 +127,16 @@ def _published(arguments: argparse.Namespace, wanted: Wanted, *, whole: bool) ->
     from flows.sweep.workspace import Workspace
 
     settings, words, cells = wanted.settings, arguments.what, wanted.asked
+    replaces, mixed = (
+        arguments.overwrite and not arguments.output,
+        cells and len(cells) < len(words),
+    )
+    others = whole and words and not cells
     refuse(
         (arguments.share, *_NO_SHARING),
-        (
-            arguments.overwrite and not arguments.output,
-            "a published version is never replaced",
-            "--overwrite goes with -o",
-        ),
-        (
-            cells and len(cells) < len(words),
-            "cells and files are not compiled together",
-            "one after the other",
-        ),
-        (
-            whole and words and not cells,
-            "--stamp takes cells of the batch",
-            "or give PACKAGE VERSION alone",
-        ),
+        (replaces, "a published version is never replaced", "--overwrite goes with -o"),
+        (mixed, "cells and files are not compiled together", "one after the other"),
+        (others, "--stamp takes cells of the batch", "or give PACKAGE VERSION alone"),
     )
     feed = Workspace(settings).open_feed()
     if whole or cells:
@@ -225,10 +203,7 @@ def _tell(arguments: argparse.Namespace, results: Iterable[Compiled | Written]) 
     from flows.cli.compiled import result_lines, result_to_json
 
     done = list(results)
-    if arguments.json:
-        print_json([result_to_json(one) for one in done])
-    else:
-        print("\n".join(result_lines(done)))
+    print_result(arguments, [result_to_json(one) for one in done], result_lines(done))
     return Exit.CELLS_FAILED if any(one.error for one in done) else Exit.OK
 
 
@@ -277,7 +252,7 @@ def _runtimes(settings: Settings) -> Iterator[tuple[Runtimes, Path]]:
             yield runtimes, Path(name)
 
 
-def _list(settings: Settings, *, as_json: bool) -> Exit:
+def _list(arguments: argparse.Namespace, settings: Settings) -> Exit:
     from flows.sweep.workspace import Workspace
     from workers.compile.devices import available
 
@@ -296,13 +271,11 @@ def _list(settings: Settings, *, as_json: bool) -> Exit:
         }
         for one in found
     ]
-    if as_json:
-        print_json(rows)
-        return Exit.OK
     table = []
-    for one, row in zip(found, rows, strict=True):
+    for one in found:
         mark = ", with --emulated" if one.runtime is not None and one.runtime.emulated else ""
         backends = ", ".join(BACKENDS) if one.runtime else "-"
-        table.append((row["profile"], row["target"], backends, one.where + mark))
-    print(render(("PROFILE", "TARGET", "BACKENDS", "HERE"), table))
+        table.append((one.profile.label, one.profile.target, backends, one.where + mark))
+    headers = ("PROFILE", "TARGET", "BACKENDS", "HERE")
+    print_result(arguments, rows, [render(headers, table)])
     return Exit.OK

@@ -32,6 +32,7 @@ _SETTINGS = ("engine", "runtimes", "timeout", "memory", "package", "tries", "pub
 
 
 def add(parser: Parser) -> None:
+    # fmt: off
     add_subject(parser, required=False)
     add = parser.add_argument
     add("--level", choices=LEVELS, default="basic", help="detail: memory traffic too")
@@ -40,24 +41,18 @@ def add(parser: Parser) -> None:
         add(f"--{name}", dest=_dest(name), type=int, default=value, metavar="N", help=text)
     add("-o", "--output", metavar="DIR", help="new folder for trace.json and the profiles")
     add("--html", metavar="FILE", help="also write a page with all operators")
-    add(
-        "--against",
-        nargs="+",
-        metavar="OTHER",
-        help="say which operators make the difference to this one, or to a trace.json of it",
-    )
-    add(
-        "--publish",
-        action="store_true",
-        help="of PACKAGE VERSION: publish the trace as a record that names the package by digest",
-    )
+    add("--against", nargs="+", metavar="OTHER",
+        help="say which operators make the difference to this one, or to a trace.json of it")
+    add("--publish", action="store_true",
+        help="of PACKAGE VERSION: publish the trace as a record that names the package by digest")
     add("--parse", metavar="CSV", help="read a profile of QNN that was made elsewhere")
     add("--qhas", metavar="JSON", help="with --parse: the summary of QNN's profile viewer")
     add("--model", metavar="MODEL.onnx", help="with --parse: the model, for the names of its nodes")
     add("--wait", action="store_true",
-        help="wait until nothing else is built or measured on this machine")  # fmt: skip
+        help="wait until nothing else is built or measured on this machine")
     add("--json", action="store_true", help="for machines")
     add_settings(parser, (*_SETTINGS, *PLACES))
+    # fmt: on
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -125,11 +120,7 @@ def _compared(
     if not arguments.json:
         print(f"against {other.metadata.model}")
     _print(arguments, partial(lines, found))
-    return {
-        "trace": trace.to_json(),
-        "against": other.to_json(),
-        "difference": found,
-    }
+    return {"trace": trace.to_json(), "against": other.to_json(), "difference": found}
 
 
 def _publish(settings: Settings, what: Sequence[str], found: Sequence[Trace]) -> None:
@@ -160,21 +151,16 @@ def _check(arguments: argparse.Namespace) -> None:
     """Raise `UsageError` for arguments that do not go together."""
     for name, (_value, least, most, _text) in _NUMBERS.items():
         given = getattr(arguments, _dest(name))
-        if not least <= given <= most:
-            raise UsageError(f"--{name}: {given} is out of range", hint=f"{least} to {most}")
+        wrong = not least <= given <= most
+        refuse((wrong, f"--{name}: {given} is out of range", f"{least} to {most}"))
     parse, what = arguments.parse, arguments.what
+    example = "for example modelmill trace model.onnx --target mlas_cpu"
+    publish, version = arguments.publish, len(what) == 2 and not parse
+    published = "modelmill trace PACKAGE VERSION --publish"
     refuse(
         (parse and what, "--parse reads a profile, and runs no model", "leave one of both out"),
-        (
-            not parse and not what,
-            "nothing to trace is given",
-            "for example modelmill trace model.onnx --target mlas_cpu",
-        ),
-        (
-            arguments.publish and (len(what) != 2 or parse),
-            "--publish needs a published version",
-            "modelmill trace PACKAGE VERSION --publish",
-        ),
+        (not parse and not what, "nothing to trace is given", example),
+        (publish and not version, "--publish needs a published version", published),
         (arguments.qhas and not parse, "--qhas goes with --parse", "--parse profile.csv"),
         (arguments.model and not parse, "--model goes with --parse", "--parse profile.csv"),
     )
