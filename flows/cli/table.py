@@ -1,8 +1,8 @@
-"""Plain text tables, the same on a terminal, in a file and in CI."""
+"""Tables as plain text, the same on a terminal, in a file and in CI, and as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -25,3 +25,12 @@ def render(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         return "  ".join(parts).rstrip()
 
     return "\n".join([line(headers), *(line(row) for row in cells)])
+
+
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown."""
+    lines = [f"| {' | '.join(headers)} |", f"|{'---|' * len(headers)}"]
+    for row in rows:
+        cells = (text.replace("|", "\\|").replace("\n", " ") for text in row)
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines

@@ -165,21 +165,26 @@ def comparison_of(one: Measurement) -> dict[str, Any] | None:
         **numbers,
         "verdict": str(found.get("verdict")),
         "why": str(found.get("why", "")),
-        "told": f"95 % interval {low - 1:+.1%} to {high - 1:+.1%}, noise floor {floor:.1%}",
+        "told": interval_of(low, high, floor),
         "against": str(other.get("cell") or other.get("name")),
         "against_on": str(other.get("on")),
         "tree": str(other.get("tree")),
     }
 
 
+def interval_of(low: float, high: float, floor: float) -> str:
+    """The interval of a ratio of latencies, and how much the ratio of equal ones differs."""
+    return f"95 % interval {low - 1:+.1%} to {high - 1:+.1%}, noise floor {floor:.1%}"
+
+
 def protocol_of(told: Mapping[str, Any]) -> str:
-    """`3 sessions of 500 runs after 20 of warm-up`."""
+    """`3 sessions of 500 runs after 20 to warm up`."""
     sessions, runs = told.get("sessions"), told.get("iterations")
     if not isinstance(sessions, int) or not isinstance(runs, int):
         return ""
     text = f"{counted(sessions, 'session')} of {counted(runs, 'run')}"
     if told.get("warmup"):
-        text += f" after {told['warmup']} of warm-up"
+        text += f" after {told['warmup']} to warm up"
     return text + (f", {counted(told['threads'], 'thread')}" if told.get("threads") else "")
 
 

@@ -33,9 +33,7 @@ def read_elsewhere(paths: Sequence[Path], min_gain: float | None) -> list[Elsewh
     """All of it. Raises `PlanError`."""
     ours = [path for path in paths if is_export(path)]
     older = [path for path in paths if path not in ours]
-    found = [
-        _exported(path.name, one, min_gain) for path in ours for one in read_export(path)
-    ]  # fmt: skip
+    found = [_exported(path.name, one, min_gain) for path in ours for one in read_export(path)]
     least = policies.MIN_GAIN if min_gain is None else min_gain
     return [*found, *(_recording(one, least) for one in read_recordings(older))]
 
@@ -62,29 +60,26 @@ def _recording(one: Recording, least: float) -> Elsewhere:
 
 def _part(one: Recording, rows: Sequence[Graded]) -> TuningPart:
     wrong = sum(bool(row.agreement) for row in rows)
-    trials = [
-        TrialRow(
-            key=row.trial,
-            title=row.label,
-            settings=one.trial(row.trial).settings,
-            phase="single",
-            verdict=str(row.verdict),
-            why=row.why,
-            gain=row.gain,
-            placed=f"claimed: {row.claim}; the rule of its time: {row.rule}",
-        )
-        for row in rows
-    ]
+    in_sequence = "measured one after the other: none can be called better"
     return TuningPart(
         model=one.model,
         target=one.device,
         conclusion=f"{len(rows)} trials; the data do not support {wrong} of the claims",
-        facts=(
-            ("recording", one.file),
-            ("rules", one.kind),
-            ("sessions", "measured one after the other: none can be called better"),
-        ),
-        trials=tuple(trials),
+        facts=(("recording", one.file), ("rules", one.kind), ("sessions", in_sequence)),
+        trials=tuple(_row(one, row) for row in rows),
+    )
+
+
+def _row(one: Recording, row: Graded) -> TrialRow:
+    return TrialRow(
+        key=row.trial,
+        title=row.label,
+        settings=one.trial(row.trial).settings,
+        phase="single",
+        verdict=str(row.verdict),
+        why=row.why,
+        gain=row.gain,
+        placed=f"claimed: {row.claim}; the rule of its time: {row.rule}",
     )
 
 

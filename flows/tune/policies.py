@@ -37,14 +37,8 @@ def gain(baseline: float, candidate: float) -> float:
 ACCURACY_FLOOR = 0.70
 
 
-def loop_verdict(
-    gained: float, cv: float, *, built: bool = True, accuracy: float | None = None
-) -> str:
+def loop_verdict(gained: float, cv: float) -> str:
     """`cv`: the coefficient of variation of the candidate in percent."""
-    if not built:
-        return "BUILD_FAIL"
-    if accuracy is not None and accuracy < ACCURACY_FLOOR:
-        return "ACC_FAIL"
     threshold = max(1.0, 2 * cv)
     if gained < threshold:
         return "DISCARD"
@@ -75,19 +69,17 @@ def npu_regression(baseline: float, candidate: float) -> bool:
 # The sweep over models on a GPU.
 
 
-def gpu_verdict(gained: float, *, baseline: bool = False) -> str:
+def gpu_verdict(gained: float) -> str:
     """From the medians alone."""
-    if baseline:
-        return "BASELINE"
     if gained >= MIN_GAIN:
         return "KEEP"
     return "MARGINAL" if gained > 0 else "DISCARD"
 
 
-def gpu_confirmation(baseline: float, sessions: Sequence[float]) -> tuple[str, int]:
-    """Every session must gain; also how many do."""
-    above = sum(gain(baseline, one) >= MIN_GAIN for one in sessions)
-    return "KEEP_CONFIRMED" if above == len(sessions) else "MARGINAL_UNCONFIRMED", above
+def gpu_confirmation(baseline: float, sessions: Sequence[float]) -> str:
+    """Every session must gain."""
+    every = all(gain(baseline, one) >= MIN_GAIN for one in sessions)
+    return "KEEP_CONFIRMED" if every else "MARGINAL_UNCONFIRMED"
 
 
 # Ours.
@@ -103,18 +95,13 @@ class Grade:
 
 
 def grade(
-    baseline: Sequence[float],
-    candidate: Sequence[float],
-    *,
-    interleaved: bool,
-    noise: float,
-    min_gain: float = MIN_GAIN,
+    baseline: Sequence[float], candidate: Sequence[float], noise: float, min_gain: float = MIN_GAIN
 ) -> Grade:
-    """What medians of sessions can say.
+    """What medians of sessions can say that were measured one after the other.
 
     `noise`: the largest ratio between two sessions of one build in the same recording. Slower by
-    more than that is slower. Nothing that was measured in sequence is faster: a baseline that was
-    measured earlier differs in clock and heat.
+    more than that is slower. Nothing is faster: a baseline that was measured earlier differs in
+    clock and heat.
     """
     gained = gain(median(baseline), median(candidate))
     if min(candidate) > noise * max(baseline):
@@ -126,10 +113,8 @@ def grade(
         return Grade(Verdict.TOO_NOISY, gained, _too_noisy(baseline, candidate, chance))
     if gained < 0:
         return Grade(Verdict.WORSE, gained, f"by chance in {chance:.1%} of cases")
-    if not interleaved:
-        why = "measured after the baseline, not interleaved with it: a drift looks the same"
-        return Grade(Verdict.TOO_NOISY, gained, why)
-    return Grade(Verdict.BETTER, gained, f"by chance in {chance:.1%} of cases")
+    why = "measured after the baseline, not interleaved with it: a drift looks the same"
+    return Grade(Verdict.TOO_NOISY, gained, why)
 
 
 def _too_noisy(baseline: Sequence[float], candidate: Sequence[float], chance: float) -> str:

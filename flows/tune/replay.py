@@ -67,14 +67,10 @@ def replay(recording: Recording, min_gain: float = policies.MIN_GAIN) -> list[Gr
 def _graded(recording: Recording, one: Trial, min_gain: float) -> Graded:
     if not one.sessions or not recording.baseline:
         verdict = ENDED.get(one.status, Verdict.SKIPPED)
-        why = one.status or "it has no sessions"
-        if one.sessions:
-            why = "the baseline has no sessions"
+        why = "the baseline has no sessions" if one.sessions else one.status or "it has no sessions"
         return _row(recording, one, None, "", verdict, why)
     baseline = recording.trial(recording.baseline).sessions
-    ours = grade(
-        baseline, one.sessions, interleaved=False, noise=recording.noise, min_gain=min_gain
-    )
+    ours = grade(baseline, one.sessions, recording.noise, min_gain)
     rule = _rule(recording, one, baseline)
     if one.accuracy is not None and one.accuracy < policies.ACCURACY_FLOOR:
         why = f"accuracy {one.accuracy:g} is below {policies.ACCURACY_FLOOR:g}"
@@ -86,7 +82,7 @@ def _rule(recording: Recording, one: Trial, baseline: tuple[float, ...]) -> str:
     gained = gain(median(baseline), median(one.sessions))
     if recording.kind == "gpu":
         if one.confirmed:
-            return policies.gpu_confirmation(median(baseline), one.sessions)[0]
+            return policies.gpu_confirmation(median(baseline), one.sessions)
         return policies.gpu_verdict(gained)
     if recording.kind == "npu":
         if policies.npu_regression(median(baseline), median(one.sessions)):
@@ -111,13 +107,12 @@ def _row(
         rule=rule,
         verdict=verdict,
         why=why,
-        agreement=_agreement(one.claim, rule, verdict),
+        agreement=_agreement(one.claim, rule),
     )
 
 
-def _agreement(claim: str, rule: str, verdict: Verdict) -> Agreement:
+def _agreement(claim: str, rule: str) -> Agreement:
+    """Our verdict never supports a win: the sessions were not interleaved."""
     if claim not in WINS:
         return Agreement.SUPPORTED
-    if rule not in WINS:
-        return Agreement.OWN_RULE
-    return Agreement.SUPPORTED if verdict is Verdict.BETTER else Agreement.OURS
+    return Agreement.OURS if rule in WINS else Agreement.OWN_RULE

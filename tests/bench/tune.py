@@ -123,7 +123,7 @@ def gpu(draw: Draw, random: Any, baseline: list[float], gain: float) -> bool:
     if policies.gpu_verdict(_gained(baseline, candidate)) != "KEEP":
         return False
     more = [*candidate, *_sessions(draw, random, gain)[:2]]
-    return policies.gpu_confirmation(policies.median(baseline), more)[0] == "KEEP_CONFIRMED"
+    return policies.gpu_confirmation(policies.median(baseline), more) == "KEEP_CONFIRMED"
 
 
 def loop(draw: Draw, random: Any, baseline: list[float], gain: float) -> bool:
