@@ -227,6 +227,11 @@ class Settings:
         """How measurements are made."""
         return Protocol(self.warmup, self.iterations, self.sessions, self.threads)
 
+    @property
+    def allow(self) -> dict[str, bool]:
+        """What models of the catalog may do if their entries say so too."""
+        return {"remote_code": self.allow_remote_code, "pickle": self.allow_pickle}
+
     def path(self, place: str) -> Path:
         """A file or folder that a setting names, from the current folder of the run."""
         return self.cwd / Path(place).expanduser()

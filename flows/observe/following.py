@@ -158,9 +158,8 @@ class StatusWatch(Follower):
         self.progress.look_at(holders)
         at_work = {one.owner for one in holders}
         self.progress.slots = max(1, len(at_work))
-        self.progress.busy = {
-            owner: at for owner, at in self.progress.busy.items() if owner in at_work
-        }
+        for owner in self.progress.busy.keys() - at_work:
+            del self.progress.busy[owner]
         for holder in holders:
             if holder.owner in self.progress.busy:
                 continue
@@ -168,9 +167,8 @@ class StatusWatch(Follower):
                 if one.needs == holder.needs:
                     since = one.started_at or holder.taken_at
                     self.progress.busy[holder.owner] = (one.cell, one.status, since)
-        self.progress.notice = (
-            "" if holders or self.progress.total == self.progress.ended else NOBODY
-        )
+        idle = not holders and self.progress.total != self.progress.ended
+        self.progress.notice = NOBODY if idle else ""
 
     def _over(self) -> bool:
         """Whether the last run has ended; of two runs at once the other may still be at work."""

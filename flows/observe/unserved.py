@@ -100,29 +100,26 @@ def unserved_groups(
         if any(serves(offers, needs) for offers in machines):
             continue
         cells, missing = _cells(state, sweep, needs), lacking(machines, needs)
-        groups.append(
-            {
-                "emulator": any(emulates(offers, missing) for offers in machines),
-                "what": "benchmark" if is_measuring(needs) else "cell",
-                "needs": sorted(needs),
-                "missing": missing,
-                "machines": len(machines),
-                "cells": cells[:_KEPT],
-                "count": len(cells),
-            }
-        )
+        group = {
+            "emulator": any(emulates(offers, missing) for offers in machines),
+            "what": "benchmark" if is_measuring(needs) else "cell",
+            "needs": sorted(needs),
+            "missing": missing,
+            "machines": len(machines),
+            "cells": cells[:_KEPT],
+            "count": len(cells),
+        }
+        groups.append(group)
     return groups
 
 
 def _cells(state: StateReader, sweep: int, needs: Words) -> list[str]:
     if is_measuring(needs):
-        benches = state.benches(sweep, needs=needs)
+        wanted = (
+            one for one in state.benches(sweep, needs=needs) if one.state is BenchState.WANTED
+        )
         good = state.statuses(sweep)
-        return [
-            one.cell
-            for one in benches
-            if one.state is BenchState.WANTED and good[one.cell] in MEASURABLE
-        ]
+        return [one.cell for one in wanted if good[one.cell] in MEASURABLE]
     found = state.statuses(sweep, needs=needs)
     return [cell for cell, status in found.items() if status.open and not is_export(cell)]
 

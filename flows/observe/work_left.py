@@ -121,9 +121,8 @@ class WorkLeft:
         whole = self._whole
         if not whole.likely:
             return Range.around(seconds)
-        return Range(
-            seconds, seconds * whole.low / whole.likely, seconds * whole.high / whole.likely
-        )
+        scale = seconds / whole.likely
+        return Range(seconds, scale * whole.low, scale * whole.high)
 
     def needs(self, slots: int) -> tuple[Range, Range] | None:
         """Disk and memory of the models that are not done; None: nothing is known of them."""

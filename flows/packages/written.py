@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.cli.settings import Settings
-from flows.packages.signing import signer_of
-from flows.sweep.local import open_builder, verifying
+from flows.sweep.local import attester_of, open_builder, verifying
 from machine.files import remove_tree
 from matrix.errors import MillError, UsageError
 from matrix.model import Cell, Plan
@@ -58,23 +57,16 @@ def write_packages(
     cells = list(plan.cells())
     there = [str(_place(dest, cell)) for cell in cells if _place(dest, cell).exists()]
     if there and not overwrite:
-        raise UsageError(
-            f"{', '.join(there[:3])} is there already", hint="add --overwrite, or choose -o"
-        )
+        text = f"{', '.join(there[:3])} is there already"
+        raise UsageError(text, hint="add --overwrite, or choose -o")
     with open_builder(plan, settings, fetch) as builder, verifying(settings) as verifier:
-        attester = Attester(
-            builder.host,
-            builder=settings.builder_id or "",
-            sign=signer_of(settings),
-            runtimes=verifier.runtimes,
-        )
+        attester = attester_of(settings, builder, verifier.runtimes)
         for cell in cells:
             progress(f"compiling {cell.id}")
             try:
                 yield _write(cell, dest, builder, verifier, attester, settings)
             except MillError as error:
-                hint = f" ({error.hint})" if error.hint else ""
-                yield Written(cell.id, error=f"{error.message}{hint}")
+                yield Written(cell.id, error=str(error))
 
 
 def _write(

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from flows.observe.progress import UNSHOWN, SweepProgress
-from flows.prefect.chosen_server import ChosenServer
+from flows.prefect.server import ChosenServer
 from flows.sweep.cancellation import StoppedElsewhere
 from flows.sweep.stop import Stop
 from matrix.errors import MillError

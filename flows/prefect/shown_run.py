@@ -137,20 +137,13 @@ class ShownRun:
     def show_activities(self, client: SyncPrefectClient, holders: Iterable[Holder]) -> None:
         """Show at each model's task run what its engine is doing, every few seconds."""
         for holder in holders:
-            attempt = self._attempts.get(holder.token)
-            if attempt is None or not holder.activity:
+            attempt, text = self._attempts.get(holder.token), f"{holder.activity}: `{holder.cell}`"
+            if attempt is None or not holder.activity or text == attempt.activity:
                 continue
-            text = f"{holder.activity}: `{holder.cell}`"
-            moved = time.monotonic() >= attempt.shown_at + _PROGRESS_INTERVAL
-            if text == attempt.activity or not moved:
+            if time.monotonic() < attempt.shown_at + _PROGRESS_INTERVAL:
                 continue
-            attempt.artifact = self.show(
-                client,
-                attempt.artifact,
-                {"data": text},
-                type="markdown",
-                task_run_id=str(attempt.id),
-            )
+            kind = {"type": "markdown", "task_run_id": str(attempt.id)}
+            attempt.artifact = self.show(client, attempt.artifact, {"data": text}, **kind)
             attempt.activity, attempt.shown_at = text, time.monotonic()
 
     def cancelled(self, client: SyncPrefectClient) -> bool:

@@ -85,16 +85,12 @@ class Run:
         self._say_planned(sweep.feed)
         sweep.begin()
         self._say_begun(sweep)
-        profiles = {cell.profile.label: cell.profile for cell in self.plan.cells() if cell.profile}
-        targets = {(cell.target.ep, cell.target.device): cell.target for cell in self.plan.cells()}
-        offers = words_here(
-            self.settings,
-            [self.plan.engine],
-            self.settings.has,
-            profiles.values(),
-            targets.values() if self.settings.bench else (),
-        )
-        info = sweep.info
+        cells, settings, info = list(self.plan.cells()), self.settings, sweep.info
+        profiles = {cell.profile.label: cell.profile for cell in cells if cell.profile}
+        targets = {(one.target.ep, one.target.device): one.target for one in cells}
+        benches = targets.values() if settings.bench else ()
+        engines = [self.plan.engine]
+        offers = words_here(settings, engines, settings.has, profiles.values(), benches)
         _note_unserved(state, info.id, offers)
         with CancellationWatch(state, info.id, info.run, stop):
             if not stop and sweep.has_work(offers):
@@ -127,20 +123,11 @@ class Run:
     @contextmanager
     def _shown(self, sweep: Sweep, progress: SweepProgress, after: int) -> Iterator[None]:
         """Show the run in Prefect while the block runs, if a server can be had."""
-        home = Workspace(self.settings).home
-        if not os.environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
-            os.environ["PREFECT_HOME"] = str(prefect_home_of(home, os.environ))
-        display = Display(
-            sweep.state,
-            sweep.info.id,
-            after,
-            owners_here(),
-            self.plan,
-            self._stop,
-            home,
-            os.environ,
-            progress,
-        )
+        home, environ = Workspace(self.settings).home, os.environ
+        if not environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
+            environ["PREFECT_HOME"] = str(prefect_home_of(home, environ))
+        run = (sweep.state, sweep.info.id, after, owners_here(), self.plan, self._stop)
+        display = Display(*run, home, environ, progress)
         try:
             with display:
                 yield
@@ -169,10 +156,8 @@ class Run:
         if sweep.seeded.new:
             print(f"already in the feed: {counted(sweep.seeded.new, 'package')}")
         if wrong := sweep.seeded.corrected:
-            digests = counted(len(wrong), "digest")
-            print(
-                f"note: the state had {digests} that the feed does not have, corrected: {wrong[0]}"
-            )
+            lacks = f"{counted(len(wrong), 'digest')} that the feed does not have"
+            print(f"note: the state had {lacks}, corrected: {wrong[0]}")
         for line in sweep.earlier.lines(self.plan.stamp):
             print(line)
         sys.stdout.flush()
@@ -191,17 +176,15 @@ def print_ended(
 ) -> None:
     """Print how a run ended. `flags`: what commands in hints need besides the stamp."""
     if as_json:
-        document = {**summary.to_json(), **took.to_json(), "index": index}
-        document["exit_code"] = int(code)
-        document["unshown"] = unshown or None
-        print(json.dumps({"type": "summary", **document}), flush=True)
+        ended = {"index": index, "exit_code": int(code), "unshown": unshown or None}
+        document = {"type": "summary", **summary.to_json(), **took.to_json(), **ended}
+        print(json.dumps(document), flush=True)
         return
     print("\n".join(summary.lines()))
     if unshown:
         print(f"note: Prefect does not show all of this run: {unshown}")
     if index is not None:
-        template, failed = sweep.settings.package, len(summary.failures)
-        print(index_line(sweep.plan, template, index, failed))
+        print(index_line(sweep.plan, sweep.settings.package, index, len(summary.failures)))
     print(took)
     if sweep.stop.error is not None:
         print(f"stopped: {sweep.stop.error}", file=sys.stderr)

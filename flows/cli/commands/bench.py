@@ -117,13 +117,13 @@ def _benchmark(
     arguments: argparse.Namespace, settings: Settings, driver: Driver, subjects: Sequence[Subject]
 ) -> Exit:
     from flows.observe.benchmarks import benchmark_lines
-    from flows.packages.keeping import keep_benchmark
+    from flows.packages.keeping import keep, rows_of
     from workers.measure.benchmark import benchmark
 
     results = []
     for subject in subjects:
         results.append(benchmark(driver, subject, settings.protocol))
-        keep_benchmark(settings, results[-1], tell)
+        keep(settings, rows_of(results[-1]), "the benchmark", tell)
         if not arguments.json:
             print("\n".join(benchmark_lines(results[-1])), flush=True)
     if arguments.json:
@@ -135,12 +135,12 @@ def _compare(
     arguments: argparse.Namespace, settings: Settings, driver: Driver, this: Subject, other: Subject
 ) -> Exit:
     from flows.observe.benchmarks import comparison_lines
-    from flows.packages.keeping import keep_comparison
+    from flows.packages.keeping import compared_rows, keep
     from workers.measure.comparison import compare
 
     seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed
     found = compare(driver, this, other, settings.protocol, seed)
-    keep_comparison(settings, found, tell)
+    keep(settings, compared_rows(found), "the comparison", tell)
     emulated = found.this.emulated or found.other.emulated
     document = {"emulated": emulated, **to_json(found)}
     print_result(arguments, document, comparison_lines(found))

@@ -110,8 +110,6 @@ def wanted_environment(name: str) -> Environment:
     find_engine(name)  # an unknown one is told with the nearest name
     environment = engine_environment(name)
     if environment is None:
-        raise UsageError(
-            f"engine {name} needs no environment of its own",
-            hint="it comes with pip install 'modelmill[build]'" if name == "optimum" else "",
-        )
+        hint = "it comes with pip install 'modelmill[build]'" if name == "optimum" else ""
+        raise UsageError(f"engine {name} needs no environment of its own", hint=hint)
     return environment

@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _found(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]:
-    from flows.packages.keeping import keep_trace
+    from flows.packages.keeping import keep, trace_rows
     from flows.packages.traces import kept_trace
 
     if arguments.parse:
@@ -96,7 +96,7 @@ def _found(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]
         yield from filter(None, kept)
         return
     for trace in _traced(settings, arguments):
-        keep_trace(settings, trace, tell)
+        keep(settings, trace_rows(trace), "the trace", tell)
         yield trace
 
 

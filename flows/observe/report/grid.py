@@ -72,13 +72,11 @@ def _content(
     """Digest and commit of the source that was read, by model; empty if nothing was built."""
     found: dict[str, dict[str, str]] = {}
     for run in runs:
-        part = parts.get(run.key, {})
-        told = {
-            "digest": part.get("inputs", {}).get("source"),
-            "commit": part.get("params", {}).get("commit"),
-        }
-        of_model = found.setdefault(run.model, {})
-        of_model |= {name: str(value) for name, value in told.items() if value}
+        part, of_model = parts.get(run.key, {}), found.setdefault(run.model, {})
+        if digest := part.get("inputs", {}).get("source"):
+            of_model["digest"] = str(digest)
+        if commit := part.get("params", {}).get("commit"):
+            of_model["commit"] = str(commit)
     return found
 
 
@@ -88,16 +86,13 @@ def _label(cell: str) -> str:
 
 def _row(name: str, planned: PlannedCells, content: Mapping[str, str]) -> Json:
     named, model = parse(f"{name}@any"), planned.model(name)
-    about = (
-        {"priority": model.priority, "group": model.group, "type": model.model_type}
-        if model
-        else {}
-    )
     return known(
         name=name,
         id=named.model,
         task=named.task,
-        **about,
+        priority=model and model.priority,
+        group=model and model.group,
+        type=model and model.model_type,
         source=masked_json(dict(planned.source(name))),
         content=content,
     )

@@ -56,10 +56,9 @@ def slowest(cells: Sequence[Json], rows: Sequence[Json]) -> list[Json]:
 
 def largest(cells: Sequence[Json]) -> list[Json]:
     """Packages by their bytes."""
-    sized = sorted((cell for cell in cells if cell.get("bytes")), key=lambda cell: -cell["bytes"])
-    return [
-        {"name": one["id"], "value": one["bytes"], "cell": one["id"]} for one in sized[:MOST_RANKED]
-    ]
+    sized = sorted(((-one.get("bytes", 0), one["id"]) for one in cells), key=lambda pair: pair[0])
+    ranked = [(-size, name) for size, name in sized[:MOST_RANKED] if size]
+    return [{"name": name, "value": size, "cell": name} for size, name in ranked]
 
 
 def pass_rates(cells: Sequence[Json], rows: Sequence[Json]) -> list[Json]:

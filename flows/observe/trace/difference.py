@@ -164,12 +164,11 @@ def lines(found: Difference, top: int, width: int) -> Iterator[str]:
     marks = [" (emulated)" * one for one in (found.before_emulated, found.after_emulated)]
     headers = ("difference", f"before{marks[0]}", f"after{marks[1]}", "operator")
     change = f" ({found.delta_us / found.before_us:+.1%})" if found.before_us else ""
-    yield (
-        f"operators of one inference: {show_us(found.before_us)} -> {show_us(found.after_us)}"
-        f"{change}"
-    )
+    whole = f"{show_us(found.before_us)} -> {show_us(found.after_us)}{change}"
+    yield f"operators of one inference: {whole}"
     yield from (f"note: {note}" for note in found.notes)
-    shown = [one for one in found.groups if one.delta_us][:top]
+    differ = [one for one in found.groups if one.delta_us]
+    shown, rest = differ[:top], differ[top:]
     if not shown:
         yield "no operator takes longer or shorter"
         return
@@ -183,10 +182,9 @@ def lines(found: Difference, top: int, width: int) -> Iterator[str]:
         for row, one in zip(times, shown, strict=True)
     ]
     yield from render(headers, rows).splitlines()
-    rest = len([one for one in found.groups if one.delta_us]) - len(shown)
     if rest:
-        left = sum(one.delta_us for one in found.groups) - sum(one.delta_us for one in shown)
-        yield f"... and {rest} more, {_signed(left)} together"
+        left = _signed(sum(one.delta_us for one in rest))
+        yield f"... and {len(rest)} more, {left} together"
 
 
 def _signed(microseconds: float) -> str:

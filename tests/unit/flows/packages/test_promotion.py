@@ -277,7 +277,7 @@ def test_no_spelling_of_a_view_leads_past_its_demand(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"demand": ("relase=parity",)}, "--demand relase=parity is not about Release"),
+        ({"demand": ("relase=parity",)}, "--demand relase=parity is not about the view Release"),
         ({"config": 'demand = ["@relase=parity"]\n'}, "demand @relase=parity: "),
     ],
 )
