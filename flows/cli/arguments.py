@@ -72,8 +72,12 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog} has no flag {flag}", hint=meant)
 
 
-def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
-    """Give a command the flags of these settings."""
+def add_settings(
+    parser: argparse.ArgumentParser, names: Iterable[str], *, as_json: bool = False
+) -> None:
+    """Give a command the flags of these settings. `as_json`: it can print JSON."""
+    if as_json:
+        parser.add_argument("--json", action="store_true", help="for machines")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name in names:
         option = OPTIONS[name]
@@ -81,15 +85,10 @@ def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
             groups[option.group] = parser.add_argument_group(option.group)
         _add(groups[option.group], option)
     if not any(action.dest == "config" for action in parser._actions):
-        parser.add_argument(
-            "--config", type=Path, metavar="FILE", help="settings file; default modelmill.toml"
-        )
-        parser.add_argument(
-            "--color",
-            choices=("auto", "always", "never"),
-            default="auto",
-            help="colours; auto: on a terminal, unless NO_COLOR is set",
-        )
+        add, colours = parser.add_argument, ("auto", "always", "never")
+        add("--config", type=Path, metavar="FILE", help="settings file; default modelmill.toml")
+        text = "colours; auto: on a terminal, unless NO_COLOR is set"
+        add("--color", choices=colours, default="auto", help=text)
 
 
 def add_verbs(parser: Parser, *names: str) -> Callable[..., Parser]:
@@ -100,9 +99,7 @@ def add_verbs(parser: Parser, *names: str) -> Callable[..., Parser]:
         name: str, text: str, run: Run, settings: Iterable[str] = (), *, as_json: bool = True
     ) -> Parser:
         verb = verbs.add_parser(name, help=text, description=text)
-        if as_json:
-            verb.add_argument("--json", action="store_true", help="for machines")
-        add_settings(verb, (*names, *settings))
+        add_settings(verb, (*names, *settings), as_json=as_json)
         verb.set_defaults(run=run)
         return verb
 
@@ -129,28 +126,19 @@ def add_sweeping(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 def _add(group: argparse._ArgumentGroup, option: Option) -> None:
-    text = option.help.replace("%", "%%")
+    flag, text = option.flag, option.help.replace("%", "%%")
+    add = partial(group.add_argument, dest=option.name, default=None)
     if option.name.startswith("no_"):
         # BooleanOptionalAction takes any flag that begins with "--no-" for a negation.
-        add = partial(group.add_argument, dest=option.name, default=None)
-        add(option.flag, action="store_true", help=text)
-        add(option.flag.replace("--no-", "--", 1), action="store_false", help=f"not {option.flag}")
-        return
-    if option.switch:
-        group.add_argument(
-            option.flag, dest=option.name, action=argparse.BooleanOptionalAction, help=text
-        )
-        return
-    if option.many:
+        add(flag, action="store_true", help=text)
+        add(flag.replace("--no-", "--", 1), action="store_false", help=f"not {flag}")
+    elif option.switch:
+        add(flag, action=argparse.BooleanOptionalAction, help=text)
+    elif option.many:
         text += " (repeat or separate with commas)"
-    group.add_argument(
-        option.flag,
-        dest=option.name,
-        type=_reader(option),
-        action="extend" if option.many else "store",
-        metavar=option.metavar,
-        help=text,
-    )
+        add(flag, type=_reader(option), action="extend", metavar=option.metavar, help=text)
+    else:
+        add(flag, type=_reader(option), metavar=option.metavar, help=text)
 
 
 def _reader(option: Option) -> Callable[[str], Any]:

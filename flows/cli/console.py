@@ -36,7 +36,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((f"feed {verb}" for verb in _OF_FEEDS), ("config", "home", "feed")),
     **dict.fromkeys((f"store {verb}" for verb in _OF_STORES), ("config", "home", "store")),
 }
-"""Commands that hints name, with the flags that they need if the command at hand was given them."""
+"""Commands that hints name, with the flags that they need if this command was given them."""
 _HINT = re.compile(rf"\bmodelmill ({'|'.join(PLACES)})\b")
 _PLAINER = {"…": "...", "━": "#", "–": "-", "—": "-", "→": "->", "’": "'", "·": "."}
 

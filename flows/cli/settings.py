@@ -265,4 +265,4 @@ CHANGEABLE = _belonging(SWEEP, RUN)
 ORDERED = _belonging(PLAN, SWEEP, RUN)
 """What a sweep takes along to the machines of a fleet."""
 FORM = ("feed", *(name for name in ORDERED if name not in PLACES))
-"""What can be said of a sweep where it is ordered, on a server or for a schedule."""
+"""What can be set for a sweep where it is ordered, on a server or for a schedule."""

@@ -8,14 +8,9 @@ from collections.abc import Iterable, Sequence
 def render(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Columns two blanks apart: text aligned left, numbers right, no trailing blanks."""
     cells = [[str(value) for value in row] for row in rows]
-    widths = [
-        max([len(header), *(len(row[index]) for row in cells)])
-        for index, header in enumerate(headers)
-    ]
-    right = [
-        bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        for index in range(len(headers))
-    ]
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    columns = zip(*rows, strict=True) if rows else [("",)] * len(headers)
+    right = [all(isinstance(value, int | float) for value in column) for column in columns]
 
     def line(values: Sequence[str]) -> str:
         parts = (

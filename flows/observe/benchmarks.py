@@ -80,7 +80,7 @@ def _share(count: int, every: int) -> str:
 
 
 def comparison_lines(found: Comparison) -> Iterator[str]:
-    """Both sides, then what may be said of them."""
+    """Both sides, then the verdict on each graph."""
     for side in (found.this, found.other):
         yield from benchmark_lines(side)
         yield ""

@@ -54,7 +54,7 @@ class SweepProgress:
         self.activities: dict[str, tuple[str, str]] = {}
         """By owner: the cell that its engine works on, and what the engine says it is doing."""
         self.notice = ""
-        """What whoever watches should know; empty: nothing."""
+        """A remark for people who watch; empty: none."""
         self.outage = ""
         """What cannot be reached now; empty: nothing."""
         self.unserved = ""
@@ -110,11 +110,8 @@ class SweepProgress:
         """Take in what those who hold models say they are doing; of measuring no event tells."""
         told = [one for one in holders if one.cell and one.activity and not one.expired]
         self.activities = {one.owner: (str(one.cell), str(one.activity)) for one in told}
-        measuring = {
-            one.owner: (str(one.cell), Status.VERIFIED, one.taken_at)
-            for one in told
-            if is_measuring(one.needs)
-        }
+        benches = (one for one in told if is_measuring(one.needs))
+        measuring = {one.owner: (str(one.cell), Status.VERIFIED, one.taken_at) for one in benches}
         for owner in self._measuring - measuring.keys():
             self.busy.pop(owner, None)
         self.busy |= measuring
@@ -160,7 +157,7 @@ class SweepProgress:
 
     @property
     def remarks(self) -> str:
-        """What is said beside the counts."""
+        """The remarks that are shown beside the counts."""
         return "; ".join(filter(None, (self.notice, self.outage, self.unserved, self.unshown)))
 
     def counts(self) -> dict[str, int]:

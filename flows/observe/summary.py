@@ -39,7 +39,7 @@ class Summary:
     """Cells that a resume would take up."""
     open_exports: int = 0
     waiting: tuple[str, ...] = ()
-    """What open cells wait for that no machine at hand offers, with the next step."""
+    """What open cells wait for that no available machine offers, with the next step."""
     measured: int = 0
     """Cells with a benchmark."""
     unmeasured: int = 0

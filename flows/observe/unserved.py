@@ -1,7 +1,7 @@
 """What keeps a sweep from being built, read from its state alone.
 
-The parent of a fleet, or a local run, notes in the state which cells no machine at hand can do.
-Before a parent begins there is no note, and that says something too.
+The parent of a fleet, or a local run, notes in the state which cells no available machine can
+do. Without any note, no parent has begun.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from state.reading import StateReader
 
 UNSERVED = "unserved"
-"""Key of the notice: an entry for each group of cells that no machine at hand can do, and for each
+"""Key of the notice: an entry for each group of cells that no available machine can do, and each
 kind of machine whose slots fail at once."""
 
 NOT_TAKEN_UP = "no worker has started this sweep yet: does one run in its pool (modelmill worker)?"
@@ -100,7 +100,7 @@ def unserved_groups(
         if any(serves(offers, needs) for offers in machines):
             continue
         cells, missing = _cells(state, sweep, needs), lacking(machines, needs)
-        group = {
+        group: dict[str, object] = {
             "emulator": any(emulates(offers, missing) for offers in machines),
             "what": "benchmark" if is_measuring(needs) else "cell",
             "needs": sorted(needs),

@@ -1,6 +1,6 @@
 """How much work a sweep has left: its estimates, recorded with its plan, less what is done.
 
-Whoever follows a sweep, in this process or on another machine, reads the same estimates from its
+All who follow a sweep, in this process or on another machine, read the same estimates from its
 events. The pace of the run corrects them: cells that are reused make the rest shorter.
 """
 

@@ -7,12 +7,12 @@
 
     FOLDER --review--> approve, request changes or reject
 
-Coverage answers before anything is downloaded: `matrix.coverage` judges each entry by its model
-type and task; `configs` adds the entry's config.json where that is on this machine (a folder, or a
-cache of the Hub that somebody filled), because it knows the architecture better than the catalog;
-`totals` counts. No network, no exporter, no torch.
+`coverage` answers before anything is downloaded: `matrix.coverage` judges each entry by its model
+type and task, and by its config.json where that is on this machine (a folder, or a cache of the Hub
+that somebody filled), because it knows the architecture better than the catalog. No network, no
+exporter, no torch.
 
-`onboarding` is one onboarding from end to end: `entry` makes the catalog entry, `effort` says how
+`onboarding` is one onboarding from end to end: `entry` makes the catalog entry, `coverage` says how
 much work the model is, `goals` is the ladder and its closed set of verdicts. A tier that fails
 keeps those above it from being run, one that is blocked does not, and one that was not run is never
 shown as passed. `climb` runs the tiers with the ordinary engines, runtimes and rungs of

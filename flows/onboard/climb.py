@@ -146,10 +146,9 @@ class Climb:
         if unjudged or not holds:
             text = "; ".join(unjudged[:3]) or "there is no package to compare"
             return Tier("L2", Verdict.HOST_BLOCKED, text, evidence, told)
-        text = (
-            f"the export differs from PyTorch by at most {told['pytorch']['max_abs']:.2g}, cosine "
-            f"{told['pytorch']['cosine']:.6f}; parity holds for {', '.join(holds)}"
-        )
+        most, cosine = told["pytorch"]["max_abs"], told["pytorch"]["cosine"]
+        text = f"the export differs from PyTorch by at most {most:.2g}, cosine {cosine:.6f}"
+        text += f"; parity holds for {', '.join(holds)}"
         return Tier("L2", Verdict.PASS, text, evidence, told)
 
     def task(self) -> Tier:

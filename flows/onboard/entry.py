@@ -81,7 +81,9 @@ def _new(wanted: Wanted, cwd: Path) -> Table:
         return {"id": f"local/{path.resolve().name}", "task": wanted.task, "folder": wanted.model}
     if not HUB_ID.fullmatch(wanted.model):
         hint = "OWNER/NAME, a folder, or --catalog FILE with an id in it"
-        raise UsageError(f"{quote(wanted.model)} is no folder and no id of the Hub", hint=hint)
+        raise UsageError(
+            f"{quote(wanted.model)} is neither a folder nor an id of the Hub", hint=hint
+        )
     return {"id": wanted.model, "task": wanted.task}
 
 

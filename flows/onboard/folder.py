@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from flows.onboard.effort import Effort, Probe
+from flows.onboard.coverage import Effort, Probe
 from flows.onboard.goals import Tier, reached
 from machine.files import hash_file, replace_file
 from matrix.codec import from_json, to_json

@@ -12,7 +12,7 @@ from typing import Any
 from flows.cli.settings import Settings
 from flows.onboard import folder as files
 from flows.onboard.climb import Climb, clear
-from flows.onboard.effort import Effort, Probe, probe
+from flows.onboard.coverage import Effort, Probe, probe
 from flows.onboard.entry import Wanted, bare, entry_of
 from flows.onboard.folder import Record, listed
 from flows.onboard.goals import BLOCKED, Tier, Verdict, climb, reached

@@ -104,7 +104,7 @@ class Review:
         self._found.append(Objection(Answer.REJECT, text))
 
     def _files(self, record: Record) -> None:
-        """Every file by its digest, and nothing besides."""
+        """Every file by its digest, and no other file."""
         for text in differences(self.folder, record):
             (self._ask if text.endswith("is missing") else self._reject)(text)
         report = self.folder / files.REPORT
@@ -266,7 +266,7 @@ class Review:
 
 
 def _p50(claimed: Any) -> float:
-    """Of a tier's numbers; a claim that is no number cannot be confirmed."""
+    """Of a tier's numbers; a claim that is not a number cannot be confirmed."""
     value = claimed.get("p50") if isinstance(claimed, dict) else None
     if isinstance(value, int | float) and 0 < value < sys.float_info.max:
         return float(value)

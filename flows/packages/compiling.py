@@ -1,7 +1,7 @@
 """`modelmill compile` for packages that exist: from versions of a feed, or a folder, to a plan.
 
-A planned cell names the package that it is made from, so nothing is asked of a catalog and nothing
-upstream runs again. The plan goes through the same loop as that of a sweep (`flows.sweep.run`), or
+A planned cell names the package that it is made from, so no catalog is needed and no earlier stage
+runs again. The plan goes through the same loop as that of a sweep (`flows.sweep.run`), or
 its packages are written into a folder (`flows.packages.written`).
 """
 

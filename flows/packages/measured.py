@@ -88,7 +88,7 @@ class Finder:
             _, built = self._opened.enter_context(opened)
             artifact = Artifact(built.cell_id, built.tree)
             return self._package(Package.of(built), choice, artifact)
-        raise UsageError(f"'{word}' is no folder and no file", hint=_FORMS)
+        raise UsageError(f"'{word}' is neither a folder nor a file", hint=_FORMS)
 
     def published(self, package: str, version: str, choice: Choice) -> Subject:
         """A version of the feed."""

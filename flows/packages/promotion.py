@@ -112,7 +112,7 @@ def _check(
 
 
 def _check_champion(settings: Settings, file: Path, manifest: Json, name: str) -> Champion:
-    """The champion that a package is the build of. Raises `Rejected` with the reason if it is none.
+    """The champion that a package was built from; raises `Rejected` with the reason for none.
 
     `name`: of the version, for messages.
     """
@@ -122,7 +122,7 @@ def _check_champion(settings: Settings, file: Path, manifest: Json, name: str) -
     try:
         champion = champion_for(champions, (model, task, target))
     except UsageError as error:
-        text = f"{name} is no champion: {error.message} in {file.name}"
+        text = f"{name} is not a champion: {error.message} in {file.name}"
         raise Rejected(text, hint=error.hint or STEP) from None
     if reason := unlike(champion, manifest):
         raise Rejected(f"{name} is not the {champion.told}: {reason}", hint=STEP)

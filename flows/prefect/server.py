@@ -35,7 +35,7 @@ TOO_LATE = "the sweep ended before the embedded Prefect server had started"
 _LEAST_SPACE = 1 << 20
 _TAIL = 64_000
 _FLUSHES = {
-    # Works around Prefect (test_the_recorder_cuts_fractions_of_a_second): 0.5 would be no pause.
+    # Works around Prefect (test_the_recorder_cuts_fractions_of_a_second): 0.5 would mean no pause.
     "TASK_RUN_RECORDER": "1",
     "EVENT_PERSISTER": "0.5",
 }

@@ -76,8 +76,8 @@ class _Attempt:
 
 @dataclass(slots=True)
 class ShownRun:
-    """What the server was told of a run. It outlives connections: a server that comes back is told
-    what it missed, and recognizes by their keys the runs that it knows."""
+    """What the server knows of a run. It outlives connections: a server that comes back is told
+    what it missed, and recognizes by their keys the runs that it has."""
 
     stamp: str
     models: Mapping[str, PlannedModel]
@@ -226,8 +226,8 @@ def ended(
 def crash_dead_runs(client: SyncPrefectClient) -> int:
     """Mark the runs of killed sweeps as crashed; returns how many there were.
 
-    Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would show them running
-    for ever.
+    Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would always show
+    them as running.
     """
     runs = client.read_flow_runs(
         flow_filter=FlowFilter.model_validate({"name": {"any_": [FLOW_NAME]}}),

@@ -34,7 +34,7 @@ _CLASSES: dict[type[FeedError], FailureClass] = {
     Unavailable: FailureClass.NETWORK,
     OutcomeUnknown: FailureClass.NETWORK,
 }
-"""Errors of a feed that are no failure of class PUBLISH; the first that fits counts."""
+"""Errors of a feed whose failure has another class than PUBLISH; the first that fits counts."""
 
 
 def publish_package(work: CellWork, publisher: Publisher, built: Built) -> bool:

@@ -47,8 +47,8 @@ def index_of(stamp: str, outcomes: Iterable[Outcome]) -> SweepIndex:
 
 def with_listed(feed: Feed, plan: Plan, index: SweepIndex) -> SweepIndex | None:
     """The index of a batch whose packages were compiled, perhaps where nothing else of it is
-    known: with everything that its newest index lists. None: nobody has published an index yet,
-    and whoever sweeps the batch will."""
+    known: with everything that its newest index lists. None: there is no index yet, and the sweep
+    of the batch will publish one."""
     try:
         listed = resolve_index(feed, plan.index_package, plan.stamp).index.cells
     except NotFound:

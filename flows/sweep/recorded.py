@@ -1,8 +1,8 @@
 """What a sweep records of itself: its settings, and the plan and the estimates of each run.
 
 The settings let a resume from anywhere continue the same sweep. The plans serve reports and
-comparisons, which are made later, when the catalog may have changed, perhaps on another machine. No
-catalog says what `modelmill compile` was asked to make of packages, so a resume finds it here too.
+comparisons, which are made later, when the catalog may have changed, perhaps on another machine. A
+resume also finds here what `modelmill compile` was asked to make, because no catalog has it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class PlannedCells:
         return self._models.get(name)
 
     def source(self, name: str) -> Json:
-        """What is told of the source of a model; empty if no plan was recorded."""
+        """Where a model comes from; empty if no plan was recorded."""
         model = self._models.get(name)
         told = to_json(model.source) if model else {}
         return {key: told[key] for key in ("kind", "ref", "revision", "file") if told.get(key)}
@@ -149,10 +149,8 @@ class Compiling:
     @property
     def emulated(self) -> bool:
         """Whether an emulator may compile."""
-        return self.plan is not None and any(
-            cell.profile and compiling(cell.profile.label, emulated=True) in cell.needs
-            for cell in self.plan.cells()
-        )
+        asked = [(cell.profile, cell.needs) for cell in (self.plan.cells() if self.plan else ())]
+        return any(one and compiling(one.label, emulated=True) in needs for one, needs in asked)
 
     def cell(self, name: str) -> Cell | None:
         """The cell of that id."""

@@ -1,8 +1,8 @@
 """With `--if-changed`: settles unchanged models before any slot starts.
 
-Stage keys and the store alone tell what a build would produce. A model whose open cells all equal
-their newest versions needs no slot, so a sweep of an unchanged catalog starts no Prefect server.
-A model with any other open cell is left to the slots as a whole.
+Stage keys and the store are enough to know what a build would produce. A model whose open cells all
+equal their newest versions needs no slot, so a sweep of an unchanged catalog starts no Prefect
+server. A model with any other open cell is left to the slots as a whole.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tunings as a file that is graded elsewhere: every trial, every session, every run's time.
 
-The file holds the rows of the state. Whoever reads it computes all verdicts again from the
+The file holds the rows of the state. A reader computes all verdicts again from the
 sessions, so it can be checked without the device, and without believing the verdicts in it.
 """
 
@@ -50,15 +50,10 @@ def export(state: StateReader, name: str, path: Path) -> int:
     """Write all tunings of a name; returns how many sessions there are."""
     tunings, count = [], 0
     for row in state.tunings(name):
-        sessions = state.sessions(row.id, raw=True)
+        sessions, trials = state.sessions(row.id, raw=True), state.trials(row.id)
         count += len(sessions)
-        tunings.append(
-            {
-                "tuning": masked_json(to_json(row)),
-                "trials": masked_json(to_json(state.trials(row.id))),
-                "sessions": to_json(sessions),
-            }
-        )
+        masked = {"tuning": masked_json(to_json(row)), "trials": masked_json(to_json(trials))}
+        tunings.append({**masked, "sessions": to_json(sessions)})
     told = {"kind": KIND, "schema": SCHEMA, "name": name, "tunings": tunings}
     replace_file(path, (json.dumps(told) + "\n").encode())
     return count
@@ -83,11 +78,11 @@ def read_export(path: Path) -> list[Exported]:
 
 @contextmanager
 def grading(file: str) -> Iterator[None]:
-    """Whoever wrote a file may have put anything into it: what that leads to is a `PlanError`."""
+    """A file may hold anything: every error that this causes becomes a `PlanError`."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-        problem = Problem(file, f"is no exported tuning: {error!r}", "export it again")
+        problem = Problem(file, f"is not an exported tuning: {error!r}", "export it again")
         raise PlanError([problem], "the recordings") from None
 
 
@@ -96,7 +91,7 @@ def _read(told: Mapping[str, Any]) -> Exported:
     trials = tuple(trial_of(from_json(one, TrialRow, exact=False)) for one in told["trials"])
     for text in (tuning.model, tuning.target, *(one.key for one in trials)):
         if not text.isprintable():
-            raise ValueError(f"{quote(text)} is no name")
+            raise ValueError(f"{quote(text)} is not a name")
     rows = [from_json(one, SessionRow, exact=False) for one in told["sessions"]]
     shown = [replace(one, title=brief(one.title), why=brief(one.why)) for one in trials]
     return Exported(Recorded(tuning, tuple(shown)), _sessions(rows))
@@ -104,7 +99,7 @@ def _read(told: Mapping[str, Any]) -> Exported:
 
 def _sessions(rows: Sequence[SessionRow]) -> dict[tuple[str, SessionKind], list[Finished]]:
     """By trial and kind those that its verdict rests on: of the last artifacts that were compared,
-    and where a crash began a session anew, the later one."""
+    and where a session was repeated after a crash, the later one."""
     found = {}
     for key in dict.fromkeys((row.trial, row.kind) for row in rows):
         mine = [row for row in rows if (row.trial, row.kind) == key]
@@ -135,10 +130,8 @@ def _regraded(one: Exported, trial: Trial, least: float) -> Trial:
     first = _judged(one, trial, SessionKind.COMPARISON)
     if first is None:
         verdict, why = _screened(one, trial)
-        return replace(
-            trial, judgement=None, decision=None, confirmation=None, confirmed=None,
-            verdict=verdict, why=why,
-        )  # fmt: skip
+        bare = replace(trial, judgement=None, decision=None, confirmation=None, confirmed=None)
+        return replace(bare, verdict=verdict, why=why)
     decision = decide(first, least)
     changed = replace(trial, judgement=first, decision=decision, confirmation=None, confirmed=None)
     if decision.verdict is not Verdict.BETTER:
@@ -156,7 +149,7 @@ def _regraded(one: Exported, trial: Trial, least: float) -> Trial:
 
 
 def _screened(one: Exported, trial: Trial) -> tuple[Verdict, str]:
-    """What may be said of a trial that has no whole comparison."""
+    """The verdict on a trial whose comparison is incomplete."""
     short = _judged(one, trial, SessionKind.SCREEN)
     if short is not None and short.ratio >= REGRESSION:
         return Verdict.WORSE, f"{short.ratio:.2f} times the baseline's time when it was screened"

@@ -57,11 +57,8 @@ class Graded:
 
 def replay(recording: Recording, min_gain: float = policies.MIN_GAIN) -> list[Graded]:
     """All trials but the baseline."""
-    return [
-        _graded(recording, one, min_gain)
-        for one in recording.trials
-        if one.name != recording.baseline
-    ]
+    others = (one for one in recording.trials if one.name != recording.baseline)
+    return [_graded(recording, one, min_gain) for one in others]
 
 
 def _graded(recording: Recording, one: Trial, min_gain: float) -> Graded:

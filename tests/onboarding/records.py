@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flows.onboard import folder as files
-from flows.onboard.effort import Effort, Probe
+from flows.onboard.coverage import Effort, Probe
 from flows.onboard.folder import Package, Record, listed, put
 from flows.onboard.goals import GOALS, Tier
 from flows.onboard.goals import Verdict as Ended

@@ -56,8 +56,7 @@ def add(parser: Parser) -> None:
     add("--no-check", action="store_true", help="do not open and run the results")
     add("--overwrite", action="store_true", help="with -o: replace what is there")
     add("--list", action="store_true", help="what this machine can compile for")
-    add("--json", action="store_true", help="for machines")
-    add_settings(parser, _SETTINGS)
+    add_settings(parser, _SETTINGS, as_json=True)
     add_detail(parser)
     # fmt: on
 
@@ -127,11 +126,8 @@ def _published(arguments: argparse.Namespace, wanted: Wanted, *, whole: bool) ->
     from flows.sweep.workspace import Workspace
 
     settings, words, cells = wanted.settings, arguments.what, wanted.asked
-    replaces, mixed = (
-        arguments.overwrite and not arguments.output,
-        cells and len(cells) < len(words),
-    )
-    others = whole and words and not cells
+    replaces = arguments.overwrite and not arguments.output
+    mixed, others = cells and len(cells) < len(words), whole and words and not cells
     refuse(
         (arguments.share, *_NO_SHARING),
         (replaces, "a published version is never replaced", "--overwrite goes with -o"),
@@ -156,10 +152,10 @@ def _write_published(
     from flows.packages.published import fetch_portable
     from flows.sweep.workspace import Workspace
 
-    store = Workspace(settings).store
-    fetch = partial(fetch_portable, settings)
+    store, fetch = Workspace(settings).store, partial(fetch_portable, settings)
+    settings = replace(settings, store=str(store) if store.is_dir() else None)
     for plan in plans:
-        yield from _write(arguments, settings, plan, fetch, store if store.is_dir() else None)
+        yield from _write(arguments, settings, plan, fetch)
 
 
 def _write_folders(
@@ -168,29 +164,19 @@ def _write_folders(
     from flows.packages.compiling import folder_plan
     from flows.packages.published import copy_portable
 
+    settings = replace(wanted.settings, store=None)
     plans = [folder_plan(folder, wanted) for folder in folders]
     for folder, plan in zip(folders, plans, strict=True):
-        yield from _write(arguments, wanted.settings, plan, partial(copy_portable, folder), None)
+        yield from _write(arguments, settings, plan, partial(copy_portable, folder))
 
 
 def _write(
-    arguments: argparse.Namespace, settings: Settings, plan: Plan, fetch: Fetch, store: Path | None
+    arguments: argparse.Namespace, settings: Settings, plan: Plan, fetch: Fetch
 ) -> Iterator[Written]:
-    """Make the packages of a plan in the folder that is named, with a home that goes again.
-
-    `store`: one whose results may be used.
-    """
     from flows.packages.written import write_packages
 
-    with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as home:
-        yield from write_packages(
-            plan,
-            replace(settings, home=home, store=str(store) if store else None),
-            Path(arguments.output),
-            fetch,
-            overwrite=arguments.overwrite,
-            progress=_progress(arguments),
-        )
+    dest, overwrite, progress = Path(arguments.output), arguments.overwrite, _progress(arguments)
+    return write_packages(plan, settings, dest, fetch, overwrite=overwrite, progress=progress)
 
 
 def _progress(arguments: argparse.Namespace) -> Callable[[str], None]:

@@ -13,17 +13,16 @@ from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
 
 if TYPE_CHECKING:
-    from flows.onboard.totals import Row
+    from flows.onboard.coverage import Row
 
 
 def add(parser: Parser) -> None:
     parser.add_argument("catalog", help="a TOML or JSON file, or a packaged catalog")
-    parser.add_argument("--json", action="store_true", help="for machines")
-    add_settings(parser, ("engine", "home", "targets_file"))
+    add_settings(parser, ("engine", "home", "targets_file"), as_json=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from flows.onboard.totals import by_verdict, judged, row_json, totals
+    from flows.onboard.coverage import by_verdict, judged, row_json, totals
     from matrix.abilities import engines
     from matrix.catalog import load_catalog
     from workers.engines import find_engine
@@ -53,7 +52,7 @@ def _lines(
     sums: Mapping[str, Mapping[str, Mapping[str, int]]],
     engines: Mapping[str, Mapping[str, int]],
 ) -> Iterator[str]:
-    from flows.onboard.totals import BUILT, built
+    from flows.onboard.coverage import BUILT, built
     from matrix.coverage import Verdict
 
     rest = [row for row in rows if row.coverage.verdict is not Verdict.BUILDS]

@@ -16,8 +16,7 @@ def add(parser: Parser) -> None:
     add("after", metavar="STAMP_B", help="the later batch")
     add("--all", action="store_true", help="every cell, however many")
     add("--exit-code", action="store_true", help="end with 1 if anything differs")
-    add("--json", action="store_true", help="for machines")
-    add_settings(parser, ("home", "state"))
+    add_settings(parser, ("home", "state"), as_json=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

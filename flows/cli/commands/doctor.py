@@ -12,8 +12,7 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="for machines")
-    add_settings(parser, ("engine", *PLACES))
+    add_settings(parser, ("engine", *PLACES), as_json=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

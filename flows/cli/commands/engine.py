@@ -107,7 +107,7 @@ def wanted_environment(name: str) -> Environment:
     kind = kind_named(name)
     if kind is not None and not kind.extra:
         return environment_of(kind)
-    find_engine(name)  # an unknown one is told with the nearest name
+    find_engine(name)  # raises for an unknown one, with the nearest name
     environment = engine_environment(name)
     if environment is None:
         hint = "it comes with pip install 'modelmill[build]'" if name == "optimum" else ""

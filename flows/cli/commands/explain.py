@@ -14,8 +14,8 @@ from matrix.errors import Exit
 def add(parser: Parser) -> None:
     parser.add_argument("cell", help="MODEL:TASK@TARGET[:PRECISION][+PROFILE]")
     parser.add_argument("--stamp", dest="batch", help="the batch; default: the one begun last")
-    parser.add_argument("--json", action="store_true", help="for machines")
-    add_settings(parser, ("engine", "opset", "allow_remote_code", "allow_pickle", *PLACES))
+    names = ("engine", "opset", "allow_remote_code", "allow_pickle", *PLACES)
+    add_settings(parser, names, as_json=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from flows.cli.activity import meter, waiting_for
 from flows.cli.arguments import Parser, add_verbs, refuse, settings_of
 from flows.cli.console import print_json, print_result, tell
-from flows.cli.quantity import show_duration, show_moment, show_size
+from flows.cli.quantity import show_moment, show_size
 from flows.cli.settings import Settings
 from flows.cli.table import render
 from matrix.errors import Exit, NothingSelected, UsageError
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from feed.listing import VersionDetails
     from feed.reader import Pulled
     from feed.verify import CheckSignature, Verdict
-    from flows.observe.evidence import Opening, Sharing, Side
     from matrix.model import Profile
 
 _ORT_PACKAGE = "ort-package"
@@ -110,7 +109,7 @@ def _ls(arguments: argparse.Namespace) -> Exit:
 
 def _show(arguments: argparse.Namespace) -> Exit:
     from feed.listing import show
-    from flows.observe.evidence import opening_of, sharing_of
+    from flows.observe.evidence import opening_lines, opening_of, sharing_of
 
     _settings, feed = _open(arguments)
     found = show(feed, arguments.name, arguments.version)
@@ -119,7 +118,12 @@ def _show(arguments: argparse.Namespace) -> Exit:
     document = {**asdict(found), "published": _told(found.published), "size": found.size}
     document |= {"opening": opening} if opening else {}
     document |= {"sharing": sharing} if sharing else {}
-    print_result(arguments, document, [*_version_lines(found), *_opening_lines(opening, sharing)])
+    lines = [*_version_lines(found), *opening_lines(opening)]
+    if sharing:
+        apart = f"; a context each takes {show_size(sharing.apart)}" if sharing.apart else ""
+        together = f"share one context of {show_size(sharing.together)}"
+        lines.append(f"{sharing.graphs} graphs {together}{apart}")
+    print_result(arguments, document, lines)
     return Exit.OK
 
 
@@ -131,21 +135,6 @@ def _version_lines(found: VersionDetails) -> Iterator[str]:
         yield f"  views: {', '.join(one.views)}"
     rows = [(file.path, show_size(file.size), file.sha256) for file in found.files]
     yield render(("file", "size", "sha256"), rows)
-
-
-def _opening_lines(opening: Opening | None, sharing: Sharing | None) -> Iterator[str]:
-    from flows.observe.evidence import EMULATED
-
-    for model in opening.models if opening else ():
-        compiled, portable = _opened(model.compiled), _opened(model.portable)
-        yield f"{model.model} opens in {compiled}; the portable model in {portable}"
-    if opening and opening.on:
-        yield f"  on {opening.on}"
-    if opening and opening.emulated:
-        yield f"  {EMULATED}"
-    if sharing:
-        apart = f"; a context each takes {show_size(sharing.apart)}" if sharing.apart else ""
-        yield f"{sharing.graphs} graphs share one context of {show_size(sharing.together)}{apart}"
 
 
 def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
@@ -170,12 +159,6 @@ def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
             return None
 
 
-def _opened(side: Side) -> str:
-    if side.seconds is None or side.memory is None:
-        return "no time: it could not be opened"
-    return f"{show_duration(side.seconds)} and {show_size(side.memory)}"
-
-
 def _pull(arguments: argparse.Namespace) -> Exit:
     from feed.reader import pull
     from feed.selection import version_for
@@ -190,7 +173,7 @@ def _pull(arguments: argparse.Namespace) -> Exit:
     name, version, files = arguments.name, arguments.version, arguments.files or ("*",)
     one = name and version and not arguments.stamp
     refuse(
-        (not one, "pull wants a package and a version, or --stamp alone", ""),
+        (not one, "pull needs a package and a version, or --stamp alone", ""),
         (arguments.target or arguments.model, "--target and --model go with --stamp", ""),
     )
     dest = Path(name) if arguments.dest == Path() else arguments.dest
@@ -199,7 +182,7 @@ def _pull(arguments: argparse.Namespace) -> Exit:
     with meter(f"{name} {version}") as progress:
         pulled = pull(feed, name, version, dest, files, progress=progress, force=arguments.force)
     compiled = profile is not None and version.endswith(f"-{slug(profile.label)}")
-    _tell_pulled([(pulled, compiled)], profile, as_json=arguments.json)
+    _print_pulled(arguments, [(pulled, compiled)], profile)
     return Exit.OK
 
 
@@ -224,7 +207,7 @@ def _pull_stamp(
         force=arguments.force,
     )
     taken = [(one, "+" in cell.target) for cell, one in found if not isinstance(one, FeedError)]
-    _tell_pulled(taken, profile, as_json=arguments.json)
+    _print_pulled(arguments, taken, profile)
     for cell, one in found:
         if isinstance(one, FeedError):
             tell(f"{cell.id}: {one}")
@@ -244,7 +227,7 @@ def _pull_ort_package(arguments: argparse.Namespace, settings: Settings, feed: F
     more = any(others) or arguments.dest != Path()
     refuse(
         (form != _ORT_PACKAGE, f"--as {form}: the only format is {_ORT_PACKAGE}", ""),
-        (not whole, f"--as {_ORT_PACKAGE} wants --stamp and --model", ""),
+        (not whole, f"--as {_ORT_PACKAGE} needs --stamp and --model", ""),
         (more, f"--as {_ORT_PACKAGE} takes whole packages: only --target goes with it", ""),
     )
     made = pull_ort_package(
@@ -264,26 +247,25 @@ def _pull_ort_package(arguments: argparse.Namespace, settings: Settings, feed: F
     return Exit.OK
 
 
-def _tell_pulled(
-    pulled: list[tuple[Pulled, bool]], profile: Profile | None, *, as_json: bool
+def _print_pulled(
+    arguments: argparse.Namespace, pulled: list[tuple[Pulled, bool]], profile: Profile | None
 ) -> None:
-    """What was pulled, each with whether it is compiled; with a profile, that is told."""
-    if as_json:
-        mark = [{"compiled": compiled} if profile else {} for _one, compiled in pulled]
-        print_json([asdict(one) | more for (one, _), more in zip(pulled, mark, strict=True)])
-        return
+    """Print what was pulled and, with a profile, whether each package is compiled for it."""
+    lines, documents = [], []
     for one, compiled in pulled:
         size = show_size(sum(file.size for file in one.files))
         what = "is there already" if one.unchanged else f"{len(one.files)} files, {size}"
         if profile:
-            none = f"portable: nothing is compiled for {profile.label}"
-            what += f", {f'compiled for {profile.label}' if compiled else none}"
-        print(f"{one.package} {one.version} -> {one.dest}: {what}")
+            what += ", compiled for" if compiled else ", portable: nothing is compiled for"
+            what += f" {profile.label}"
+        lines.append(f"{one.package} {one.version} -> {one.dest}: {what}")
+        documents.append(asdict(one) | ({"compiled": compiled} if profile else {}))
+    print_result(arguments, documents, lines)
 
 
 def _verify(arguments: argparse.Namespace) -> Exit:
     one = (arguments.name is None) != (arguments.folder is None)
-    refuse((not one, "verify wants a package, or --folder with one that was pulled", ""))
+    refuse((not one, "verify needs a package, or --folder with one that was pulled", ""))
     signature = None
     if arguments.key:
         from flows.packages.signing import check_signature, public_key

@@ -68,11 +68,9 @@ def _row(one: Finding) -> tuple[str, str, str, str, str]:
 
 
 def _about(one: Finding, pattern: str) -> bool:
-    reach = one.scope
-    named = {*reach.targets, *reach.architectures, *reach.models}
-    named |= {
-        name for seen in one.evidence for name in (seen.model, seen.architecture, seen.target)
-    }
+    named = {*one.scope.targets, *one.scope.architectures, *one.scope.models}
+    for seen in one.evidence:
+        named |= {seen.model, seen.architecture, seen.target}
     return any(matches(name, [pattern]) for name in named)
 
 

@@ -34,8 +34,7 @@ def add(parser: Parser) -> None:
     add("--metric", choices=METRICS, default=METRICS[0], help="what is computed on the dataset")
     add("--note", action="append", default=[], metavar="TEXT",
         help="what got in your way, for the report (repeat)")
-    add("--json", action="store_true", help="for machines: the record")
-    add_settings(parser, (*BUILDING, *OF_MEASURING, *PLACES))
+    add_settings(parser, (*BUILDING, *OF_MEASURING, *PLACES), as_json=True)
     parser.set_defaults(begins="preparing the onboarding")
     # fmt: on
 

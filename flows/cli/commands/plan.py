@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 def add(parser: Parser) -> None:
     parser.add_argument("catalog", help=CATALOG)
-    parser.add_argument("--json", action="store_true", help="for machines")
-    add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES))
+    add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES), as_json=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -66,7 +65,7 @@ def _stale(plan: Plan, settings: Settings) -> list[str]:
 
 
 def _note_engine(settings: Settings) -> None:
-    """A plan is also made where nothing is built, so an engine that is missing is no error."""
+    """A plan is also made where nothing is built, so a missing engine is not an error."""
     from flows.sweep.engines import check_engine
     from workers.errors import EngineNotFound
 
@@ -143,16 +142,14 @@ def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
 
     slots = slot_count(settings)
     lines = [
-        f"if everything is built anew with {counted(slots, 'slot')}:",
+        f"if everything is built again with {counted(slots, 'slot')}:",
         f"  time    {spelled(known.wall(slots), show_duration)}",
         f"  disk    {spelled(known.disk(), show_size)}",
         f"  memory  {spelled(known.memory(slots), show_size)}",
     ]
     longest = sorted(known.models.items(), key=lambda item: -item[1].seconds.likely)[:3]
-    lines += [
-        f"  longest {name}: {spelled(cost.seconds, show_duration)}, from {cost.basis}"
-        for name, cost in longest
-    ]
+    for name, cost in longest:
+        lines.append(f"  longest {name}: {spelled(cost.seconds, show_duration)}, from {cost.basis}")
     if known.unknown:
         lines.append(f"  nothing is known of {counted(known.unknown, 'model')}")
     if settings.if_changed:

@@ -19,9 +19,8 @@ def add(parser: Parser) -> None:
     add("version", help="the version")
     add("--source", type=Path, help="the folder of a model from a local folder")
     add("--recipes", type=Path, help="the folder of recipes of its catalog entry")
-    add("--json", action="store_true", help="for machines")
     names = ("timeout", "memory", "allow_remote_code", "allow_pickle", "home", "feed")
-    add_settings(parser, names)
+    add_settings(parser, names, as_json=True)
     parser.set_defaults(begins="fetching the package")
 
 
@@ -34,7 +33,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     found = rebuild(feed, arguments.name, arguments.version, settings, given)
     title = f"{found.package} {found.version}"
     if found.same:
-        took = f"every stage was run anew, in {show_duration(found.seconds)}"
+        took = f"every stage ran again, in {show_duration(found.seconds)}"
         lines = [f"{title}: the same bytes again, tree {found.rebuilt}", took]
     else:
         changes = (f"  {line}" for line in found.differences)

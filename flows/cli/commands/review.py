@@ -13,9 +13,8 @@ from matrix.errors import Exit
 
 def add(parser: Parser) -> None:
     parser.add_argument("folder", type=Path, help="the folder that an onboarding wrote")
-    parser.add_argument("--json", action="store_true", help="for machines")
     names = ("allow_remote_code", "allow_pickle", "runtimes", "timeout", "memory")
-    add_settings(parser, (*names, *PLACES))
+    add_settings(parser, (*names, *PLACES), as_json=True)
     parser.set_defaults(begins="preparing the review")
 
 

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 def add(parser: Parser) -> None:
     add, switch = parser.add_argument, partial(parser.add_argument, action="store_true")
     add("stamp", nargs="?", help="the batch; default: the one begun last")
-    switch("--json", help="for machines")
     switch("--watch", help="follow it live until it ends; Ctrl-C stops only the watching")
     switch("--failed", help="only what failed, by cause, with the end of a log of each")
     switch("--sweeps", help="list all batches instead")
     switch("--exit-code", help="end as the sweep did: 1 if cells failed, ...")
-    add_settings(parser, ("home", "state", "only"))
+    add_settings(parser, ("home", "state", "only"), as_json=True)
     add_detail(parser)
 
 
@@ -46,11 +45,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         if arguments.watch:
             code = _watch(state, info, as_json=arguments.json)
             return code if arguments.exit_code else Exit.OK
-        outcomes = [
-            one
-            for one in state.outcomes(info.id)
-            if not settings.only or matches(one.cell, settings.only)
-        ]
+        only, outcomes = settings.only, list(state.outcomes(info.id))
+        if only:
+            outcomes = [one for one in outcomes if matches(one.cell, only)]
         summary = summary_of(state, info, outcomes)
         if (summary.unfinished or summary.unmeasured) and info.exit_code is not None:
             summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))

@@ -56,10 +56,8 @@ def _open(settings: Settings) -> Store:
 
 
 def _tell(report: GcReport) -> Exit:
-    print(
-        f"evicted {len(report.evicted)} stage results, freed {show_size(report.freed)}, "
-        f"{show_size(report.kept)} left"
-    )
+    sizes = f"freed {show_size(report.freed)}, {show_size(report.kept)} left"
+    print(f"evicted {len(report.evicted)} stage results, {sizes}")
     if report.pinned:
         print(f"{report.pinned} are in use by a running sweep and stay")
     return Exit.OK

@@ -50,8 +50,7 @@ def add(parser: Parser) -> None:
     add("--model", metavar="MODEL.onnx", help="with --parse: the model, for the names of its nodes")
     add("--wait", action="store_true",
         help="wait until nothing else is built or measured on this machine")
-    add("--json", action="store_true", help="for machines")
-    add_settings(parser, (*_SETTINGS, *PLACES))
+    add_settings(parser, (*_SETTINGS, *PLACES), as_json=True)
     # fmt: on
 
 

@@ -59,8 +59,7 @@ def add(parser: Parser) -> None:
              " or --replay (default: none is written)")
     add("--learn", action="store_true",
         help="with --replay: add what the sessions show to the knowledge base")
-    add("--json", action="store_true", help="for machines")
-    add_settings(parser, (*_SELECTION, *OF_MEASURING, *_BUILDING, *PLACES))
+    add_settings(parser, (*_SELECTION, *OF_MEASURING, *_BUILDING, *PLACES), as_json=True)
     # fmt: on
 
 

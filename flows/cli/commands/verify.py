@@ -23,8 +23,7 @@ def add(parser: Parser) -> None:
     add("version", nargs="?", help="with a package name: its version")
     add("--export", type=Path, help="the export's folder, to compare with")
     add("--stamp", dest="batch", help="with a cell: the batch it belongs to")
-    add("--json", action="store_true", help="for machines")
-    add_settings(parser, ("verify", "runtimes", "engine", *PLACES))
+    add_settings(parser, ("verify", "runtimes", "engine", *PLACES), as_json=True)
     parser.set_defaults(begins="preparing the verification")
 
 

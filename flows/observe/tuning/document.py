@@ -100,7 +100,7 @@ def document(name: str, found: Sequence[Recorded]) -> Document:
 
 
 def conclusion(found: Recorded) -> str:
-    """What may be said of a tuning, in a line."""
+    """The result of a tuning, in a line."""
     trial = found.champion
     if trial is not None and trial.gain is not None:
         gain = trial.gain
