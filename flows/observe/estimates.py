@@ -234,10 +234,9 @@ class _History:
         rest = (past.seconds() - export) / cells + self._usual
         shares = dict.fromkeys(wanted, rest) | {wanted[0]: export + rest}
         made = size + (past.bytes() - size) / cells * len(wanted)
-        figures = (
-            Range.around(one, 2 * SPREAD) for one in (sum(shares.values()), made, past.memory)
-        )
-        return Cost(*figures, "its other targets"), shares
+        figures = (sum(shares.values()), made, past.memory)
+        seconds, disk, memory = (Range.around(one, 2 * SPREAD) for one in figures)
+        return Cost(seconds, disk, memory, "its other targets"), shares
 
     def similar(
         self, planned: PlannedModel, types: Mapping[str, tuple[str, str]]

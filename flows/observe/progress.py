@@ -97,7 +97,9 @@ class SweepProgress:
             return
         self._move(cell, status)
         if event.owner is not None and status in BUSY:
-            if not (status in _BESIDE and self._builds_another(event.owner, cell)):
+            at_work, doing, _since = self.busy.get(event.owner, (cell, status, 0.0))
+            builds_another = at_work != cell and doing not in _BESIDE
+            if status not in _BESIDE or not builds_another:
                 self.busy[event.owner] = (cell, status, event.at)
         elif event.owner in self.busy and self.busy[event.owner][0] == cell:
             del self.busy[event.owner]
@@ -122,11 +124,6 @@ class SweepProgress:
         cell, status, _since = self.busy[owner]
         about, text = self.activities.get(owner, ("", ""))
         return text if about == cell and status in _TOLD else str(status)
-
-    def _builds_another(self, owner: str, cell: str) -> bool:
-        """Whether a slot already builds its next cell while this one is being published."""
-        at_hand, status, _since = self.busy.get(owner, (cell, Status.BUILDING, 0.0))
-        return at_hand != cell and status not in _BESIDE
 
     def _move(self, cell: str, status: Status) -> None:
         before = self._statuses.get(cell)

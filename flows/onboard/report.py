@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from flows.cli.quantity import show_size
 from flows.cli.table import markdown_table
-from flows.onboard.folder import CATALOG, FINDING, PROBE, RECORD, Package, Record
+from flows.onboard.folder import CATALOG, FINDING, PROBE, RECORD, Record
 from flows.onboard.goals import GOALS, Verdict
 
 _MARKS = {Verdict.PASS: "pass", Verdict.FAIL: "**FAIL**"}
@@ -29,9 +29,10 @@ def _lines(record: Record) -> Iterator[str]:
 def _items(record: Record) -> Mapping[str, Sequence[str]]:
     """The lines of each item by its title."""
     entry = [f"`{CATALOG}`, ready to paste:", "", f"```toml\n{record.entry.rstrip()}\n```"]
-    packages = [
-        [one.target, one.folder or "none", one.tree[:16], _weights(one)] for one in record.packages
-    ]
+    packages = []
+    for one in record.packages:
+        weights = ", ".join(f"{kind} {show_size(size)}" for kind, size in one.weights.items())
+        packages.append([one.target, one.folder or "none", one.tree[:16], weights])
     logs = [[one.target, one.log, one.success or "no success"] for one in record.packages]
     tiers = [
         [one.goal, _MARKS.get(one.verdict, str(one.verdict)), one.why, ", ".join(one.evidence)]
@@ -49,10 +50,6 @@ def _items(record: Record) -> Mapping[str, Sequence[str]]:
         "Ladder": markdown_table(["tier", "verdict", "why", "evidence"], tiers),
         "What got in the way": [f"- {one}" for one in record.method],
     }
-
-
-def _weights(package: Package) -> str:
-    return ", ".join(f"{kind} {show_size(size)}" for kind, size in package.weights.items())
 
 
 def _coverage(record: Record) -> Iterator[str]:

@@ -120,7 +120,8 @@ def trace_rows(trace: Trace) -> list[Measurement]:
         return []
     known = trace.statistics
     inference = known.unprofiled or known.inference or known.wall
-    times = asdict(inference).items() if inference else ()
+    times = asdict(inference) if inference else {}
+    names = {name: name.removesuffix("_us") for name in times if name.endswith("_us")}
     row = Measurement(
         kind=MeasurementKind.TRACE,
         tree=about.tree or "",
@@ -139,7 +140,7 @@ def trace_rows(trace: Trace) -> list[Measurement]:
             "iterations": about.num_samples,
             "threads": about.threads or 0,
         },
-        percentiles={name[:-3]: value / 1000 for name, value in times if name.endswith("_us")},
+        percentiles={short: times[name] / 1000 for name, short in names.items()},
         detail={"status": trace.status.value, "operators": len(trace.operators)},
         raw=trace.to_json(),
     )

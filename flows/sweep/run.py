@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from feed.interface import Feed
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.observe.following import Follower
@@ -82,7 +81,9 @@ class Run:
 
     def _run(self, sweep: Sweep) -> tuple[Summary, str | None]:
         state, stop = sweep.state, self._stop
-        self._say_planned(sweep.feed)
+        if not self.as_json:
+            head = f"sweep {self.plan.stamp}: {size_of(self.plan)} -> {sweep.feed.name}"
+            print(head, *notice_lines(self.plan.notices), sep="\n", flush=True)
         sweep.begin()
         self._say_begun(sweep)
         cells, settings, info = list(self.plan.cells()), self.settings, sweep.info
@@ -126,8 +127,10 @@ class Run:
         home, environ = Workspace(self.settings).home, os.environ
         if not environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
             environ["PREFECT_HOME"] = str(prefect_home_of(home, environ))
-        run = (sweep.state, sweep.info.id, after, owners_here(), self.plan, self._stop)
-        display = Display(*run, home, environ, progress)
+        display = Display(
+            sweep.state, sweep.info.id, after, owners_here(), self.plan, self._stop, home, environ,
+            progress,
+        )  # fmt: skip
         try:
             with display:
                 yield
@@ -143,12 +146,6 @@ class Run:
         with Follower(sweep.state, sweep.info.id, view, progress, after) as follower:
             settle_unchanged(sweep)
         return follower.seen
-
-    def _say_planned(self, feed: Feed) -> None:
-        if self.as_json:
-            return
-        head = f"sweep {self.plan.stamp}: {size_of(self.plan)} -> {feed.name}"
-        print(head, *notice_lines(self.plan.notices), sep="\n", flush=True)
 
     def _say_begun(self, sweep: Sweep) -> None:
         if self.as_json:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.observe.tuning.document import Document, TrialRow, TuningPart, part_of
-from flows.tune import policies
 from flows.tune.exported import Exported, graded, grading, is_export, read_export, regraded
 from flows.tune.learning import MEASURED, Observation, observations
 from flows.tune.planning import device_of
 from flows.tune.recorded import Recording, read_recordings
-from flows.tune.replay import Graded, replay
+from flows.tune.replay import MIN_GAIN, Graded, replay
 from matrix.digest import value_digest
 from matrix.findings import Evidence
 
@@ -34,8 +33,11 @@ def read_elsewhere(paths: Sequence[Path], min_gain: float | None) -> list[Elsewh
     ours = [path for path in paths if is_export(path)]
     older = [path for path in paths if path not in ours]
     found = [_exported(path.name, one, min_gain) for path in ours for one in read_export(path)]
-    least = policies.MIN_GAIN if min_gain is None else min_gain
-    return [*found, *(_recording(one, least) for one in read_recordings(older))]
+    least = MIN_GAIN if min_gain is None else min_gain
+    for one in read_recordings(older):
+        rows = tuple(replay(one, least))
+        found.append(Elsewhere(rows, _part(one, rows), tuple(_observations(one, rows))))
+    return found
 
 
 def told_of(found: Sequence[Elsewhere]) -> Document:
@@ -51,11 +53,6 @@ def _exported(file: str, one: Exported, min_gain: float | None) -> Elsewhere:
         runtime, machine = own.tuning.runtime, own.tuning.machine
         seen = observations(own, device_of(runtime, machine)) if runtime and machine else ()
         return Elsewhere(tuple(graded(file, one, now)), part_of(now), tuple(seen))
-
-
-def _recording(one: Recording, least: float) -> Elsewhere:
-    rows = tuple(replay(one, least))
-    return Elsewhere(rows, _part(one, rows), tuple(_observations(one, rows)))
 
 
 def _part(one: Recording, rows: Sequence[Graded]) -> TuningPart:

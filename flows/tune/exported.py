@@ -15,12 +15,10 @@ from typing import Any
 
 from flows.cli.quantity import brief
 from flows.observe.masking import masked_json
-from flows.tune import policies
 from flows.tune.decision import REGRESSION, Decision, confirm, decide, level, taken_back
 from flows.tune.measuring import seed_of
-from flows.tune.policies import gain, median
 from flows.tune.record import Recorded, Trial, Tuning, finished_of, trial_of, tuning_of
-from flows.tune.replay import Agreement, Graded
+from flows.tune.replay import Agreement, Graded, gain, median, npu_opset_rule
 from machine.files import replace_file
 from matrix.codec import from_json, to_json
 from matrix.errors import PlanError, Problem
@@ -184,7 +182,7 @@ def graded(file: str, one: Exported, now: Recorded) -> list[Graded]:
 def _graded(file: str, one: Exported, was: Trial, now: Trial) -> Graded:
     tuning: Tuning = one.recorded.tuning
     baseline, candidate = _medians(one.sessions.get((was.key, SessionKind.COMPARISON), ()))
-    rule = policies.npu_opset_rule(baseline, candidate) if baseline else ""
+    rule = npu_opset_rule(baseline, candidate) if baseline else ""
     told: Decision | None = now.gain
     verdict = now.verdict or Verdict.SKIPPED
     claim = str(was.verdict)

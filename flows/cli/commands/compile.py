@@ -70,11 +70,12 @@ def run(arguments: argparse.Namespace) -> Exit:
         return _list(arguments, settings)
     words, stamp = arguments.what, settings.origin("stamp").startswith("flag")
     cells = [word for word in words if "@" in word and not Path(word).exists()]
+    version = len(words) == 2 and words[1].startswith(_VERSION) and not Path(words[1]).exists()
     refuse((not (words or stamp), "no model is given", _EXAMPLE))
     if arguments.no_check:
         settings = replace(settings, verify="integrity")  # nothing is run
     wanted = Wanted(settings, _profiles(arguments, settings, cells), tuple(cells))
-    if stamp or cells or _names_a_version(words):
+    if stamp or cells or version:
         return _published(arguments, wanted, whole=stamp)
     refuse((not arguments.output, "no folder for the results is given", "-o DIR"))
     paths = [Path(word) for word in words]
@@ -87,10 +88,6 @@ def run(arguments: argparse.Namespace) -> Exit:
     if packages:
         return _tell(arguments, _write_folders(arguments, wanted, packages))
     return _tell(arguments, _compile_files(arguments, wanted, paths))
-
-
-def _names_a_version(words: Sequence[str]) -> bool:
-    return len(words) == 2 and words[1].startswith(_VERSION) and not Path(words[1]).exists()
 
 
 def _profiles(

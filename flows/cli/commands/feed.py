@@ -150,10 +150,7 @@ def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
     with tempfile.TemporaryDirectory(prefix="modelmill-show-") as folder:
         try:
             dest = pull(feed, one.package, one.version, Path(folder, "it"), (BUILD_RECORD,)).dest
-            record = json.loads((dest / BUILD_RECORD).read_bytes())
-            if not isinstance(record, dict):
-                raise TypeError(f"it holds {type(record).__name__}")
-            return record
+            return dict(json.loads((dest / BUILD_RECORD).read_bytes()))
         except (FeedError, ValueError, TypeError) as error:
             tell(f"{BUILD_RECORD} cannot be read: {error}")
             return None

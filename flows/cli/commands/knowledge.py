@@ -104,7 +104,9 @@ def _lines(one: Finding) -> Iterator[str]:
     yield f"file          {one.file}"
     if one.evidence:
         yield ""
-        yield f"evidence      {_count(one)}"
+        against = sum(not seen.supports for seen in one.evidence)
+        devices = counted(len(one.devices), "device") if one.devices else "no device"
+        yield f"evidence      {len(one.evidence) - against} for, {against} against, from {devices}"
         yield from (f"  {_evidence(seen)}" for seen in one.evidence)
 
 
@@ -118,12 +120,6 @@ def _advice(one: Finding) -> str:
         case "skip":
             return f"try {about} last; from level 3 on, uncontradicted, leave it out"
     return f"try {about} last"
-
-
-def _count(one: Finding) -> str:
-    against = sum(not seen.supports for seen in one.evidence)
-    where = counted(len(one.devices), "device") if one.devices else "no device"
-    return f"{len(one.evidence) - against} for, {against} against, from {where}"
 
 
 def _evidence(seen: Evidence) -> str:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Parser, add_settings, settings_of
 from flows.cli.console import print_result, tell
 from flows.cli.settings import OF_MEASURING, PLACES
 from matrix.errors import Exit
 from matrix.verification import METRICS
-
-if TYPE_CHECKING:
-    from flows.onboard.folder import Record
 
 BUILDING = (
     "engine", "opset", "precision", "target", "ep", "device", "allow_remote_code", "allow_pickle",
@@ -54,14 +50,11 @@ def run(arguments: argparse.Namespace) -> Exit:
     where = arguments.dest or Path("onboarding") / slug(Path(what).name)
     work = Onboarding(wanted, settings.cwd / where, settings, tuple(arguments.note), tell)
     record = work.go(date.today())  # noqa: DTZ011 - the user's date
-    print_result(arguments, to_json(record), _lines(record, where))
-    return Exit.OK if record.goal else Exit.CELLS_FAILED
-
-
-def _lines(record: Record, where: Path) -> list[str]:
-    return [
+    lines = [
         f"{record.model}:{record.task}  effort: {record.effort}  goal: {record.goal or 'none'}",
         *(f"  {one.goal}  {one.verdict}: {one.why}" for one in record.tiers),
         *([f"  {record.needless}"] if record.needless else []),
         f"report: {where / 'report.md'}; have it reviewed with: modelmill review {where}",
     ]
+    print_result(arguments, to_json(record), lines)
+    return Exit.OK if record.goal else Exit.CELLS_FAILED

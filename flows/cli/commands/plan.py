@@ -32,7 +32,11 @@ def run(arguments: argparse.Namespace) -> Exit:
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
     known = _estimates(plan, settings)
-    stale = _stale(plan, settings)
+    stale = []
+    if settings.champions:
+        from flows.tune.staleness import stale_champions
+
+        stale = stale_champions(settings, plan)
     if arguments.json:
         from matrix.plan_json import plan_to_json
 
@@ -54,14 +58,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         if known is not None:
             print("\n" + "\n".join(_estimate_lines(known, settings)))
     return Exit.OK
-
-
-def _stale(plan: Plan, settings: Settings) -> list[str]:
-    if not settings.champions:
-        return []
-    from flows.tune.staleness import stale_champions
-
-    return stale_champions(settings, plan)
 
 
 def _note_engine(settings: Settings) -> None:

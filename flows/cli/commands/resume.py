@@ -10,9 +10,10 @@ from matrix.errors import Exit, UsageError
 
 
 def add(parser: Parser) -> None:
-    add, text = parser.add_argument, "default: the recorded one; needed where only the feed knows"
+    add = parser.add_argument
     add("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
-    add("catalog", nargs="?", help=f"{text} the sweep")
+    text = "default: the recorded one; needed where only the feed knows the sweep"
+    add("catalog", nargs="?", help=text)
     add_sweeping(parser, *SELECTION)
 
 

@@ -56,7 +56,7 @@ def add(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.observe.trace.table import lines as trace_lines
-    from flows.packages.traces import prepare
+    from flows.packages.traces import prepare, publish_trace
 
     _check(arguments)
     settings = settings_of(arguments)
@@ -75,8 +75,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         told.append(_compared(trace, other, arguments) if arguments.against else trace.to_json())
         if arguments.html:
             _write_page(settings.cwd / arguments.html, trace, other, several=len(found) > 1)
-    if arguments.publish:
-        _publish(settings, arguments.what, found)
+    for trace in found if arguments.publish else ():
+        if trace.usable:
+            tell("published " + " ".join(publish_trace(settings, *arguments.what, trace)))
     if arguments.json:
         print_json(told)
     usable = all(trace.usable for trace in (*found, *others))
@@ -120,15 +121,6 @@ def _compared(
         print(f"against {other.metadata.model}")
     _print(arguments, partial(lines, found))
     return {"trace": trace.to_json(), "against": other.to_json(), "difference": found}
-
-
-def _publish(settings: Settings, what: Sequence[str], found: Sequence[Trace]) -> None:
-    from flows.packages.traces import publish_trace
-
-    package, version = what
-    for trace in found:
-        if trace.usable:
-            tell("published " + " ".join(publish_trace(settings, package, version, trace)))
 
 
 def _write_page(dest: Path, trace: Trace, other: Trace | None, *, several: bool) -> None:

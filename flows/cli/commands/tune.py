@@ -207,7 +207,7 @@ def _shown(*, quiet: bool) -> Shown:
     from matrix.trials import Verdict
 
     if quiet:
-        return Shown(*[lambda *_told: None] * 4)
+        return Shown(_silent, _silent, _silent, _silent)
     width, now = shutil.get_terminal_size((80, 24)).columns, [""]
 
     def doing(text: str, left: float) -> None:
@@ -224,6 +224,10 @@ def _shown(*, quiet: bool) -> Shown:
         doing=doing,
         detail=lambda text: waiting_for(f"{now[0]}; {text}" if now[0] else text),
     )
+
+
+def _silent(*_told: object) -> None:
+    """For programs, which read only the result."""
 
 
 def _replay(arguments: argparse.Namespace, settings: Settings) -> Exit:

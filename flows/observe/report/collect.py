@@ -20,8 +20,7 @@ from flows.observe.evidence import level_of, opening_of, rungs_of, sharing_of
 from flows.observe.failures import FailureGroup
 from flows.observe.latency import by_tree, comparison_of, view_of
 from flows.observe.masking import masked, masked_json
-from flows.observe.report.grid import Grid, known
-from flows.observe.report.statistics import largest, pass_rates, slowest, totals
+from flows.observe.report.grid import Grid, known, largest, pass_rates, slowest, totals
 from flows.observe.report.timeline import History
 from flows.observe.summaries.document import duration_of
 from flows.observe.summary import Summary, summary_of

@@ -45,7 +45,8 @@ class History:
         for event in events:
             if event.kind is Kind.LOST:
                 # The work of a lost worker has no known end and is not shown.
-                for cell in [one for one in self._under_way if _model(one) == event.model]:
+                lost = f"{event.model}@"
+                for cell in [one for one in self._under_way if one.startswith(lost)]:
                     del self._under_way[cell]
             elif event.cell is not None and event.cell in self.cells and event.kind in _CELL_KINDS:
                 self._step(event, event.cell)
@@ -78,10 +79,6 @@ class History:
         workers.sort(key=lambda worker: worker["bars"][0]["start"])
         spans = [(bar["start"], bar["end"]) for bars in self._bars.values() for bar in bars]
         return {"stretches": stretches(spans), "workers": workers}
-
-
-def _model(cell: str) -> str:
-    return cell.rpartition("@")[0]
 
 
 def _why(event: Event) -> str:

@@ -69,8 +69,13 @@ def difference(before: Trace, after: Trace) -> Difference:
     added = [one.summary.profiler_operator_us for one in (before, after)]
 
     def cost(operators: Iterable[Operator], of: Trace) -> float:
+        """Microseconds in one inference, also of operators that do not run in every one."""
         less = 0.0 if None in added else of.summary.profiler_operator_us or 0.0
-        return _cost(operators, of.metadata.num_samples, middle, less)
+        samples, whole = of.metadata.num_samples, 0.0
+        for one in operators:
+            took = median(one.samples_us) if middle else one.avg_us
+            whole += max(0.0, took - less) * (one.sample_count / samples if samples else 1)
+        return whole
 
     groups = [
         _group(was, now, cost(was, before), cost(now, after))
@@ -99,15 +104,6 @@ def _group(
     what = what if was and now else "only before" if was else "only after"
     sides = (tuple(map(_named, was)), tuple(map(_named, now)))
     return Group(name, what, before_us, after_us, after_us - before_us, *sides)
-
-
-def _cost(operators: Iterable[Operator], samples: int, middle: bool, less: float) -> float:
-    """Microseconds in one inference, also of operators that do not run in every one."""
-    return sum(
-        max(0.0, (median(one.samples_us) if middle else one.avg_us) - less)
-        * (one.sample_count / samples if samples else 1)
-        for one in operators
-    )
 
 
 def _together(

@@ -155,7 +155,11 @@ MANIFEST = {
     [
         (MANIFEST, a_champion(opset=19), ""),
         (MANIFEST, a_champion(opset=21), "its opset is 19, not 21"),
-        (MANIFEST, a_champion("c"), "is not a champion: there is no champion of 'a/b:fill-mask@mlas"),
+        (
+            MANIFEST,
+            a_champion("c"),
+            "is not a champion: there is no champion of 'a/b:fill-mask@mlas",
+        ),
         (MANIFEST, a_champion(proof={"emulated": True}), "on an emulator, which proves nothing"),
         ({}, a_champion(), "is not a champion"),
         ({"model": ["x"], "target": {"label": [1]}}, a_champion(), "is not a champion"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flows.tune import policies
-from flows.tune.policies import gain, grade, median
+from flows.tune import replay
+from flows.tune.replay import gain, grade, median
 from matrix.trials import Verdict
 
 NPU = {
@@ -29,14 +29,14 @@ NPU = {
 def test_opset_sessions_by_the_rule_of_their_time(model: str) -> None:
     before, after, gained, rule, _ = NPU[model]
     assert gain(median(before), median(after)) == pytest.approx(gained, abs=0.005)
-    assert policies.npu_opset_rule(before, after) == rule
+    assert replay.npu_opset_rule(before, after) == rule
 
 
 def test_published_claims_that_the_rule_itself_does_not_support() -> None:
     wrong = [
         model
         for model, (before, after, _, _, published) in NPU.items()
-        if published == "confirmed" and policies.npu_opset_rule(before, after) != "true"
+        if published == "confirmed" and replay.npu_opset_rule(before, after) != "true"
     ]
     assert wrong == ["resnet-18", "mobilevit-small", "dinov2-small"]
 
@@ -63,15 +63,15 @@ def test_opset_sessions_by_ours(model: str, verdict: Verdict) -> None:
 
 def test_fused_convolutions() -> None:
     baseline, fused = (1.311, 0.952, 0.964), (132.3, 134.97, 130.669)
-    assert policies.npu_regression(median(baseline), median(fused))
+    assert replay.npu_regression(median(baseline), median(fused))
     assert median(fused) / median(baseline) == pytest.approx(137, abs=0.5)
     assert grade(baseline, fused, noise=1.4).verdict is Verdict.WORSE
-    assert not policies.npu_regression(1.0, 4.99)
+    assert not replay.npu_regression(1.0, 4.99)
 
 
 def test_the_confirmation_on_an_npu_needs_ranges_that_are_apart() -> None:
-    assert policies.npu_confirmation((2.0, 3.0), (1.0, 1.9)) == "CONFIRMED"
-    assert policies.npu_confirmation((2.0, 3.0), (1.0, 2.0)) == "MARGINAL_UNCONFIRMED"
+    assert replay.npu_confirmation((2.0, 3.0), (1.0, 1.9)) == "CONFIRMED"
+    assert replay.npu_confirmation((2.0, 3.0), (1.0, 2.0)) == "MARGINAL_UNCONFIRMED"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_confirmation_on_an_npu_needs_ranges_that_are_apart() -> None:
 def test_the_confirmation_on_a_gpu(
     baseline: float, sessions: tuple[float, ...], verdict: str
 ) -> None:
-    assert policies.gpu_confirmation(baseline, sessions) == verdict
+    assert replay.gpu_confirmation(baseline, sessions) == verdict
 
 
 def test_the_gain_over_all_sessions() -> None:
@@ -97,7 +97,7 @@ def test_the_gain_over_all_sessions() -> None:
 
 @pytest.mark.parametrize(("gained", "verdict"), [(5, "KEEP"), (4.99, "MARGINAL"), (0, "DISCARD")])
 def test_a_gpu_verdict_without_confirmation(gained: float, verdict: str) -> None:
-    assert policies.gpu_verdict(gained) == verdict
+    assert replay.gpu_verdict(gained) == verdict
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_gpu_verdict_without_confirmation(gained: float, verdict: str) -> None
     ],
 )  # fmt: skip
 def test_the_loop_keeps_from_its_boundaries_on(gained: float, cv: float, verdict: str) -> None:
-    assert policies.loop_verdict(gained, cv) == verdict
+    assert replay.loop_verdict(gained, cv) == verdict
 
 
 def test_sessions_in_sequence_are_never_faster_but_can_be_slower() -> None:
@@ -122,19 +122,19 @@ def test_sessions_in_sequence_are_never_faster_but_can_be_slower() -> None:
 
 
 def test_the_chance_is_that_of_the_exact_test() -> None:
-    assert policies.permutation_chance((1, 2, 3), (4, 5, 6)) == pytest.approx(0.1)
-    assert policies.permutation_chance((1, 2, 3), (1, 2, 3)) == 1
-    assert policies.permutation_chance((1, 2, 3, 4, 5), (6, 7, 8, 9, 10)) == pytest.approx(2 / 252)
+    assert replay.permutation_chance((1, 2, 3), (4, 5, 6)) == pytest.approx(0.1)
+    assert replay.permutation_chance((1, 2, 3), (1, 2, 3)) == 1
+    assert replay.permutation_chance((1, 2, 3, 4, 5), (6, 7, 8, 9, 10)) == pytest.approx(2 / 252)
     # Of many sessions by the normal distribution.
     ten, more = range(10), range(10, 20)
-    assert policies.permutation_chance(ten, more) == pytest.approx(1.57e-4, rel=0.01)
-    assert policies.permutation_chance(ten, [*ten[:9], 9.5]) == pytest.approx(0.9698, abs=0.01)
-    assert policies.permutation_chance([1.0] * 500, [1.0] * 500) == 1
+    assert replay.permutation_chance(ten, more) == pytest.approx(1.57e-4, rel=0.01)
+    assert replay.permutation_chance(ten, [*ten[:9], 9.5]) == pytest.approx(0.9698, abs=0.01)
+    assert replay.permutation_chance([1.0] * 500, [1.0] * 500) == 1
 
 
 def test_two_states_of_a_baseline_are_no_gain() -> None:
     """The published win of 90 % compared with a baseline of two speeds."""
     before = (237.0, 21.0, 236.0, 20.5, 235.0)
     after = (20.4, 20.6, 21.1, 20.2, 20.9)
-    assert policies.gpu_confirmation(median(before), after) == "KEEP_CONFIRMED"
+    assert replay.gpu_confirmation(median(before), after) == "KEEP_CONFIRMED"
     assert grade(before, after, noise=237 / 20.5).verdict is Verdict.TOO_NOISY
