@@ -104,11 +104,9 @@ def _installation() -> Finding:
 
 def _packages() -> Iterator[Finding]:
     for extra, needed in (("sweep", _SWEEP), ("build", (*_BUILD, _RUNTIME))):
-        missing = [name for name in needed if not _version(name)]
-        if missing:
-            text, what = f"missing: {', '.join(missing)}", _FOR[extra]
-            mend = f"pip install -c constraints.txt 'modelmill[{extra}]' {what}"
-            yield Finding(f"{extra} extra", Health.NOTE, text, mend)
+        if missing := ", ".join(name for name in needed if not _version(name)):
+            mend = f"pip install -c constraints.txt 'modelmill[{extra}]' {_FOR[extra]}"
+            yield Finding(f"{extra} extra", Health.NOTE, f"missing: {missing}", mend)
         else:
             shown = ", ".join(f"{name} {_version(name)}" for name in needed)
             yield Finding(f"{extra} extra", Health.GOOD, shown)
@@ -227,7 +225,7 @@ def _prefect() -> Finding:
 
 
 def _asked(what: str, ask: Callable[[], Finding | str]) -> Finding:
-    """The answer of a question that may fail; a text is a good one."""
+    """The answer to a question that may fail; a text means that all is well."""
     try:
         found = ask()
         return found if isinstance(found, Finding) else Finding(what, Health.GOOD, found)

@@ -33,7 +33,7 @@ from workers.verify.ladder.levels import DEFAULT_LEVEL
 
 PLAN, SWEEP, RUN = Scope.PLAN, Scope.SWEEP, Scope.RUN
 DEFAULTS = Protocol()
-"""Of measuring."""
+"""The protocol of measurements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

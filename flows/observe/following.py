@@ -139,12 +139,10 @@ class StatusWatch(Follower):
         self._count()
 
     def _count(self) -> None:
-        self.progress = SweepProgress(
-            self._state.statuses(self._info.id),
-            publish=self._info.publish,
-            known=recorded_estimates(self._state, self._info.id),
-        )
-        self.progress.unserved = one_line(unserved_of(self._state, self._info.id).groups)
+        state, info = self._state, self._info
+        known = recorded_estimates(state, info.id)
+        self.progress = SweepProgress(state.statuses(info.id), publish=info.publish, known=known)
+        self.progress.unserved = one_line(unserved_of(state, info.id).groups)
         self.read_leases()
 
     def _begun(self, event: Event) -> None:
@@ -152,7 +150,7 @@ class StatusWatch(Follower):
             self._count()  # a run may bring more cells
 
     def read_leases(self) -> None:
-        """Find out who is at work on what; events tell only of what has begun since."""
+        """Find out who is at work on what; events report only what has begun since."""
         self._looked = time.monotonic()
         holders = [one for one in self._state.leases(self._info.id) if not one.expired]
         self.progress.look_at(holders)

@@ -109,7 +109,7 @@ class SweepProgress:
             self._left.took(cell, max(0.0, event.at - self._started.pop(cell)))
 
     def look_at(self, holders: Iterable[Holder]) -> None:
-        """Take in what those who hold models say they are doing; of measuring no event tells."""
+        """Take in what those who hold models say they are doing; no event reports measuring."""
         told = [one for one in holders if one.cell and one.activity and not one.expired]
         self.activities = {one.owner: (str(one.cell), str(one.activity)) for one in told}
         benches = (one for one in told if is_measuring(one.needs))

@@ -57,7 +57,7 @@ class Probe:
 
     @property
     def architecture(self) -> str:
-        """The model type of Transformers; `unknown`: only a download would tell."""
+        """The model type of Transformers; `unknown`: only a download would show it."""
         return self.coverage.architecture
 
 

@@ -124,10 +124,10 @@ class Review:
             self._reject(f"it claims the effort {record.effort}, its probe {record.probe.effort}")
         for text in self._missing(record):
             self._ask(text)
-        for one in record.tiers:
-            for name in one.evidence:
-                if name not in record.files:
-                    self._ask(f"{one.goal}: its evidence {name} is not in the record")
+        evidence = ((one.goal, name) for one in record.tiers for name in one.evidence)
+        for goal, name in evidence:
+            if name not in record.files:
+                self._ask(f"{goal}: its evidence {name} is not in the record")
 
     def _missing(self, record: Record) -> Iterator[str]:
         """Items of the report that say nothing."""
@@ -168,7 +168,8 @@ class Review:
             self._checked.append(f"the probe: {found.why}")
         if {one.cell for one in record.packages} != set(cells):
             self._ask("its packages are not those that its entry plans")
-        package = self._cheapest(record)
+        built = [one for one in record.packages if one.folder]
+        package = min(built, key=lambda one: (_size(record, one), one.target), default=None)
         if package is None or package.cell not in cells:
             self._ask("it has no package that could be built again")
             return
@@ -193,15 +194,6 @@ class Review:
         if len(rows) != 1:
             raise Unreadable(f"{files.CATALOG} has {len(rows)} entries, not one")
         return with_level(settings, rows[0][1])
-
-    def _cheapest(self, record: Record) -> Package | None:
-        built = [one for one in record.packages if one.folder]
-
-        def size(one: Package) -> int:
-            inside = (name for name in record.files if name.startswith(f"{one.folder}/"))
-            return sum(record.files[name].size for name in inside)
-
-        return min(built, key=lambda one: (size(one), one.target), default=None)
 
     def _build(
         self, record: Record, plan: Plan, cell: Cell, package: Package, settings: Settings
@@ -263,6 +255,11 @@ class Review:
             self._ask(f"{name} takes {p50:.3g} ms here, not {_p50(claimed):.3g} ms{where}")
         else:
             self._checked.append(f"{name} takes {p50:.3g} ms, as claimed within {WITHIN:.0%}")
+
+
+def _size(record: Record, package: Package) -> int:
+    inside = (name for name in record.files if name.startswith(f"{package.folder}/"))
+    return sum(record.files[name].size for name in inside)
 
 
 def _p50(claimed: Any) -> float:

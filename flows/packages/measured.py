@@ -102,8 +102,8 @@ class Finder:
 
     def _reserve(self, size: int) -> None:
         """What is pulled counts in the disk budget for as long as it is there."""
-        kept = partial(kept_bytes, Workspace(self.settings).kept)
-        budget = DiskBudget(self.store, self.settings.disk_budget or 0, beside=kept)
+        kept, limit = Workspace(self.settings).kept, self.settings.disk_budget or 0
+        budget = DiskBudget(self.store, limit, beside=partial(kept_bytes, kept))
         self._opened.enter_context(budget.reserve(size, self.rules))
 
     def built(self, built: Built, choice: Choice, artifact: Artifact) -> Subject:

@@ -99,7 +99,7 @@ class Server:
         return "" if self.lives else f"the embedded Prefect server ended: {self.log}"
 
     def stop(self, limit: float = 5.0) -> None:
-        """Close its input and wait, then kill it: it has written whatever it was told."""
+        """Close its input and wait, then kill it: it has written everything that it received."""
         self._lock.release()
         if self._process.stdin:
             self._process.stdin.close()

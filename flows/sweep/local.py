@@ -64,13 +64,10 @@ def open_slots(
         leases = opened.enter_context(LeaseRenewer(state, sweep.stop, 2 * settings.heartbeat))
         pool = opened.enter_context(ThreadPoolExecutor(2 * here, thread_name_prefix="publish"))
         ledger = Ledger()
-        budget = DiskBudget(
-            store,
-            settings.disk_budget or 0,
-            ledger=ledger,
-            beside=partial(kept_bytes, work.kept),
-            evicted=lambda report: _note_evictions(state, sweep.info.id, report),
-        )
+        kept = partial(kept_bytes, work.kept)
+        note = partial(_note_evictions, state, sweep.info.id)
+        limit = settings.disk_budget or 0
+        budget = DiskBudget(store, limit, ledger=ledger, beside=kept, evicted=note)
         context = SweepContext(
             plan=plan,
             sweep_id=sweep.info.id,

@@ -70,9 +70,8 @@ class Run:
         # Up to the last line: a second Ctrl-C must not cut off the summary of the first.
         with stopped_by_signals(self._stop):
             with work.open_state() as opened:
-                sweep = Sweep(
-                    self.plan, self.settings, opened, feed, self._stop, self.recorded, self.again
-                )
+                settings, stop = self.settings, self._stop
+                sweep = Sweep(self.plan, settings, opened, feed, stop, self.recorded, self.again)
                 summary, index = self._run(sweep)
                 took = LastRun.of(opened, sweep.info)
             code = summary.exit_code(self._stop)
@@ -104,12 +103,9 @@ class Run:
 
     def _build(self, sweep: Sweep, offers: Words) -> None:
         state, info = sweep.state, sweep.info
-        progress = SweepProgress(
-            state.statuses(info.id),
-            publish=info.publish,
-            slots=slot_count(self.settings),
-            known=recorded_estimates(state, info.id),
-        )
+        statuses, known = state.statuses(info.id), recorded_estimates(state, info.id)
+        slots = slot_count(self.settings)
+        progress = SweepProgress(statuses, publish=info.publish, slots=slots, known=known)
         after = state.note(info.id, Kind.STARTED, {"pid": os.getpid()})
         after = self._settle(sweep, progress, after)
         if self._stop or not sweep.has_work(offers):

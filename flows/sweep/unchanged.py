@@ -56,7 +56,7 @@ def _candidates(sweep: Sweep) -> Iterator[tuple[PlannedModel, list[PlannedPackag
 
 
 def _are_unchanged(builder: Builder, packages: list[PlannedPackage], sweep: Sweep) -> bool:
-    """Whether the store tells that a build would only make the newest versions again."""
+    """Whether a build would only make the newest versions again, according to the store."""
     # Without a build before, planning a model of the hub would need a request.
     if not all(one.is_export or last_keys(builder.store.notes, one.id) for one in packages):
         return False

@@ -116,9 +116,9 @@ def regraded(one: Exported, min_gain: float | None = None) -> Recorded:
     tuning = one.recorded.tuning
     least = tuning.min_gain if min_gain is None else min_gain
     trials = tuple(_regraded(one, trial, least) for trial in one.recorded.trials)
-    won = [trial for trial in trials if trial.verdict is Verdict.BETTER and trial.gain]
-    won.sort(key=lambda trial: trial.gain.gain if trial.gain else 0.0, reverse=True)
-    champion = won[0].key if won and not tuning.emulated else ""
+    better = (trial for trial in trials if trial.verdict is Verdict.BETTER)
+    won = {trial.key: trial.gain.gain for trial in better if trial.gain}
+    champion = max(won, key=won.__getitem__) if won and not tuning.emulated else ""
     return Recorded(replace(tuning, champion=champion, min_gain=least), trials)
 
 
@@ -184,15 +184,15 @@ def _graded(file: str, one: Exported, was: Trial, now: Trial) -> Graded:
     baseline, candidate = _medians(one.sessions.get((was.key, SessionKind.COMPARISON), ()))
     rule = npu_opset_rule(baseline, candidate) if baseline else ""
     told: Decision | None = now.gain
-    verdict = now.verdict or Verdict.SKIPPED
-    claim = str(was.verdict)
+    gained = gain(median(baseline), median(candidate)) if baseline else None
+    verdict, claim = now.verdict or Verdict.SKIPPED, str(was.verdict)
     return Graded(
         recording=file,
         model=f"{tuning.model}@{tuning.target}",
         trial=was.key,
         label=was.title,
         sessions=tuple(candidate),
-        gain=told.gain if told else gain(median(baseline), median(candidate)) if baseline else None,
+        gain=told.gain if told else gained,
         claim=claim,
         rule=rule,
         verdict=verdict,

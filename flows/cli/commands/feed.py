@@ -323,7 +323,7 @@ def _promote(arguments: argparse.Namespace) -> Exit:
 
 
 def _told(one: Published) -> dict[str, Any]:
-    """A version for machines, with the digest that its description tells."""
+    """A version for machines, with the digest from its description."""
     return {**asdict(one), "tree": one.tree}
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 from datetime import date
 
 from flows.cli.arguments import CATALOG, Parser, add_sweeping, settings_of
-from flows.cli.console import print_result
 from flows.cli.quantity import counted
 from flows.cli.settings import SELECTION, Settings
 from flows.cli.table import render
@@ -66,6 +66,8 @@ def _dry_run(arguments: argparse.Namespace, plan: Plan, settings: Settings) -> E
     names = ("cell", "would", "version")
     wanted = sum(what == "build" for _cell, what, _version in rows)
     total = f"\n{wanted} of {counted(len(rows), 'cell')} to build"
-    document = [dict(zip(names, row, strict=True)) for row in rows]
-    print_result(arguments, document, [render(names, rows), *notice_lines(plan.notices), total])
+    if arguments.json:  # in one line, as all that a sweep prints for programs
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
+    else:
+        print(render(names, rows), *notice_lines(plan.notices), total, sep="\n")
     return Exit.OK

@@ -149,7 +149,7 @@ def _check(arguments: argparse.Namespace) -> None:
     publish, version = arguments.publish, len(what) == 2 and not parse
     published = "modelmill trace PACKAGE VERSION --publish"
     refuse(
-        (parse and what, "--parse reads a profile, and runs no model", "leave one of both out"),
+        (parse and what, "--parse reads a profile, and runs no model", "give one of the two"),
         (not parse and not what, "nothing to trace is given", example),
         (publish and not version, "--publish needs a published version", published),
         (arguments.qhas and not parse, "--qhas goes with --parse", "--parse profile.csv"),

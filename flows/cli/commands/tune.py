@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if what[:1] == [REPORT]:
         return _report(arguments, settings)
     refuse(
-        (len(what) > 1, f"one is enough: {' '.join(what)}", "give one model or one catalog"),
+        (len(what) > 1, f"these are too many: {' '.join(what)}", "give one model or one catalog"),
         (arguments.dest, "--dest does not go with a tuning", "leave it out"),
         (arguments.learn, "--learn does not go with a tuning", "leave it out"),
     )
