@@ -104,8 +104,8 @@ class Run:
     def _build(self, sweep: Sweep, offers: Words) -> None:
         state, info = sweep.state, sweep.info
         statuses, known = state.statuses(info.id), recorded_estimates(state, info.id)
-        slots = slot_count(self.settings)
-        progress = SweepProgress(statuses, publish=info.publish, slots=slots, known=known)
+        count = slot_count(self.settings)
+        progress = SweepProgress(statuses, publish=info.publish, slots=count, known=known)
         after = state.note(info.id, Kind.STARTED, {"pid": os.getpid()})
         after = self._settle(sweep, progress, after)
         if self._stop or not sweep.has_work(offers):

@@ -77,7 +77,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             _write_page(settings.cwd / arguments.html, trace, other, several=len(found) > 1)
     for trace in found if arguments.publish else ():
         if trace.usable:
-            tell("published " + " ".join(publish_trace(settings, *arguments.what, trace)))
+            package, version = arguments.what
+            tell("published " + " ".join(publish_trace(settings, package, version, trace)))
     if arguments.json:
         print_json(told)
     usable = all(trace.usable for trace in (*found, *others))
