@@ -15,8 +15,12 @@ from flows.cli.console import Detail
 from flows.cli.options import Option
 from flows.cli.resolution import misspelt, resolve
 from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, Settings
-from matrix.errors import UsageError
+from matrix.errors import Exit, UsageError
 from matrix.nearest import hint
+
+CATALOG = "a TOML or JSON file, or a packaged catalog (demo, contexts, winml, zoo)"
+"""What a command takes as a catalog."""
+Run = Callable[[argparse.Namespace], Exit]
 
 
 class Parser(argparse.ArgumentParser):
@@ -68,8 +72,12 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog} has no flag {flag}", hint=meant)
 
 
-def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
-    """Give a command the flags of these settings."""
+def add_settings(
+    parser: argparse.ArgumentParser, names: Iterable[str], *, as_json: bool = False
+) -> None:
+    """Give a command the flags of these settings. `as_json`: it can print JSON."""
+    if as_json:
+        parser.add_argument("--json", action="store_true", help="for machines")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name in names:
         option = OPTIONS[name]
@@ -77,15 +85,25 @@ def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
             groups[option.group] = parser.add_argument_group(option.group)
         _add(groups[option.group], option)
     if not any(action.dest == "config" for action in parser._actions):
-        parser.add_argument(
-            "--config", type=Path, metavar="FILE", help="settings file; default modelmill.toml"
-        )
-        parser.add_argument(
-            "--color",
-            choices=("auto", "always", "never"),
-            default="auto",
-            help="colours; auto: on a terminal, unless NO_COLOR is set",
-        )
+        add, colours = parser.add_argument, ("auto", "always", "never")
+        add("--config", type=Path, metavar="FILE", help="settings file; default modelmill.toml")
+        text = "colours; auto: on a terminal, unless NO_COLOR is set"
+        add("--color", choices=colours, default="auto", help=text)
+
+
+def add_verbs(parser: Parser, *names: str) -> Callable[..., Parser]:
+    """A function that adds verbs to a command, each with the flags of the settings `names`."""
+    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+
+    def add(
+        name: str, text: str, run: Run, settings: Iterable[str] = (), *, as_json: bool = True
+    ) -> Parser:
+        verb = verbs.add_parser(name, help=text, description=text)
+        add_settings(verb, (*names, *settings), as_json=as_json)
+        verb.set_defaults(run=run)
+        return verb
+
+    return add
 
 
 def add_detail(parser: argparse.ArgumentParser) -> None:
@@ -108,28 +126,19 @@ def add_sweeping(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 def _add(group: argparse._ArgumentGroup, option: Option) -> None:
-    text = option.help.replace("%", "%%")
+    flag, text = option.flag, option.help.replace("%", "%%")
+    add = partial(group.add_argument, dest=option.name, default=None)
     if option.name.startswith("no_"):
         # BooleanOptionalAction takes any flag that begins with "--no-" for a negation.
-        add = partial(group.add_argument, dest=option.name, default=None)
-        add(option.flag, action="store_true", help=text)
-        add(option.flag.replace("--no-", "--", 1), action="store_false", help=f"not {option.flag}")
-        return
-    if option.switch:
-        group.add_argument(
-            option.flag, dest=option.name, action=argparse.BooleanOptionalAction, help=text
-        )
-        return
-    if option.many:
+        add(flag, action="store_true", help=text)
+        add(flag.replace("--no-", "--", 1), action="store_false", help=f"not {flag}")
+    elif option.switch:
+        add(flag, action=argparse.BooleanOptionalAction, help=text)
+    elif option.many:
         text += " (repeat or separate with commas)"
-    group.add_argument(
-        option.flag,
-        dest=option.name,
-        type=_reader(option),
-        action="extend" if option.many else "store",
-        metavar=option.metavar,
-        help=text,
-    )
+        add(flag, type=_reader(option), action="extend", metavar=option.metavar, help=text)
+    else:
+        add(flag, type=_reader(option), metavar=option.metavar, help=text)
 
 
 def _reader(option: Option) -> Callable[[str], Any]:

@@ -8,11 +8,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from flows.cli.quantity import show_duration, show_size
-from flows.observe.evidence import EMULATED, opening_of
+from flows.observe.evidence import Side, opening_lines, opening_of
 from flows.packages.written import Written
 
 if TYPE_CHECKING:
-    from workers.compile.check import Opening
     from workers.compile.files import Compiled
 
 _INDENT = " " * 9
@@ -29,10 +28,8 @@ def result_lines(done: Sequence[Compiled | Written]) -> Iterator[str]:
             yield f"{path.name} ({show_size(path.stat().st_size)}) holds {count} graphs"
     sizes = next((one.sharing for one in files if one.sharing), {})
     if (together := sizes.get("together")) and (apart := sizes.get("apart")):
-        yield (
-            f"in one context {show_size(together)} with the models, "
-            f"in a context for each {show_size(apart)}"
-        )
+        alone = f"in a context for each {show_size(apart)}"
+        yield f"in one context {show_size(together)} with the models, {alone}"
     if failed := sum(bool(one.error) for one in done):
         yield f"{failed} of {len(done)} models failed"
 
@@ -78,13 +75,7 @@ def _of_package(one: Written) -> Iterator[str]:
         yield f"checked: {', '.join(names)}"
     else:
         yield "not checked: it was not opened"
-    opening = opening_of(one.build_record)
-    for model in opening.models if opening else ():
-        if model.compiled.seconds is not None and model.portable.seconds is not None:
-            after, before = show_duration(model.compiled.seconds), model.portable.seconds
-            yield f"{model.model} opens in {after}; the portable model in {show_duration(before)}"
-    if opening and opening.emulated:
-        yield EMULATED
+    yield from opening_lines(opening_of(one.build_record))
 
 
 def _of_file(one: Compiled) -> Iterator[str]:
@@ -94,9 +85,7 @@ def _of_file(one: Compiled) -> Iterator[str]:
         return
     yield f"{'checked' if checked.passed else 'not checked'}: {checked.detail}"
     if checked.portable and checked.compiled:
-        opens, before = _opening(checked.compiled), _opening(checked.portable)
+        opens, before = (
+            Side(side.seconds, side.memory) for side in (checked.compiled, checked.portable)
+        )
         yield f"opens in {opens}; the portable model in {before}"
-
-
-def _opening(opening: Opening) -> str:
-    return f"{show_duration(opening.seconds)} and {show_size(opening.memory)}"

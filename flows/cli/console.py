@@ -6,6 +6,7 @@ ASCII. None of that causes a traceback, and none of it ends a sweep.
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import contextlib
 import io
@@ -25,20 +26,17 @@ Choice = Literal["auto", "always", "never"]
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 _ERRORS = "modelmill-plainer"
-_OF_SWEEPS = ("config", "home", "state")
+_OF_SWEEPS = (
+    "cancel", "diff", "doctor", "explain", "report", "resume", "retry", "status", "sweep", "verify",
+    "worker",
+)  # fmt: skip
+_OF_FEEDS, _OF_STORES = ("ls", "show", "pull", "verify", "promote"), ("du", "gc", "clear")
 PLACES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(
-        ("diff", "doctor", "explain", "report", "resume", "retry", "status", "sweep", "verify"),
-        _OF_SWEEPS,
-    ),
-    **dict.fromkeys(("cancel", "worker"), _OF_SWEEPS),
-    **dict.fromkeys(
-        ("feed ls", "feed show", "feed pull", "feed verify", "feed promote"),
-        ("config", "home", "feed"),
-    ),
-    **dict.fromkeys(("store du", "store gc", "store clear"), ("config", "home", "store")),
+    **dict.fromkeys(_OF_SWEEPS, ("config", "home", "state")),
+    **dict.fromkeys((f"feed {verb}" for verb in _OF_FEEDS), ("config", "home", "feed")),
+    **dict.fromkeys((f"store {verb}" for verb in _OF_STORES), ("config", "home", "store")),
 }
-"""Commands that hints name, with the flags that they need if the command at hand was given them."""
+"""Commands that hints name, with the flags that they need if this command was given them."""
 _HINT = re.compile(rf"\bmodelmill ({'|'.join(PLACES)})\b")
 _PLAINER = {"…": "...", "━": "#", "–": "-", "—": "-", "→": "->", "’": "'", "·": "."}
 
@@ -214,6 +212,14 @@ def _moves(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 def tell(text: str) -> None:
     """Say something beside the results, on standard error."""
     print(f"modelmill: {text}", file=sys.stderr, flush=True)
+
+
+def print_result(arguments: argparse.Namespace, value: Any, lines: Iterable[str]) -> None:
+    """Print what a command found: with `--json` the value, else the lines."""
+    if arguments.json:
+        print_json(value)
+    else:
+        print("\n".join(lines))
 
 
 def print_json(value: Any) -> None:

@@ -11,12 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from importlib.metadata import (
-    PackageNotFoundError,
-    distribution,
-    packages_distributions,
-    version,
-)
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
 from pathlib import Path
 
 from flows.cli.commands.engine import engine_environment
@@ -73,10 +68,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from _engines(settings, Path(logs))
         yield from _runtimes(settings, Path(logs))
     work = Workspace(settings)
-    yield _asked("home", lambda: _home(work))
-    yield _asked("disk", lambda: _disk(work))
-    yield _asked("state", lambda: _state(work))
-    yield _asked("feed", lambda: _feed(work))
+    for what, ask in {"home": _home, "disk": _disk, "state": _state, "feed": _feed}.items():
+        yield _asked(what, partial(ask, work))
     yield quiet_finding(Ledger())
     yield _prefect()
 
@@ -111,11 +104,9 @@ def _installation() -> Finding:
 
 def _packages() -> Iterator[Finding]:
     for extra, needed in (("sweep", _SWEEP), ("build", (*_BUILD, _RUNTIME))):
-        missing = [name for name in needed if not _version(name)]
-        if missing:
-            text, what = f"missing: {', '.join(missing)}", _FOR[extra]
-            mend = f"pip install -c constraints.txt 'modelmill[{extra}]' {what}"
-            yield Finding(f"{extra} extra", Health.NOTE, text, mend)
+        if missing := ", ".join(name for name in needed if not _version(name)):
+            mend = f"pip install -c constraints.txt 'modelmill[{extra}]' {_FOR[extra]}"
+            yield Finding(f"{extra} extra", Health.NOTE, f"missing: {missing}", mend)
         else:
             shown = ", ".join(f"{name} {_version(name)}" for name in needed)
             yield Finding(f"{extra} extra", Health.GOOD, shown)
@@ -140,15 +131,10 @@ def _engines(settings: Settings, logs: Path) -> Iterator[Finding]:
 
 def _environment(settings: Settings, name: str, environment: Environment) -> Finding:
     """An engine in its own environment; it is bad only if it is missing and chosen."""
-    what, needed = f"engine {name}", settings.engine == name
-    python = settings.engine_pythons.get(name)
+    what, python = f"engine {name}", settings.engine_pythons.get(name)
     if python is None:
-        return Finding(
-            what,
-            Health.BAD if needed else Health.NOTE,
-            "has no environment",
-            f"modelmill engine install {name}",
-        )
+        health = Health.BAD if settings.engine == name else Health.NOTE
+        return Finding(what, health, "has no environment", f"modelmill engine install {name}")
     found = environment.check(settings.cwd / python)
     return Finding(what, Health.GOOD if found.ok else Health.BAD, found.detail, found.hint)
 
@@ -164,27 +150,24 @@ def _engine(settings: Settings, name: str, logs: Path) -> str:
 def _runtimes(settings: Settings, logs: Path) -> Iterator[Finding]:
     """What can run a model here: provider, device, version, emulated or not."""
     limits = HostLimits(start_timeout=_START_LIMIT, timeout=_START_LIMIT)
-    pool = runtimes_of(settings, limits, logs)
-    try:
-        for one in pool.all():
-            what = f"runtime {one.provider} {one.device}".rstrip()
-            if isinstance(one, Missing):
-                yield Finding(what, Health.NOTE, f"missing: {one.why}", one.hint)
-            else:
-                how = f"emulated ({one.detail})" if one.emulated else one.detail or "native"
-                yield Finding(what, Health.GOOD, f"{one.version}, {how}")
-        for target in Workspace(settings).targets():
-            own = pool.for_target(target)
-            if isinstance(own, Missing):
-                text = f"on ONNX Runtime CPU alone: {own.why}"
-                yield Finding(f"verify {target.label}", Health.NOTE, text)
-            else:
-                yield Finding(f"verify {target.label}", Health.GOOD, f"on {own.name}")
-        yield from profile_findings(settings, pool)
-    except BuildFailed as error:
-        yield Finding("runtimes", Health.NOTE, error.message, error.hint)
-    finally:
-        pool.close()
+    with closing(runtimes_of(settings, limits, logs)) as pool:
+        try:
+            for one in pool.all():
+                what = f"runtime {one.provider} {one.device}".rstrip()
+                if isinstance(one, Missing):
+                    yield Finding(what, Health.NOTE, f"missing: {one.why}", one.hint)
+                else:
+                    how = f"emulated ({one.detail})" if one.emulated else one.detail or "native"
+                    yield Finding(what, Health.GOOD, f"{one.version}, {how}")
+            for target in Workspace(settings).targets():
+                own, what = pool.for_target(target), f"verify {target.label}"
+                if isinstance(own, Missing):
+                    yield Finding(what, Health.NOTE, f"on ONNX Runtime CPU alone: {own.why}")
+                else:
+                    yield Finding(what, Health.GOOD, f"on {own.name}")
+            yield from profile_findings(settings, pool)
+        except BuildFailed as error:
+            yield Finding("runtimes", Health.NOTE, error.message, error.hint)
 
 
 def profile_findings(settings: Settings, pool: Runtimes) -> Iterator[Finding]:
@@ -248,7 +231,7 @@ def _prefect() -> Finding:
 
 
 def _asked(what: str, ask: Callable[[], Finding | str]) -> Finding:
-    """The answer of a question that may fail; a text is a good one."""
+    """The answer to a question that may fail; a text means that all is well."""
     try:
         found = ask()
         return found if isinstance(found, Finding) else Finding(what, Health.GOOD, found)

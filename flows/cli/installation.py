@@ -62,7 +62,7 @@ class NotInstalled(UsageError):
 
 
 def not_installed(error: ModuleNotFoundError) -> NotInstalled | None:
-    """The failed import in a user's words; None: no extra of ours would mend it."""
+    """The failed import in a user's words; None: no extra of ours has it."""
     package = (error.name or "").partition(".")[0]
     for extra, packages in EXTRAS.items():
         if package in packages:

@@ -60,9 +60,8 @@ def build_parser(filled: Collection[str] = COMMANDS) -> Parser:
         description="Build a catalog of models for every execution provider and device,"
         " and publish every cell once.",
     )
-    parser.add_argument(
-        "--version", action=_Version, nargs=0, help="show program's version number and exit"
-    )
+    text = "show program's version number and exit"
+    parser.add_argument("--version", action=_Version, nargs=0, help=text)
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text)
@@ -149,13 +148,11 @@ def _complete_hints(arguments: argparse.Namespace, out: Output) -> None:
     that hold a password."""
     from flows.observe.masking import masked
 
-    names = {name for names in PLACES.values() for name in names}
-    given = ((name, str(getattr(arguments, name, None) or "")) for name in names)
-    places = {
-        name: f" --{name} {_quoted(value)}"
-        for name, value in given
-        if value and masked(value) == value
-    }
+    places = {}
+    for name in {name for names in PLACES.values() for name in names}:
+        value = str(getattr(arguments, name, None) or "")
+        if value and masked(value) == value:
+            places[name] = f" --{name} {_quoted(value)}"
     for stream in (out, sys.stderr):
         # A JSON document is for programs, which know where they look.
         if isinstance(stream, Output) and not (stream is out and getattr(arguments, "json", False)):
@@ -182,10 +179,8 @@ def _report_damage() -> None:
     if found:
         shown = "; ".join(found[:_MOST_NAMED])
         more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-        _say(
-            f"the state has damaged records, which were left out: {shown}{more} "
-            "(restore them from a backup; all other records are used)"
-        )
+        advice = "(restore them from a backup; all other records are used)"
+        _say(f"the state has damaged records, which were left out: {shown}{more} {advice}")
 
 
 def complete(line: str) -> None:

@@ -51,9 +51,7 @@ LOOKS: Mapping[Status, Look] = {
     ),
     Status.PUBLISH_FAILED: Look(Tone.BAD, "⤒", "built and verified, but the feed did not take it"),
     Status.CONFLICT: Look(
-        Tone.BAD,
-        "‼",
-        "the feed has other content under that version; the local package is kept",
+        Tone.BAD, "‼", "the feed has other content under that version; the local package is kept"
     ),
     Status.UNSUPPORTED: Look(Tone.WARN, "∅", "cannot be built here or for this target at all"),
     Status.SKIPPED: Look(Tone.IDLE, "–", "left out on purpose, for the reason in the catalog"),

@@ -155,6 +155,9 @@ def setting(
 
 place = partial(setting, group="place")
 measure = partial(setting, group="measure", scope=Scope.SWEEP)
+planned = partial(setting, scope=Scope.PLAN)
+swept = partial(setting, scope=Scope.SWEEP)
+ordered = partial(setting, scope=Scope.RUN)
 
 
 def selection(

@@ -46,10 +46,7 @@ def misspelt(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def resolve(
-    flags: Mapping[str, Any],
-    environ: Mapping[str, str],
-    cwd: Path,
-    config: Path | None = None,
+    flags: Mapping[str, Any], environ: Mapping[str, str], cwd: Path, config: Path | None = None
 ) -> Settings:
     """Defaults, then the file, then variables, then flags."""
     pythons, values, origins = _environments(cwd), dict[str, Any](), dict[str, str]()
@@ -92,10 +89,8 @@ def _config_file(config: Path | None, environ: Mapping[str, str], cwd: Path) -> 
 
 def _from_file(file: Path, pythons: dict[str, str]) -> dict[str, Any]:
     if file.is_dir():
-        raise UsageError(
-            f"{file} is a folder, not a settings file",
-            hint="rename it, or name a file with --config",
-        )
+        text = f"{file} is a folder, not a settings file"
+        raise UsageError(text, hint="rename it, or name a file with --config")
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -13,13 +13,16 @@ from flows.cli.options import (
     Scope,
     measure,
     options_of,
+    ordered,
     parse_demand,
     parse_level,
     parse_number,
     parse_runtime,
     place,
+    planned,
     selection,
     setting,
+    swept,
 )
 from flows.cli.quantity import parse_size
 from matrix.cellid import parse
@@ -30,7 +33,7 @@ from workers.verify.ladder.levels import DEFAULT_LEVEL
 
 PLAN, SWEEP, RUN = Scope.PLAN, Scope.SWEEP, Scope.RUN
 DEFAULTS = Protocol()
-"""Of measuring."""
+"""The protocol of measurements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,30 +63,23 @@ class Settings:
     )
 
     stamp: str | None = setting(None, "name of the batch; default today's date")
-    package: str = setting("modelmill-{model}", "package name template", "TEMPLATE", scope=PLAN)
-    engine: str = setting("optimum", "the engine that builds", "NAME", scope=PLAN)
-    skip_bad_entries: bool = setting(
-        False,
-        "leave out catalog entries that have problems instead of refusing the catalog",
-        scope=PLAN,
+    package: str = planned("modelmill-{model}", "package name template", "TEMPLATE")
+    engine: str = planned("optimum", "the engine that builds", "NAME")
+    skip_bad_entries: bool = planned(
+        False, "leave out catalog entries that have problems instead of refusing the catalog"
     )
-    precision: tuple[str, ...] = setting(
-        (), "precision for every cell that supports it", "P", scope=PLAN
-    )
-    opset: int | None = setting(None, "ONNX opset for every cell", scope=PLAN)
-    self_contained: bool = setting(False, "put the export into every package", scope=PLAN)
-    compile: tuple[str, ...] = setting(
+    precision: tuple[str, ...] = planned((), "precision for every cell that supports it", "P")
+    opset: int | None = planned(None, "ONNX opset for every cell")
+    self_contained: bool = planned(False, "put the export into every package")
+    compile: tuple[str, ...] = planned(
         (),
         "device profiles to compile for, after the portable cells; `modelmill compile --list`",
         "PROFILE",
-        scope=PLAN,
     )
-    emulated: bool = setting(
-        False, "let an emulator of a device compile for it, and measure with --bench", scope=PLAN
+    emulated: bool = planned(
+        False, "let an emulator of a device compile for it, and measure with --bench"
     )
-    bench: bool = setting(
-        False, "measure every published cell, on machines that have its device", scope=SWEEP
-    )
+    bench: bool = swept(False, "measure every published cell, on machines that have its device")
     warmup: int = measure(
         DEFAULTS.warmup, "runs of each session that are not counted", parse=parse_number
     )
@@ -96,19 +92,18 @@ class Settings:
         "threads of the runtime that is measured; 0: as many as it likes",
         parse=parse_number,
     )
-    if_changed: bool = setting(
-        False, "do not publish a cell that equals its newest published version", scope=SWEEP
+    if_changed: bool = swept(
+        False, "do not publish a cell that equals its newest published version"
     )
-    no_publish: bool = setting(False, "build and verify only", scope=PLAN)
-    verify: str = setting(
+    no_publish: bool = planned(False, "build and verify only")
+    verify: str = swept(
         DEFAULT_LEVEL,
         f"the rung that must hold, and all below it: {', '.join(RUNGS)}",
         "LEVEL",
         parse=parse_level,
-        scope=SWEEP,
     )
-    publish_unverified: bool = setting(
-        False, "also publish cells that fail verification, marked as such", scope=SWEEP
+    publish_unverified: bool = swept(
+        False, "also publish cells that fail verification, marked as such"
     )
     runtimes: tuple[str, ...] = setting(
         (),
@@ -126,28 +121,22 @@ class Settings:
     keep_local: bool = setting(
         False, "keep the package folders of published cells in HOME/packages"
     )
-    trust_state: bool = setting(
-        False, "continue with the state alone if the feed cannot be listed", scope=RUN
+    trust_state: bool = ordered(False, "continue with the state alone if the feed cannot be listed")
+    allow_remote_code: bool = swept(
+        False, "run model code for catalog entries with remote_code = true"
     )
-    allow_remote_code: bool = setting(
-        False, "run model code for catalog entries with remote_code = true", scope=SWEEP
-    )
-    allow_pickle: bool = setting(
-        False, "load pickled weights for catalog entries with pickle = true", scope=SWEEP
-    )
-    needs: tuple[str, ...] = setting(
-        (), "words that a machine must offer to be given cells", "WORD", scope=SWEEP
-    )
-    has: tuple[str, ...] = setting(
-        (), "words that this machine offers besides what is found on it", "WORD", scope=PLAN
+    allow_pickle: bool = swept(False, "load pickled weights for catalog entries with pickle = true")
+    needs: tuple[str, ...] = swept((), "words that a machine must offer to be given cells", "WORD")
+    has: tuple[str, ...] = planned(
+        (), "words that this machine offers besides what is found on it", "WORD"
     )
     sign_key: str | None = setting(None, "sign provenance with this private key (PEM)", "FILE")
     builder_id: str | None = setting(
         None, "URI of the builder in the provenance; default: this host", "URI"
     )
     jobs: int | None = setting(None, "worker slots of this machine; default: half the cores")
-    timeout: float = setting(1800.0, "time limit for one build stage", scope=PLAN)
-    publish_timeout: float = setting(1800.0, "time limit for one publish", scope=PLAN)
+    timeout: float = planned(1800.0, "time limit for one build stage")
+    publish_timeout: float = planned(1800.0, "time limit for one publish")
     disk_budget: int | None = setting(
         None, "disk limit for the store and all builds on this machine", parse=parse_size
     )
@@ -157,13 +146,9 @@ class Settings:
         "memory limit for all stages on this machine at once; default: nine tenths of it",
         parse=parse_size,
     )
-    tries: int = setting(
-        4, "attempts at a publish or build stage that infrastructure fails", scope=RUN
-    )
-    heartbeat: float = setting(
-        30.0,
-        "how often a slot reports; after twice this time without a report it loses its model",
-        scope=RUN,
+    tries: int = ordered(4, "attempts at a publish or build stage that infrastructure fails")
+    heartbeat: float = ordered(
+        30.0, "how often a slot reports; after twice this time without a report it loses its model"
     )
     bench_machine: bool = setting(
         False, "announce that this machine measures for sweeps with --bench", group="worker"
@@ -227,6 +212,11 @@ class Settings:
         """How measurements are made."""
         return Protocol(self.warmup, self.iterations, self.sessions, self.threads)
 
+    @property
+    def allow(self) -> dict[str, bool]:
+        """What models of the catalog may do if their entries say so too."""
+        return {"remote_code": self.allow_remote_code, "pickle": self.allow_pickle}
+
     def path(self, place: str) -> Path:
         """A file or folder that a setting names, from the current folder of the run."""
         return self.cwd / Path(place).expanduser()
@@ -260,4 +250,4 @@ CHANGEABLE = _belonging(SWEEP, RUN)
 ORDERED = _belonging(PLAN, SWEEP, RUN)
 """What a sweep takes along to the machines of a fleet."""
 FORM = ("feed", *(name for name in ORDERED if name not in PLACES))
-"""What can be said of a sweep where it is ordered, on a server or for a schedule."""
+"""What can be set for a sweep where it is ordered, on a server or for a schedule."""

@@ -1,21 +1,16 @@
-"""Plain text tables, the same on a terminal, in a file and in CI."""
+"""Tables as plain text, the same on a terminal, in a file and in CI, and as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def render(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Columns two blanks apart: text aligned left, numbers right, no trailing blanks."""
     cells = [[str(value) for value in row] for row in rows]
-    widths = [
-        max([len(header), *(len(row[index]) for row in cells)])
-        for index, header in enumerate(headers)
-    ]
-    right = [
-        bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        for index in range(len(headers))
-    ]
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    columns = zip(*rows, strict=True) if rows else [("",)] * len(headers)
+    right = [all(isinstance(value, int | float) for value in column) for column in columns]
 
     def line(values: Sequence[str]) -> str:
         parts = (
@@ -25,3 +20,12 @@ def render(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         return "  ".join(parts).rstrip()
 
     return "\n".join([line(headers), *(line(row) for row in cells)])
+
+
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown."""
+    lines = [f"| {' | '.join(headers)} |", f"|{'---|' * len(headers)}"]
+    for row in rows:
+        cells = (text.replace("|", "\\|").replace("\n", " ") for text in row)
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from statistics import median
 
-from flows.cli.quantity import counted, show_ms, show_size
+from flows.cli.quantity import show_ms, show_size
 from flows.observe.evidence import EMULATED
+from flows.observe.latency import interval_of, protocol_of
 from workers.measure.comparison import Comparison, GraphComparison
 from workers.measure.result import Benchmark, GraphResult, Latency, Session
-from workers.measure.verdict import Judgement, Verdict
+from workers.measure.verdict import Verdict
 
 
 def benchmark_lines(result: Benchmark) -> Iterator[str]:
     """One subject."""
-    protocol = result.protocol
     yield f"{result.artifact.name} on {result.runtime.name}, {result.runtime.version}"
-    threads = (
-        f", {protocol.threads} thread{'s'[: protocol.threads > 1]}" if protocol.threads else ""
-    )
-    yield (
-        f"  {counted(protocol.sessions, 'session')} of {counted(protocol.iterations, 'run')} after "
-        f"{protocol.warmup} to warm up{threads}"
-    )
+    yield f"  {protocol_of(asdict(result.protocol))}"
     if result.emulated:
         yield f"  {EMULATED}"
     for graph in result.graphs:
@@ -45,9 +40,9 @@ def _rows(graph: GraphResult, *, emulated: bool) -> Iterator[tuple[str, str]]:
     if graph.latency is not None:
         yield from _latency(graph.latency, emulated=emulated)
     yield "opening", _opening(graph.sessions)
-    grown = [median([getattr(one, name) for one in graph.sessions]) for name in _MEMORY]
-    told = f"{show_size(grown[0])} to open, {show_size(grown[1])} more to run"
-    yield "memory", told if grown[0] else "this system does not tell it"
+    opened, run = (median([getattr(one, name) for one in graph.sessions]) for name in _MEMORY)
+    told = f"{show_size(opened)} to open, {show_size(run)} more to run"
+    yield "memory", told if opened else "this system does not report it"
     yield "nodes", _nodes(graph.nodes)
     for number, (name, kind) in enumerate(graph.inputs.items()):
         yield "" if number else "inputs", f"{name}: {kind}"
@@ -57,13 +52,8 @@ _MEMORY = ("open_memory", "run_memory")
 
 
 def _latency(found: Latency, *, emulated: bool) -> Iterator[tuple[str, str]]:
-    title = "emulated" if emulated else "latency"
-    yield (
-        title,
-        "  ".join(
-            f"{name} {show_ms(getattr(found, name))}" for name in ("p50", "p90", "p95", "p99")
-        ),
-    )
+    times = (f"{name} {show_ms(getattr(found, name))}" for name in ("p50", "p90", "p95", "p99"))
+    yield "emulated" if emulated else "latency", "  ".join(times)
     yield "", f"mean {show_ms(found.mean)}  std {show_ms(found.std)}  CV {found.cv:.1%}"
     yield "", f"min {show_ms(found.min)}  max {show_ms(found.max)}"
     yield "throughput", f"{found.throughput:.3g} runs/s" + (" (emulated)" if emulated else "")
@@ -79,9 +69,8 @@ def _nodes(nodes: Mapping[str, int]) -> str:
     if not nodes:
         return "the runtime does not report them"
     every = sum(nodes.values())
-    return ", ".join(
-        f"{name} {count} of {every} ({_share(count, every)})" for name, count in nodes.items()
-    )
+    shares = ((name, f"{count} of {every}", _share(count, every)) for name, count in nodes.items())
+    return ", ".join(f"{name} {part} ({share})" for name, part, share in shares)
 
 
 def _share(count: int, every: int) -> str:
@@ -91,7 +80,7 @@ def _share(count: int, every: int) -> str:
 
 
 def comparison_lines(found: Comparison) -> Iterator[str]:
-    """Both sides, then what may be said of them."""
+    """Both sides, then the verdict on each graph."""
     for side in (found.this, found.other):
         yield from benchmark_lines(side)
         yield ""
@@ -107,20 +96,8 @@ def _verdict(found: Comparison, graph: GraphComparison, *, emulated: bool) -> It
         yield f"{about}no verdict, because one side could not be measured"
         return
     mark = " (emulated)" if emulated else ""
-    yield f"{about}{judged.verdict.value}{mark}: {_size(judged)}"
+    doubt = "" if judged.verdict in {Verdict.FASTER, Verdict.SLOWER} else ", which may be chance"
+    yield f"{about}{judged.verdict.value}{mark}: {judged.ratio - 1:+.1%} time{doubt}"
     yield f"  {judged.why}"
     yield f"  {found.this.artifact.name} against {found.other.artifact.name},"
-    yield (
-        f"  95 % interval {_change(judged.low)} to {_change(judged.high)}, "
-        f"noise floor {judged.floor:.1%}"
-    )
-
-
-def _size(judged: Judgement) -> str:
-    if judged.verdict in {Verdict.FASTER, Verdict.SLOWER}:
-        return f"{_change(judged.ratio)} time"
-    return f"{_change(judged.ratio)} time, which may be chance"
-
-
-def _change(ratio: float) -> str:
-    return f"{ratio - 1:+.1%}"
+    yield f"  {interval_of(judged.low, judged.high, judged.floor)}"

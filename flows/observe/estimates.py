@@ -94,11 +94,9 @@ class Estimates:
 
     def memory_of(self, cell: Cell, stage: str, component: str) -> int:
         """The expected peak memory of a stage in bytes; 0: unknown."""
-        known = self.peaks.get((cell.model.name, stage, component))
-        if known is not None:
-            return known
         cost = self.models.get(cell.model.name)
-        return int(cost.memory.likely) if cost else 0
+        usual = int(cost.memory.likely) if cost else 0
+        return self.peaks.get((cell.model.name, stage, component), usual)
 
     def seconds(self, model: str) -> float:
         """The likely time of a model; 0.0: unknown."""
@@ -135,20 +133,16 @@ def makespan(seconds: Iterable[float], slots: int) -> float:
 
 def estimate(plan: Plan, state: StateReader) -> Estimates:
     """Estimate a plan from the state's history."""
-    overheads = state.overheads()
     units = state.unit_costs()
-    history = _History(units, overheads)
+    history = _History(units, state.overheads())
     types = {model.name: _kind(model.model) for model in plan.models}
     models: dict[str, Cost] = {}
     cells: dict[str, float] = {}
-    unknown = 0
     for planned in plan.models:
-        cost, shares = history.own(planned) or history.similar(planned, types) or (None, {})
-        if cost is None:
-            unknown += 1
-        else:
-            models[planned.name] = cost
+        if found := history.own(planned) or history.similar(planned, types):
+            models[planned.name], shares = found
             cells |= shares
+    unknown = sum(planned.name not in models for planned in plan.models)
     peaks: dict[tuple[str, str, str], int] = {}
     sizes: dict[tuple[str, str, str], int] = {}
     for unit in units:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from flows.cli.quantity import show_duration, show_size
 from matrix.codec import from_json
 from matrix.verification import RUNGS
 from state import damage
@@ -94,6 +95,11 @@ class Side:
     seconds: float | None = None
     memory: int | None = None
 
+    def __str__(self) -> str:
+        if self.seconds is None or self.memory is None:
+            return "no time: it could not be opened"
+        return f"{show_duration(self.seconds)} and {show_size(self.memory)}"
+
 
 @dataclass(frozen=True, slots=True)
 class ModelOpening:
@@ -133,6 +139,16 @@ def opening_of(record: Json | None) -> Opening | None:
     own = _own_runtime(record)
     named = tuple(replace(one, model=name) for name, one in sorted(models.items()))
     return Opening(str(own.get("name", "")), bool(own.get("emulated")), named) if named else None
+
+
+def opening_lines(opening: Opening | None) -> Iterator[str]:
+    """For people."""
+    for model in opening.models if opening else ():
+        yield f"{model.model} opens in {model.compiled}; the portable model in {model.portable}"
+    if opening and opening.on:
+        yield f"  on {opening.on}"
+    if opening and opening.emulated:
+        yield f"  {EMULATED}"
 
 
 def sharing_of(record: Json | None) -> Sharing | None:

@@ -57,9 +57,8 @@ class FailureGroup:
         names = ", ".join(self.models[:MOST_MODELS])
         if len(self.models) > MOST_MODELS:
             names += f" and {len(self.models) - MOST_MODELS} more"
-        if self.cells:
-            what = counted(len(self.cells), "cell")
-        else:
+        what = counted(len(self.cells), "cell")
+        if not self.cells:
             what = "the export" if len(self.exports) == 1 else f"{len(self.exports)} exports"
         if len(self.models) == 1:
             return f"{what} of {names}"

@@ -139,12 +139,10 @@ class StatusWatch(Follower):
         self._count()
 
     def _count(self) -> None:
-        self.progress = SweepProgress(
-            self._state.statuses(self._info.id),
-            publish=self._info.publish,
-            known=recorded_estimates(self._state, self._info.id),
-        )
-        self.progress.unserved = one_line(unserved_of(self._state, self._info.id).groups)
+        state, info = self._state, self._info
+        known = recorded_estimates(state, info.id)
+        self.progress = SweepProgress(state.statuses(info.id), publish=info.publish, known=known)
+        self.progress.unserved = one_line(unserved_of(state, info.id).groups)
         self.read_leases()
 
     def _begun(self, event: Event) -> None:
@@ -152,15 +150,14 @@ class StatusWatch(Follower):
             self._count()  # a run may bring more cells
 
     def read_leases(self) -> None:
-        """Find out who is at work on what; events tell only of what has begun since."""
+        """Find out who is at work on what; events report only what has begun since."""
         self._looked = time.monotonic()
         holders = [one for one in self._state.leases(self._info.id) if not one.expired]
         self.progress.look_at(holders)
         at_work = {one.owner for one in holders}
         self.progress.slots = max(1, len(at_work))
-        self.progress.busy = {
-            owner: at for owner, at in self.progress.busy.items() if owner in at_work
-        }
+        for owner in self.progress.busy.keys() - at_work:
+            del self.progress.busy[owner]
         for holder in holders:
             if holder.owner in self.progress.busy:
                 continue
@@ -168,9 +165,8 @@ class StatusWatch(Follower):
                 if one.needs == holder.needs:
                     since = one.started_at or holder.taken_at
                     self.progress.busy[holder.owner] = (one.cell, one.status, since)
-        self.progress.notice = (
-            "" if holders or self.progress.total == self.progress.ended else NOBODY
-        )
+        idle = not holders and self.progress.total != self.progress.ended
+        self.progress.notice = NOBODY if idle else ""
 
     def _over(self) -> bool:
         """Whether the last run has ended; of two runs at once the other may still be at work."""

@@ -127,7 +127,8 @@ def runtime_of(one: Measurement) -> str:
 
 def view_of(one: Measurement) -> dict[str, Any]:
     """A benchmark as a report shows it."""
-    names = ("p50", "p90", "p95", "p99", "mean", "std", "min", "max")
+    times = ("p50", "p90", "p95", "p99", "mean", "std", "min", "max")
+    others = ("throughput", "open_cold", "open_warm", "open_memory", "run_memory")
     told: dict[str, Any] = {
         "component": one.component,
         "on": runtime_of(one),
@@ -138,25 +139,21 @@ def view_of(one: Measurement) -> dict[str, Any]:
         "at": one.at,
         "protocol": protocol_of(one.protocol),
         "warnings": [str(text) for text in _listed(one.detail.get("warnings"))],
+        **{name: _number(one, name) for name in times},
+        **{name: _finite(one.detail.get(name)) for name in others},
     }
-    told |= {name: _number(one, name) for name in names}
-    for name in ("throughput", "open_cold", "open_warm", "open_memory", "run_memory"):
-        value = one.detail.get(name)
-        told[name] = value if isinstance(value, int | float) and isfinite(value) else None
     return {name: value for name, value in told.items() if value not in (None, "", [])}
 
 
 def comparison_of(one: Measurement) -> dict[str, Any] | None:
-    """A comparison as a report shows it; None: it is none, or damaged."""
+    """A comparison as a report shows it; None: this is not one, or it is damaged."""
     found, other = one.detail, one.detail.get("other")
     if one.kind is not MeasurementKind.COMPARISON or not isinstance(other, Mapping):
         return None
     beside = other.get("percentiles")
-    numbers = {
-        **{name: _finite(found.get(name)) for name in ("ratio", "low", "high", "floor")},
-        "p50": _number(one, "p50"),
-        "other_p50": _finite(beside.get("p50")) if isinstance(beside, Mapping) else None,
-    }
+    other_p50 = _finite(beside.get("p50")) if isinstance(beside, Mapping) else None
+    numbers = {name: _finite(found.get(name)) for name in ("ratio", "low", "high", "floor")}
+    numbers |= {"p50": _number(one, "p50"), "other_p50": other_p50}
     if None in numbers.values():
         return None
     low, high, floor = (cast("float", numbers[name]) for name in ("low", "high", "floor"))
@@ -165,21 +162,26 @@ def comparison_of(one: Measurement) -> dict[str, Any] | None:
         **numbers,
         "verdict": str(found.get("verdict")),
         "why": str(found.get("why", "")),
-        "told": f"95 % interval {low - 1:+.1%} to {high - 1:+.1%}, noise floor {floor:.1%}",
+        "told": interval_of(low, high, floor),
         "against": str(other.get("cell") or other.get("name")),
         "against_on": str(other.get("on")),
         "tree": str(other.get("tree")),
     }
 
 
+def interval_of(low: float, high: float, floor: float) -> str:
+    """The interval of a ratio of latencies, and how much the ratio of equal ones differs."""
+    return f"95 % interval {low - 1:+.1%} to {high - 1:+.1%}, noise floor {floor:.1%}"
+
+
 def protocol_of(told: Mapping[str, Any]) -> str:
-    """`3 sessions of 500 runs after 20 of warm-up`."""
+    """`3 sessions of 500 runs after 20 to warm up`."""
     sessions, runs = told.get("sessions"), told.get("iterations")
     if not isinstance(sessions, int) or not isinstance(runs, int):
         return ""
     text = f"{counted(sessions, 'session')} of {counted(runs, 'run')}"
     if told.get("warmup"):
-        text += f" after {told['warmup']} of warm-up"
+        text += f" after {told['warmup']} to warm up"
     return text + (f", {counted(told['threads'], 'thread')}" if told.get("threads") else "")
 
 

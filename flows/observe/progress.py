@@ -54,7 +54,7 @@ class SweepProgress:
         self.activities: dict[str, tuple[str, str]] = {}
         """By owner: the cell that its engine works on, and what the engine says it is doing."""
         self.notice = ""
-        """What whoever watches should know; empty: nothing."""
+        """A remark for people who watch; empty: none."""
         self.outage = ""
         """What cannot be reached now; empty: nothing."""
         self.unserved = ""
@@ -97,7 +97,9 @@ class SweepProgress:
             return
         self._move(cell, status)
         if event.owner is not None and status in BUSY:
-            if not (status in _BESIDE and self._builds_another(event.owner, cell)):
+            at_work, doing, _since = self.busy.get(event.owner, (cell, status, 0.0))
+            builds_another = at_work != cell and doing not in _BESIDE
+            if status not in _BESIDE or not builds_another:
                 self.busy[event.owner] = (cell, status, event.at)
         elif event.owner in self.busy and self.busy[event.owner][0] == cell:
             del self.busy[event.owner]
@@ -107,14 +109,11 @@ class SweepProgress:
             self._left.took(cell, max(0.0, event.at - self._started.pop(cell)))
 
     def look_at(self, holders: Iterable[Holder]) -> None:
-        """Take in what those who hold models say they are doing; of measuring no event tells."""
+        """Take in what those who hold models say they are doing; no event reports measuring."""
         told = [one for one in holders if one.cell and one.activity and not one.expired]
         self.activities = {one.owner: (str(one.cell), str(one.activity)) for one in told}
-        measuring = {
-            one.owner: (str(one.cell), Status.VERIFIED, one.taken_at)
-            for one in told
-            if is_measuring(one.needs)
-        }
+        benches = (one for one in told if is_measuring(one.needs))
+        measuring = {one.owner: (str(one.cell), Status.VERIFIED, one.taken_at) for one in benches}
         for owner in self._measuring - measuring.keys():
             self.busy.pop(owner, None)
         self.busy |= measuring
@@ -125,11 +124,6 @@ class SweepProgress:
         cell, status, _since = self.busy[owner]
         about, text = self.activities.get(owner, ("", ""))
         return text if about == cell and status in _TOLD else str(status)
-
-    def _builds_another(self, owner: str, cell: str) -> bool:
-        """Whether a slot already builds its next cell while this one is being published."""
-        at_hand, status, _since = self.busy.get(owner, (cell, Status.BUILDING, 0.0))
-        return at_hand != cell and status not in _BESIDE
 
     def _move(self, cell: str, status: Status) -> None:
         before = self._statuses.get(cell)
@@ -160,7 +154,7 @@ class SweepProgress:
 
     @property
     def remarks(self) -> str:
-        """What is said beside the counts."""
+        """The remarks that are shown beside the counts."""
         return "; ".join(filter(None, (self.notice, self.outage, self.unserved, self.unshown)))
 
     def counts(self) -> dict[str, int]:

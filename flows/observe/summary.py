@@ -39,7 +39,7 @@ class Summary:
     """Cells that a resume would take up."""
     open_exports: int = 0
     waiting: tuple[str, ...] = ()
-    """What open cells wait for that no machine at hand offers, with the next step."""
+    """What open cells wait for that no available machine offers, with the next step."""
     measured: int = 0
     """Cells with a benchmark."""
     unmeasured: int = 0
@@ -82,16 +82,7 @@ class Summary:
                 "failed": [{"cell": one.cell, "message": one.message} for one in self.unmeasurable],
             },
             "causes": [group.to_json() for group in self.groups],
-            "failures": [
-                {
-                    "cell": one.cell,
-                    "status": str(one.status),
-                    "class": one.failure or "",
-                    "message": one.message or "",
-                    "hint": one.hint or "",
-                }
-                for one in self.failures
-            ],
+            "failures": [_failure(one) for one in self.failures],
         }
 
     def lines(self) -> list[str]:
@@ -140,6 +131,12 @@ class Summary:
         return Exit.INTERRUPTED if self.unfinished or self.unmeasured else Exit.OK
 
 
+def _failure(one: Outcome) -> dict[str, str]:
+    told = {"class": one.failure, "message": one.message, "hint": one.hint}
+    texts = {name: value or "" for name, value in told.items()}
+    return {"cell": one.cell, "status": str(one.status), **texts}
+
+
 def summary_of(
     state: StateReader, info: SweepInfo, outcomes: Iterable[Outcome] | None = None
 ) -> Summary:
@@ -152,13 +149,11 @@ def summary_of(
 
 def open_text(summary: Summary) -> str:
     """What a resume would take up; exports only if no cell is open."""
-    if summary.open:
-        return f"{counted(summary.open, 'cell')} open"
-    if summary.open_exports:
-        return f"{counted(summary.open_exports, 'export')} open"
-    if summary.unmeasured:
-        return f"{counted(summary.unmeasured, 'benchmark')} open"
-    return "nothing is open"
+    numbers = {
+        "cell": summary.open, "export": summary.open_exports, "benchmark": summary.unmeasured
+    }  # fmt: skip
+    texts = (f"{counted(number, what)} open" for what, number in numbers.items() if number)
+    return next(texts, "nothing is open")
 
 
 def summarize(
@@ -190,13 +185,13 @@ def summarize(
     measures = [bench for bench in benches if bench.cell in good]
     states = Counter(bench.state for bench in measures)
     return Summary(
-        stamp,
-        feed,
-        {str(status): counts[status] for status in Status if counts[status]},
-        tuple(one for one in failed if not is_export(one.cell)),
-        group_failures(failed),
-        still_open[False],
-        still_open[True],
+        stamp=stamp,
+        feed=feed,
+        counts={str(status): counts[status] for status in Status if counts[status]},
+        failures=tuple(one for one in failed if not is_export(one.cell)),
+        groups=group_failures(failed),
+        open=still_open[False],
+        open_exports=still_open[True],
         measured=states[BenchState.MEASURED],
         unmeasured=states[BenchState.WANTED],
         unmeasurable=tuple(one for one in measures if one.state is BenchState.FAILED),

@@ -1,7 +1,7 @@
 """What keeps a sweep from being built, read from its state alone.
 
-The parent of a fleet, or a local run, notes in the state which cells no machine at hand can do.
-Before a parent begins there is no note, and that says something too.
+The parent of a fleet, or a local run, notes in the state which cells no available machine can
+do. Without any note, no parent has begun.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from state.reading import StateReader
 
 UNSERVED = "unserved"
-"""Key of the notice: an entry for each group of cells that no machine at hand can do, and for each
+"""Key of the notice: an entry for each group of cells that no available machine can do, and each
 kind of machine whose slots fail at once."""
 
 NOT_TAKEN_UP = "no worker has started this sweep yet: does one run in its pool (modelmill worker)?"
@@ -100,29 +100,26 @@ def unserved_groups(
         if any(serves(offers, needs) for offers in machines):
             continue
         cells, missing = _cells(state, sweep, needs), lacking(machines, needs)
-        groups.append(
-            {
-                "emulator": any(emulates(offers, missing) for offers in machines),
-                "what": "benchmark" if is_measuring(needs) else "cell",
-                "needs": sorted(needs),
-                "missing": missing,
-                "machines": len(machines),
-                "cells": cells[:_KEPT],
-                "count": len(cells),
-            }
-        )
+        group: dict[str, object] = {
+            "emulator": any(emulates(offers, missing) for offers in machines),
+            "what": "benchmark" if is_measuring(needs) else "cell",
+            "needs": sorted(needs),
+            "missing": missing,
+            "machines": len(machines),
+            "cells": cells[:_KEPT],
+            "count": len(cells),
+        }
+        groups.append(group)
     return groups
 
 
 def _cells(state: StateReader, sweep: int, needs: Words) -> list[str]:
     if is_measuring(needs):
-        benches = state.benches(sweep, needs=needs)
+        wanted = (
+            one for one in state.benches(sweep, needs=needs) if one.state is BenchState.WANTED
+        )
         good = state.statuses(sweep)
-        return [
-            one.cell
-            for one in benches
-            if one.state is BenchState.WANTED and good[one.cell] in MEASURABLE
-        ]
+        return [one.cell for one in wanted if good[one.cell] in MEASURABLE]
     found = state.statuses(sweep, needs=needs)
     return [cell for cell, status in found.items() if status.open and not is_export(cell)]
 

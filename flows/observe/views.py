@@ -44,12 +44,7 @@ def one_line(event: Event, progress: SweepProgress, detail: Detail = Detail.USUA
     if detail is Detail.QUIET and not event.status.failed:
         return None
     data: dict[str, Any] = dict(event.data or {})
-    width = len(str(progress.total))
-    place = (
-        " " * (2 * width + 1)
-        if is_export(event.cell)
-        else f"{progress.ended:>{width}}/{progress.total}"
-    )
+    place = f"{progress.ended}/{progress.total}" if not is_export(event.cell) else ""
     facts = [event.cell]
     if data.get("seconds", 0) >= 0.001:
         facts.append(show_duration(data["seconds"]))
@@ -57,7 +52,12 @@ def one_line(event: Event, progress: SweepProgress, detail: Detail = Detail.USUA
         facts.append(show_size(data["bytes"]))
     if event.status.failed:
         facts.append(in_passing(str(data.get("failure", "")), data.get("message") or ""))
-    return f"[{place}] {event.status:<14} {'  '.join(facts)}"
+    return _line(progress, place, event.status, facts)
+
+
+def _line(progress: SweepProgress, place: str, what: str, facts: list[str]) -> str:
+    width = 2 * len(str(progress.total)) + 1
+    return f"[{place:>{width}}] {what:<14} {'  '.join(facts)}"
 
 
 def _measured_line(event: Event, progress: SweepProgress) -> str | None:
@@ -72,8 +72,7 @@ def _measured_line(event: Event, progress: SweepProgress) -> str | None:
             facts.append(in_passing("", str(why)))
         else:
             facts.append("as before")
-        place = " " * (2 * len(str(progress.total)) + 1)
-        return f"[{place}] {state:<14} {'  '.join(facts)}"
+        return _line(progress, "", state, facts)
     return None
 
 

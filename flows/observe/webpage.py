@@ -28,12 +28,12 @@ def replace_text(path: Path, text: str, *, hint: str) -> None:
 def webpage(
     name: str, scripts: tuple[str, ...], data: Any, *, plain: bool = False, **texts: str
 ) -> str:
-    """The page of the package `flows.observe.NAME`, from the template, style and scripts in its
-    assets. Its policy names our script and style by digest: nothing else runs or loads.
+    """The page of the package `flows.observe.NAME`, whose body, style and scripts are its assets.
+    The policy names our script and style by digest: nothing else runs or loads.
 
     `plain`: the style of plain pages comes first.
 
-    `data` becomes JSON for the script, `texts` become text wherever the template names them.
+    `data` becomes JSON for the script, `texts` become text wherever the body names them.
     """
     assets = files(f"flows.observe.{name}").joinpath("assets")
     shared = files("flows.observe").joinpath("assets")
@@ -49,12 +49,15 @@ def webpage(
     )
     # `<` is all that could end the script element early; JSON may spell it as an escape.
     embedded = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return Template(assets.joinpath(f"{name}.html").read_text("utf-8")).substitute(
+    escaped = {name: html.escape(text) for name, text in texts.items()}
+    body = Template(assets.joinpath(f"{name}.html").read_text("utf-8")).substitute(escaped)
+    return Template(shared.joinpath("page.html").read_text("utf-8")).substitute(
         policy=html.escape(policy),
         style=style,
         script=script,
         data=embedded,
-        **{name: html.escape(text) for name, text in texts.items()},
+        body=body,
+        title=escaped["title"],
     )
 
 

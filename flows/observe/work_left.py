@@ -1,6 +1,6 @@
 """How much work a sweep has left: its estimates, recorded with its plan, less what is done.
 
-Whoever follows a sweep, in this process or on another machine, reads the same estimates from its
+All who follow a sweep, in this process or on another machine, read the same estimates from its
 events. The pace of the run corrects them: cells that are reused make the rest shorter.
 """
 
@@ -121,9 +121,8 @@ class WorkLeft:
         whole = self._whole
         if not whole.likely:
             return Range.around(seconds)
-        return Range(
-            seconds, seconds * whole.low / whole.likely, seconds * whole.high / whole.likely
-        )
+        scale = seconds / whole.likely
+        return Range(seconds, scale * whole.low, scale * whole.high)
 
     def needs(self, slots: int) -> tuple[Range, Range] | None:
         """Disk and memory of the models that are not done; None: nothing is known of them."""

@@ -7,18 +7,18 @@
 
     FOLDER --review--> approve, request changes or reject
 
-Coverage answers before anything is downloaded: `matrix.coverage` judges each entry by its model
-type and task; `configs` adds the entry's config.json where that is on this machine (a folder, or a
-cache of the Hub that somebody filled), because it knows the architecture better than the catalog;
-`totals` counts. No network, no exporter, no torch.
+`coverage` answers before anything is downloaded: `matrix.coverage` judges each entry by its model
+type and task, and by its config.json where that is on this machine (a folder, or a cache of the Hub
+that somebody filled), because it knows the architecture better than the catalog. No network, no
+exporter, no torch.
 
-`onboarding` is one onboarding from end to end: `entry` makes the catalog entry, `effort` says how
+`onboarding` is one onboarding from end to end: `entry` makes the catalog entry, `coverage` says how
 much work the model is, `goals` is the ladder and its closed set of verdicts. A tier that fails
 keeps those above it from being run, one that is blocked does not, and one that was not run is never
 shown as passed. `climb` runs the tiers with the ordinary engines, runtimes and rungs of
-verification, `numbers` compares the export with PyTorch, and `finding` drafts a finding. `folder`
-is the record of an onboarding: the nine items of its report, and every other file by its digest.
-`report` writes it for people.
+verification, and `numbers` measures packages and compares the export with PyTorch. `folder` is the
+record of an onboarding: the nine items of its report, and every other file by its digest. `report`
+writes it for people.
 
 `review` takes nothing in a folder on trust. It compares every file with its digest, looks the model
 up again, builds one cell again and measures one package again, and says what speaks against the

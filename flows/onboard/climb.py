@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from flows.cli.settings import Settings
-from flows.onboard.folder import FINDING, REPORT, Package
+from flows.onboard.folder import FINDING, REPORT, Package, put
 from flows.onboard.goals import Tier, Verdict
-from flows.onboard.numbers import faults, numbers, worst
-from flows.packages.measured import Choice, Finder
-from machine.files import replace_file
+from flows.onboard.numbers import faults, latency, numbers, worst
+from flows.packages.measured import Finder
 from machine.waits import untold
-from matrix.codec import to_json
 from matrix.errors import MillError
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.builder import Builder, Built
 from workers.errors import BuildFailed
 from workers.host.watch import Watching
-from workers.measure.benchmark import benchmark
-from workers.measure.quiet import quiet
 from workers.measure.result import Benchmark
-from workers.measure.running import Driver
 from workers.verify.subject import Subject
 from workers.verify.verifier import Climbed, Verifier
 
 SOUND = ("integrity", "policy", "loads", "shapes")
 """The rungs that L0 asks of every package."""
-_HOST = {
-    FailureClass.DISK, FailureClass.NETWORK, FailureClass.AUTH, FailureClass.MEMORY,
-}  # fmt: skip
+_HOST = {FailureClass.DISK, FailureClass.NETWORK, FailureClass.AUTH, FailureClass.MEMORY}
 _WORDS = {True: "holds", False: "fails", None: "not run"}
 
 
@@ -84,12 +76,9 @@ class Climb:
             work = self._built(cell)
             self.done[work.package.target] = work
         evidence = [f"evidence/build-{name}.json" for name in self.done]
-        failed = [one for one in self.done.values() if one.error]
-        if failed:
-            error = failed[0].error
-            assert error is not None
-            words = f"{failed[0].package.target}: {error}"
-            return Tier("L0", _verdict(error), words, tuple(evidence))
+        for name, one in self.done.items():
+            if one.error:
+                return Tier("L0", _verdict(one.error), f"{name}: {one.error}", tuple(evidence))
         for name, one in self.done.items():
             for rung in SOUND:
                 passed, words = one.rung(rung)
@@ -108,15 +97,15 @@ class Climb:
                 continue
             self.tell(f"measuring {name}")
             try:
-                found = self._measured(finder, one.package)
+                place = self.folder / one.package.folder
+                found = latency(finder, place, "an onboarding", self.tell)
             except MillError as error:
                 lacking.append(f"{name}: {error.message}")
                 continue
             file = f"evidence/bench-{name}.json"
-            self._write(file, found)
+            put(self.folder, file, found)
             evidence.append(file)
-            faulty = next((graph.fault for graph in found.graphs if graph.fault), None)
-            if faulty is not None:
+            if faulty := next((graph.fault for graph in found.graphs if graph.fault), None):
                 text = f"{name}: {faulty.message}"
                 return Tier("L1", Verdict.FAIL, text, tuple(evidence), numbers)
             if found.emulated:
@@ -138,7 +127,7 @@ class Climb:
         if isinstance(found, BuildFailed):
             return Tier("L2", _verdict(found), str(found))
         file = "evidence/numbers.json"
-        self._write(file, found)
+        put(self.folder, file, found)
         evidence = (file, *(f"evidence/build-{name}.json" for name in self.done))
         told: dict[str, Any] = {"pytorch": worst(found)}
         problems = [*faults(found)]
@@ -157,10 +146,9 @@ class Climb:
         if unjudged or not holds:
             text = "; ".join(unjudged[:3]) or "there is no package to compare"
             return Tier("L2", Verdict.HOST_BLOCKED, text, evidence, told)
-        text = (
-            f"the export differs from PyTorch by at most {told['pytorch']['max_abs']:.2g}, cosine "
-            f"{told['pytorch']['cosine']:.6f}; parity holds for {', '.join(holds)}"
-        )
+        most, cosine = told["pytorch"]["max_abs"], told["pytorch"]["cosine"]
+        text = f"the export differs from PyTorch by at most {most:.2g}, cosine {cosine:.6f}"
+        text += f"; parity holds for {', '.join(holds)}"
         return Tier("L2", Verdict.PASS, text, evidence, told)
 
     def task(self) -> Tier:
@@ -191,49 +179,31 @@ class Climb:
             finally:
                 built.release()
         except BuildFailed as error:
-            self._write(f"evidence/build-{name}.json", {"cell": cell.id, "error": str(error)})
+            told = {"cell": cell.id, "error": str(error)}
+            put(self.folder, f"evidence/build-{name}.json", told)
             return Cellwork(cell, package, error=error)
 
     def _examined(self, cell: Cell, built: Built, package: Package) -> Cellwork:
         climbed = self.verifier.climb(Subject.of(built))
         if self._outputs is None:
-            self._outputs = self._numbers(cell, built)
+            try:
+                self._outputs = numbers(self.builder, cell, built)
+            except BuildFailed as error:
+                self._outputs = error
+        names = ("stage", "component", "key", "reused", "seconds")
         record = {
             "cell": cell.id,
             "tree": built.tree,
-            "stages": [_stage(one) for one in built.stages],
+            "stages": [{name: getattr(one, name) for name in names} for one in built.stages],
             "manifest": dict(built.manifest),
             **climbed.to_json(),
         }
-        self._write(f"evidence/build-{package.target}.json", record)
-        place = f"packages/{package.target}"
+        put(self.folder, f"evidence/build-{package.target}.json", record)
+        place, weights = f"packages/{package.target}", _weights(climbed)
         built.move_to(self.folder / place)
         said = ", ".join(f"{one.name} {_WORDS[one.passed]}" for one in climbed.rungs)
-        made = replace(
-            package, folder=place, tree=built.tree, success=said, weights=_weights(climbed)
-        )
+        made = replace(package, folder=place, tree=built.tree, success=said, weights=weights)
         return Cellwork(cell, made, climbed)
-
-    def _numbers(self, cell: Cell, built: Built) -> Any:
-        allow = {
-            "remote_code": self.settings.allow_remote_code,
-            "pickle": self.settings.allow_pickle,
-        }
-        try:
-            return numbers(self.builder, cell, built, allow)
-        except BuildFailed as error:
-            return error
-
-    def _measured(self, finder: Finder, package: Package) -> Benchmark:
-        [subject] = finder.find([str(self.folder / package.folder)], Choice())
-        driver = Driver(finder.runtimes, Watching(self.settings.timeout))
-        with quiet("an onboarding", wait=True, told=self.tell):
-            return benchmark(driver, subject, self.settings.protocol)
-
-    def _write(self, name: str, value: object) -> None:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, (json.dumps(to_json(value), indent=1) + "\n").encode())
 
 
 def clear(folder: Path) -> None:
@@ -262,13 +232,7 @@ def _weights(climbed: Climbed) -> dict[str, int]:
     return dict(told)
 
 
-def _stage(run: Any) -> Mapping[str, Any]:
-    return {name: getattr(run, name) for name in ("stage", "component", "key", "reused", "seconds")}
-
-
 def _latency(found: Benchmark) -> dict[str, float]:
     """Of a composite, the sum of its graphs."""
-    graphs = [one.latency for one in found.graphs if one.latency is not None]
-    return {
-        name: round(sum(getattr(one, name) for one in graphs), 6) for name in ("p50", "p90", "mean")
-    }
+    graphs, names = [one.latency for one in found.graphs if one.latency], ("p50", "p90", "mean")
+    return {name: round(sum(getattr(one, name) for one in graphs), 6) for name in names}

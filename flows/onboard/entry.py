@@ -11,7 +11,8 @@ from typing import Any
 from matrix.catalog import find_catalog, inherit
 from matrix.entry import HUB_ID
 from matrix.errors import UsageError
-from matrix.nearest import hint, quote
+from matrix.nearest import hint as nearest
+from matrix.nearest import quote
 from matrix.reader import parse_toml, plain, read_text
 
 _PLAIN = {"id", "task", "model_type", "group", "priority", "tags"}
@@ -37,21 +38,14 @@ class Wanted:
 
 def entry_of(wanted: Wanted, cwd: Path, folder: Path) -> Table:
     """The entry, with its paths as seen from the folder of the onboarding. Raises `UsageError`."""
-    if wanted.catalog is not None:
-        table, base = _listed(wanted, cwd)
-    else:
-        table, base = _new(wanted, cwd), cwd
-    if wanted.dataset is not None:
-        task = {"dataset": str(wanted.dataset), "metric": wanted.metric}
-        given = table.get("verify")
-        table = {**table, "verify": {**(given if isinstance(given, dict) else {}), "task": task}}
-        _move(table, ("verify", "task", "dataset"), cwd, folder)
-        moved = [keys for keys in _PATHS if keys != ("verify", "task", "dataset")]
-    else:
-        moved = list(_PATHS)
-    for keys in moved:
+    table, base = _listed(wanted, cwd) if wanted.catalog is not None else (_new(wanted, cwd), cwd)
+    for keys in _PATHS:
         if keys != ("onnx",) or not {"hub", "folder"} & table.keys():
             _move(table, keys, base, folder)
+    if wanted.dataset is not None:
+        given = table.get("verify")
+        task = {"dataset": _from(folder, cwd, wanted.dataset), "metric": wanted.metric}
+        table["verify"] = {**(given if isinstance(given, dict) else {}), "task": task}
     return table
 
 
@@ -67,9 +61,9 @@ def _listed(wanted: Wanted, cwd: Path) -> tuple[Table, Path]:
     if wanted.task:
         found = [one for one in found if one.get("task") == wanted.task]
     if not found:
-        near = hint(wanted.model, [str(one.get("id")) for one in rows])
+        hint = nearest(wanted.model, [str(one.get("id")) for one in rows])
         what = f"{wanted.model}:{wanted.task}" if wanted.task else wanted.model
-        raise UsageError(f"{path.name} has no entry {quote(what)}", hint=near)
+        raise UsageError(f"{path.name} has no entry {quote(what)}", hint=hint)
     if len(found) > 1:
         tasks = ", ".join(str(one.get("task")) for one in found)
         raise UsageError(f"{path.name} has {quote(wanted.model)} for {tasks}", hint="add --task")
@@ -86,9 +80,9 @@ def _new(wanted: Wanted, cwd: Path) -> Table:
     if path.is_dir():
         return {"id": f"local/{path.resolve().name}", "task": wanted.task, "folder": wanted.model}
     if not HUB_ID.fullmatch(wanted.model):
+        hint = "OWNER/NAME, a folder, or --catalog FILE with an id in it"
         raise UsageError(
-            f"{quote(wanted.model)} is no folder and no id of the Hub",
-            hint="OWNER/NAME, a folder, or --catalog FILE with an id in it",
+            f"{quote(wanted.model)} is neither a folder nor an id of the Hub", hint=hint
         )
     return {"id": wanted.model, "task": wanted.task}
 
@@ -102,11 +96,15 @@ def _move(table: Table, keys: tuple[str, ...], base: Path, folder: Path) -> None
             return
         table[key] = table = dict(inner)
     if isinstance(text := table.get(last), str):
-        path = base / Path(text).expanduser()
-        try:
-            table[last] = Path(os.path.relpath(path, folder)).as_posix()
-        except ValueError:  # on another drive
-            table[last] = path.absolute().as_posix()
+        table[last] = _from(folder, base, text)
+
+
+def _from(folder: Path, base: Path, place: str | Path) -> str:
+    path = base / Path(place).expanduser()
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:  # on another drive
+        return path.absolute().as_posix()
 
 
 def bare(table: Mapping[str, Any]) -> Table | None:

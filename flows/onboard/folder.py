@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from flows.onboard.effort import Effort, Probe
+from flows.onboard.coverage import Effort, Probe
 from flows.onboard.goals import Tier, reached
 from machine.files import hash_file, replace_file
 from matrix.codec import from_json, to_json
@@ -100,11 +100,11 @@ class Record:
         return self.goal == reached(self.tiers)
 
 
-def write(folder: Path, record: Record) -> Path:
-    """Write the record last: a folder without one is not finished."""
-    text = json.dumps(to_json(record), indent=1, ensure_ascii=False) + "\n"
-    replace_file(folder / RECORD, text.encode())
-    return folder / RECORD
+def put(folder: Path, name: str, value: object) -> Path:
+    """Write a JSON file of the folder; the record comes last: without it, nothing is finished."""
+    text = json.dumps(to_json(value), indent=1, ensure_ascii=False) + "\n"
+    replace_file(folder / name, text.encode())
+    return folder / name
 
 
 def read(folder: Path) -> Record:

@@ -1,16 +1,23 @@
-"""Whether the export computes what PyTorch computes from the same input values."""
+"""What is measured of a package: its latency, and how far its export is from PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from flows.packages.measured import Choice, Finder
 from matrix.model import Cell
 from matrix.status import FailureClass
 from workers.build.builder import Builder, Built
 from workers.build.request import request_for
 from workers.engine import StageJob
 from workers.errors import BuildFailed
+from workers.host.watch import Watching
+from workers.measure.benchmark import benchmark
+from workers.measure.quiet import quiet
+from workers.measure.result import Benchmark
+from workers.measure.running import Driver
 from workers.verify.subject import Subject
 
 STAGE = "reference"
@@ -21,9 +28,19 @@ ERROR = 1e-3
 """The length of the difference over the length of PyTorch's output."""
 
 
-def numbers(builder: Builder, cell: Cell, built: Built, allow: Mapping[str, bool]) -> Any:
+def latency(finder: Finder, folder: Path, what: str, tell: Callable[[str], None]) -> Benchmark:
+    """The benchmark of a package, made when nothing else runs on this machine."""
+    settings = finder.settings
+    [subject] = finder.find([str(folder)], Choice())
+    driver = Driver(finder.runtimes, Watching(settings.timeout))
+    with quiet(what, wait=True, told=tell):
+        return benchmark(driver, subject, settings.protocol)
+
+
+def numbers(builder: Builder, cell: Cell, built: Built) -> Any:
     """The distances of all outputs, by component. Raises `BuildFailed`."""
-    request = request_for(cell, **allow)
+    options = builder.options
+    request = request_for(cell, remote_code=options.remote_code, pickle=options.pickle)
     export = next(one for one in builder.host.plan(request).stages if one.name == "export")
     subject = Subject.of(built)
     if subject.export is None or subject.inputs is None:

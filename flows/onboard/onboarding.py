@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -13,15 +12,13 @@ from typing import Any
 from flows.cli.settings import Settings
 from flows.onboard import folder as files
 from flows.onboard.climb import Climb, clear
-from flows.onboard.effort import Probe, probe
+from flows.onboard.coverage import Effort, Probe, probe
 from flows.onboard.entry import Wanted, bare, entry_of
-from flows.onboard.finding import draft
-from flows.onboard.folder import Record, listed, write
-from flows.onboard.goals import BLOCKED, Tier, climb, reached
+from flows.onboard.folder import Record, listed
+from flows.onboard.goals import BLOCKED, Tier, Verdict, climb, reached
 from flows.onboard.report import markdown
 from flows.packages.measured import Finder, finding
-from flows.sweep.engines import runtimes_of
-from flows.sweep.local import open_builder
+from flows.sweep.local import open_builder, verifying
 from flows.sweep.planning import plan_of
 from flows.sweep.workspace import Workspace
 from flows.tune.knowledge import load_knowledge
@@ -30,9 +27,9 @@ from machine.waits import untold
 from matrix.codec import to_json
 from matrix.errors import MillError, UsageError
 from matrix.model import Cell, Model, Plan
+from matrix.slugs import slug
 from matrix.toml import as_toml
 from workers.measure.result import this_machine
-from workers.verify.verifier import Verifier
 
 CARRIED = ("engine", "opset", "precision", "target", "ep", "device", "iterations", "warmup",
            "sessions", "threads")  # fmt: skip
@@ -59,7 +56,7 @@ class Onboarding:
         self.folder.mkdir(parents=True, exist_ok=True)
         clear(self.folder)
         # From now on the folder is known as one of an onboarding, also if this one is killed.
-        self._write(files.PROBE, {"of": table["id"]})
+        files.put(self.folder, files.PROBE, {"of": table["id"]})
         (self.folder / files.RECORD).unlink(missing_ok=True)
         replace_file(self.folder / files.CATALOG, as_toml("model", table).encode())
         settings = with_level(self.settings, table)
@@ -74,9 +71,9 @@ class Onboarding:
             raise UsageError("every cell of the entry is skipped", hint="see its `skip`")
         model = cells[0].model
         found = probed(settings, model)
-        self._write(files.PROBE, to_json(found))
+        files.put(self.folder, files.PROBE, found)
         tiers, work = self._climb(plan, cells, settings)
-        text = draft(model.id, model.task, found, tiers, today)
+        text = draft(model, found, tiers, today)
         if text:
             replace_file(self.folder / files.FINDING, text.encode())
         record = Record(
@@ -106,7 +103,7 @@ class Onboarding:
             files=listed(self.folder),
         )  # fmt: skip
         replace_file(self.folder / files.REPORT, markdown(record).encode())
-        write(self.folder, record)
+        files.put(self.folder, files.RECORD, record)
         return record
 
     def _check_folder(self, table: dict[str, Any]) -> None:
@@ -120,19 +117,15 @@ class Onboarding:
         with suppress(files.Unreadable):
             there = files.read(self.folder)
             if (there.model, there.task) != (table["id"], table.get("task") or there.task):
-                raise UsageError(
-                    f"--dest {self.folder} has the proof of {there.model}:{there.task}",
-                    hint="name a new folder",
-                )
+                text = f"--dest {self.folder} has the proof of {there.model}:{there.task}"
+                raise UsageError(text, hint="name a new folder")
 
     def _climb(
         self, plan: Plan, cells: list[Cell], settings: Settings
     ) -> tuple[tuple[Tier, ...], Climb]:
         with ExitStack() as opened:
             builder = opened.enter_context(open_builder(plan, settings))
-            verifier = opened.enter_context(
-                closing(Verifier(runtimes_of(settings), settings.verify))
-            )
+            verifier = opened.enter_context(verifying(settings))
             work = Climb(self.folder, settings, cells, builder, verifier, self.tell)
 
             def finder() -> Finder:
@@ -162,11 +155,6 @@ class Onboarding:
         seen = [f"{one.goal} is {one.verdict}: {one.why}" for one in stuck]
         return (*self.notes, *map(str, plan.notices), *seen) or ("none",)
 
-    def _write(self, name: str, value: object) -> None:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, (json.dumps(value, indent=1) + "\n").encode())
-
 
 def with_level(settings: Settings, table: dict[str, Any]) -> Settings:
     """Verified up to the task where the entry has a dataset for it."""
@@ -179,6 +167,29 @@ def probed(settings: Settings, model: Model) -> Probe:
     """The coverage of a model on this installation."""
     known = load_knowledge(Workspace(settings).knowledge).findings.values()
     return probe(settings.engine, model, known)
+
+
+def draft(model: Model, found: Probe, tiers: tuple[Tier, ...], today: date) -> str:
+    """What was seen of a family, as a draft of a finding in TOML; empty: the family is known, and
+    nothing failed or was blocked."""
+    odd = [one for one in tiers if one.verdict is Verdict.FAIL or one.verdict in BLOCKED]
+    if found.effort is Effort.ENTRY and not odd:
+        return ""
+    title = f"{model.id} is onboarded for {model.task}"
+    if odd:
+        title = f"{model.id} stops at {odd[0].goal} for {model.task}: {odd[0].verdict}"
+    table = {
+        "id": slug(f"{found.architecture}-{model.id}-{model.task}"),
+        "kind": "family",
+        "title": title,
+        "observation": "; ".join(f"{one.goal} {one.verdict}: {one.why}" for one in tiers),
+        "status": "draft",
+        "confidence": "low",
+        "falsified_by": "an onboarding of the same model that ends otherwise",
+        "updated": today.isoformat(),
+        "scope": {"architectures": [found.architecture], "models": [model.id]},
+    }
+    return as_toml("finding", table)
 
 
 def _policies(plan: Plan) -> list[tuple[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
@@ -16,12 +16,11 @@ from flows.cli.settings import Settings
 from flows.onboard import folder as files
 from flows.onboard.folder import Package, Record, Unreadable, differences, read
 from flows.onboard.goals import Verdict, breaches
-from flows.onboard.numbers import faults, numbers
+from flows.onboard.numbers import faults, latency, numbers
 from flows.onboard.onboarding import CARRIED, probed, with_level
 from flows.onboard.report import markdown
-from flows.packages.measured import Choice, finding
-from flows.sweep.engines import runtimes_of
-from flows.sweep.local import open_builder
+from flows.packages.measured import finding
+from flows.sweep.local import open_builder, verifying
 from flows.sweep.planning import plan_of
 from flows.sweep.recorded import typed
 from machine.waits import untold
@@ -31,13 +30,8 @@ from matrix.model import Cell, Plan
 from matrix.nearest import quote
 from matrix.reader import parse_toml, read_text, tables
 from workers.build.builder import Builder, Built
-from workers.host.watch import Watching
-from workers.measure.benchmark import benchmark
-from workers.measure.quiet import quiet
 from workers.measure.result import this_machine
-from workers.measure.running import Driver
 from workers.verify.subject import Subject
-from workers.verify.verifier import Verifier
 
 WITHIN = 0.2
 """How far a measurement may be from the claimed one."""
@@ -94,7 +88,7 @@ class Review:
         if self._answered().answer is not Answer.REJECT:
             try:
                 self._again(record, today)
-            except (MillError, PlanError) as error:
+            except MillError as error:
                 self._ask(f"it cannot be checked here: {error}")
         return self._answered()
 
@@ -110,7 +104,7 @@ class Review:
         self._found.append(Objection(Answer.REJECT, text))
 
     def _files(self, record: Record) -> None:
-        """Every file by its digest, and nothing besides."""
+        """Every file by its digest, and no other file."""
         for text in differences(self.folder, record):
             (self._ask if text.endswith("is missing") else self._reject)(text)
         report = self.folder / files.REPORT
@@ -130,10 +124,10 @@ class Review:
             self._reject(f"it claims the effort {record.effort}, its probe {record.probe.effort}")
         for text in self._missing(record):
             self._ask(text)
-        for one in record.tiers:
-            for name in one.evidence:
-                if name not in record.files:
-                    self._ask(f"{one.goal}: its evidence {name} is not in the record")
+        evidence = ((one.goal, name) for one in record.tiers for name in one.evidence)
+        for goal, name in evidence:
+            if name not in record.files:
+                self._ask(f"{goal}: its evidence {name} is not in the record")
 
     def _missing(self, record: Record) -> Iterator[str]:
         """Items of the report that say nothing."""
@@ -152,15 +146,13 @@ class Review:
         if not catalog.is_file() or catalog.read_text("utf-8", "replace") != record.entry:
             yield f"{files.CATALOG} is not the entry of the record"
         finding = self.folder / files.FINDING
-        if record.finding:
-            if not finding.is_file() or finding.read_text("utf-8", "replace") != record.finding:
-                yield f"item 5 is missing: {files.FINDING}"
-            else:
-                yield from self._finding_faults(finding)
-
-    def _finding_faults(self, path: Path) -> Iterator[str]:
+        if not record.finding:
+            return
+        if not finding.is_file() or finding.read_text("utf-8", "replace") != record.finding:
+            yield f"item 5 is missing: {files.FINDING}"
+            return
         try:
-            read_findings([path])
+            read_findings([finding])
         except PlanError as error:
             yield from map(str, error.problems)
 
@@ -176,7 +168,8 @@ class Review:
             self._checked.append(f"the probe: {found.why}")
         if {one.cell for one in record.packages} != set(cells):
             self._ask("its packages are not those that its entry plans")
-        package = self._cheapest(record)
+        built = [one for one in record.packages if one.folder]
+        package = min(built, key=lambda one: (_size(record, one), one.target), default=None)
         if package is None or package.cell not in cells:
             self._ask("it has no package that could be built again")
             return
@@ -202,18 +195,6 @@ class Review:
             raise Unreadable(f"{files.CATALOG} has {len(rows)} entries, not one")
         return with_level(settings, rows[0][1])
 
-    def _cheapest(self, record: Record) -> Package | None:
-        built = [one for one in record.packages if one.folder]
-        size = {
-            one.target: sum(
-                file.size
-                for name, file in record.files.items()
-                if name.startswith(f"{one.folder}/")
-            )
-            for one in built
-        }
-        return min(built, key=lambda one: (size[one.target], one.target), default=None)
-
     def _build(
         self, record: Record, plan: Plan, cell: Cell, package: Package, settings: Settings
     ) -> None:
@@ -223,9 +204,7 @@ class Review:
             store = opened.enter_context(TemporaryDirectory(prefix="modelmill-review-"))
             settings = replace(settings, store=store)
             builder = opened.enter_context(open_builder(plan, settings))
-            verifier = opened.enter_context(
-                closing(Verifier(runtimes_of(settings), settings.verify))
-            )
+            verifier = opened.enter_context(verifying(settings))
             tools = builder.host.tools()
             if tools != record.tools:
                 names = ", ".join(
@@ -240,10 +219,8 @@ class Review:
             climbed = verifier.climb(Subject.of(built))
             self._compare(record, builder, cell, built)
         if built.tree != package.tree:
-            self._reject(
-                f"{package.target} builds other bytes here: {built.tree[:16]}, not "
-                f"{package.tree[:16]}"
-            )
+            trees = f"{built.tree[:16]}, not {package.tree[:16]}"
+            self._reject(f"{package.target} builds other bytes here: {trees}")
         elif climbed.failed:
             self._reject(f"{package.target}: {climbed.failed[0].name} does not hold here")
         else:
@@ -253,12 +230,7 @@ class Review:
         """The numbers of L2 again."""
         if next(one for one in record.tiers if one.goal == "L2").verdict is not Verdict.PASS:
             return
-        allow = {
-            "remote_code": self.settings.allow_remote_code,
-            "pickle": self.settings.allow_pickle,
-        }
-        wrong = next(faults(numbers(builder, cell, built, allow)), "")
-        if wrong:
+        if wrong := next(faults(numbers(builder, cell, built)), ""):
             self._reject(f"L2 does not hold here: {wrong}")
         else:
             self._checked.append("the export computes what PyTorch computes")
@@ -271,28 +243,27 @@ class Review:
         if name not in {Path(one.folder).name for one in record.packages}:
             self._ask(f"L1 tells of {quote(name)}, which is none of its packages")
             return
-        place = self.folder / "packages" / name
         self.tell(f"measuring {name} again")
         with finding(settings, settings.threads) as finder:
-            [subject] = finder.find([str(place)], Choice())
-            with quiet("a review", wait=True, told=self.tell):
-                found = benchmark(
-                    Driver(finder.runtimes, Watching(settings.timeout)), subject, settings.protocol
-                )
+            found = latency(finder, self.folder / "packages" / name, "a review", self.tell)
         p50 = sum(graph.latency.p50 for graph in found.graphs if graph.latency)
         if found.failed or found.emulated:
             self._ask(f"{name} cannot be measured on this machine")
         elif abs(p50 / _p50(claimed) - 1) > WITHIN:
-            where = "" if record.machine.get("processor") == this_machine().processor else (
-                f"; it was measured on {record.machine.get('processor')}"
-            )  # fmt: skip
+            other = record.machine.get("processor")
+            where = f"; it was measured on {other}" if other != this_machine().processor else ""
             self._ask(f"{name} takes {p50:.3g} ms here, not {_p50(claimed):.3g} ms{where}")
         else:
             self._checked.append(f"{name} takes {p50:.3g} ms, as claimed within {WITHIN:.0%}")
 
 
+def _size(record: Record, package: Package) -> int:
+    inside = (name for name in record.files if name.startswith(f"{package.folder}/"))
+    return sum(record.files[name].size for name in inside)
+
+
 def _p50(claimed: Any) -> float:
-    """Of a tier's numbers; a claim that is no number cannot be confirmed."""
+    """Of a tier's numbers; a claim that is not a number cannot be confirmed."""
     value = claimed.get("p50") if isinstance(claimed, dict) else None
     if isinstance(value, int | float) and 0 < value < sys.float_info.max:
         return float(value)

@@ -1,7 +1,7 @@
 """`modelmill compile` for packages that exist: from versions of a feed, or a folder, to a plan.
 
-A planned cell names the package that it is made from, so nothing is asked of a catalog and nothing
-upstream runs again. The plan goes through the same loop as that of a sweep (`flows.sweep.run`), or
+A planned cell names the package that it is made from, so no catalog is needed and no earlier stage
+runs again. The plan goes through the same loop as that of a sweep (`flows.sweep.run`), or
 its packages are written into a folder (`flows.packages.written`).
 """
 
@@ -62,16 +62,15 @@ class Wanted:
         if len(found) != 1 or (package, version) != (found[0].package, found[0].version):
             found = [one for one in found if _is_portable(one)]
         if not found:
-            raise NothingSelected(
-                f"no portable version of {package} matches {version}",
-                hint=f"see: modelmill feed ls {package}",
-            )
+            text = f"no portable version of {package} matches {version}"
+            raise NothingSelected(text, hint=f"see: modelmill feed ls {package}")
         return [Version(one.package, one.version) for one in found]
 
     def of_stamp(self, feed: Feed, stamp: str) -> list[Version]:
         """The portable cells of a batch for the targets of the profiles, by its index."""
         settings = known_settings(self.settings, slug(stamp))
         targets = {one.target for one in self.profiles}
+        asked = [str(replace(parse(cell), profile=None)) for cell in self.asked]
         index = resolve_index(feed, index_name(settings.package, stamp)[0], stamp).index
         found = [
             Version(one.package, one.version, slug(stamp))
@@ -79,14 +78,12 @@ class Wanted:
             if one.available
             and one.target in targets
             and _selected(one, settings)
-            and (not self.asked or matches(one.id, [_portable_id(cell) for cell in self.asked]))
+            and (not asked or matches(one.id, asked))
         ]
         if not found:
-            labels = " or ".join(sorted(targets))
-            raise NothingSelected(
-                f"no published cell of stamp {stamp} matches and is for {labels}",
-                hint=f"the index lists {len(index.cells)} cells; give other globs",
-            )
+            text = f"no published cell of stamp {stamp} matches and is for "
+            hint = f"the index lists {len(index.cells)} cells; give other globs"
+            raise NothingSelected(text + " or ".join(sorted(targets)), hint=hint)
         return found
 
     def cells(self, original: Original, stamp: str | None, package: str = "") -> Iterator[Cell]:
@@ -114,10 +111,8 @@ class Wanted:
         if original.manifest.get("kind") != "cell":
             raise UsageError(f"{original.title} is not the package of a cell")
         if label := (original.manifest.get("profile") or {}).get("label"):
-            raise UsageError(
-                f"{original.title} is compiled already, for {label}",
-                hint="give the portable package that it was made from",
-            )
+            hint = "give the portable package that it was made from"
+            raise UsageError(f"{original.title} is compiled already, for {label}", hint=hint)
         try:
             cell = cell_of(recipe, timeout=self.settings.timeout)
             if cell.id != original.manifest["cell"]:
@@ -166,12 +161,10 @@ def _plans(wanted: Wanted, originals: Sequence[tuple[Original, Version]]) -> lis
         first = originals[0][0]
         target = (first.manifest.get("target") or {}).get("label", "no target")
         labels = " and ".join(f"{one.label} for {one.target}" for one in wanted.profiles)
-        raise NothingSelected(
-            f"nothing to compile: {first.title} is for {target}, the profile {labels}"
-        )
-    return [
-        _plan(batch, cells, engines[batch], wanted.settings) for batch, cells in batches.items()
-    ]
+        text = f"nothing to compile: {first.title} is for {target}, the profile {labels}"
+        raise NothingSelected(text)
+    settings = wanted.settings
+    return [_plan(batch, cells, engines[batch], settings) for batch, cells in batches.items()]
 
 
 def _refuse_other_options(feed: Feed, plan: Plan) -> None:
@@ -183,28 +176,22 @@ def _refuse_other_options(feed: Feed, plan: Plan) -> None:
         with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as folder:
             found = published_original(feed, cell.package, cell.version, Path(folder, "it"))
         if found.manifest.get("profile") != json.loads(json.dumps(to_json(cell.profile))):
-            raise UsageError(
-                f"{cell.package} {cell.version} was compiled with other options for "
-                f"{cell.column.partition('+')[2]}, and a version never changes",
-                hint="write it to a folder with -o DIR, or give the options a profile of their own",
-            )
+            made = f"{cell.package} {cell.version} was compiled with other options for"
+            text = f"{made} {cell.column.partition('+')[2]}, and a version never changes"
+            hint = "write it to a folder with -o DIR, or give the options a profile of their own"
+            raise UsageError(text, hint=hint)
 
 
 def _plan(stamp: str, cells: Iterable[Cell], engine: str, settings: Settings) -> Plan:
     models: dict[str, list[Cell]] = {}
     for cell in {cell.id: cell for cell in cells}.values():
         models.setdefault(cell.model.name, []).append(cell)
-    package, version = index_name(known_settings(settings, stamp).package, stamp)
-    return Plan(
-        stamp=stamp,
-        models=tuple(
-            PlannedModel(group[0].model, tuple(group), group[0].package, "")
-            for group in models.values()
-        ),
-        index_package=package,
-        index_version=version,
-        engine=engine,
+    planned = (
+        PlannedModel(group[0].model, tuple(group), group[0].package, "")
+        for group in models.values()
     )
+    index = index_name(known_settings(settings, stamp).package, stamp)
+    return Plan(stamp, tuple(planned), *index, engine)
 
 
 def publish_compiled(plan: Plan, settings: Settings, feed: Feed, *, as_json: bool) -> Exit:
@@ -263,10 +250,6 @@ def _selected(one: IndexCell, settings: Settings) -> bool:
         and (not settings.only or matches(one.id, settings.only))
         and not (settings.skip and matches(one.id, settings.skip))
     )
-
-
-def _portable_id(cell: str) -> str:
-    return str(replace(parse(cell), profile=None))
 
 
 def _is_portable(one: Published) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -99,19 +99,12 @@ def _verdict(found: Comparison, other: GraphResult, compared: GraphComparison) -
     }
 
 
-def keep_benchmark(settings: Settings, found: Benchmark, tell: Callable[[str], None]) -> None:
-    """Keep what was measured outside of any sweep; without a state it is only shown."""
-    _keep(settings, rows_of(found), "the benchmark", tell)
-
-
-def keep_comparison(settings: Settings, found: Comparison, tell: Callable[[str], None]) -> None:
-    """Keep a comparison, with the samples of both sides and of the null run."""
-    _keep(settings, compared_rows(found), "the comparison", tell)
-
-
-def _keep(
-    settings: Settings, rows: Iterable[Measurement], what: str, tell: Callable[[str], None]
+def keep(
+    settings: Settings, rows: Sequence[Measurement], what: str, tell: Callable[[str], None]
 ) -> None:
+    """Keep what was measured outside of any sweep; without a state it is only shown."""
+    if not rows:
+        return
     try:
         with Workspace(settings).open_state() as state:
             for row in rows:
@@ -120,17 +113,15 @@ def _keep(
         tell(f"{what} is not kept: {error}")
 
 
-def keep_trace(settings: Settings, trace: Trace, tell: Callable[[str], None]) -> None:
-    """Keep a trace that shows operators, so that reports can link to it."""
+def trace_rows(trace: Trace) -> list[Measurement]:
+    """The row of a trace that shows operators, so that reports can link to it."""
     about = trace.metadata
     if not trace.usable or len(about.tree or "") != _DIGEST:
-        return
-    told_of = trace.statistics
-    inference = told_of.unprofiled or told_of.inference or told_of.wall
-    told = asdict(inference) if inference else {}
-    numbers = {
-        name.removesuffix("_us"): value / 1000 for name, value in told.items() if "_us" in name
-    }
+        return []
+    known = trace.statistics
+    inference = known.unprofiled or known.inference or known.wall
+    times = asdict(inference) if inference else {}
+    names = {name: name.removesuffix("_us") for name in times if name.endswith("_us")}
     row = Measurement(
         kind=MeasurementKind.TRACE,
         tree=about.tree or "",
@@ -149,11 +140,11 @@ def keep_trace(settings: Settings, trace: Trace, tell: Callable[[str], None]) ->
             "iterations": about.num_samples,
             "threads": about.threads or 0,
         },
-        percentiles=numbers,
+        percentiles={short: times[name] / 1000 for name, short in names.items()},
         detail={"status": trace.status.value, "operators": len(trace.operators)},
         raw=trace.to_json(),
     )
-    _keep(settings, [row], "the trace", tell)
+    return [row]
 
 
 def _detail(found: Benchmark, graph: GraphResult) -> dict[str, Any]:

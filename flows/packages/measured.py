@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -88,7 +88,7 @@ class Finder:
             _, built = self._opened.enter_context(opened)
             artifact = Artifact(built.cell_id, built.tree)
             return self._package(Package.of(built), choice, artifact)
-        raise UsageError(f"'{word}' is no folder and no file", hint=_FORMS)
+        raise UsageError(f"'{word}' is neither a folder nor a file", hint=_FORMS)
 
     def published(self, package: str, version: str, choice: Choice) -> Subject:
         """A version of the feed."""
@@ -100,14 +100,10 @@ class Finder:
         artifact = Artifact(f"{package} {version}", tree, package=package, version=version)
         return self._package(found, choice, artifact)
 
-    def runtime(self, choice: Choice) -> Runtime:
-        """What a target or profile is measured on here. Raises `UsageError` if there is nothing."""
-        return self._runtime(choice, None)
-
     def _reserve(self, size: int) -> None:
         """What is pulled counts in the disk budget for as long as it is there."""
-        kept = partial(kept_bytes, Workspace(self.settings).kept)
-        budget = DiskBudget(self.store, self.settings.disk_budget or 0, beside=kept)
+        kept, limit = Workspace(self.settings).kept, self.settings.disk_budget or 0
+        budget = DiskBudget(self.store, limit, beside=partial(kept_bytes, kept))
         self._opened.enter_context(budget.reserve(size, self.rules))
 
     def built(self, built: Built, choice: Choice, artifact: Artifact) -> Subject:
@@ -122,12 +118,9 @@ class Finder:
             choice = replace(choice, target=claim.target.label)
         own = claim.profile.label if claim.profile else ""
         artifact = replace(
-            artifact,
-            cell=claim.cell,
-            target=choice.target or "",
-            profile=choice.profile or own,
+            artifact, cell=claim.cell, target=choice.target or "", profile=choice.profile or own
         )
-        runtime = self._runtime(choice, claim)
+        runtime = self.runtime(choice, claim)
         if package.shares_context and not runtime.shared_contexts:
             text = f"{artifact.name} cannot be measured here: {SHARED}"
             raise UsageError(text, hint="measure it on the device itself")
@@ -158,9 +151,11 @@ class Finder:
         artifact = file_artifact(path, beside, name, choice.target or "", choice.profile or "")
         given = (self.settings.cwd / choice.inputs,) if choice.inputs else ()
         graph = Graph("", path, given, dict(choice.shapes))
-        return Subject(artifact, (graph,), self._runtime(choice, None))
+        return Subject(artifact, (graph,), self.runtime(choice))
 
-    def _runtime(self, choice: Choice, claim: Claim | None) -> Runtime:
+    def runtime(self, choice: Choice, claim: Claim | None = None) -> Runtime:
+        """What a target or profile is measured on here, by default that which a package is made
+        for. Raises `UsageError` if there is nothing."""
         work = Workspace(self.settings)
         if choice.profile:
             profile = work.profiles().get(choice.profile)
@@ -194,8 +189,6 @@ def finding(settings: Settings, threads: int = 0, rules: WaitRules = _SOON) -> I
         poll=_POLL,
     )
     with ExitStack() as opened:
-        store = Store(work.store)
-        opened.callback(store.close)
-        runtimes = runtimes_of(settings, limits)
-        opened.callback(runtimes.close)
+        store = opened.enter_context(closing(Store(work.store)))
+        runtimes = opened.enter_context(closing(runtimes_of(settings, limits)))
         yield Finder(settings, runtimes, store, rules, opened)

@@ -1,4 +1,9 @@
-"""Promotion into a view, which demands a level of verification from each version."""
+"""Promotion into a view, which demands a level of verification from each version.
+
+With a file of champions, a version enters only if it is built as its champion says. The evidence
+goes along as a record beside the package: the champion with its numbers and, where the state has
+it, the tuning that found it.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +17,19 @@ from feed.errors import NotFound, Rejected
 from feed.index import INDEX_FILE
 from feed.interface import Feed, Published
 from flows.cli.settings import Settings
-from flows.packages.crowning import check_champion, publish_proof
+from flows.observe.masking import masked_json
 from flows.packages.reverify import evidence_file
+from flows.packages.run_records import json_bytes, publish_record
+from flows.sweep.workspace import Workspace
+from matrix.champions import Champion, champion_for, read_champions, unlike
+from matrix.codec import to_json
 from matrix.digest import BUILD_RECORD, MANIFEST
 from matrix.errors import UsageError
 from matrix.model import EXPORT
 from workers.verify.ladder.levels import Demand
 
 Json = Mapping[str, Any]
+STEP = "modelmill sweep CATALOG --champions FILE builds it"
 
 
 def demand_of(settings: Settings, view: str) -> Demand | None:
@@ -58,9 +68,9 @@ def promote(
             if demand is not None:
                 _check(settings, demand, record, subject, title, name)
             if champions is not None:
-                champion = check_champion(settings, champions, manifest, title)
+                champion = _check_champion(settings, champions, manifest, title)
                 if subject is not None:
-                    publish_proof(settings, feed, subject, champion)
+                    _publish_proof(settings, feed, subject, champion)
     feed.promote(package, version, name)
     return name
 
@@ -73,10 +83,8 @@ def _check_demands(settings: Settings, feed: Feed, view: str) -> None:
         if named.casefold() == view.casefold():
             continue
         if origin.startswith("flag"):
-            raise UsageError(
-                f"--demand {text} is not about {view}, the view at hand",
-                hint=f"--demand {view}={text.partition('=')[2]}",
-            )
+            hint = f"--demand {view}={text.partition('=')[2]}"
+            raise UsageError(f"--demand {text} is not about the view {view}", hint=hint)
         try:
             feed.view(named)
         except (NotFound, Rejected) as error:
@@ -98,11 +106,68 @@ def _check(
         lacks = demand.lacks(later) if later else lacks
     if lacks:
         asked = demand.level + (" on the target's own provider" if demand.own else "")
-        raise Rejected(
-            f"{title} cannot enter {view}, which demands {asked}: {lacks}",
-            hint=f"on a machine that can: modelmill verify {title}; "
-            "or waive it in the catalog and build again",
-        )
+        verify = f"on a machine that can: modelmill verify {title}"
+        hint = f"{verify}; or waive it in the catalog and build again"
+        raise Rejected(f"{title} cannot enter {view}, which demands {asked}: {lacks}", hint=hint)
+
+
+def _check_champion(settings: Settings, file: Path, manifest: Json, name: str) -> Champion:
+    """The champion that a package was built from; raises `Rejected` with the reason for none.
+
+    `name`: of the version, for messages.
+    """
+    champions = read_champions(settings.path(str(file)), Workspace(settings).targets())
+    about = (("model", "id"), ("model", "task"), ("target", "label"))
+    model, task, target = (str(_table(manifest, table).get(key, "")) for table, key in about)
+    try:
+        champion = champion_for(champions, (model, task, target))
+    except UsageError as error:
+        text = f"{name} is not a champion: {error.message} in {file.name}"
+        raise Rejected(text, hint=error.hint or STEP) from None
+    if reason := unlike(champion, manifest):
+        raise Rejected(f"{name} is not the {champion.told}: {reason}", hint=STEP)
+    if champion.proof.emulated:
+        text = f"the {champion.told} was measured on an emulator, which proves nothing"
+        raise Rejected(text, hint="tune it on the device")
+    return champion
+
+
+def _table(value: Json, key: str) -> Json:
+    found = value.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _publish_proof(settings: Settings, feed: Feed, subject: Published, champion: Champion) -> None:
+    """Publish what a champion rests on."""
+    proof = champion.proof
+    files = {"champion.json": json_bytes(to_json(champion))}
+    if tuning := _tuning(settings, champion):
+        files["tuning.json"] = json_bytes(tuning)
+    told = {
+        "tuning": proof.tuning,
+        "comparison": proof.comparison,
+        "artifact": proof.artifact,
+        "gain": {"percent": proof.gain, "low": proof.low, "high": proof.high},
+        "on": dict(proof.runtime),
+        "machine": dict(proof.machine),
+    }
+    publish_record(settings, feed, "champion", subject, files, told)
+
+
+def _tuning(settings: Settings, champion: Champion) -> Any:
+    """The tuning that found it, if the state of this place has it with that very comparison."""
+    from flows.tune.champions import comparison_digest
+    from flows.tune.record import recorded
+
+    work = Workspace(settings)
+    if not work.has_state():
+        return None
+    with work.read_state() as state:
+        for one in recorded(state, champion.proof.tuning):
+            trial = one.trial(champion.proof.trial)
+            if trial and comparison_digest(trial) == champion.proof.comparison:
+                return masked_json(to_json(one))
+    return None
 
 
 def _json(path: Path) -> Json:

@@ -52,10 +52,9 @@ def published_original(feed: Feed, package: str, version: str, folder: Path) -> 
     """From the feed, with a folder to work in."""
     pulled = pull(feed, package, version, folder, (MANIFEST, PROVENANCE))
     if not (folder / PROVENANCE).is_file():
-        raise NotFound(
-            f"{package} {version} has no {PROVENANCE}: nobody states how it was made",
-            hint="only packages with provenance can be made anew or compiled",
-        )
+        text = f"{package} {version} has no {PROVENANCE}: nobody states how it was made"
+        hint = "only packages with provenance can be built again or compiled"
+        raise NotFound(text, hint=hint)
     return Original.read(f"{package} {version}", folder, pulled.tree)
 
 
@@ -80,13 +79,13 @@ def fetch_portable(settings: Settings, cell: Cell, folder: Path) -> None:
         manifest = json.loads((folder / PACKAGE / MANIFEST).read_bytes())
         published_export(feed, cell.package, manifest, folder / EXPORT)
     except FeedError as error:
-        away = isinstance(error, (Unavailable, Outage, Unauthorized))
-        failure = FailureClass.NETWORK if away else FailureClass.UNKNOWN
-        if isinstance(error, NotFound):
+        failure, passes = FailureClass.UNKNOWN, isinstance(error, Unavailable)
+        if isinstance(error, (Unavailable, Outage, Unauthorized)):
+            failure = FailureClass.NETWORK
+        elif isinstance(error, NotFound):
             failure = FailureClass.UNSUPPORTED
-        raise BuildFailed(
-            failure, FETCH, error.message, hint=error.hint, retryable=isinstance(error, Unavailable)
-        ) from error
+        text, hint = error.message, error.hint
+        raise BuildFailed(failure, FETCH, text, hint=hint, retryable=passes) from error
     except (ValueError, UsageError) as error:
         raise BuildFailed(FailureClass.UNKNOWN, FETCH, str(error)) from error
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,14 @@ from feed.interface import Feed
 from flows.cli.activity import waiting_for
 from flows.cli.settings import Settings
 from flows.packages.published import Original, published_original
-from flows.sweep.engines import engine_spec, runtimes_of
+from flows.sweep.local import open_builder
 from flows.sweep.workspace import Workspace
 from matrix.digest import PROVENANCE
 from matrix.errors import UsageError
-from matrix.model import EXPORT, Cell
+from matrix.model import EXPORT, Cell, Plan
 from workers.attest.provenance import cell_of
-from workers.build.builder import Builder, BuildOptions, Built
+from workers.build.built import Built
 from workers.build.keys import diff_keys
-from workers.compile.stage import CompileStage
-from workers.host.client import EngineHost, HostLimits
-from workers.store import Store
 
 Json = Mapping[str, Any]
 
@@ -63,17 +59,10 @@ def rebuild(
         root = Path(folder)
         waiting_for(f"fetching {package} {version}")
         original = published_original(feed, package, version, root / "published")
-        cell = _cell(original, settings, given)
-        waiting_for(f"building {package} {version} again")
-        made = _build(cell, original, settings, root)
-        return Rebuilt(
-            package,
-            version,
-            original.tree,
-            made.tree,
-            tuple(diff_keys(_comparable(original.manifest), _comparable(made.manifest))),
-            round(made.seconds, 3),
-        )
+        made = _build(_cell(original, settings, given), original, settings, root)
+        differences = diff_keys(_comparable(original.manifest), _comparable(made.manifest))
+        trees, seconds = (original.tree, made.tree), round(made.seconds, 3)
+        return Rebuilt(package, version, *trees, tuple(differences), seconds)
 
 
 def _cell(original: Original, settings: Settings, given: Mapping[str, Path | None]) -> Cell:
@@ -92,10 +81,8 @@ def _cell(original: Original, settings: Settings, given: Mapping[str, Path | Non
             recipes=_place("recipes", given, model.get("recipes"), "with recipes", settings.cwd),
         )
         commits = _commits(original.manifest, cell)
-        return replace(
-            _pinned(cell, commits.get(cell.id)),
-            members=tuple(_pinned(one, commits.get(one.id)) for one in cell.members),
-        )
+        members = tuple(_pinned(one, commits.get(one.id)) for one in cell.members)
+        return replace(_pinned(cell, commits.get(cell.id)), members=members)
     except (LookupError, TypeError, ValueError) as error:
         raise Corrupt(f"its {PROVENANCE} holds no recipe: {error!r}") from error
 
@@ -108,10 +95,8 @@ def _place(
     if folder is None:
         if known_as is None:
             return None
-        raise UsageError(
-            f"it was made {what} named {known_as!r}",
-            hint=f"say with --{name} where that is on this machine",
-        )
+        hint = f"say with --{name} where that is on this machine"
+        raise UsageError(f"it was made {what} named {known_as!r}", hint=hint)
     if not (cwd / folder).is_dir():
         raise UsageError(f"--{name} {folder}: there is no such folder")
     return str((cwd / folder).absolute())
@@ -120,13 +105,9 @@ def _place(
 def _commits(manifest: Json, cell: Cell) -> dict[str, str | None]:
     """The commit of each cell's source; a context group has one for each of its members."""
     source = manifest["source"]
-    return {
-        cell.id: source.get("commit"),
-        **{
-            one["cell"]: source["members"][one["name"]].get("commit")
-            for one in manifest.get("members", ())
-        },
-    }
+    members = {one["cell"]: one["name"] for one in manifest.get("members", ())}
+    commits = {name: source["members"][own].get("commit") for name, own in members.items()}
+    return {cell.id: source.get("commit"), **commits}
 
 
 def _pinned(cell: Cell, commit: str | None) -> Cell:
@@ -138,32 +119,21 @@ def _pinned(cell: Cell, commit: str | None) -> Cell:
 
 
 def _build(cell: Cell, original: Original, settings: Settings, root: Path) -> Built:
-    manifest = original.manifest
-    spec = engine_spec(settings.replaced({"engine": original.recipe["engine"]}, "the package"))
-    limits = HostLimits(memory=settings.memory or 0)
-    options = BuildOptions(
-        stamp="rebuild",
-        self_contained=any(one["path"].startswith(f"{EXPORT}/") for one in manifest["files"]),
-        remote_code=settings.allow_remote_code,
-        pickle=settings.allow_pickle,
-    )
-    with (
-        closing(Store(root / "store")) as store,
-        closing(runtimes_of(settings, limits, root / "logs")) as runtimes,
-    ):
-        host = EngineHost(spec, limits=limits, log_dir=root / "logs")
-        # What an emulator made is made again by one; on a device the comparison tells them apart.
-        compiler = CompileStage(runtimes, emulated=True, base=settings.cwd)
-        with closing(Builder(store, host, root / "work", options, compiler=compiler)) as builder:
-            version = cell.version if manifest["kind"] == EXPORT else None
-            return builder.build(cell, export_version=version)
+    manifest, engine = original.manifest, original.recipe["engine"]
+    whole = any(one["path"].startswith(f"{EXPORT}/") for one in manifest["files"])
+    plan = Plan("rebuild", (), "", "", engine, self_contained=whole)
+    # What an emulator made is made again by one; on a device the comparison tells them apart.
+    settings = settings.replaced({"engine": engine}, "the package")
+    with open_builder(
+        plan, replace(settings, home=str(root), store=None, emulated=True)
+    ) as builder:
+        waiting_for(f"building {cell.id} again")
+        version = cell.version if manifest["kind"] == EXPORT else None
+        return builder.build(cell, export_version=version)
 
 
 def _comparable(manifest: Json) -> dict[str, Any]:
     """A manifest whose lists are keyed by name, so that differences have names too."""
-    named = dict(manifest)
-    named["files"] = {one["path"]: one["sha256"] for one in manifest["files"]}
-    named["stages"] = {
-        f"{one['stage']} {one['component']}".strip(): one for one in manifest["stages"]
-    }
-    return named
+    files = {one["path"]: one["sha256"] for one in manifest["files"]}
+    stages = {f"{one['stage']} {one['component']}".strip(): one for one in manifest["stages"]}
+    return {**manifest, "files": files, "stages": stages}

@@ -46,8 +46,7 @@ def publish_record(
         "of": {"package": subject.package, "version": subject.version, "tree": subject.tree},
         **about,
     }
-    record = json.dumps(told, indent=1, sort_keys=True) + "\n"
-    contents = {**files, RECORD: record.encode()}
+    contents = {**files, RECORD: json_bytes(told)}
     named = render(settings.package, f"{kind}s", "")
     with tempfile.TemporaryDirectory(prefix=f"modelmill-{kind}-") as folder:
         local = [_written(Path(folder, name), data) for name, data in contents.items()]
@@ -62,6 +61,11 @@ def publish_record(
             timeout=settings.publish_timeout,
         )
     return named, own
+
+
+def json_bytes(value: object) -> bytes:
+    """A JSON file that is the same whenever it is written."""
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _written(path: Path, data: bytes) -> LocalFile:

@@ -98,15 +98,13 @@ def _private_key(path: Path) -> Any:
     try:
         return load_pem_private_key(_read(path), passphrase.encode() if passphrase else None)
     except TypeError:
-        what = "is encrypted" if not passphrase else "is not encrypted"
-        hint = f"set {UNLOCK}" if not passphrase else f"unset {UNLOCK}"
-        raise UsageError(f"--sign-key {path} {what}", hint=hint) from None
+        what, verb = ("is not encrypted", "unset") if passphrase else ("is encrypted", "set")
+        raise UsageError(f"--sign-key {path} {what}", hint=f"{verb} {UNLOCK}") from None
     except ValueError as error:
         # The library's text speaks of formats and passphrases, never of their content.
-        raise UsageError(
-            f"--sign-key {path} is not a private key in PEM, or the passphrase is wrong: {error}",
-            hint="openssl genpkey -algorithm ed25519 -out key.pem makes one",
-        ) from None
+        text = f"--sign-key {path} is not a private key in PEM, or the passphrase is wrong: {error}"
+        hint = "openssl genpkey -algorithm ed25519 -out key.pem makes one"
+        raise UsageError(text, hint=hint) from None
 
 
 def _read(path: Path) -> bytes:

@@ -7,11 +7,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from flows.cli.settings import Settings
 from flows.observe.trace.page import render as page_of
-from flows.packages.run_records import publish_record
+from flows.packages.run_records import json_bytes, publish_record
 from flows.sweep.workspace import Workspace
 from machine.disk import reason
 from machine.files import replace_file
@@ -46,7 +45,7 @@ def keep(trace: Trace, files: Mapping[str, Path], output: Path | None) -> Trace:
         output.mkdir(parents=True, exist_ok=True)
         for kind, name in trace.artifacts.items():
             shutil.copyfile(files[kind], output / name)
-        replace_file(output / RESULT, _json(trace.to_json()))
+        replace_file(output / RESULT, json_bytes(trace.to_json()))
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {reason(error)}") from None
     return trace
@@ -77,20 +76,14 @@ def publish_trace(settings: Settings, package: str, version: str, trace: Trace) 
     feed, about = Workspace(settings).open_feed(), trace.metadata
     found = feed.find(package, version)
     if found is None or found.deleted or found.tree != about.tree:
-        raise UsageError(
-            f"{package} {version} in {feed.name} is not what was traced",
-            hint="trace a published version: modelmill trace PACKAGE VERSION --publish",
-        )
+        hint = "trace a published version: modelmill trace PACKAGE VERSION --publish"
+        raise UsageError(f"{package} {version} in {feed.name} is not what was traced", hint=hint)
     told = {
         "component": about.component,
         "on": {"provider": about.ep, "device": about.device, "emulated": about.emulated},
         "runtime": about.runtime,
         "status": trace.status.value,
     }
-    files = {RESULT: _json(trace.to_json()), PAGE: page_of(trace).encode()}
+    files = {RESULT: json_bytes(trace.to_json()), PAGE: page_of(trace).encode()}
     mark = " (emulated)" if about.emulated else ""
     return publish_record(settings, feed, "trace", found, files, told, mark=mark)
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()

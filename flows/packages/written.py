@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from flows.cli.settings import Settings
-from flows.packages.signing import signer_of
-from flows.sweep.local import open_builder, verifying
+from flows.sweep.local import attester_of, open_builder, verifying
 from machine.files import remove_tree
 from matrix.errors import MillError, UsageError
 from matrix.model import Cell, Plan
@@ -54,41 +55,34 @@ def write_packages(
     overwrite: bool,
     progress: Callable[[str], None],
 ) -> Iterator[Written]:
-    """Make every cell of a plan into `dest/PACKAGE/TARGET+PROFILE`."""
+    """Make every cell of a plan into `dest/PACKAGE/TARGET+PROFILE`, in a home that is removed
+    again; results are taken from the store that the settings name."""
     cells = list(plan.cells())
     there = [str(_place(dest, cell)) for cell in cells if _place(dest, cell).exists()]
     if there and not overwrite:
-        raise UsageError(
-            f"{', '.join(there[:3])} is there already", hint="add --overwrite, or choose -o"
-        )
-    with open_builder(plan, settings, fetch) as builder, verifying(settings) as verifier:
-        attester = Attester(
-            builder.host,
-            builder=settings.builder_id or "",
-            sign=signer_of(settings),
-            runtimes=verifier.runtimes,
-        )
+        text = f"{', '.join(there[:3])} is there already"
+        raise UsageError(text, hint="add --overwrite, or choose -o")
+    with ExitStack() as opened:
+        home = opened.enter_context(tempfile.TemporaryDirectory(prefix="modelmill-compile-"))
+        settings = replace(settings, home=home)
+        builder = opened.enter_context(open_builder(plan, settings, fetch))
+        verifier = opened.enter_context(verifying(settings))
+        attester = attester_of(settings, builder, verifier.runtimes)
         for cell in cells:
             progress(f"compiling {cell.id}")
             try:
-                yield _write(cell, dest, builder, verifier, attester, settings)
+                output, limit = _place(dest, cell), settings.timeout
+                yield _write(cell, output, builder, verifier, attester, limit)
             except MillError as error:
-                hint = f" ({error.hint})" if error.hint else ""
-                yield Written(cell.id, error=f"{error.message}{hint}")
+                yield Written(cell.id, error=str(error))
 
 
 def _write(
-    cell: Cell,
-    dest: Path,
-    builder: Builder,
-    verifier: Verifier,
-    attester: Attester,
-    settings: Settings,
+    cell: Cell, output: Path, builder: Builder, verifier: Verifier, attester: Attester, limit: float
 ) -> Written:
     built = builder.build(cell)
     try:
-        built = attester.attest(_verified(built, verifier, settings), cell)
-        output = _place(dest, cell)
+        built = attester.attest(_verified(built, verifier, limit), cell)
         old = output.with_name(f".{output.name}.old")
         remove_tree(old)
         if output.exists():
@@ -114,10 +108,10 @@ def _write(
     )
 
 
-def _verified(built: Built, verifier: Verifier, settings: Settings) -> Built:
-    """With its evidence. What could not be judged is no reason to withhold it here: it is told."""
+def _verified(built: Built, verifier: Verifier, limit: float) -> Built:
+    """With its evidence. A result that could not be judged is written too, and reported as such."""
     try:
-        return verifier.verify(built, Watching(settings.timeout))
+        return verifier.verify(built, Watching(limit))
     except VerifyFailed as error:
         if any(rung.passed is False for rung in error.built.evidence):
             raise

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from flows.observe.progress import UNSHOWN, SweepProgress
-from flows.prefect.chosen_server import ChosenServer
+from flows.prefect.server import ChosenServer
 from flows.sweep.cancellation import StoppedElsewhere
 from flows.sweep.stop import Stop
 from matrix.errors import MillError
@@ -40,7 +40,7 @@ _TRIES = 5
 _EXPORTING = 3.0
 """Seconds after which an export is really made, not found in the store."""
 LAST_WORDS = 20.0
-"""Seconds that a server gets after the work, to take more of what it was not told yet."""
+"""Seconds that a server gets after the work, to receive what it does not have yet."""
 LAST_WORDS_AFTER_STOP = 1.5
 """The same, when somebody waits for the prompt."""
 
@@ -68,7 +68,7 @@ class Display:
     """Tries in a row."""
     _run: ShownRun | None = None
     _told: int = 0
-    """The last event that the server was told."""
+    """The last event that the server has received."""
     _ended: threading.Event = field(default_factory=threading.Event)
     """The work is over."""
     _gone: threading.Event = field(default_factory=threading.Event)
@@ -159,7 +159,7 @@ class Display:
         return True
 
     def _show(self) -> None:
-        """Connect, tell what happens until the work has ended, and how it ended."""
+        """Connect, report what happens until the work has ended, and how it ended."""
         url = self._server.url(self._gone)
         from flows.prefect import shown_run
 

@@ -1,4 +1,4 @@
-"""The Prefect API server that a local sweep starts where PREFECT_API_URL names none.
+"""The server that shows a local sweep: the user's by PREFECT_API_URL, or one that the sweep starts.
 
 Works around Prefect (test_prefects_temporary_server_outlives_a_killed_owner): its own temporary
 server would be left behind, and importing it costs the sweep more than a second of processor time.
@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from filelock import FileLock
 
@@ -34,7 +35,7 @@ TOO_LATE = "the sweep ended before the embedded Prefect server had started"
 _LEAST_SPACE = 1 << 20
 _TAIL = 64_000
 _FLUSHES = {
-    # Works around Prefect (test_the_recorder_cuts_fractions_of_a_second): 0.5 would be no pause.
+    # Works around Prefect (test_the_recorder_cuts_fractions_of_a_second): 0.5 would mean no pause.
     "TASK_RUN_RECORDER": "1",
     "EVENT_PERSISTER": "0.5",
 }
@@ -98,7 +99,7 @@ class Server:
         return "" if self.lives else f"the embedded Prefect server ended: {self.log}"
 
     def stop(self, limit: float = 5.0) -> None:
-        """Close its input and wait, then kill it: it has written whatever it was told."""
+        """Close its input and wait, then kill it: it has written everything that it received."""
         self._lock.release()
         if self._process.stdin:
             self._process.stdin.close()
@@ -196,3 +197,76 @@ def healthy(url: str) -> bool:
             return bool(reply.status == 200)
     except (urllib.error.URLError, OSError):
         return False
+
+
+@dataclass(slots=True)
+class ChosenServer:
+    """Our own server is started when it is first needed, and again when it died."""
+
+    home: Path
+    environ: Mapping[str, str]
+    _own: Server | None = None
+
+    @property
+    def given(self) -> str:
+        """The address of the user's server; empty: there is none."""
+        return self.environ.get("PREFECT_API_URL", "")
+
+    @property
+    def lives(self) -> bool:
+        """Whether asking it again makes sense without starting another one."""
+        return bool(self.given) or (self._own is not None and self._own.lives)
+
+    @property
+    def starts(self) -> bool:
+        """Whether it is our own, and nothing is known to keep it from answering later."""
+        return not self.given and (self._own is None or not self._own.trouble())
+
+    def url(self, cancel: threading.Event) -> str:
+        """Its address once it can be asked."""
+        if self.given:
+            return self.given
+        own = self._own
+        if own is None or not own.lives:
+            if own is not None:
+                own.stop()
+            own = self._own = start_server(self.home, self.environ, cancel)
+            own.wait(cancel)
+        if cancel.is_set():
+            own.stop(0.0)  # nobody else does any more
+            raise ServerFailed(TOO_LATE)
+        return own.url
+
+    def problem(self, error: Exception | None = None) -> str:
+        """What is wrong with it, in a few words; without an `error`: it has not answered yet."""
+        if isinstance(error, MillError):
+            return str(error)
+        if self._own is not None and (why := self._own.trouble()):
+            return why
+        return f"{self._name} {_symptom(error)}"
+
+    def stop(self, limit: float) -> None:
+        """End our own server."""
+        own, self._own = self._own, None
+        if own is not None:
+            own.stop(limit)
+
+    @property
+    def _name(self) -> str:
+        if not self.given:
+            return "the embedded Prefect server"
+        return f"the Prefect server {urlsplit(self.given).hostname}"  # without its password
+
+
+def _symptom(error: Exception | None) -> str:
+    if error is None:
+        return "had not taken everything when the sweep ended"
+    import httpx
+
+    if isinstance(error, httpx.TimeoutException):
+        return "does not answer in time"
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"answers {error.response.status_code} {error.response.reason_phrase}"
+    if isinstance(error, httpx.TransportError):
+        return "does not answer"
+    return f"cannot be used: {type(error).__name__}"

@@ -76,8 +76,8 @@ class _Attempt:
 
 @dataclass(slots=True)
 class ShownRun:
-    """What the server was told of a run. It outlives connections: a server that comes back is told
-    what it missed, and recognizes by their keys the runs that it knows."""
+    """What the server knows of a run. It outlives connections: a server that comes back is told
+    what it missed, and recognizes by their keys the runs that it has."""
 
     stamp: str
     models: Mapping[str, PlannedModel]
@@ -137,20 +137,13 @@ class ShownRun:
     def show_activities(self, client: SyncPrefectClient, holders: Iterable[Holder]) -> None:
         """Show at each model's task run what its engine is doing, every few seconds."""
         for holder in holders:
-            attempt = self._attempts.get(holder.token)
-            if attempt is None or not holder.activity:
+            attempt, text = self._attempts.get(holder.token), f"{holder.activity}: `{holder.cell}`"
+            if attempt is None or not holder.activity or text == attempt.activity:
                 continue
-            text = f"{holder.activity}: `{holder.cell}`"
-            moved = time.monotonic() >= attempt.shown_at + _PROGRESS_INTERVAL
-            if text == attempt.activity or not moved:
+            if time.monotonic() < attempt.shown_at + _PROGRESS_INTERVAL:
                 continue
-            attempt.artifact = self.show(
-                client,
-                attempt.artifact,
-                {"data": text},
-                type="markdown",
-                task_run_id=str(attempt.id),
-            )
+            kind = {"type": "markdown", "task_run_id": str(attempt.id)}
+            attempt.artifact = self.show(client, attempt.artifact, {"data": text}, **kind)
             attempt.activity, attempt.shown_at = text, time.monotonic()
 
     def cancelled(self, client: SyncPrefectClient) -> bool:
@@ -233,8 +226,8 @@ def ended(
 def crash_dead_runs(client: SyncPrefectClient) -> int:
     """Mark the runs of killed sweeps as crashed; returns how many there were.
 
-    Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would show them running
-    for ever.
+    Works around Prefect (test_no_service_of_the_server_ends_lost_runs): it would always show
+    them as running.
     """
     runs = client.read_flow_runs(
         flow_filter=FlowFilter.model_validate({"name": {"any_": [FLOW_NAME]}}),

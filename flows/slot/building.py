@@ -82,14 +82,8 @@ def _verify(work: CellWork, built: Built) -> Built | None:
     unchanged = newest is not None and newest.tree == built.tree
     # An export is judged by the cells that are made from it.
     done = planned.is_export or unchanged
-    runs = [
-        StageRun(
-            cell=work.id,
-            target=planned.target,
-            **{name: getattr(run, name) for name in run.__slots__},
-        )
-        for run in built.stages
-    ]
+    told = ({name: getattr(run, name) for name in run.__slots__} for run in built.stages)
+    runs = [StageRun(cell=work.id, target=planned.target, **facts) for facts in told]
     work.record(Status.BUILT if done else Status.VERIFYING, facts, runs)
     if newest is not None and unchanged:
         detail = {"same_as": newest.version, **group_detail(built)}
@@ -146,20 +140,11 @@ def _retrying(work: CellWork) -> Retrying:
 
 def _evidence(built: Built) -> dict[str, Any]:
     """What the stages report, and what verification found."""
-    record = built.build_record
+    record, stages = built.build_record, []
     infos = {(run["stage"], run["component"]): run["info"] for run in record["stages"]}
-    found: dict[str, Any] = {
-        "rungs": [asdict(rung) for rung in built.evidence],
-        "stages": [
-            {
-                **{name: stage[name] for name in ("stage", "component", "facts")},
-                "info": infos.get((stage["stage"], stage["component"]), {}),
-            }
-            for stage in built.manifest["stages"]
-        ],
-    }
-    return found | {
-        name: record[name]
-        for name in ("verdict", "runtimes", "opening", "sharing")
-        if name in record
-    }
+    for stage in built.manifest["stages"]:
+        told = {name: stage[name] for name in ("stage", "component", "facts")}
+        stages.append({**told, "info": infos.get((stage["stage"], stage["component"]), {})})
+    rungs = [asdict(rung) for rung in built.evidence]
+    names = (name for name in ("verdict", "runtimes", "opening", "sharing") if name in record)
+    return {"rungs": rungs, "stages": stages, **{name: record[name] for name in names}}

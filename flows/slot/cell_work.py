@@ -151,10 +151,8 @@ def keep(built: Built, package: str, version: str, root: Path, budget: int = 0) 
 
 def trim(root: Path, limit: int) -> None:
     """Strip the oldest packages below `root` down to their records."""
-    folders = sorted(
-        {path.parent for path in root.glob(f"*/*/{MANIFEST}")},
-        key=lambda folder: folder.stat().st_mtime,
-    )
+    folders = [path.parent for path in root.glob(f"*/*/{MANIFEST}")]
+    folders.sort(key=lambda folder: folder.stat().st_mtime)
     sizes = {folder: kept_bytes(folder) for folder in folders}
     total = sum(sizes.values())
     for folder in folders:

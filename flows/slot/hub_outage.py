@@ -78,9 +78,5 @@ class HubOutage:
             self.state.note(self.sweep_id, Kind.NOTICE, {OUTAGE: ""})
 
     def _told(self, error: BuildFailed) -> BuildFailed:
-        return BuildFailed(
-            error.failure,
-            error.stage,
-            error.reason,
-            hint=f"when the hub is back: modelmill retry {self.stamp} --class NETWORK",
-        )
+        hint = f"when the hub is back: modelmill retry {self.stamp} --class NETWORK"
+        return BuildFailed(error.failure, error.stage, error.reason, hint=hint)

@@ -3,8 +3,8 @@
 One thread does it for all. A lease that cannot be renewed belongs to somebody else: its `gone`
 event is set, which cancels the work under way, and nothing of that work can be recorded any more.
 
-What a slot is doing changes often and matters only now, so it is a column of the lease and no
-event: updated at most every two seconds, and gone with the lease.
+What a slot is doing changes often and matters only now, so it is not an event but a column of the
+lease: updated at most every two seconds, and gone with the lease.
 """
 
 from __future__ import annotations

@@ -36,10 +36,8 @@ def run_slots(sweep: SweepContext, slots: Sequence[Slot]) -> None:
             failures.append(error)
             sweep.stop.ask()
 
-    threads = [
-        threading.Thread(target=work, name=f"slot-{number}")
-        for number in range(THREADS_PER_SLOT * len(slots))
-    ]
+    names = (f"slot-{number}" for number in range(THREADS_PER_SLOT * len(slots)))
+    threads = [threading.Thread(target=work, name=name) for name in names]
     for thread in threads:
         thread.start()
     for thread in threads:

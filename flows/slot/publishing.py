@@ -33,7 +33,7 @@ _CLASSES: dict[type[FeedError], FailureClass] = {
     Unavailable: FailureClass.NETWORK,
     OutcomeUnknown: FailureClass.NETWORK,
 }
-"""Errors of a feed that are no failure of class PUBLISH; the first that fits counts."""
+"""Errors of a feed whose failure has another class than PUBLISH; the first that fits counts."""
 
 
 def publish_package(work: CellWork, publisher: Publisher, built: Built) -> bool:
@@ -56,15 +56,17 @@ def publish_package(work: CellWork, publisher: Publisher, built: Built) -> bool:
 
 def _publish(work: CellWork, publisher: Publisher, built: Built) -> bool:
     work.record(Status.PUBLISHING)
-    started = time.monotonic()
+    planned, started = work.planned, time.monotonic()
+    reached = built.build_record.get("verdict", {}).get("reached", True)
     try:
         receipt = publisher.publish(
-            work.planned.package,
-            work.planned.version,
+            planned.package,
+            planned.version,
             built.files,
-            description_text=_description(work, built),
+            # A listing shows packages that failed verification.
+            description_text=work.id if reached else f"{work.id} (unverified)",
             tree=built.tree,
-            timeout=work.planned.cell.publish_timeout,
+            timeout=planned.cell.publish_timeout,
             cancel=work.lease.gone,
         )
     except Cancelled:
@@ -91,12 +93,6 @@ def _publish(work: CellWork, publisher: Publisher, built: Built) -> bool:
     return True
 
 
-def _description(work: CellWork, built: Built) -> str:
-    """Mark packages that failed verification, so that a listing shows them."""
-    verdict = built.build_record.get("verdict", {})
-    return work.id if verdict.get("reached", True) else f"{work.id} (unverified)"
-
-
 def _facts(built: Built, receipt: Receipt, seconds: float, kept: dict[str, str]) -> Facts:
     return Facts(
         tree=built.tree,
@@ -117,11 +113,8 @@ def group_detail(built: Built) -> dict[str, Any]:
     """Of the package of a context group: the cells that it holds compiled, and those that it
     should but does not."""
     members = [one["cell"] for one in built.manifest.get("members", ())]
-    left_out = built.build_record.get("left_out")
-    return {
-        **({"members": members} if members else {}),
-        **({"left_out": left_out} if left_out else {}),
-    }
+    told = {"members": members, "left_out": built.build_record.get("left_out")}
+    return {name: value for name, value in told.items() if value}
 
 
 def _keep_locally(work: CellWork, built: Built) -> dict[str, str]:
@@ -151,7 +144,5 @@ def _failure(work: CellWork, error: FeedError, failure: FailureClass) -> Facts:
 def _facts_of(
     error: FeedError, failure: FailureClass, step: str, *, retryable: bool = False
 ) -> Facts:
-    hint = "; ".join(filter(None, (error.hint, step)))
-    return Facts(
-        failure=failure, stage=STAGE, message=error.message, hint=hint, retryable=retryable
-    )
+    text, hint = error.message, "; ".join(filter(None, (error.hint, step)))
+    return Facts(failure=failure, stage=STAGE, message=text, hint=hint, retryable=retryable)

@@ -35,10 +35,8 @@ class EarlierFailures:
         if self.tried:
             lines.append(f"failed before, tried again: {_counted(self.tried)}")
         if self.left:
-            lines.append(
-                f"failed before, left as they are: {_counted(self.left)}; "
-                f"to try them again: modelmill retry {stamp}{flags}"
-            )
+            again = f"to try them again: modelmill retry {stamp}{flags}"
+            lines.append(f"failed before, left as they are: {_counted(self.left)}; {again}")
         return lines
 
 

@@ -41,27 +41,20 @@ def check_engine(settings: Settings) -> None:
         extra = "build"
     if not missing:
         return
+    install = f"pip install -c constraints.txt 'modelmill[{extra}]'"
+    hint = "modelmill engine install winml" if missing == ["winml"] else install
     lacks = f"{where or sys.executable} lacks {', '.join(missing)}"
-    raise EngineNotFound(
-        f"engine {spec.name} is not installed: {lacks}",
-        hint="modelmill engine install winml"
-        if missing == ["winml"]
-        else f"pip install -c constraints.txt 'modelmill[{extra}]'",
-    )
+    raise EngineNotFound(f"engine {spec.name} is not installed: {lacks}", hint=hint)
 
 
 def runtimes_of(
     settings: Settings, limits: HostLimits | None = None, log_dir: Path | None = None
 ) -> Runtimes:
     """The runtimes of one slot, each kind in the interpreter that the settings name for it."""
-    known = {kind.name for kind in KINDS}
+    known = settings.engine_pythons
     return Runtimes(
         log_dir=log_dir or Workspace(settings).logs,
         limits=limits or HostLimits(),
-        pythons={
-            name: settings.cwd / python
-            for name, python in settings.engine_pythons.items()
-            if name in known
-        },
+        pythons={one.name: settings.cwd / known[one.name] for one in KINDS if one.name in known},
         allowed=settings.runtimes or None,
     )

@@ -47,8 +47,8 @@ def index_of(stamp: str, outcomes: Iterable[Outcome]) -> SweepIndex:
 
 def with_listed(feed: Feed, plan: Plan, index: SweepIndex) -> SweepIndex | None:
     """The index of a batch whose packages were compiled, perhaps where nothing else of it is
-    known: with everything that its newest index lists. None: nobody has published an index yet,
-    and whoever sweeps the batch will."""
+    known: with everything that its newest index lists. None: there is no index yet, and the sweep
+    of the batch will publish one."""
     try:
         listed = resolve_index(feed, plan.index_package, plan.stamp).index.cells
     except NotFound:
@@ -90,12 +90,9 @@ def publish_index(
             path = Path(folder) / INDEX_FILE
             path.write_bytes(data)
             try:
+                told, content = f"index of {plan.stamp}", [LocalFile(entry, path)]
                 publisher.publish(
-                    plan.index_package,
-                    version,
-                    [LocalFile(entry, path)],
-                    description_text=f"index of {plan.stamp}",
-                    tree=tree,
+                    plan.index_package, version, content, description_text=told, tree=tree
                 )
             except Conflict:
                 # Another sweep published that revision with other content, or it was deleted:
@@ -103,7 +100,5 @@ def publish_index(
                 taken = revision
                 continue
         return version
-    raise Conflict(
-        f"the index of {plan.stamp} changes faster than it can be published",
-        hint="run modelmill resume when the other sweep has ended",
-    )
+    text = f"the index of {plan.stamp} changes faster than it can be published"
+    raise Conflict(text, hint="run modelmill resume when the other sweep has ended")

@@ -23,7 +23,7 @@ from flows.sweep.published import Listing, list_feed
 from flows.sweep.recorded import note_plan
 from flows.sweep.stop import Stop
 from matrix.codec import to_json
-from matrix.model import Plan
+from matrix.model import Plan, PlannedPackage
 from matrix.needs import Words
 from matrix.status import FailureClass, Status
 from state.records import CellRow, Facts, Kind, ModelRow, Seeded, SweepInfo
@@ -84,19 +84,14 @@ class Sweep:
 
     def record(self, known: Estimates) -> None:
         """Record the sweep, its cells and the settings that a resume needs."""
-        settings = self.settings
+        plan, settings, name = self.plan, self.settings, self.feed.name
+        peaks, bench = known.peaks if self.by_memory else {}, settings.bench
         info = self.state.begin(
-            self.plan.stamp,
-            self.feed.name,
-            cell_rows(
-                self.plan,
-                self.recorded,
-                known.peaks if self.by_memory else {},
-                bench=settings.bench,
-                emulated=settings.emulated,
-            ),
-            model_rows(self.plan, known),
-            {**self.recorded, "feed": self.feed.name},
+            plan.stamp,
+            name,
+            cell_rows(plan, self.recorded, peaks, bench=bench, emulated=settings.emulated),
+            model_rows(plan, known),
+            {**self.recorded, "feed": name},
             to_json(selection_of(settings)),
             publish=not settings.no_publish,
             protocol=asdict(settings.protocol),
@@ -155,10 +150,9 @@ class Sweep:
                 index = self._publish_index()
             except FeedError as error:
                 stop.ask(error)
-            else:
-                if index is not None:
-                    told = {"package": self.plan.index_package, "version": index}
-                    state.note(info.id, Kind.INDEX, told)
+            if index is not None:
+                told = {"package": self.plan.index_package, "version": index}
+                state.note(info.id, Kind.INDEX, told)
         state.end(info.id, summary.exit_code(stop))
         return summary, index
 
@@ -189,6 +183,10 @@ def cell_rows(
     memory: dict[str, int] = {}
     for (name, _stage, _component), peak in (peaks or {}).items():
         memory[name] = max(memory.get(name, 0), peak)
+
+    def measured(one: PlannedPackage) -> bool:
+        return bench and not one.is_export and one.cell.skip is None
+
     return [
         CellRow(
             cell=planned.id,
@@ -201,9 +199,7 @@ def cell_rows(
             needs=needs_of(
                 planned.cell, plan.engine, values, memory.get(planned.cell.model.name, 0)
             ),
-            bench=bench_needs_of(planned.cell, emulated=emulated)
-            if bench and not planned.is_export and planned.cell.skip is None
-            else (),
+            bench=bench_needs_of(planned.cell, emulated=emulated) if measured(planned) else (),
         )
         for planned in plan.packages()
     ]
@@ -211,10 +207,8 @@ def cell_rows(
 
 def model_rows(plan: Plan, known: Estimates) -> list[ModelRow]:
     """The models with the time they took before: the longest is built first."""
-    return [
-        ModelRow(model.name, position, known.seconds(model.name))
-        for position, model in enumerate(plan.models)
-    ]
+    names = (model.name for model in plan.models)
+    return [ModelRow(name, place, known.seconds(name)) for place, name in enumerate(names)]
 
 
 def among(plan: Plan, state: State, sweep_id: int) -> frozenset[str] | None:

@@ -59,18 +59,14 @@ def open_slots(
     work = Workspace(settings)
     here = slots_here or slot_count(settings)
     with ExitStack() as opened:
-        store = Store(work.store)
-        opened.callback(store.close)
+        store = opened.enter_context(closing(Store(work.store)))
         leases = opened.enter_context(LeaseRenewer(state, sweep.stop, 2 * settings.heartbeat))
         pool = opened.enter_context(ThreadPoolExecutor(2 * here, thread_name_prefix="publish"))
         ledger = Ledger()
-        budget = DiskBudget(
-            store,
-            settings.disk_budget or 0,
-            ledger=ledger,
-            beside=partial(kept_bytes, work.kept),
-            evicted=lambda report: _note_evictions(state, sweep.info.id, report),
-        )
+        kept = partial(kept_bytes, work.kept)
+        note = partial(_note_evictions, state, sweep.info.id)
+        limit = settings.disk_budget or 0
+        budget = DiskBudget(store, limit, ledger=ledger, beside=kept, evicted=note)
         context = SweepContext(
             plan=plan,
             sweep_id=sweep.info.id,
@@ -91,13 +87,7 @@ def open_slots(
         for number in range(1, here + 1):
             owner = Owner.here(f"{owners_here()}slot-{number}")
             builder, runtimes = _builder(plan, settings, store, expected, budget, memory)
-            attester = Attester(
-                builder.host,
-                allow={"remote_code": settings.allow_remote_code, "pickle": settings.allow_pickle},
-                builder=settings.builder_id or "",
-                sign=signer_of(settings),
-                runtimes=runtimes,
-            )
+            attester = attester_of(settings, builder, runtimes)
             slot = Slot(owner, builder, Verifier(runtimes, settings.verify), attester)
             opened.callback(slot.close)
             made.append(slot)
@@ -110,15 +100,22 @@ def open_builder(plan: Plan, settings: Settings, fetch: Fetch | None = None) -> 
     are compiled from; None: from the feed."""
     work = Workspace(settings)
     work.prepare()
-    store = Store(work.store)
     waiting_for(f"asking the engine {settings.engine}")
-    builder, runtimes = _builder(plan, settings, store, fetch=fetch)
-    try:
-        yield builder
-    finally:
-        runtimes.close()
-        builder.close()
-        store.close()
+    with closing(Store(work.store)) as store:
+        builder, runtimes = _builder(plan, settings, store, fetch=fetch)
+        with closing(builder), closing(runtimes):
+            yield builder
+
+
+def attester_of(settings: Settings, builder: Builder, runtimes: Runtimes) -> Attester:
+    """An attester of what a builder makes."""
+    return Attester(
+        builder.host,
+        allow=settings.allow,
+        builder=settings.builder_id or "",
+        sign=signer_of(settings),
+        runtimes=runtimes,
+    )
 
 
 @contextmanager
@@ -152,9 +149,8 @@ def _builder(
         BuildOptions(
             stamp=plan.stamp,
             self_contained=plan.self_contained,
-            remote_code=settings.allow_remote_code,
-            pickle=settings.allow_pickle,
             expected=expected,
+            **settings.allow,
         ),
         budget=budget,
         memory=memory,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from flows.cli.settings import Settings
@@ -15,7 +16,7 @@ from machine.memory import total
 from matrix.model import Cell, Profile, Target
 from matrix.needs import MEMORY, Words, compiling, measuring
 from workers.compile.devices import available
-from workers.runtimes.runtime import KINDS, ORT, Missing
+from workers.runtimes.runtime import KINDS, ORT, Missing, Runtime
 
 _SAFETY = 1.25
 _WORTH_SAYING = 2.0
@@ -68,8 +69,7 @@ def words_here(
         *(f"engine:{name}" for name in engines),
         *(f"ep:{name}" for name in _runtimes(settings)),
         *more,
-        *_compiled_here(settings, tuple(profiles)),
-        *_measured_here(settings, tuple(benches)),
+        *_devices_here(settings, tuple(profiles), tuple(benches)),
     }
     if settings.allow_remote_code:
         words.add("remote-code")
@@ -78,29 +78,23 @@ def words_here(
     return frozenset(words)
 
 
-def _compiled_here(settings: Settings, profiles: Collection[Profile]) -> Iterator[str]:
-    if not profiles:
+def _devices_here(
+    settings: Settings, profiles: Collection[Profile], benches: Collection[Target]
+) -> Iterator[str]:
+    """The words about compiling for devices and measuring on them."""
+    if not profiles and not benches:
         return
     with closing(runtimes_of(settings)) as runtimes:
+        found: dict[Callable[..., str], Runtime | Missing | None] = {}
         for one in available(runtimes, profiles, Workspace(settings).targets()):
-            if one.runtime is None:
-                continue
-            yield compiling(one.profile.label, emulated=True)
-            if not one.runtime.emulated:
-                yield compiling(one.profile.label, emulated=False)
-
-
-def _measured_here(settings: Settings, benches: Collection[Target]) -> Iterator[str]:
-    if not benches:
-        return
-    with closing(runtimes_of(settings)) as runtimes:
+            found[partial(compiling, one.profile.label)] = one.runtime
         for target in benches:
-            runtime = runtimes.for_target(target)
-            if isinstance(runtime, Missing):
-                continue
-            yield measuring(target.ep, target.device, emulated=True)
-            if not runtime.emulated:
-                yield measuring(target.ep, target.device, emulated=False)
+            found[partial(measuring, target.ep, target.device)] = runtimes.for_target(target)
+        for word, runtime in found.items():
+            if isinstance(runtime, Runtime):
+                yield word(emulated=True)
+                if not runtime.emulated:
+                    yield word(emulated=False)
 
 
 def _runtimes(settings: Settings) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING
 
 from feed.rules import STRICTEST
@@ -101,7 +102,8 @@ def _limits(settings: Settings, problems: list[Problem]) -> Limits:
 
 
 def _plan_of(settings: Settings, catalog: str, today: date, limits: Limits) -> Plan:
-    targets = Workspace(settings).targets()
+    work = Workspace(settings)
+    targets = work.targets()
     options = PlanOptions(
         stamp=stamp_of(settings, today),
         limits=limits,
@@ -115,34 +117,21 @@ def _plan_of(settings: Settings, catalog: str, today: date, limits: Limits) -> P
         timeout=settings.timeout,
         publish_timeout=settings.publish_timeout,
     )
-    loaded = load_catalog(
-        catalog,
-        base=settings.cwd,
-        targets=targets,
-        engine=settings.engine,
-        skip_bad=settings.skip_bad_entries,
-    )
-    work = Workspace(settings)
+    base, engine, skip_bad = settings.cwd, settings.engine, settings.skip_bad_entries
+    loaded = load_catalog(catalog, base=base, targets=targets, engine=engine, skip_bad=skip_bad)
     if settings.champions:
         loaded = _with_champions(settings, loaded, targets)
-    return make_plan(
-        loaded,
-        targets,
-        selection_of(settings),
-        options,
-        lambda: _published_before(work),
-        work.profiles(),
-    )
+    selection, known = selection_of(settings), partial(_published_before, work)
+    return make_plan(loaded, targets, selection, options, known, work.profiles())
 
 
 def _with_champions(settings: Settings, catalog: Catalog, targets: Targets) -> Catalog:
     from matrix.champions import read_champions, with_champions
 
     found = read_champions(settings.path(settings.champions or ""), targets)
-    compiled = [label.strip().casefold().replace("-", "_") for label in settings.compile]
-    return with_champions(
-        catalog, found.values(), targets, engine=settings.engine, profiles=compiled
-    )
+    labels = [label.strip().casefold().replace("-", "_") for label in settings.compile]
+    engine = settings.engine
+    return with_champions(catalog, found.values(), targets, engine=engine, profiles=labels)
 
 
 def _published_before(work: Workspace) -> tuple[str, ...]:
@@ -174,13 +163,11 @@ def size_of(plan: Plan) -> str:
     return f"{counted(cells, 'cell')} of {counted(len(plan.models), 'model')}"
 
 
-def print_notices(notices: Sequence[str]) -> None:
-    """Print the notices of a plan, up to a limit."""
-    for notice in notices[:MOST_NOTICES]:
-        print(f"note: {notice}")
-    if len(notices) > MOST_NOTICES:
-        more = len(notices) - MOST_NOTICES
-        print(f"note: ... and {more} more: modelmill plan CATALOG --json has all")
+def notice_lines(notices: Sequence[str]) -> Iterator[str]:
+    """The notices of a plan, up to a limit."""
+    yield from (f"note: {notice}" for notice in notices[:MOST_NOTICES])
+    if (more := len(notices) - MOST_NOTICES) > 0:
+        yield f"note: ... and {more} more: modelmill plan CATALOG --json has all"
 
 
 @dataclass(frozen=True, slots=True)

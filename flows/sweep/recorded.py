@@ -1,13 +1,13 @@
 """What a sweep records of itself: its settings, and the plan and the estimates of each run.
 
 The settings let a resume from anywhere continue the same sweep. The plans serve reports and
-comparisons, which are made later, when the catalog may have changed, perhaps on another machine. No
-catalog says what `modelmill compile` was asked to make of packages, so a resume finds it here too.
+comparisons, which are made later, when the catalog may have changed, perhaps on another machine. A
+resume also finds here what `modelmill compile` was asked to make, because no catalog has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -63,10 +63,9 @@ def recall(settings: Settings, stamp: str, recorded: Json) -> tuple[Settings, st
     if not isinstance(catalog, str):
         wrong.append("catalog")
     if wrong:
-        raise StateError(
-            f"the settings of sweep {stamp} are damaged in the state: {', '.join(wrong)}",
-            hint=f"modelmill sweep CATALOG --stamp {stamp} with its flags records them again",
-        )
+        text = f"the settings of sweep {stamp} are damaged in the state: {', '.join(wrong)}"
+        hint = f"modelmill sweep CATALOG --stamp {stamp} with its flags records them again"
+        raise StateError(text, hint=hint)
     return settings.replaced({**known, "stamp": stamp}, f"sweep {stamp}"), str(catalog)
 
 
@@ -121,7 +120,7 @@ class PlannedCells:
         return self._models.get(name)
 
     def source(self, name: str) -> Json:
-        """What is told of the source of a model; empty if no plan was recorded."""
+        """Where a model comes from; empty if no plan was recorded."""
         model = self._models.get(name)
         told = to_json(model.source) if model else {}
         return {key: told[key] for key in ("kind", "ref", "revision", "file") if told.get(key)}
@@ -142,12 +141,7 @@ class Compiling:
         """Read them from the events of a sweep."""
         found = None
         for plan in recorded_plans(state, sweep_id):
-            models = tuple(
-                replace(model, cells=cells)
-                for model in plan.models
-                if (cells := tuple(cell for cell in model.cells if cell.origin is not None))
-            )
-            if models:
+            if models := _narrowed(plan.models, lambda cell: cell.origin is not None):
                 before = found.models if found else ()
                 found = replace(plan, models=_joined(before, models), notices=())
         return cls(found)
@@ -155,10 +149,8 @@ class Compiling:
     @property
     def emulated(self) -> bool:
         """Whether an emulator may compile."""
-        return self.plan is not None and any(
-            cell.profile and compiling(cell.profile.label, emulated=True) in cell.needs
-            for cell in self.plan.cells()
-        )
+        asked = [(cell.profile, cell.needs) for cell in (self.plan.cells() if self.plan else ())]
+        return any(one and compiling(one.label, emulated=True) in needs for one, needs in asked)
 
     def cell(self, name: str) -> Cell | None:
         """The cell of that id."""
@@ -179,28 +171,28 @@ class Compiling:
         self, state: StateReader, sweep_id: int, only: Sequence[str]
     ) -> tuple[PlannedModel, ...]:
         """The models with the cells that are not published; `only`: globs, none for all."""
-        done = {
-            one.cell for one in state.outcomes(sweep_id, brief=True) if one.status in _PUBLISHED
-        }
-        found = []
-        for model in self.plan.models if self.plan else ():
-            cells = tuple(
-                cell
-                for cell in model.cells
-                if cell.id not in done and (not only or matches(cell.id, only))
-            )
-            found += [replace(model, cells=cells)] if cells else []
-        return tuple(found)
+        outcomes = state.outcomes(sweep_id, brief=True)
+        done = {one.cell for one in outcomes if one.status in _PUBLISHED}
+
+        def wanted(cell: Cell) -> bool:
+            return cell.id not in done and (not only or matches(cell.id, only))
+
+        return _narrowed(self.plan.models, wanted) if self.plan else ()
 
 
 def merged(plan: Plan, models: tuple[PlannedModel, ...]) -> Plan:
     """A plan with cells that are made from packages, where it has not planned them itself."""
     planned = {cell.id for cell in plan.cells()}
-    more = (
-        replace(model, cells=tuple(cell for cell in model.cells if cell.id not in planned))
-        for model in models
-    )
-    return replace(plan, models=_joined(plan.models, tuple(one for one in more if one.cells)))
+    more = _narrowed(models, lambda cell: cell.id not in planned)
+    return replace(plan, models=_joined(plan.models, more))
+
+
+def _narrowed(
+    models: Iterable[PlannedModel], wanted: Callable[[Cell], bool]
+) -> tuple[PlannedModel, ...]:
+    """The models with those of their cells that are wanted, without models that lose all."""
+    found = (replace(model, cells=tuple(filter(wanted, model.cells))) for model in models)
+    return tuple(model for model in found if model.cells)
 
 
 def _emulated(cell: Cell) -> Cell:

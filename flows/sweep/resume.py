@@ -65,14 +65,11 @@ def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
     summary = summary_of(state, info)
     if summary.groups:
         failed = counted(len(summary.failures), "failed cell")
-        return NothingSelected(
-            f"sweep {info.stamp} has {failed}, but none of this selection",
-            hint=f"see modelmill status {info.stamp} --failed",
-        )
+        text = f"sweep {info.stamp} has {failed}, but none of this selection"
+        return NothingSelected(text, hint=f"see modelmill status {info.stamp} --failed")
     hint = f"{open_text(summary)}: modelmill resume {info.stamp}" if summary.unfinished else ""
-    return NothingSelected(
-        f"no cell of sweep {info.stamp} has failed: there is nothing to retry", hint=hint
-    )
+    text = f"no cell of sweep {info.stamp} has failed: there is nothing to retry"
+    return NothingSelected(text, hint=hint)
 
 
 def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | None = None) -> Run:
@@ -105,16 +102,12 @@ def _from_feed(settings: Settings, stamp: str, catalog: str | None) -> Run:
     """A sweep that only the feed knows. What is in the feed is not built again."""
     feed = Workspace(settings).open_feed()
     if feed.is_new or not _has_stamp(feed, settings.package, stamp):
-        raise UsageError(
-            f"neither the state of this machine nor the feed {feed.name} knows a sweep '{stamp}'",
-            hint=f"begin it: modelmill sweep CATALOG --stamp {stamp}",
-        )
+        text = f"neither the state of this machine nor the feed {feed.name} knows a sweep '{stamp}'"
+        raise UsageError(text, hint=f"begin it: modelmill sweep CATALOG --stamp {stamp}")
     if catalog is None:
-        raise UsageError(
-            f"sweep {stamp} is in the feed {feed.name}, but its catalog is recorded in the state "
-            "of another machine",
-            hint=f"go on with the catalog: modelmill resume {stamp} CATALOG",
-        )
+        where = "recorded in the state of another machine"
+        text = f"sweep {stamp} is in the feed {feed.name}, but its catalog is {where}"
+        raise UsageError(text, hint=f"go on with the catalog: modelmill resume {stamp} CATALOG")
     settings = settings.replaced({"stamp": stamp}, f"sweep {stamp}")
     plan = plan_of(settings, catalog, date.today())  # noqa: DTZ011 - the user's date
     return Run(plan, settings, remember(settings, catalog_reference(settings, catalog)))

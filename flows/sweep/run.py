@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from feed.interface import Feed
 from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.observe.following import Follower
@@ -30,7 +29,7 @@ from flows.sweep.index import index_line
 from flows.sweep.lifecycle import Sweep
 from flows.sweep.local import open_slots, owners_here
 from flows.sweep.needs import words_here
-from flows.sweep.planning import print_notices, size_of
+from flows.sweep.planning import notice_lines, size_of
 from flows.sweep.recorded import recorded_estimates
 from flows.sweep.stop import Stop, stopped_by_signals
 from flows.sweep.unchanged import settle_unchanged
@@ -71,9 +70,8 @@ class Run:
         # Up to the last line: a second Ctrl-C must not cut off the summary of the first.
         with stopped_by_signals(self._stop):
             with work.open_state() as opened:
-                sweep = Sweep(
-                    self.plan, self.settings, opened, feed, self._stop, self.recorded, self.again
-                )
+                settings, stop = self.settings, self._stop
+                sweep = Sweep(self.plan, settings, opened, feed, stop, self.recorded, self.again)
                 summary, index = self._run(sweep)
                 took = LastRun.of(opened, sweep.info)
             code = summary.exit_code(self._stop)
@@ -82,19 +80,17 @@ class Run:
 
     def _run(self, sweep: Sweep) -> tuple[Summary, str | None]:
         state, stop = sweep.state, self._stop
-        self._say_planned(sweep.feed)
+        if not self.as_json:
+            head = f"sweep {self.plan.stamp}: {size_of(self.plan)} -> {sweep.feed.name}"
+            print(head, *notice_lines(self.plan.notices), sep="\n", flush=True)
         sweep.begin()
         self._say_begun(sweep)
-        profiles = {cell.profile.label: cell.profile for cell in self.plan.cells() if cell.profile}
-        targets = {(cell.target.ep, cell.target.device): cell.target for cell in self.plan.cells()}
-        offers = words_here(
-            self.settings,
-            [self.plan.engine],
-            self.settings.has,
-            profiles.values(),
-            targets.values() if self.settings.bench else (),
-        )
-        info = sweep.info
+        cells, settings, info = list(self.plan.cells()), self.settings, sweep.info
+        profiles = {cell.profile.label: cell.profile for cell in cells if cell.profile}
+        targets = {(one.target.ep, one.target.device): one.target for one in cells}
+        benches = targets.values() if settings.bench else ()
+        engines = [self.plan.engine]
+        offers = words_here(settings, engines, settings.has, profiles.values(), benches)
         _note_unserved(state, info.id, offers)
         with CancellationWatch(state, info.id, info.run, stop):
             if not stop and sweep.has_work(offers):
@@ -107,12 +103,9 @@ class Run:
 
     def _build(self, sweep: Sweep, offers: Words) -> None:
         state, info = sweep.state, sweep.info
-        progress = SweepProgress(
-            state.statuses(info.id),
-            publish=info.publish,
-            slots=slot_count(self.settings),
-            known=recorded_estimates(state, info.id),
-        )
+        statuses, known = state.statuses(info.id), recorded_estimates(state, info.id)
+        count = slot_count(self.settings)
+        progress = SweepProgress(statuses, publish=info.publish, slots=count, known=known)
         after = state.note(info.id, Kind.STARTED, {"pid": os.getpid()})
         after = self._settle(sweep, progress, after)
         if self._stop or not sweep.has_work(offers):
@@ -127,20 +120,13 @@ class Run:
     @contextmanager
     def _shown(self, sweep: Sweep, progress: SweepProgress, after: int) -> Iterator[None]:
         """Show the run in Prefect while the block runs, if a server can be had."""
-        home = Workspace(self.settings).home
-        if not os.environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
-            os.environ["PREFECT_HOME"] = str(prefect_home_of(home, os.environ))
+        home, environ = Workspace(self.settings).home, os.environ
+        if not environ.get("PREFECT_API_URL"):  # before Prefect is imported and reads it
+            environ["PREFECT_HOME"] = str(prefect_home_of(home, environ))
         display = Display(
-            sweep.state,
-            sweep.info.id,
-            after,
-            owners_here(),
-            self.plan,
-            self._stop,
-            home,
-            os.environ,
+            sweep.state, sweep.info.id, after, owners_here(), self.plan, self._stop, home, environ,
             progress,
-        )
+        )  # fmt: skip
         try:
             with display:
                 yield
@@ -157,23 +143,14 @@ class Run:
             settle_unchanged(sweep)
         return follower.seen
 
-    def _say_planned(self, feed: Feed) -> None:
-        if self.as_json:
-            return
-        print(f"sweep {self.plan.stamp}: {size_of(self.plan)} -> {feed.name}")
-        print_notices(self.plan.notices)
-        sys.stdout.flush()
-
     def _say_begun(self, sweep: Sweep) -> None:
         if self.as_json:
             return
         if sweep.seeded.new:
             print(f"already in the feed: {counted(sweep.seeded.new, 'package')}")
         if wrong := sweep.seeded.corrected:
-            digests = counted(len(wrong), "digest")
-            print(
-                f"note: the state had {digests} that the feed does not have, corrected: {wrong[0]}"
-            )
+            lacks = f"{counted(len(wrong), 'digest')} that the feed does not have"
+            print(f"note: the state had {lacks}, corrected: {wrong[0]}")
         for line in sweep.earlier.lines(self.plan.stamp):
             print(line)
         sys.stdout.flush()
@@ -192,17 +169,15 @@ def print_ended(
 ) -> None:
     """Print how a run ended. `flags`: what commands in hints need besides the stamp."""
     if as_json:
-        document = {**summary.to_json(), **took.to_json(), "index": index}
-        document["exit_code"] = int(code)
-        document["unshown"] = unshown or None
-        print(json.dumps({"type": "summary", **document}), flush=True)
+        ended = {"index": index, "exit_code": int(code), "unshown": unshown or None}
+        document = {"type": "summary", **summary.to_json(), **took.to_json(), **ended}
+        print(json.dumps(document), flush=True)
         return
     print("\n".join(summary.lines()))
     if unshown:
         print(f"note: Prefect does not show all of this run: {unshown}")
     if index is not None:
-        template, failed = sweep.settings.package, len(summary.failures)
-        print(index_line(sweep.plan, template, index, failed))
+        print(index_line(sweep.plan, sweep.settings.package, index, len(summary.failures)))
     print(took)
     if sweep.stop.error is not None:
         print(f"stopped: {sweep.stop.error}", file=sys.stderr)

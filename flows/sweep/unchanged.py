@@ -1,18 +1,16 @@
 """With `--if-changed`: settles unchanged models before any slot starts.
 
-Stage keys and the store alone tell what a build would produce. A model whose open cells all equal
-their newest versions needs no slot, so a sweep of an unchanged catalog starts no Prefect server.
-A model with any other open cell is left to the slots as a whole.
+Stage keys and the store are enough to know what a build would produce. A model whose open cells all
+equal their newest versions needs no slot, so a sweep of an unchanged catalog starts no Prefect
+server. A model with any other open cell is left to the slots as a whole.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 
 from flows.sweep.lifecycle import Sweep
-from flows.sweep.local import open_builder
-from machine.processes import this_host
+from flows.sweep.local import open_builder, owners_here
 from matrix.model import PlannedModel, PlannedPackage
 from matrix.needs import Words, is_measuring
 from matrix.status import Status
@@ -31,7 +29,7 @@ def settle_unchanged(sweep: Sweep) -> None:
     state, sweep_id = sweep.state, sweep.info.id
     needs = state.demand(sweep_id)
     builds: Words = frozenset().union(*(words for words in needs if not is_measuring(words)))
-    owner = Owner.here(f"{this_host().partition('/')[0]}/{os.getpid()}/unchanged")
+    owner = Owner.here(f"{owners_here()}unchanged")
     with open_builder(sweep.plan, sweep.settings) as builder:
         for model, packages in candidates:
             if sweep.stop:
@@ -50,18 +48,15 @@ def _candidates(sweep: Sweep) -> Iterator[tuple[PlannedModel, list[PlannedPackag
         if selected is not None and model.name not in selected:
             continue
         statuses = sweep.state.statuses(sweep.info.id, model.name)
-        packages = [
-            planned
-            for planned in sweep.plan.packages_of(model)
-            if statuses.get(planned.id) in {Status.PLANNED, Status.CANCELLED}
-        ]
+        fresh, planned = {Status.PLANNED, Status.CANCELLED}, sweep.plan.packages_of(model)
+        packages = [one for one in planned if statuses.get(one.id) in fresh]
         only = len(packages) == sum(status.open for status in statuses.values())
-        if packages and only and all(planned.id in sweep.newest for planned in packages):
+        if packages and only and all(one.id in sweep.newest for one in packages):
             yield model, packages
 
 
 def _are_unchanged(builder: Builder, packages: list[PlannedPackage], sweep: Sweep) -> bool:
-    """Whether the store tells that a build would only make the newest versions again."""
+    """Whether a build would only make the newest versions again, according to the store."""
     # Without a build before, planning a model of the hub would need a request.
     if not all(one.is_export or last_keys(builder.store.notes, one.id) for one in packages):
         return False

@@ -80,10 +80,8 @@ class Workspace:
             if ours and not ignore.exists():
                 ignore.write_text("# written by modelmill\n*\n", "utf-8")
         except OSError as error:
-            raise Unwritable(
-                f"cannot make the folder {self.home}: {error.strerror}",
-                hint="choose one with --home",
-            ) from None
+            text = f"cannot make the folder {self.home}: {error.strerror}"
+            raise Unwritable(text, hint="choose one with --home") from None
         if not os.access(self.home, os.W_OK):
             raise Unwritable(f"the folder {self.home} is read-only", hint="choose one with --home")
 
@@ -120,19 +118,14 @@ class Workspace:
         waiting_for("opening the state")
         from state.state import open_state
 
-        where = self.state
-        if isinstance(where, str):
-            return open_state(where)
         if must_exist:
             self._expect_state()
-        return open_state(where)
+        return open_state(self.state)
 
     def _expect_state(self) -> None:
         if not self.has_state():
-            raise Unwritable(
-                f"there is no state at {self.state}",
-                hint="run a sweep first, or name it with --state",
-            )
+            hint = "run a sweep first, or name it with --state"
+            raise Unwritable(f"there is no state at {self.state}", hint=hint)
 
     def open_feed(self) -> Feed:
         """The feed."""
@@ -145,15 +138,18 @@ class Workspace:
         """The target table with the user's own rows."""
         from matrix.targets import load_targets
 
-        extra = self.settings.targets_file
-        return load_targets(self.settings.path(extra) if extra else None)
+        return load_targets(self._targets_file)
 
     def profiles(self) -> Profiles:
         """The device profiles with the user's own."""
         from matrix.profiles import load_profiles
 
-        extra = self.settings.targets_file
-        return load_profiles(self.targets(), self.settings.path(extra) if extra else None)
+        return load_profiles(self.targets(), self._targets_file)
+
+    @property
+    def _targets_file(self) -> Path | None:
+        where = self.settings.targets_file
+        return self.settings.path(where) if where else None
 
 
 def find_sweep(state: StateReader, stamp: str | None) -> SweepInfo:
@@ -162,8 +158,6 @@ def find_sweep(state: StateReader, stamp: str | None) -> SweepInfo:
     if info is None:
         known = ", ".join(one.stamp for one in state.sweeps()[:5])
         what = f"no sweep '{stamp}'" if stamp else "no sweep"
-        raise UsageError(
-            f"{what} in the state {state.label}",
-            hint=f"known: {known}" if known else "start one: modelmill sweep CATALOG",
-        )
+        hint = f"known: {known}" if known else "start one: modelmill sweep CATALOG"
+        raise UsageError(f"{what} in the state {state.label}", hint=hint)
     return info

@@ -28,6 +28,6 @@ and the plan, which is made once.
 - What it leaves: `champions.py` writes the file of champions and `staleness.py` says what has
   changed since; `explaining.py` traces where the gain comes from; `learning.py` adds evidence and
   drafts to the knowledge base; `exported.py` writes all sessions to a file.
-- Measured elsewhere: `recorded.py` reads what other tools measured, `policies.py` holds their rules
-  and ours, `replay.py` judges by both, `elsewhere.py` does it for exports too.
+- Measured elsewhere: `recorded.py` reads what other tools measured, `replay.py` judges it by their
+  rules and by ours, `elsewhere.py` does it for exports too.
 """

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.observe.tuning.document import Document, TrialRow, TuningPart, part_of
-from flows.tune import policies
 from flows.tune.exported import Exported, graded, grading, is_export, read_export, regraded
 from flows.tune.learning import MEASURED, Observation, observations
 from flows.tune.planning import device_of
 from flows.tune.recorded import Recording, read_recordings
-from flows.tune.replay import Graded, replay
+from flows.tune.replay import MIN_GAIN, Graded, replay
 from matrix.digest import value_digest
 from matrix.findings import Evidence
 
@@ -33,11 +32,12 @@ def read_elsewhere(paths: Sequence[Path], min_gain: float | None) -> list[Elsewh
     """All of it. Raises `PlanError`."""
     ours = [path for path in paths if is_export(path)]
     older = [path for path in paths if path not in ours]
-    found = [
-        _exported(path.name, one, min_gain) for path in ours for one in read_export(path)
-    ]  # fmt: skip
-    least = policies.MIN_GAIN if min_gain is None else min_gain
-    return [*found, *(_recording(one, least) for one in read_recordings(older))]
+    found = [_exported(path.name, one, min_gain) for path in ours for one in read_export(path)]
+    least = MIN_GAIN if min_gain is None else min_gain
+    for one in read_recordings(older):
+        rows = tuple(replay(one, least))
+        found.append(Elsewhere(rows, _part(one, rows), tuple(_observations(one, rows))))
+    return found
 
 
 def told_of(found: Sequence[Elsewhere]) -> Document:
@@ -55,36 +55,28 @@ def _exported(file: str, one: Exported, min_gain: float | None) -> Elsewhere:
         return Elsewhere(tuple(graded(file, one, now)), part_of(now), tuple(seen))
 
 
-def _recording(one: Recording, least: float) -> Elsewhere:
-    rows = tuple(replay(one, least))
-    return Elsewhere(rows, _part(one, rows), tuple(_observations(one, rows)))
-
-
 def _part(one: Recording, rows: Sequence[Graded]) -> TuningPart:
     wrong = sum(bool(row.agreement) for row in rows)
-    trials = [
-        TrialRow(
-            key=row.trial,
-            title=row.label,
-            settings=one.trial(row.trial).settings,
-            phase="single",
-            verdict=str(row.verdict),
-            why=row.why,
-            gain=row.gain,
-            placed=f"claimed: {row.claim}; the rule of its time: {row.rule}",
-        )
-        for row in rows
-    ]
+    in_sequence = "measured one after the other: none can be called better"
     return TuningPart(
         model=one.model,
         target=one.device,
         conclusion=f"{len(rows)} trials; the data do not support {wrong} of the claims",
-        facts=(
-            ("recording", one.file),
-            ("rules", one.kind),
-            ("sessions", "measured one after the other: none can be called better"),
-        ),
-        trials=tuple(trials),
+        facts=(("recording", one.file), ("rules", one.kind), ("sessions", in_sequence)),
+        trials=tuple(_row(one, row) for row in rows),
+    )
+
+
+def _row(one: Recording, row: Graded) -> TrialRow:
+    return TrialRow(
+        key=row.trial,
+        title=row.label,
+        settings=one.trial(row.trial).settings,
+        phase="single",
+        verdict=str(row.verdict),
+        why=row.why,
+        gain=row.gain,
+        placed=f"claimed: {row.claim}; the rule of its time: {row.rule}",
     )
 
 

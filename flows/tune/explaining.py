@@ -55,7 +55,7 @@ def explained(tuning: Tuning, tools: Tools, finder: Finder, tracer: Tracer) -> J
         return {"reason": "they cannot be compared: their graphs differ"}
     for _, one in (*before, *after):
         if not one.usable or not one.operators:
-            return {"reason": f"they could not be traced: {one.error or 'no operator is told'}"}
+            return {"reason": f"they could not be traced: {one.error or 'it shows no operator'}"}
     groups = [
         {**asdict(group), "name": f"{component}/{group.name}" if component else group.name}
         for (component, was), (_, now) in zip(before, after, strict=True)

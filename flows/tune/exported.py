@@ -1,6 +1,6 @@
 """Tunings as a file that is graded elsewhere: every trial, every session, every run's time.
 
-The file holds the rows of the state. Whoever reads it computes all verdicts again from the
+The file holds the rows of the state. A reader computes all verdicts again from the
 sessions, so it can be checked without the device, and without believing the verdicts in it.
 """
 
@@ -15,12 +15,10 @@ from typing import Any
 
 from flows.cli.quantity import brief
 from flows.observe.masking import masked_json
-from flows.tune import policies
 from flows.tune.decision import REGRESSION, Decision, confirm, decide, level, taken_back
 from flows.tune.measuring import seed_of
-from flows.tune.policies import gain, median
 from flows.tune.record import Recorded, Trial, Tuning, finished_of, trial_of, tuning_of
-from flows.tune.replay import Agreement, Graded
+from flows.tune.replay import Agreement, Graded, gain, median, npu_opset_rule
 from machine.files import replace_file
 from matrix.codec import from_json, to_json
 from matrix.errors import PlanError, Problem
@@ -50,15 +48,10 @@ def export(state: StateReader, name: str, path: Path) -> int:
     """Write all tunings of a name; returns how many sessions there are."""
     tunings, count = [], 0
     for row in state.tunings(name):
-        sessions = state.sessions(row.id, raw=True)
+        sessions, trials = state.sessions(row.id, raw=True), state.trials(row.id)
         count += len(sessions)
-        tunings.append(
-            {
-                "tuning": masked_json(to_json(row)),
-                "trials": masked_json(to_json(state.trials(row.id))),
-                "sessions": to_json(sessions),
-            }
-        )
+        masked = {"tuning": masked_json(to_json(row)), "trials": masked_json(to_json(trials))}
+        tunings.append({**masked, "sessions": to_json(sessions)})
     told = {"kind": KIND, "schema": SCHEMA, "name": name, "tunings": tunings}
     replace_file(path, (json.dumps(told) + "\n").encode())
     return count
@@ -83,11 +76,11 @@ def read_export(path: Path) -> list[Exported]:
 
 @contextmanager
 def grading(file: str) -> Iterator[None]:
-    """Whoever wrote a file may have put anything into it: what that leads to is a `PlanError`."""
+    """A file may hold anything: every error that this causes becomes a `PlanError`."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-        problem = Problem(file, f"is no exported tuning: {error!r}", "export it again")
+        problem = Problem(file, f"is not an exported tuning: {error!r}", "export it again")
         raise PlanError([problem], "the recordings") from None
 
 
@@ -96,7 +89,7 @@ def _read(told: Mapping[str, Any]) -> Exported:
     trials = tuple(trial_of(from_json(one, TrialRow, exact=False)) for one in told["trials"])
     for text in (tuning.model, tuning.target, *(one.key for one in trials)):
         if not text.isprintable():
-            raise ValueError(f"{quote(text)} is no name")
+            raise ValueError(f"{quote(text)} is not a name")
     rows = [from_json(one, SessionRow, exact=False) for one in told["sessions"]]
     shown = [replace(one, title=brief(one.title), why=brief(one.why)) for one in trials]
     return Exported(Recorded(tuning, tuple(shown)), _sessions(rows))
@@ -104,7 +97,7 @@ def _read(told: Mapping[str, Any]) -> Exported:
 
 def _sessions(rows: Sequence[SessionRow]) -> dict[tuple[str, SessionKind], list[Finished]]:
     """By trial and kind those that its verdict rests on: of the last artifacts that were compared,
-    and where a crash began a session anew, the later one."""
+    and where a session was repeated after a crash, the later one."""
     found = {}
     for key in dict.fromkeys((row.trial, row.kind) for row in rows):
         mine = [row for row in rows if (row.trial, row.kind) == key]
@@ -123,9 +116,9 @@ def regraded(one: Exported, min_gain: float | None = None) -> Recorded:
     tuning = one.recorded.tuning
     least = tuning.min_gain if min_gain is None else min_gain
     trials = tuple(_regraded(one, trial, least) for trial in one.recorded.trials)
-    won = [trial for trial in trials if trial.verdict is Verdict.BETTER and trial.gain]
-    won.sort(key=lambda trial: trial.gain.gain if trial.gain else 0.0, reverse=True)
-    champion = won[0].key if won and not tuning.emulated else ""
+    better = (trial for trial in trials if trial.verdict is Verdict.BETTER)
+    won = {trial.key: trial.gain.gain for trial in better if trial.gain}
+    champion = max(won, key=won.__getitem__) if won and not tuning.emulated else ""
     return Recorded(replace(tuning, champion=champion, min_gain=least), trials)
 
 
@@ -135,10 +128,8 @@ def _regraded(one: Exported, trial: Trial, least: float) -> Trial:
     first = _judged(one, trial, SessionKind.COMPARISON)
     if first is None:
         verdict, why = _screened(one, trial)
-        return replace(
-            trial, judgement=None, decision=None, confirmation=None, confirmed=None,
-            verdict=verdict, why=why,
-        )  # fmt: skip
+        bare = replace(trial, judgement=None, decision=None, confirmation=None, confirmed=None)
+        return replace(bare, verdict=verdict, why=why)
     decision = decide(first, least)
     changed = replace(trial, judgement=first, decision=decision, confirmation=None, confirmed=None)
     if decision.verdict is not Verdict.BETTER:
@@ -156,7 +147,7 @@ def _regraded(one: Exported, trial: Trial, least: float) -> Trial:
 
 
 def _screened(one: Exported, trial: Trial) -> tuple[Verdict, str]:
-    """What may be said of a trial that has no whole comparison."""
+    """The verdict on a trial whose comparison is incomplete."""
     short = _judged(one, trial, SessionKind.SCREEN)
     if short is not None and short.ratio >= REGRESSION:
         return Verdict.WORSE, f"{short.ratio:.2f} times the baseline's time when it was screened"
@@ -191,17 +182,17 @@ def graded(file: str, one: Exported, now: Recorded) -> list[Graded]:
 def _graded(file: str, one: Exported, was: Trial, now: Trial) -> Graded:
     tuning: Tuning = one.recorded.tuning
     baseline, candidate = _medians(one.sessions.get((was.key, SessionKind.COMPARISON), ()))
-    rule = policies.npu_opset_rule(baseline, candidate) if baseline else ""
+    rule = npu_opset_rule(baseline, candidate) if baseline else ""
     told: Decision | None = now.gain
-    verdict = now.verdict or Verdict.SKIPPED
-    claim = str(was.verdict)
+    gained = gain(median(baseline), median(candidate)) if baseline else None
+    verdict, claim = now.verdict or Verdict.SKIPPED, str(was.verdict)
     return Graded(
         recording=file,
         model=f"{tuning.model}@{tuning.target}",
         trial=was.key,
         label=was.title,
         sessions=tuple(candidate),
-        gain=told.gain if told else gain(median(baseline), median(candidate)) if baseline else None,
+        gain=told.gain if told else gained,
         claim=claim,
         rule=rule,
         verdict=verdict,

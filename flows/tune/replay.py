@@ -1,14 +1,152 @@
-"""Grades recordings: what they claim, what the rules of their time say, and what ours say."""
+"""Grades recordings: what they claim, what the rules of their time say, and what ours say.
+
+Each of the old rules is kept as it was, with its weaknesses. They look at the medians of a few
+sessions of each build, measured one after the other: a baseline that drifts, or that has two
+speeds, passes for a gain.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import combinations
+from math import comb, erfc, sqrt
+from statistics import fmean, pvariance
 
-from flows.tune import policies
-from flows.tune.policies import gain, grade, median
 from flows.tune.recorded import Recording, Trial
 from matrix.trials import Verdict
+
+MIN_GAIN = 5.0
+"""Percent of the baseline's latency."""
+SIGNIFICANT = 0.05
+EXACT = 16
+"""Sessions: 12,870 splits at most."""
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle one; of an even number the upper middle, as all the recordings have it."""
+    return sorted(values)[len(values) // 2]
+
+
+def gain(baseline: float, candidate: float) -> float:
+    """By how many percent of the baseline's latency the candidate is faster."""
+    return (baseline - candidate) / baseline * 100
+
+
+# The loop for one model on a CPU.
+
+ACCURACY_FLOOR = 0.70
+
+
+def loop_verdict(gained: float, cv: float) -> str:
+    """`cv`: the coefficient of variation of the candidate in percent."""
+    threshold = max(1.0, 2 * cv)
+    if gained < threshold:
+        return "DISCARD"
+    return "MARGINAL_KEEP" if gained < 1.5 * threshold else "KEEP"
+
+
+# The sweep over models on an NPU.
+
+
+def npu_opset_rule(baseline: Sequence[float], candidate: Sequence[float]) -> str:
+    """Whether another opset helps: `true` only if also the slowest session beats the fastest."""
+    gained = gain(median(baseline), median(candidate))
+    if gained >= MIN_GAIN:
+        return "true" if max(candidate) < min(baseline) else "median_only"
+    return "false" if gained < -MIN_GAIN else "neutral"
+
+
+def npu_confirmation(baseline: Sequence[float], candidate: Sequence[float]) -> str:
+    """The best of a model, with the sessions of its confirmation."""
+    return "CONFIRMED" if max(candidate) < min(baseline) else "MARGINAL_UNCONFIRMED"
+
+
+def npu_regression(baseline: float, candidate: float) -> bool:
+    """Whether a build is at least five times as slow, as fused convolutions can make it."""
+    return candidate >= 5 * baseline
+
+
+# The sweep over models on a GPU.
+
+
+def gpu_verdict(gained: float) -> str:
+    """From the medians alone."""
+    if gained >= MIN_GAIN:
+        return "KEEP"
+    return "MARGINAL" if gained > 0 else "DISCARD"
+
+
+def gpu_confirmation(baseline: float, sessions: Sequence[float]) -> str:
+    """Every session must gain."""
+    every = all(gain(baseline, one) >= MIN_GAIN for one in sessions)
+    return "KEEP_CONFIRMED" if every else "MARGINAL_UNCONFIRMED"
+
+
+# Ours.
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """Our verdict on recorded sessions, with the reason."""
+
+    verdict: Verdict
+    gain: float
+    why: str
+
+
+def grade(
+    baseline: Sequence[float], candidate: Sequence[float], noise: float, min_gain: float = MIN_GAIN
+) -> Grade:
+    """What medians of sessions can say that were measured one after the other.
+
+    `noise`: the largest ratio between two sessions of one build in the same recording. Slower by
+    more than that is slower. Nothing is faster: a baseline that was measured earlier differs in
+    clock and heat.
+    """
+    gained = gain(median(baseline), median(candidate))
+    if min(candidate) > noise * max(baseline):
+        return Grade(Verdict.WORSE, gained, "slower by more than the sessions of one build differ")
+    if abs(gained) < min_gain:
+        return Grade(Verdict.NO_DIFFERENCE, gained, f"less than {min_gain:g} %")
+    chance = permutation_chance(baseline, candidate)
+    if chance > SIGNIFICANT:
+        return Grade(Verdict.TOO_NOISY, gained, _too_noisy(baseline, candidate, chance))
+    if gained < 0:
+        return Grade(Verdict.WORSE, gained, f"by chance in {chance:.1%} of cases")
+    why = "measured after the baseline, not interleaved with it: a drift looks the same"
+    return Grade(Verdict.TOO_NOISY, gained, why)
+
+
+def _too_noisy(baseline: Sequence[float], candidate: Sequence[float], chance: float) -> str:
+    least = 2 / comb(len(baseline) + len(candidate), len(candidate))
+    if least > SIGNIFICANT:
+        sessions = f"{len(baseline)} against {len(candidate)} sessions"
+        return f"{sessions} can never rule out chance ({least:.0%} at best)"
+    return f"by chance in {chance:.0%} of cases"
+
+
+def permutation_chance(one: Sequence[float], other: Sequence[float]) -> float:
+    """How often a random split of all sessions differs by as much in rank (two-sided).
+
+    Exact for up to `EXACT` sessions, from the normal distribution beyond.
+    """
+    together = sorted([*one, *other])
+    places: dict[float, list[int]] = {}
+    for place, value in enumerate(together):
+        places.setdefault(value, []).append(place)
+    ranks = [fmean(places[value]) for value in (*one, *other)]
+    middle = len(other) * (len(ranks) - 1) / 2
+    observed = abs(sum(ranks[len(one) :]) - middle)
+    if len(ranks) > EXACT:
+        spread = pvariance(ranks) * len(one) * len(other) / (len(ranks) - 1)
+        return erfc(observed / sqrt(2 * spread)) if spread else 1.0
+    sums = [abs(sum(split) - middle) for split in combinations(ranks, len(other))]
+    return sum(value >= observed - 1e-9 for value in sums) / len(sums)
+
+
+# Both, for each trial of a recording.
 
 ENDED = {
     "BUILD_FAIL": Verdict.BUILD_FAILED,
@@ -55,29 +193,22 @@ class Graded:
     agreement: Agreement
 
 
-def replay(recording: Recording, min_gain: float = policies.MIN_GAIN) -> list[Graded]:
+def replay(recording: Recording, min_gain: float = MIN_GAIN) -> list[Graded]:
     """All trials but the baseline."""
-    return [
-        _graded(recording, one, min_gain)
-        for one in recording.trials
-        if one.name != recording.baseline
-    ]
+    others = (one for one in recording.trials if one.name != recording.baseline)
+    return [_graded(recording, one, min_gain) for one in others]
 
 
 def _graded(recording: Recording, one: Trial, min_gain: float) -> Graded:
     if not one.sessions or not recording.baseline:
         verdict = ENDED.get(one.status, Verdict.SKIPPED)
-        why = one.status or "it has no sessions"
-        if one.sessions:
-            why = "the baseline has no sessions"
+        why = "the baseline has no sessions" if one.sessions else one.status or "it has no sessions"
         return _row(recording, one, None, "", verdict, why)
     baseline = recording.trial(recording.baseline).sessions
-    ours = grade(
-        baseline, one.sessions, interleaved=False, noise=recording.noise, min_gain=min_gain
-    )
+    ours = grade(baseline, one.sessions, recording.noise, min_gain)
     rule = _rule(recording, one, baseline)
-    if one.accuracy is not None and one.accuracy < policies.ACCURACY_FLOOR:
-        why = f"accuracy {one.accuracy:g} is below {policies.ACCURACY_FLOOR:g}"
+    if one.accuracy is not None and one.accuracy < ACCURACY_FLOOR:
+        why = f"accuracy {one.accuracy:g} is below {ACCURACY_FLOOR:g}"
         return _row(recording, one, ours.gain, rule, Verdict.INACCURATE, why)
     return _row(recording, one, ours.gain, rule, ours.verdict, ours.why)
 
@@ -86,15 +217,15 @@ def _rule(recording: Recording, one: Trial, baseline: tuple[float, ...]) -> str:
     gained = gain(median(baseline), median(one.sessions))
     if recording.kind == "gpu":
         if one.confirmed:
-            return policies.gpu_confirmation(median(baseline), one.sessions)[0]
-        return policies.gpu_verdict(gained)
+            return gpu_confirmation(median(baseline), one.sessions)
+        return gpu_verdict(gained)
     if recording.kind == "npu":
-        if policies.npu_regression(median(baseline), median(one.sessions)):
+        if npu_regression(median(baseline), median(one.sessions)):
             return "regression"
         if one.confirmed:
-            return policies.npu_confirmation(baseline, one.sessions)
-        return policies.npu_opset_rule(baseline, one.sessions)
-    return policies.loop_verdict(gained, 0.0)
+            return npu_confirmation(baseline, one.sessions)
+        return npu_opset_rule(baseline, one.sessions)
+    return loop_verdict(gained, 0.0)
 
 
 def _row(
@@ -111,13 +242,12 @@ def _row(
         rule=rule,
         verdict=verdict,
         why=why,
-        agreement=_agreement(one.claim, rule, verdict),
+        agreement=_agreement(one.claim, rule),
     )
 
 
-def _agreement(claim: str, rule: str, verdict: Verdict) -> Agreement:
+def _agreement(claim: str, rule: str) -> Agreement:
+    """Our verdict never supports a win: the sessions were not interleaved."""
     if claim not in WINS:
         return Agreement.SUPPORTED
-    if rule not in WINS:
-        return Agreement.OWN_RULE
-    return Agreement.SUPPORTED if verdict is Verdict.BETTER else Agreement.OURS
+    return Agreement.OURS if rule in WINS else Agreement.OWN_RULE

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from flows.cli.table import render
-from flows.tune import decision, policies
+from flows.tune import decision, replay
 from matrix.trials import Verdict
 from tests.measuring.noise import KINDS, Noise, drawn, experiment, gaussian, recorded
 from workers.measure.verdict import Round, judge
@@ -114,23 +114,23 @@ def ours(draw: Draw, random: Any, baseline: list[float], gain: float) -> bool:
 
 def npu(draw: Draw, random: Any, baseline: list[float], gain: float) -> bool:
     """The opset rule of the sweep on an NPU."""
-    return policies.npu_opset_rule(baseline, _sessions(draw, random, gain)) == "true"
+    return replay.npu_opset_rule(baseline, _sessions(draw, random, gain)) == "true"
 
 
 def gpu(draw: Draw, random: Any, baseline: list[float], gain: float) -> bool:
     """Medians, then two more sessions; all must gain."""
     candidate = _sessions(draw, random, gain)
-    if policies.gpu_verdict(_gained(baseline, candidate)) != "KEEP":
+    if replay.gpu_verdict(_gained(baseline, candidate)) != "KEEP":
         return False
     more = [*candidate, *_sessions(draw, random, gain)[:2]]
-    return policies.gpu_confirmation(policies.median(baseline), more)[0] == "KEEP_CONFIRMED"
+    return replay.gpu_confirmation(replay.median(baseline), more) == "KEEP_CONFIRMED"
 
 
 def loop(draw: Draw, random: Any, baseline: list[float], gain: float) -> bool:
     """The loop for one model on a CPU: the median against the spread."""
     candidate = _sessions(draw, random, gain)
-    spread = float(np.std(candidate)) / policies.median(candidate) * 100
-    return policies.loop_verdict(_gained(baseline, candidate), spread) == "KEEP"
+    spread = float(np.std(candidate)) / replay.median(candidate) * 100
+    return replay.loop_verdict(_gained(baseline, candidate), spread) == "KEEP"
 
 
 def _sessions(draw: Draw, random: Any, gain: float) -> list[float]:
@@ -138,7 +138,7 @@ def _sessions(draw: Draw, random: Any, gain: float) -> list[float]:
 
 
 def _gained(baseline: list[float], candidate: list[float]) -> float:
-    return policies.gain(policies.median(baseline), policies.median(candidate))
+    return replay.gain(replay.median(baseline), replay.median(candidate))
 
 
 if __name__ == "__main__":

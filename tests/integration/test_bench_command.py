@@ -132,7 +132,7 @@ def test_what_cannot_be_measured_is_one_line(project: Project) -> None:
         ("rubbish.onnx", "--target", "mlas_cpu"): "cannot be read as an ONNX model",
         ("a.onnx",): "no target is given for a.onnx (for example --target mlas_cpu)",
         ("a.onnx", "--target", "vitisai_npu"): "vitisai_npu cannot be measured here",
-        ("nothing",): "'nothing' is no folder and no file",
+        ("nothing",): "'nothing' is neither a folder nor a file",
         ("folder",): "modelmill.json cannot be read",
     }
     several = project.session([("bench", *words, *FEW) for words in wrong])

@@ -105,7 +105,7 @@ def test_a_plan_tells_what_it_will_take_from_what_was_before(swept: Project) -> 
     alone, shared = (ran.json()["estimate"] for ran in (one_slot, document))
     assert (alone["slots"], shared["slots"]) == (1, 2)
     assert alone["seconds"]["likely"] > shared["seconds"]["likely"]
-    assert "if everything is built anew with 2 slots:" in known.out
+    assert "if everything is built again with 2 slots:" in known.out
     shown = [line.split() for line in known.out.splitlines()]
     assert ["disk_budget", "20.0", "GB", "flag", "--disk-budget"] in shown
     assert ["timeout", "15m00s", "flag", "--timeout"] in shown

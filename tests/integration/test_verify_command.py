@@ -159,7 +159,7 @@ def test_bad_words_are_one_line(project: Project) -> None:
     for arguments, text in (
         (("sweep", "catalog.toml", "--verify", "party"), "did you mean parity"),
         (("sweep", "catalog.toml", "--runtimes", "qmm"), "qnn"),
-        (("verify", "nothing-there"), "is no folder"),
+        (("verify", "nothing-there"), "there is no folder"),
         (("verify", "."), "modelmill.json"),
     ):
         ran = project.run(*arguments)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from flows.onboard import folder as files
-from flows.onboard.effort import Effort, Probe
-from flows.onboard.folder import Package, Record, listed, write
+from flows.onboard.coverage import Effort, Probe
+from flows.onboard.folder import Package, Record, listed, put
 from flows.onboard.goals import GOALS, Tier
 from flows.onboard.goals import Verdict as Ended
 from flows.onboard.report import markdown
@@ -42,5 +42,5 @@ def written(folder: Path, made: Record) -> Record:
         (folder / name).write_text(text)
     made = replace(made, files=listed(folder))
     (folder / files.REPORT).write_text(markdown(made))
-    write(folder, made)
+    put(folder, files.RECORD, made)
     return made

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser, add_settings, refuse, settings_of
-from flows.cli.console import print_json, tell
+from flows.cli.console import print_json, print_result, tell
 from flows.cli.settings import OF_MEASURING, PLACES, Settings
 from machine.waits import untold
 from matrix.codec import to_json
@@ -25,46 +25,35 @@ _MOST_DIMENSIONS = 16
 
 
 def add(parser: Parser) -> None:
+    # fmt: off
     add_subject(parser)
-    parser.add_argument(
-        "--against",
-        nargs="+",
-        metavar="OTHER",
-        help="compare with this one, in turns, and say whether it is faster or slower",
-    )
     add = parser.add_argument
+    add("--against", nargs="+", metavar="OTHER",
+        help="compare with this one, in turns, and say whether it is faster or slower")
     add("--seed", type=int, metavar="N",
-        help="decides the order of turns in a comparison; default: random")  # fmt: skip
+        help="decides the order of turns in a comparison; default: random")
     add("--wait", action="store_true",
-        help="wait until nothing else is built or measured on this machine")  # fmt: skip
-    add("--json", action="store_true", help="for machines")
-    add_settings(parser, (*OF_MEASURING, "engine", "runtimes", "timeout", "memory", *PLACES))
+        help="wait until nothing else is built or measured on this machine")
+    names = (*OF_MEASURING, "engine", "runtimes", "timeout", "memory", *PLACES)
+    add_settings(parser, names, as_json=True)
+    # fmt: on
 
 
 def add_subject(parser: Parser, *, required: bool = True) -> None:
     """The arguments that say what is measured, where, and on which input values."""
-    add = parser.add_argument
-    add(
-        "what",
-        nargs="+" if required else "*",
-        help="PACKAGE VERSION, folders, MODEL:TASK@TARGET or .onnx files",
-    )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--target", dest="on_target", help="target to measure on; default: that of the package"
-    )
-    where.add_argument(
-        "--profile", dest="on_profile", help="a device profile to measure on, with its options"
-    )
+    # fmt: off
+    add, where = parser.add_argument, parser.add_mutually_exclusive_group().add_argument
+    add("what", nargs="+" if required else "*",
+        help="PACKAGE VERSION, folders, MODEL:TASK@TARGET or .onnx files")
+    where("--target", dest="on_target",
+          help="target to measure on; default: that of the package")
+    where("--profile", dest="on_profile",
+          help="a device profile to measure on, with its options")
     add("--stamp", dest="batch", help="with a cell: the batch it belongs to")
-    add(
-        "--shape",
-        action="append",
-        default=[],
-        metavar="INPUT=1x128",
-        help="with .onnx files: the shape of an input; open dimensions are 1 otherwise",
-    )
+    add("--shape", action="append", default=[], metavar="INPUT=1x128",
+        help="with .onnx files: the shape of an input; open dimensions are 1 otherwise")
     add("--inputs", metavar="FILE", help="with .onnx files: input values (.npz or .jsonl)")
+    # fmt: on
 
 
 def choice_of(arguments: argparse.Namespace) -> Choice:
@@ -81,18 +70,16 @@ def choice_of(arguments: argparse.Namespace) -> Choice:
 
 
 def shapes_of(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """The shape of each input. Raises `UsageError`."""
-    return dict(map(_shape, texts))
-
-
-def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """`INPUT=1x128` -> the input and its shape. Raises `UsageError`."""
-    name, _equals, sizes = text.rpartition("=")
-    parts = sizes.split("x")
-    right = all(part.isascii() and part.isdigit() and 0 < int(part) < 2**31 for part in parts)
-    if not name or not right or len(parts) > _MOST_DIMENSIONS:
-        raise UsageError(f"--shape: '{text}' is not INPUT=SIZES", hint="for example x=1x128")
-    return name, tuple(map(int, parts))
+    """The shape of each input, written `INPUT=1x128`. Raises `UsageError`."""
+    found = {}
+    for text in texts:
+        name, _equals, sizes = text.rpartition("=")
+        parts = sizes.split("x")
+        right = all(part.isascii() and part.isdigit() and 0 < int(part) < 2**31 for part in parts)
+        if not name or not right or len(parts) > _MOST_DIMENSIONS:
+            raise UsageError(f"--shape: '{text}' is not INPUT=SIZES", hint="for example x=1x128")
+        found[name] = tuple(map(int, parts))
+    return found
 
 
 def progress_of(arguments: argparse.Namespace) -> Callable[[str], None]:
@@ -116,13 +103,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         driver = Driver(finder.runtimes, watching)
         subjects = finder.find(arguments.what, choice)
         against = finder.find(others, choice) if others else []
-        refuse(
-            (
-                against and (len(subjects), len(against)) != (1, 1),
-                "--against compares one model with one other",
-                "name one of each",
-            )
-        )
+        if against and (len(subjects), len(against)) != (1, 1):
+            text = "--against compares one model with one other"
+            raise UsageError(text, hint="name one of each")
         what = "a comparison" if against else "a benchmark"
         with quiet(what, wait=arguments.wait, told=tell):
             if against:
@@ -134,13 +117,13 @@ def _benchmark(
     arguments: argparse.Namespace, settings: Settings, driver: Driver, subjects: Sequence[Subject]
 ) -> Exit:
     from flows.observe.benchmarks import benchmark_lines
-    from flows.packages.keeping import keep_benchmark
+    from flows.packages.keeping import keep, rows_of
     from workers.measure.benchmark import benchmark
 
     results = []
     for subject in subjects:
         results.append(benchmark(driver, subject, settings.protocol))
-        keep_benchmark(settings, results[-1], tell)
+        keep(settings, rows_of(results[-1]), "the benchmark", tell)
         if not arguments.json:
             print("\n".join(benchmark_lines(results[-1])), flush=True)
     if arguments.json:
@@ -152,15 +135,13 @@ def _compare(
     arguments: argparse.Namespace, settings: Settings, driver: Driver, this: Subject, other: Subject
 ) -> Exit:
     from flows.observe.benchmarks import comparison_lines
-    from flows.packages.keeping import keep_comparison
+    from flows.packages.keeping import compared_rows, keep
     from workers.measure.comparison import compare
 
     seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed
     found = compare(driver, this, other, settings.protocol, seed)
-    keep_comparison(settings, found, tell)
-    if arguments.json:
-        emulated = found.this.emulated or found.other.emulated
-        print_json({"emulated": emulated, **to_json(found)})
-    else:
-        print("\n".join(comparison_lines(found)))
+    keep(settings, compared_rows(found), "the comparison", tell)
+    emulated = found.this.emulated or found.other.emulated
+    document = {"emulated": emulated, **to_json(found)}
+    print_result(arguments, document, comparison_lines(found))
     return Exit.CELLS_FAILED if found.failed else Exit.OK

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Parser, add_detail, add_settings, refuse, settings_of
-from flows.cli.console import print_json
+from flows.cli.console import print_result
 from flows.cli.settings import PLACES, Settings
 from flows.cli.table import render
 from machine.waits import untold
@@ -39,39 +39,26 @@ _SETTINGS = (
 
 
 def add(parser: Parser) -> None:
+    # fmt: off
     add = parser.add_argument
-    add(
-        "what",
-        nargs="*",
-        metavar="WHAT",
+    add("what", nargs="*", metavar="WHAT",
         help="ONNX files, folders of them or of a package that was pulled; "
-        "or PACKAGE VERSION of the feed; or cells of the batch that --stamp names",
-    )
-    add(
-        "--profile",
-        action="append",
-        default=[],
-        metavar="PROFILE",
-        help="the device profile to compile for, see --list (repeat or separate with commas)",
-    )
-    text = "where the results go; without, those of the feed are published"
-    add("-o", "--output", metavar="DIR", help=text)
+             "or PACKAGE VERSION of the feed; or cells of the batch that --stamp names")
+    add("--profile", action="append", default=[], metavar="PROFILE",
+        help="the device profile to compile for, see --list (repeat or separate with commas)")
+    add("-o", "--output", metavar="DIR",
+        help="where the results go; without it, those of the feed are published")
     add("--share", action="store_true", help="one context for all files")
-    add(
-        "--ep-option",
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="an option of the execution provider, over the profile's; the last one wins",
-    )
+    add("--ep-option", action="append", default=[], metavar="K=V",
+        help="an option of the execution provider, over the profile's; the last one wins")
     add("--embed", action="store_true", help="put the binary into the model file")
     add("--backend", choices=BACKENDS, help="default: the profile's")
     add("--no-check", action="store_true", help="do not open and run the results")
     add("--overwrite", action="store_true", help="with -o: replace what is there")
     add("--list", action="store_true", help="what this machine can compile for")
-    add("--json", action="store_true", help="for machines")
-    add_settings(parser, _SETTINGS)
+    add_settings(parser, _SETTINGS, as_json=True)
     add_detail(parser)
+    # fmt: on
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -80,33 +67,27 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     settings = settings_of(arguments)
     if arguments.list:
-        return _list(settings, as_json=arguments.json)
+        return _list(arguments, settings)
     words, stamp = arguments.what, settings.origin("stamp").startswith("flag")
     cells = [word for word in words if "@" in word and not Path(word).exists()]
+    version = len(words) == 2 and words[1].startswith(_VERSION) and not Path(words[1]).exists()
     refuse((not (words or stamp), "no model is given", _EXAMPLE))
     if arguments.no_check:
         settings = replace(settings, verify="integrity")  # nothing is run
     wanted = Wanted(settings, _profiles(arguments, settings, cells), tuple(cells))
-    if stamp or cells or _names_a_version(words):
+    if stamp or cells or version:
         return _published(arguments, wanted, whole=stamp)
     refuse((not arguments.output, "no folder for the results is given", "-o DIR"))
     paths = [Path(word) for word in words]
     packages = [path for path in paths if (path / MANIFEST).is_file()]
+    mixed = packages and len(packages) < len(paths)
     refuse(
-        (
-            packages and len(packages) < len(paths),
-            "packages and files are not compiled together",
-            "one after the other",
-        ),
+        (mixed, "packages and files are not compiled together", "one after the other"),
         (packages and arguments.share, *_NO_SHARING),
     )
     if packages:
         return _tell(arguments, _write_folders(arguments, wanted, packages))
     return _tell(arguments, _compile_files(arguments, wanted, paths))
-
-
-def _names_a_version(words: Sequence[str]) -> bool:
-    return len(words) == 2 and words[1].startswith(_VERSION) and not Path(words[1]).exists()
 
 
 def _profiles(
@@ -142,23 +123,13 @@ def _published(arguments: argparse.Namespace, wanted: Wanted, *, whole: bool) ->
     from flows.sweep.workspace import Workspace
 
     settings, words, cells = wanted.settings, arguments.what, wanted.asked
+    replaces = arguments.overwrite and not arguments.output
+    mixed, others = cells and len(cells) < len(words), whole and words and not cells
     refuse(
         (arguments.share, *_NO_SHARING),
-        (
-            arguments.overwrite and not arguments.output,
-            "a published version is never replaced",
-            "--overwrite goes with -o",
-        ),
-        (
-            cells and len(cells) < len(words),
-            "cells and files are not compiled together",
-            "one after the other",
-        ),
-        (
-            whole and words and not cells,
-            "--stamp takes cells of the batch",
-            "or give PACKAGE VERSION alone",
-        ),
+        (replaces, "a published version is never replaced", "--overwrite goes with -o"),
+        (mixed, "cells and files are not compiled together", "one after the other"),
+        (others, "--stamp takes cells of the batch", "or give PACKAGE VERSION alone"),
     )
     feed = Workspace(settings).open_feed()
     if whole or cells:
@@ -178,10 +149,10 @@ def _write_published(
     from flows.packages.published import fetch_portable
     from flows.sweep.workspace import Workspace
 
-    store = Workspace(settings).store
-    fetch = partial(fetch_portable, settings)
+    store, fetch = Workspace(settings).store, partial(fetch_portable, settings)
+    settings = replace(settings, store=str(store) if store.is_dir() else None)
     for plan in plans:
-        yield from _write(arguments, settings, plan, fetch, store if store.is_dir() else None)
+        yield from _write(arguments, settings, plan, fetch)
 
 
 def _write_folders(
@@ -190,29 +161,19 @@ def _write_folders(
     from flows.packages.compiling import folder_plan
     from flows.packages.published import copy_portable
 
+    settings = replace(wanted.settings, store=None)
     plans = [folder_plan(folder, wanted) for folder in folders]
     for folder, plan in zip(folders, plans, strict=True):
-        yield from _write(arguments, wanted.settings, plan, partial(copy_portable, folder), None)
+        yield from _write(arguments, settings, plan, partial(copy_portable, folder))
 
 
 def _write(
-    arguments: argparse.Namespace, settings: Settings, plan: Plan, fetch: Fetch, store: Path | None
+    arguments: argparse.Namespace, settings: Settings, plan: Plan, fetch: Fetch
 ) -> Iterator[Written]:
-    """Make the packages of a plan in the folder that is named, with a home that goes again.
-
-    `store`: one whose results may be used.
-    """
     from flows.packages.written import write_packages
 
-    with tempfile.TemporaryDirectory(prefix="modelmill-compile-") as home:
-        yield from write_packages(
-            plan,
-            replace(settings, home=home, store=str(store) if store else None),
-            Path(arguments.output),
-            fetch,
-            overwrite=arguments.overwrite,
-            progress=_progress(arguments),
-        )
+    dest, overwrite, progress = Path(arguments.output), arguments.overwrite, _progress(arguments)
+    return write_packages(plan, settings, dest, fetch, overwrite=overwrite, progress=progress)
 
 
 def _progress(arguments: argparse.Namespace) -> Callable[[str], None]:
@@ -225,10 +186,7 @@ def _tell(arguments: argparse.Namespace, results: Iterable[Compiled | Written]) 
     from flows.cli.compiled import result_lines, result_to_json
 
     done = list(results)
-    if arguments.json:
-        print_json([result_to_json(one) for one in done])
-    else:
-        print("\n".join(result_lines(done)))
+    print_result(arguments, [result_to_json(one) for one in done], result_lines(done))
     return Exit.CELLS_FAILED if any(one.error for one in done) else Exit.OK
 
 
@@ -277,7 +235,7 @@ def _runtimes(settings: Settings) -> Iterator[tuple[Runtimes, Path]]:
             yield runtimes, Path(name)
 
 
-def _list(settings: Settings, *, as_json: bool) -> Exit:
+def _list(arguments: argparse.Namespace, settings: Settings) -> Exit:
     from flows.sweep.workspace import Workspace
     from workers.compile.devices import available
 
@@ -296,13 +254,11 @@ def _list(settings: Settings, *, as_json: bool) -> Exit:
         }
         for one in found
     ]
-    if as_json:
-        print_json(rows)
-        return Exit.OK
     table = []
-    for one, row in zip(found, rows, strict=True):
+    for one in found:
         mark = ", with --emulated" if one.runtime is not None and one.runtime.emulated else ""
         backends = ", ".join(BACKENDS) if one.runtime else "-"
-        table.append((row["profile"], row["target"], backends, one.where + mark))
-    print(render(("PROFILE", "TARGET", "BACKENDS", "HERE"), table))
+        table.append((one.profile.label, one.profile.target, backends, one.where + mark))
+    headers = ("PROFILE", "TARGET", "BACKENDS", "HERE")
+    print_result(arguments, rows, [render(headers, table)])
     return Exit.OK

@@ -12,17 +12,17 @@ from matrix.errors import Exit, UsageError
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
-    parser.add_argument("--nightly", metavar="CRON", help="also sweep at these times")
-    parser.add_argument("--timezone", default="UTC", help="of the cron line; default UTC")
-    parser.add_argument("--catalog", default="winml", help="what the nightly sweep builds")
-    parser.add_argument(
-        "--notify",
-        metavar="BLOCK",
+    # fmt: off
+    add = parser.add_argument
+    add("--pool", default="modelmill", help="the fleet; default modelmill")
+    add("--nightly", metavar="CRON", help="also sweep at these times")
+    add("--timezone", default="UTC", help="of the cron line; default UTC")
+    add("--catalog", default="winml", help="what the nightly sweep builds")
+    add("--notify", metavar="BLOCK",
         help="tell of every sweep that fails: TYPE/NAME of a block on the server, for example"
-        " slack-webhook/team, or 'webhook' with its address in NOTIFY_URL",
-    )
+             " slack-webhook/team, or 'webhook' with its address in NOTIFY_URL")
     add_settings(parser, FORM)
+    # fmt: on
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -42,9 +42,8 @@ def run(arguments: argparse.Namespace) -> Exit:
                 "catalog": catalog_reference(settings, arguments.catalog),
                 "settings": settings.chosen(name for name in FORM if name in settings.origins),
             }
-            names.append(
-                deploy_nightly(arguments.pool, arguments.nightly, arguments.timezone, parameters)
-            )
+            pool, cron, zone = arguments.pool, arguments.nightly, arguments.timezone
+            names.append(deploy_nightly(pool, cron, zone, parameters))
         if arguments.notify:
             names.append(deploy_notification(arguments.notify, os.environ))
     for name in names:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.console import print_result
 from flows.sweep.workspace import Workspace, find_sweep
 from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("before", metavar="STAMP_A", help="the earlier batch")
-    parser.add_argument("after", metavar="STAMP_B", help="the later batch")
-    parser.add_argument("--all", action="store_true", help="every cell, however many")
-    parser.add_argument("--exit-code", action="store_true", help="end with 1 if anything differs")
-    parser.add_argument("--json", action="store_true", help="for machines")
-    add_settings(parser, ("home", "state"))
+    add = parser.add_argument
+    add("before", metavar="STAMP_A", help="the earlier batch")
+    add("after", metavar="STAMP_B", help="the later batch")
+    add("--all", action="store_true", help="every cell, however many")
+    add("--exit-code", action="store_true", help="end with 1 if anything differs")
+    add_settings(parser, ("home", "state"), as_json=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -28,8 +28,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         before = find_sweep(state, arguments.before)
         after = find_sweep(state, arguments.after)
         comparison = compare(state, before, after)
-    if arguments.json:
-        print(json.dumps(masked_json(comparison.to_json()), indent=1))
-    else:
-        print("\n".join(masked(line) for line in lines(comparison, everything=arguments.all)))
+    told = map(masked, lines(comparison, everything=arguments.all))
+    print_result(arguments, masked_json(comparison.to_json()), told)
     return Exit.CELLS_FAILED if arguments.exit_code and comparison.differs else Exit.OK

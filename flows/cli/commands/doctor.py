@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
-from dataclasses import asdict
 
 from flows.cli.activity import waiting_for
 from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.console import print_json
 from flows.cli.settings import PLACES
 from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="for machines")
-    add_settings(parser, ("engine", *PLACES))
+    add_settings(parser, ("engine", *PLACES), as_json=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -30,6 +28,6 @@ def run(arguments: argparse.Namespace) -> Exit:
                 print(f"      {finding.mend}")
             waiting_for("looking further")
     if arguments.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+        print_json(findings)
     bad = any(finding.health is Health.BAD for finding in findings)
     return Exit.UNUSABLE if bad else Exit.OK

@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Parser, add_verbs, settings_of
+from flows.cli.console import print_result
 from flows.cli.resolution import CONFIG_NAME, ENVIRONMENT
 from flows.cli.table import render
 from machine.files import replace_file
@@ -25,17 +26,13 @@ if TYPE_CHECKING:
 
 
 def add(parser: Parser) -> None:
-    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
-    ls = verbs.add_parser("ls", help="the engines that are installed")
-    ls.add_argument("--json", action="store_true", help="for machines")
-    add_settings(ls, ())
-    ls.set_defaults(run=_ls)
-    install = verbs.add_parser("install", help="make the environment of an engine or runtime")
-    install.add_argument("name", help="the engine or runtime: winml, openvino_ep")
-    install.add_argument("--venv", type=Path, help="folder; default: .venv-NAME")
-    install.add_argument("--python", type=Path, help="the Python to make it from")
-    add_settings(install, ())
-    install.set_defaults(run=_install)
+    verb = add_verbs(parser)
+    verb("ls", "the engines that are installed", _ls)
+    text = "make the environment of an engine or runtime"
+    add = verb("install", text, _install, as_json=False).add_argument
+    add("name", help="the engine or runtime: winml, openvino_ep")
+    add("--venv", type=Path, help="folder; default: .venv-NAME")
+    add("--python", type=Path, help="the Python to make it from")
 
 
 def _ls(arguments: argparse.Namespace) -> Exit:
@@ -47,11 +44,9 @@ def _ls(arguments: argparse.Namespace) -> Exit:
         apart = engine_environment(name) is not None
         default = f"none: modelmill engine install {name}" if apart else _here(name)
         rows.append((name, point.value, settings.engine_pythons.get(name, default)))
-    if arguments.json:
-        names = ("engine", "object", "python")
-        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=1))
-    else:
-        print(render(("engine", "object", "python"), rows))
+    names = ("engine", "object", "python")
+    document = [dict(zip(names, row, strict=True)) for row in rows]
+    print_result(arguments, document, [render(names, rows)])
     return Exit.OK
 
 
@@ -122,12 +117,10 @@ def wanted_environment(name: str) -> Environment:
     kind = kind_named(name)
     if kind is not None and not kind.extra:
         return environment_of(kind)
-    find_engine(name)  # an unknown one is told with the nearest name
+    find_engine(name)  # raises for an unknown one, with the nearest name
     environment = engine_environment(name)
     if environment is None:
         extra = extra_of(name)
-        raise UsageError(
-            f"engine {name} needs no environment of its own",
-            hint=f"it comes with pip install 'modelmill[{extra}]'" if extra else "",
-        )
+        hint = f"it comes with pip install 'modelmill[{extra}]'" if extra else ""
+        raise UsageError(f"engine {name} needs no environment of its own", hint=hint)
     return environment

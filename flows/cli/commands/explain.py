@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.cli.console import print_json
+from flows.cli.console import print_result
 from flows.cli.settings import PLACES
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit
@@ -14,9 +14,8 @@ from matrix.errors import Exit
 def add(parser: Parser) -> None:
     parser.add_argument("cell", help="MODEL:TASK@TARGET[:PRECISION][+PROFILE]")
     parser.add_argument("--stamp", dest="batch", help="the batch; default: the one begun last")
-    parser.add_argument("--json", action="store_true", help="for machines")
     names = ("engine", "opset", "allow_remote_code", "allow_pickle", *PLACES)
-    add_settings(parser, names)
+    add_settings(parser, names, as_json=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -35,19 +34,17 @@ def run(arguments: argparse.Namespace) -> Exit:
     notices = notices_of(outcome.evidence) if outcome else []
     with open_builder(planned.plan, planned.settings) as builder:
         reasons = explain(builder, planned.cell)
-    if arguments.json:
-        print_json({"cell": cell_id, "stages": reasons, "runs": history, "notices": notices})
-        return Exit.OK
-    print(f"{cell_id} in sweep {info.stamp}")
+    lines = [f"{cell_id} in sweep {info.stamp}"]
     for reason in reasons:
         name = f"{reason.stage} {reason.component}".strip()
-        print(f"  {name}: {'reused' if reason.reused else 'would run'}  key {reason.key[:16]}")
-        for line in reason.lines:
-            print(f"    {line}")
+        what = "reused" if reason.reused else "would run"
+        lines.append(f"  {name}: {what}  key {reason.key[:16]}")
+        lines += [f"    {line}" for line in reason.lines]
     for one in history:
         name = f"{one.stage} {one.component}".strip()
         what = "was reused" if one.reused else f"ran for {one.seconds:.1f}s"
-        print(f"  in this sweep {name} {what}")
-    for notice in notices:
-        print(f"  {plain_text(notice)}")
+        lines.append(f"  in this sweep {name} {what}")
+    lines += [f"  {plain_text(notice)}" for notice in notices]
+    found = {"cell": cell_id, "stages": reasons, "runs": history, "notices": notices}
+    print_result(arguments, found, lines)
     return Exit.OK

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.activity import meter, waiting_for
-from flows.cli.arguments import Parser, add_settings, refuse, settings_of
-from flows.cli.console import print_json, tell
-from flows.cli.quantity import show_duration, show_moment, show_size
+from flows.cli.arguments import Parser, add_verbs, refuse, settings_of
+from flows.cli.console import print_json, print_result, tell
+from flows.cli.quantity import show_moment, show_size
 from flows.cli.settings import Settings
 from flows.cli.table import render
 from matrix.errors import Exit, NothingSelected, UsageError
@@ -27,59 +27,43 @@ if TYPE_CHECKING:
     from feed.listing import VersionDetails
     from feed.reader import Pulled
     from feed.verify import CheckSignature, Verdict
-    from flows.observe.evidence import Side
     from matrix.model import Profile
 
 _ORT_PACKAGE = "ort-package"
+_OF_PROMOTION = ("demand", "targets_file", "state")
 _SHOWN = 20
 """Problems that are printed of one package: a damaged document can cause any number."""
 
 
 def add(parser: Parser) -> None:
-    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
-    _add_ls(_verb(verbs, "ls", "packages, or the versions of a package", _ls))
-    _add_version(_verb(verbs, "show", "one version with its files", _show))
-    _add_pull(_verb(verbs, "pull", "download versions, every file checked", _pull))
-    _add_verify(_verb(verbs, "verify", "check files, provenance, SBOM and signature", _verify))
-    promote = _verb(verbs, "promote", "make a version part of a view; cannot be undone", _promote)
-    _add_version(promote)
-    promote.add_argument("--view", required=True, help="for example release")
-    promote.add_argument(
-        "--champion",
-        type=Path,
-        metavar="FILE",
-        help="a file of champions: the version must be built as its champion there says, and the"
-        " evidence is published beside it",
-    )
-    add_settings(promote, ("demand", "targets_file", "state"))
-
-
-def _verb(
-    verbs: argparse._SubParsersAction[Parser],
-    name: str,
-    text: str,
-    run: Callable[[argparse.Namespace], Exit],
-) -> Parser:
-    parser = verbs.add_parser(name, help=text, description=text)
-    parser.add_argument("--json", action="store_true", help="for machines")
-    add_settings(parser, ("home", "feed", "package"))
-    parser.set_defaults(run=run)
-    return parser
-
-
-def _add_ls(parser: Parser) -> None:
-    add = parser.add_argument
+    # fmt: off
+    verb = add_verbs(parser, "home", "feed", "package")
+    add = verb("ls", "packages, or the versions of a package", _ls).add_argument
     add("name", nargs="?", help="a package, globs allowed; default: all packages")
     add("version", nargs="?", default="*", help="a glob, e.g. '0.0.0-20260609-*'")
     add("--deleted", action="store_true", help="deleted versions too")
-
-
-def _add_version(parser: Parser) -> None:
-    parser.add_argument("name", help="the package")
-    parser.add_argument("version", help="the version")
+    add = verb("show", "one version with its files", _show).add_argument
+    add("name", help="the package")
+    add("version", help="the version")
+    _add_pull(verb("pull", "download versions, every file checked", _pull, ["targets_file"]))
+    add = verb("verify", "check files, provenance, SBOM and signature", _verify).add_argument
+    add("name", nargs="?", help="a package, globs allowed; or --folder")
+    add("version", nargs="?", default="*", help="a glob; default: all versions")
+    add("--folder", type=Path, help="a package that was pulled")
+    add("--key", type=Path, help="every package must be signed by it (PEM)")
+    text, settings = "make a version part of a view; cannot be undone", _OF_PROMOTION
+    add = verb("promote", text, _promote, settings).add_argument
+    add("name", help="the package")
+    add("version", help="the version")
+    add("--view", required=True, help="for example release")
+    add("--champion", type=Path, metavar="FILE",
+        help="a file of champions: the version must be built as its champion there says, and the"
+             " evidence is published beside it")
+    # fmt: on
 
 
 def _add_pull(parser: Parser) -> None:
+    # fmt: off
     add = parser.add_argument
     add("name", nargs="?", help="the package; or select with --stamp")
     add("version", nargs="?", help="the version")
@@ -88,26 +72,13 @@ def _add_pull(parser: Parser) -> None:
     add("--model", action="append", default=[], metavar="GLOB", help="with --stamp")
     text = "what is compiled for a device profile, the portable package where nothing is"
     add("--for", dest="profile", metavar="PROFILE", help=text)
-    add(
-        "--as",
-        dest="form",
-        nargs=2,
-        metavar=(_ORT_PACKAGE, "DIR"),
+    add("--as", dest="form", nargs=2, metavar=(_ORT_PACKAGE, "DIR"),
         help="with --stamp and --model: one folder that ONNX Runtime opens as a model package, "
-        "with the model's cells as its variants",
-    )
+             "with the model's cells as its variants")
     add("--dest", type=Path, default=Path(), help="folder; default: here")
     add("--files", action="append", default=[], metavar="GLOB", help="only matching files")
     add("--force", action="store_true", help="replace files of the same name")
-    add_settings(parser, ("targets_file",))
-
-
-def _add_verify(parser: Parser) -> None:
-    add = parser.add_argument
-    add("name", nargs="?", help="a package, globs allowed; or --folder")
-    add("version", nargs="?", default="*", help="a glob; default: all versions")
-    add("--folder", type=Path, help="a package that was pulled")
-    add("--key", type=Path, help="every package must be signed by it (PEM)")
+    # fmt: on
 
 
 def _open(arguments: argparse.Namespace) -> tuple[Settings, Feed]:
@@ -125,56 +96,45 @@ def _ls(arguments: argparse.Namespace) -> Exit:
     _settings, feed = _open(arguments)
     if arguments.name is None:
         packages = list(list_packages(feed))
-        if arguments.json:
-            print_json(packages)
-        else:
-            rows = [(one.package, one.versions, _when(one.newest)) for one in packages]
-            print(render(("package", "versions", "newest"), rows))
+        short = [(one.package, one.versions, _when(one.newest)) for one in packages]
+        print_result(arguments, packages, [render(("package", "versions", "newest"), short)])
         return Exit.OK
-    versions = list(
-        list_versions(feed, arguments.name, arguments.version, deleted=arguments.deleted)
-    )
-    if arguments.json:
-        print_json([_told(one) for one in versions])
-    else:
-        headers = ("package", "version", "published", "tree", "views")
-        print(render(headers, [_version_row(one) for one in versions]))
+    name, version, deleted = arguments.name, arguments.version, arguments.deleted
+    versions = list(list_versions(feed, name, version, deleted=deleted))
+    headers = ("package", "version", "published", "tree", "views")
+    table = render(headers, [_row(one) for one in versions])
+    print_result(arguments, [_told(one) for one in versions], [table])
     return Exit.OK
 
 
 def _show(arguments: argparse.Namespace) -> Exit:
     from feed.listing import show
-    from flows.observe.evidence import EMULATED, opening_of, sharing_of
+    from flows.observe.evidence import opening_lines, opening_of, sharing_of
 
     _settings, feed = _open(arguments)
     found = show(feed, arguments.name, arguments.version)
     record = _build_record(feed, found)
     opening, sharing = opening_of(record), sharing_of(record)
-    if arguments.json:
-        more: dict[str, Any] = {"opening": opening} if opening else {}
-        more |= {"sharing": sharing} if sharing else {}
-        print_json(
-            {**asdict(found), "published": _told(found.published), "size": found.size, **more}
-        )
-        return Exit.OK
-    one = found.published
-    print(f"{one.package} {one.version}" + (" (deleted)" if one.deleted else ""))
-    print(f"  {one.description}\n  published {_when(one.published_at)}")
-    if one.views:
-        print(f"  views: {', '.join(one.views)}")
-    rows = [(file.path, show_size(file.size), file.sha256) for file in found.files]
-    print(render(("file", "size", "sha256"), rows))
-    for model in opening.models if opening else ():
-        compiled, portable = _opened(model.compiled), _opened(model.portable)
-        print(f"{model.model} opens in {compiled}; the portable model in {portable}")
-    if opening and opening.on:
-        print(f"  on {opening.on}")
-    if opening and opening.emulated:
-        print(f"  {EMULATED}")
+    document = {**asdict(found), "published": _told(found.published), "size": found.size}
+    document |= {"opening": opening} if opening else {}
+    document |= {"sharing": sharing} if sharing else {}
+    lines = [*_version_lines(found), *opening_lines(opening)]
     if sharing:
         apart = f"; a context each takes {show_size(sharing.apart)}" if sharing.apart else ""
-        print(f"{sharing.graphs} graphs share one context of {show_size(sharing.together)}{apart}")
+        together = f"share one context of {show_size(sharing.together)}"
+        lines.append(f"{sharing.graphs} graphs {together}{apart}")
+    print_result(arguments, document, lines)
     return Exit.OK
+
+
+def _version_lines(found: VersionDetails) -> Iterator[str]:
+    one = found.published
+    yield f"{one.package} {one.version}" + (" (deleted)" if one.deleted else "")
+    yield f"  {one.description}\n  published {_when(one.published_at)}"
+    if one.views:
+        yield f"  views: {', '.join(one.views)}"
+    rows = [(file.path, show_size(file.size), file.sha256) for file in found.files]
+    yield render(("file", "size", "sha256"), rows)
 
 
 def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
@@ -190,19 +150,10 @@ def _build_record(feed: Feed, found: VersionDetails) -> dict[str, Any] | None:
     with tempfile.TemporaryDirectory(prefix="modelmill-show-") as folder:
         try:
             dest = pull(feed, one.package, one.version, Path(folder, "it"), (BUILD_RECORD,)).dest
-            record = json.loads((dest / BUILD_RECORD).read_bytes())
-            if not isinstance(record, dict):
-                raise TypeError(f"it holds {type(record).__name__}")
-            return record
+            return dict(json.loads((dest / BUILD_RECORD).read_bytes()))
         except (FeedError, ValueError, TypeError) as error:
             tell(f"{BUILD_RECORD} cannot be read: {error}")
             return None
-
-
-def _opened(side: Side) -> str:
-    if side.seconds is None or side.memory is None:
-        return "no time: it could not be opened"
-    return f"{show_duration(side.seconds)} and {show_size(side.memory)}"
 
 
 def _pull(arguments: argparse.Namespace) -> Exit:
@@ -216,26 +167,19 @@ def _pull(arguments: argparse.Namespace) -> Exit:
     profile = Workspace(settings).profiles().get(arguments.profile) if arguments.profile else None
     if arguments.stamp and not arguments.name:
         return _pull_stamp(arguments, settings, feed, profile)
-    name, version, folder = arguments.name, arguments.version, arguments.dest
+    name, version, files = arguments.name, arguments.version, arguments.files or ("*",)
     one = name and version and not arguments.stamp
     refuse(
-        (not one, "pull wants a package and a version, or --stamp alone", ""),
+        (not one, "pull needs a package and a version, or --stamp alone", ""),
         (arguments.target or arguments.model, "--target and --model go with --stamp", ""),
     )
+    dest = Path(name) if arguments.dest == Path() else arguments.dest
     if profile:
         version = version_for(feed, name, version, profile)
     with meter(f"{name} {version}") as progress:
-        pulled = pull(
-            feed,
-            name,
-            version,
-            Path(name) if folder == Path() else folder,
-            arguments.files or ("*",),
-            progress=progress,
-            force=arguments.force,
-        )
+        pulled = pull(feed, name, version, dest, files, progress=progress, force=arguments.force)
     compiled = profile is not None and version.endswith(f"-{slug(profile.label)}")
-    _tell_pulled([(pulled, compiled)], profile, as_json=arguments.json)
+    _print_pulled(arguments, [(pulled, compiled)], profile)
     return Exit.OK
 
 
@@ -260,7 +204,7 @@ def _pull_stamp(
         force=arguments.force,
     )
     taken = [(one, "+" in cell.target) for cell, one in found if not isinstance(one, FeedError)]
-    _tell_pulled(taken, profile, as_json=arguments.json)
+    _print_pulled(arguments, taken, profile)
     for cell, one in found:
         if isinstance(one, FeedError):
             tell(f"{cell.id}: {one}")
@@ -280,7 +224,7 @@ def _pull_ort_package(arguments: argparse.Namespace, settings: Settings, feed: F
     more = any(others) or arguments.dest != Path()
     refuse(
         (form != _ORT_PACKAGE, f"--as {form}: the only format is {_ORT_PACKAGE}", ""),
-        (not whole, f"--as {_ORT_PACKAGE} wants --stamp and --model", ""),
+        (not whole, f"--as {_ORT_PACKAGE} needs --stamp and --model", ""),
         (more, f"--as {_ORT_PACKAGE} takes whole packages: only --target goes with it", ""),
     )
     made = pull_ort_package(
@@ -291,35 +235,34 @@ def _pull_ort_package(arguments: argparse.Namespace, settings: Settings, feed: F
         targets=arguments.target or ("*",),
         models=arguments.model,
     )
-    if arguments.json:
-        print_json(made)
-    else:
-        print(f"{made.model} -> {made.dest}: {show_size(made.size)}")
-        print(f"  components: {', '.join(made.components)}")
-        print(f"  variants: {', '.join(made.variants)}")
+    lines = [
+        f"{made.model} -> {made.dest}: {show_size(made.size)}",
+        f"  components: {', '.join(made.components)}",
+        f"  variants: {', '.join(made.variants)}",
+    ]
+    print_result(arguments, made, lines)
     return Exit.OK
 
 
-def _tell_pulled(
-    pulled: list[tuple[Pulled, bool]], profile: Profile | None, *, as_json: bool
+def _print_pulled(
+    arguments: argparse.Namespace, pulled: list[tuple[Pulled, bool]], profile: Profile | None
 ) -> None:
-    """What was pulled, each with whether it is compiled; with a profile, that is told."""
-    if as_json:
-        mark = [{"compiled": compiled} if profile else {} for _one, compiled in pulled]
-        print_json([asdict(one) | more for (one, _), more in zip(pulled, mark, strict=True)])
-        return
+    """Print what was pulled and, with a profile, whether each package is compiled for it."""
+    lines, documents = [], []
     for one, compiled in pulled:
         size = show_size(sum(file.size for file in one.files))
         what = "is there already" if one.unchanged else f"{len(one.files)} files, {size}"
         if profile:
-            none = f"portable: nothing is compiled for {profile.label}"
-            what += f", {f'compiled for {profile.label}' if compiled else none}"
-        print(f"{one.package} {one.version} -> {one.dest}: {what}")
+            what += ", compiled for" if compiled else ", portable: nothing is compiled for"
+            what += f" {profile.label}"
+        lines.append(f"{one.package} {one.version} -> {one.dest}: {what}")
+        documents.append(asdict(one) | ({"compiled": compiled} if profile else {}))
+    print_result(arguments, documents, lines)
 
 
 def _verify(arguments: argparse.Namespace) -> Exit:
     one = (arguments.name is None) != (arguments.folder is None)
-    refuse((not one, "verify wants a package, or --folder with one that was pulled", ""))
+    refuse((not one, "verify needs a package, or --folder with one that was pulled", ""))
     signature = None
     if arguments.key:
         from flows.packages.signing import check_signature, public_key
@@ -370,22 +313,21 @@ def _promote(arguments: argparse.Namespace) -> Exit:
     from flows.packages.promotion import promote
 
     settings, feed = _open(arguments)
-    view = promote(
-        settings, feed, arguments.name, arguments.version, arguments.view, arguments.champion
-    )
+    name, version = arguments.name, arguments.version
+    view = promote(settings, feed, name, version, arguments.view, arguments.champion)
     if arguments.json:
-        print_json(_told(show(feed, arguments.name, arguments.version).published))
+        print_json(_told(show(feed, name, version).published))
     else:
-        print(f"{arguments.name} {arguments.version} is in view {view}")
+        print(f"{name} {version} is in view {view}")
     return Exit.OK
 
 
 def _told(one: Published) -> dict[str, Any]:
-    """A version for machines, with the digest that its description tells."""
+    """A version for machines, with the digest from its description."""
     return {**asdict(one), "tree": one.tree}
 
 
-def _version_row(one: Published) -> tuple[object, ...]:
+def _row(one: Published) -> tuple[object, ...]:
     state = "deleted" if one.deleted else ",".join(one.views)
     return (one.package, one.version, _when(one.published_at), (one.tree or "-")[:16], state)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Parser, add_verbs, settings_of
+from flows.cli.console import print_result, tell
+from flows.cli.quantity import counted
 from flows.sweep.workspace import Workspace
 from matrix.errors import Exit, PlanError, UsageError
 from matrix.findings import KINDS, STATUSES, Evidence, Finding, read_findings
@@ -17,36 +17,26 @@ from matrix.globs import matches
 
 
 def add(parser: Parser) -> None:
-    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
-    ls = verbs.add_parser("ls", help="one line per finding")
-    ls.add_argument("--kind", choices=KINDS, help="only findings of this kind")
-    ls.add_argument("--status", choices=STATUSES, help="only findings with this status")
-    ls.add_argument(
-        "--about", metavar="GLOB", help="only those about a target, model or architecture"
-    )
-    ls.add_argument("--json", action="store_true", help="for machines")
-    ls.set_defaults(run=_ls)
-    show = verbs.add_parser("show", help="one finding with its evidence")
-    show.add_argument("id", metavar="ID")
-    show.add_argument("--json", action="store_true", help="for machines")
-    show.set_defaults(run=_show)
-    check = verbs.add_parser("check", help="say what is wrong in files of findings and evidence")
-    check.add_argument(
-        "files", nargs="*", type=Path, metavar="FILE",
-        help="files of findings; default: the whole knowledge base",
-    )  # fmt: skip
-    check.set_defaults(run=_check)
-    for verb in (ls, show, check):
-        add_settings(verb, ("home", "knowledge"))
+    # fmt: off
+    verb = add_verbs(parser, "home", "knowledge")
+    add = verb("ls", "one line per finding", _ls).add_argument
+    add("--kind", choices=KINDS, help="only findings of this kind")
+    add("--status", choices=STATUSES, help="only findings with this status")
+    add("--about", metavar="GLOB", help="only those about a target, model or architecture")
+    verb("show", "one finding with its evidence", _show).add_argument("id", metavar="ID")
+    text = "say what is wrong in files of findings and evidence"
+    add = verb("check", text, _check, as_json=False).add_argument
+    add("files", nargs="*", type=Path, metavar="FILE",
+        help="files of findings; default: the whole knowledge base")
+    # fmt: on
 
 
 def _folder(arguments: argparse.Namespace) -> Path:
     settings = settings_of(arguments)
     folder = Workspace(settings).knowledge
     if settings.knowledge and not folder.is_dir():
-        raise UsageError(
-            f"--knowledge: there is no folder {folder}", hint="make it, or leave it out"
-        )
+        text = f"--knowledge: there is no folder {folder}"
+        raise UsageError(text, hint="make it, or leave it out")
     return folder
 
 
@@ -62,15 +52,11 @@ def _ls(arguments: argparse.Namespace) -> Exit:
         and arguments.status in (None, one.status)
         and (arguments.about is None or _about(one, arguments.about))
     ]
-    if arguments.json:
-        print(json.dumps([_json(one) for one in rows], indent=1))
-    elif rows:
-        head = ("id", "level", "status", "try", "title")
-        print(render(head, [_row(one) for one in rows]))
-    else:
-        print("no finding like that; 'modelmill knowledge ls' lists all")
+    table = render(("id", "level", "status", "try", "title"), [_row(one) for one in rows])
+    none = "no finding matches; 'modelmill knowledge ls' lists all"
+    print_result(arguments, [_json(one) for one in rows], [table if rows else none])
     for problem in known.problems:
-        print(f"modelmill: {problem}", file=sys.stderr)
+        tell(str(problem))
     return Exit.OK
 
 
@@ -82,11 +68,9 @@ def _row(one: Finding) -> tuple[str, str, str, str, str]:
 
 
 def _about(one: Finding, pattern: str) -> bool:
-    reach = one.scope
-    named = {*reach.targets, *reach.architectures, *reach.models}
-    named |= {
-        name for seen in one.evidence for name in (seen.model, seen.architecture, seen.target)
-    }
+    named = {*one.scope.targets, *one.scope.architectures, *one.scope.models}
+    for seen in one.evidence:
+        named |= {seen.model, seen.architecture, seen.target}
     return any(matches(name, [pattern]) for name in named)
 
 
@@ -100,16 +84,13 @@ def _show(arguments: argparse.Namespace) -> Exit:
     from flows.tune.knowledge import load_knowledge
 
     one = load_knowledge(_folder(arguments)).get(arguments.id)
-    if arguments.json:
-        print(json.dumps(_json(one), indent=1))
-    else:
-        print("\n".join(_lines(one)))
+    print_result(arguments, _json(one), _lines(one))
     return Exit.OK
 
 
 def _lines(one: Finding) -> Iterator[str]:
     yield f"{one.id}: {one.title}"
-    yield from _paragraph(one.observation)
+    yield from textwrap.wrap(one.observation, 90, initial_indent="  ", subsequent_indent="  ")
     yield ""
     yield f"status        {one.status}, level {one.level}, confidence {one.confidence}"
     if one.action != "note":
@@ -123,12 +104,10 @@ def _lines(one: Finding) -> Iterator[str]:
     yield f"file          {one.file}"
     if one.evidence:
         yield ""
-        yield f"evidence      {_count(one)}"
+        against = sum(not seen.supports for seen in one.evidence)
+        devices = counted(len(one.devices), "device") if one.devices else "no device"
+        yield f"evidence      {len(one.evidence) - against} for, {against} against, from {devices}"
         yield from (f"  {_evidence(seen)}" for seen in one.evidence)
-
-
-def _paragraph(text: str) -> list[str]:
-    return textwrap.wrap(text, 90, initial_indent="  ", subsequent_indent="  ")
 
 
 def _advice(one: Finding) -> str:
@@ -141,13 +120,6 @@ def _advice(one: Finding) -> str:
         case "skip":
             return f"try {about} last; from level 3 on, uncontradicted, leave it out"
     return f"try {about} last"
-
-
-def _count(one: Finding) -> str:
-    against = sum(not seen.supports for seen in one.evidence)
-    devices = len(one.devices)
-    where = f"{devices} device{'s' if devices != 1 else ''}" if devices else "no device"
-    return f"{len(one.evidence) - against} for, {against} against, from {where}"
 
 
 def _evidence(seen: Evidence) -> str:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.console import print_result, tell
 from flows.cli.settings import OF_MEASURING, PLACES
 from matrix.errors import Exit
 from matrix.verification import METRICS
-
-if TYPE_CHECKING:
-    from flows.onboard.folder import Record
 
 BUILDING = (
     "engine", "opset", "precision", "target", "ep", "device", "allow_remote_code", "allow_pickle",
@@ -23,33 +18,21 @@ BUILDING = (
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument(
-        "what", metavar="MODEL", help="an id of the Hub, a folder, or with --catalog an id in it"
-    )
-    parser.add_argument("--task", dest="for_task", help="required for a new entry")
-    parser.add_argument("--catalog", metavar="FILE", help="take the entry from this catalog")
-    parser.add_argument(
-        "--dest",
-        type=Path,
-        metavar="FOLDER",
-        help="where the proof goes; default: onboarding/MODEL",
-    )
-    parser.add_argument(
-        "--dataset", type=Path, metavar="FILE", help="samples for the task metric (.npz or .jsonl)"
-    )
-    parser.add_argument(
-        "--metric", choices=METRICS, default=METRICS[0], help="what is computed on the dataset"
-    )
-    parser.add_argument(
-        "--note",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="what got in your way, for the report (repeat)",
-    )
-    parser.add_argument("--json", action="store_true", help="for machines: the record")
-    add_settings(parser, (*BUILDING, *OF_MEASURING, *PLACES))
-    parser.set_defaults(run=run, begins="preparing the onboarding")
+    # fmt: off
+    add = parser.add_argument
+    add("what", metavar="MODEL", help="an id of the Hub, a folder, or with --catalog an id in it")
+    add("--task", dest="for_task", help="required for a new entry")
+    add("--catalog", metavar="FILE", help="take the entry from this catalog")
+    add("--dest", type=Path, metavar="FOLDER",
+        help="where the proof goes; default: onboarding/MODEL")
+    add("--dataset", type=Path, metavar="FILE",
+        help="samples for the task metric (.npz or .jsonl)")
+    add("--metric", choices=METRICS, default=METRICS[0], help="what is computed on the dataset")
+    add("--note", action="append", default=[], metavar="TEXT",
+        help="what got in your way, for the report (repeat)")
+    add_settings(parser, (*BUILDING, *OF_MEASURING, *PLACES), as_json=True)
+    parser.set_defaults(begins="preparing the onboarding")
+    # fmt: on
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -62,31 +45,16 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     settings = settings_of(arguments)
     settings.protocol.check()
-    wanted = Wanted(
-        arguments.what,
-        arguments.for_task,
-        arguments.catalog,
-        arguments.dataset,
-        arguments.metric,
-    )
-    where = arguments.dest or Path("onboarding") / slug(Path(arguments.what).name)
-    work = Onboarding(wanted, settings.cwd / where, settings, tuple(arguments.note), _tell)
+    what, task, catalog = arguments.what, arguments.for_task, arguments.catalog
+    wanted = Wanted(what, task, catalog, arguments.dataset, arguments.metric)
+    where = arguments.dest or Path("onboarding") / slug(Path(what).name)
+    work = Onboarding(wanted, settings.cwd / where, settings, tuple(arguments.note), tell)
     record = work.go(date.today())  # noqa: DTZ011 - the user's date
-    if arguments.json:
-        print(json.dumps(to_json(record), indent=1))
-    else:
-        print("\n".join(_lines(record, where)))
-    return Exit.OK if record.goal else Exit.CELLS_FAILED
-
-
-def _lines(record: Record, where: Path) -> list[str]:
-    return [
+    lines = [
         f"{record.model}:{record.task}  effort: {record.effort}  goal: {record.goal or 'none'}",
         *(f"  {one.goal}  {one.verdict}: {one.why}" for one in record.tiers),
         *([f"  {record.needless}"] if record.needless else []),
         f"report: {where / 'report.md'}; have it reviewed with: modelmill review {where}",
     ]
-
-
-def _tell(text: str) -> None:
-    print(f"modelmill: {text}", file=sys.stderr, flush=True)
+    print_result(arguments, to_json(record), lines)
+    return Exit.OK if record.goal else Exit.CELLS_FAILED

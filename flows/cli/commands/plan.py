@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import CATALOG, Parser, add_settings, settings_of
 from flows.cli.quantity import counted, parse_duration, parse_size, show_duration, show_size
 from flows.cli.settings import OF_A_SWEEP, OPTIONS, PLACES, SELECTION, Settings
 from flows.cli.table import render
@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument(
-        "catalog", help="a TOML or JSON file, or a packaged catalog (demo, contexts, winml, zoo)"
-    )
-    parser.add_argument("--json", action="store_true", help="for machines")
-    add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES))
+    parser.add_argument("catalog", help=CATALOG)
+    add_settings(parser, (*SELECTION, *OF_A_SWEEP, *PLACES), as_json=True)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -35,7 +32,11 @@ def run(arguments: argparse.Namespace) -> Exit:
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
     known = _estimates(plan, settings)
-    stale = _stale(plan, settings)
+    stale = []
+    if settings.champions:
+        from flows.tune.staleness import stale_champions
+
+        stale = stale_champions(settings, plan)
     if arguments.json:
         from matrix.plan_json import plan_to_json
 
@@ -59,16 +60,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Exit.OK
 
 
-def _stale(plan: Plan, settings: Settings) -> list[str]:
-    if not settings.champions:
-        return []
-    from flows.tune.staleness import stale_champions
-
-    return stale_champions(settings, plan)
-
-
 def _note_engine(settings: Settings) -> None:
-    """A plan is also made where nothing is built, so an engine that is missing is no error."""
+    """A plan is also made where nothing is built, so a missing engine is not an error."""
     from flows.sweep.engines import check_engine
     from workers.errors import EngineNotFound
 
@@ -80,7 +73,7 @@ def _note_engine(settings: Settings) -> None:
 
 def print_plan(plan: Plan, settings: Settings) -> None:
     """The matrix, then the settings that led to it."""
-    from flows.sweep.planning import print_notices, size_of
+    from flows.sweep.planning import notice_lines, size_of
 
     rows = [
         (cell.id, cell.policy.precision, cell.policy.opset, cell.package, cell.version)
@@ -88,12 +81,11 @@ def print_plan(plan: Plan, settings: Settings) -> None:
         else (cell.id, "skipped", "-", cell.skip, "")
         for cell in plan.cells()
     ]
-    print(render(("cell", "precision", "opset", "package", "version"), rows))
-    print_notices(plan.notices)
+    table = render(("cell", "precision", "opset", "package", "version"), rows)
+    print(table, *notice_lines(plan.notices), sep="\n")
     skipped = sum(cell.skip is not None for cell in plan.cells())
-    print(
-        f"\n{size_of(plan)} ({skipped} skipped), index {plan.index_package} {plan.index_version}\n"
-    )
+    index = f"index {plan.index_package} {plan.index_version}"
+    print(f"\n{size_of(plan)} ({skipped} skipped), {index}\n")
     shown = [
         (name, _show(name, value), settings.origin(name))
         for name, value in settings.values().items()
@@ -145,18 +137,15 @@ def _estimate_lines(known: Estimates, settings: Settings) -> list[str]:
     from flows.sweep.engines import slot_count
 
     slots = slot_count(settings)
-    wall, disk, memory = known.wall(slots), known.disk(), known.memory(slots)
     lines = [
-        f"if everything is built anew with {counted(slots, 'slot')}:",
-        f"  time    {spelled(wall, show_duration)}",
-        f"  disk    {spelled(disk, show_size)}",
-        f"  memory  {spelled(memory, show_size)}",
+        f"if everything is built again with {counted(slots, 'slot')}:",
+        f"  time    {spelled(known.wall(slots), show_duration)}",
+        f"  disk    {spelled(known.disk(), show_size)}",
+        f"  memory  {spelled(known.memory(slots), show_size)}",
     ]
     longest = sorted(known.models.items(), key=lambda item: -item[1].seconds.likely)[:3]
-    lines += [
-        f"  longest {name}: {spelled(cost.seconds, show_duration)}, from {cost.basis}"
-        for name, cost in longest
-    ]
+    for name, cost in longest:
+        lines.append(f"  longest {name}: {spelled(cost.seconds, show_duration)}, from {cost.basis}")
     if known.unknown:
         lines.append(f"  nothing is known of {counted(known.unknown, 'model')}")
     if settings.if_changed:

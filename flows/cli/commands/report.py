@@ -12,11 +12,10 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="default: report-STAMP.html"
-    )
-    parser.add_argument("--against", metavar="STAMP", help="add a comparison with this batch")
+    add = parser.add_argument
+    add("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
+    add("-o", "--output", type=Path, metavar="FILE", help="default: report-STAMP.html")
+    add("--against", metavar="STAMP", help="add a comparison with this batch")
     add_settings(parser, ("home", "state", "summary"))
 
 
@@ -34,8 +33,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         waiting_for(f"reading sweep {info.stamp}")
         dest = arguments.output or Path(f"report-{info.stamp}.html")
         pages = write_traces(state, info, settings.cwd / dest)
-        document = collect(state, info, comparison, pages)
-        write(document, settings.cwd / dest)
+        write(collect(state, info, comparison, pages), settings.cwd / dest)
         if settings.summary:
             write_summaries(settings.path(settings.summary), state, info)
     print(dest)

@@ -10,27 +10,22 @@ from matrix.errors import Exit, UsageError
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
-    parser.add_argument(
-        "catalog",
-        nargs="?",
-        help="default: the recorded one; needed where only the feed knows the sweep",
-    )
+    add = parser.add_argument
+    add("batch", nargs="?", metavar="STAMP", help="default: the one begun last")
+    text = "default: the recorded one; needed where only the feed knows the sweep"
+    add("catalog", nargs="?", help=text)
     add_sweeping(parser, *SELECTION)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    if arguments.fleet and arguments.catalog:
-        raise UsageError(
-            "a fleet resumes what its state has recorded",
-            hint=f"modelmill sweep {arguments.catalog} --stamp {arguments.batch} --fleet",
-        )
+    batch, catalog, as_json = arguments.batch, arguments.catalog, arguments.json
+    if arguments.fleet and catalog:
+        hint = f"modelmill sweep {catalog} --stamp {batch} --fleet"
+        raise UsageError("a fleet resumes what its state has recorded", hint=hint)
     if arguments.fleet:
         from flows.fleet.launch import resume_on_fleet
 
-        settings = settings_of(arguments)
-        return resume_on_fleet(settings, arguments.batch, arguments.pool, as_json=arguments.json)
+        return resume_on_fleet(settings_of(arguments), batch, arguments.pool, as_json=as_json)
     from flows.sweep.resume import resume
 
-    settings, as_json = settings_of(arguments), arguments.json
-    return resume(settings, arguments.batch, arguments.catalog, as_json=as_json)
+    return resume(settings_of(arguments), batch, catalog, as_json=as_json)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Parser, add_detail, add_settings, settings_of
-from flows.cli.console import print_json
+from flows.cli.console import print_json, print_result
 from flows.cli.quantity import show_moment
 from flows.cli.table import render
 from matrix.errors import Exit
@@ -19,23 +20,13 @@ if TYPE_CHECKING:
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("stamp", nargs="?", help="the batch; default: the one begun last")
-    parser.add_argument("--json", action="store_true", help="for machines")
-    parser.add_argument(
-        "--watch",
-        action="store_true",
-        help="follow it live until it ends; Ctrl-C stops only the watching",
-    )
-    parser.add_argument(
-        "--failed",
-        action="store_true",
-        help="only what failed, by cause, with the end of a log of each",
-    )
-    parser.add_argument("--sweeps", action="store_true", help="list all batches instead")
-    parser.add_argument(
-        "--exit-code", action="store_true", help="end as the sweep did: 1 if cells failed, ..."
-    )
-    add_settings(parser, ("home", "state", "only"))
+    add, switch = parser.add_argument, partial(parser.add_argument, action="store_true")
+    add("stamp", nargs="?", help="the batch; default: the one begun last")
+    switch("--watch", help="follow it live until it ends; Ctrl-C stops only the watching")
+    switch("--failed", help="only what failed, by cause, with the end of a log of each")
+    switch("--sweeps", help="list all batches instead")
+    switch("--exit-code", help="end as the sweep did: 1 if cells failed, ...")
+    add_settings(parser, ("home", "state", "only"), as_json=True)
     add_detail(parser)
 
 
@@ -49,16 +40,14 @@ def run(arguments: argparse.Namespace) -> Exit:
     settings = settings_of(arguments)
     with Workspace(settings).read_state() as state:
         if arguments.sweeps:
-            return _list(state, as_json=arguments.json)
+            return _list(arguments, state)
         info = find_sweep(state, arguments.stamp)
         if arguments.watch:
             code = _watch(state, info, as_json=arguments.json)
             return code if arguments.exit_code else Exit.OK
-        outcomes = [
-            one
-            for one in state.outcomes(info.id)
-            if not settings.only or matches(one.cell, settings.only)
-        ]
+        only, outcomes = settings.only, list(state.outcomes(info.id))
+        if only:
+            outcomes = [one for one in outcomes if matches(one.cell, only)]
         summary = summary_of(state, info, outcomes)
         if (summary.unfinished or summary.unmeasured) and info.exit_code is not None:
             summary = replace(summary, waiting=tuple(unserved_of(state, info.id).lines()))
@@ -92,19 +81,11 @@ def _watch(state: StateReader, info: SweepInfo, *, as_json: bool) -> Exit:
     return summary.exit_code()
 
 
-def _list(state: StateReader, *, as_json: bool) -> Exit:
+def _list(arguments: argparse.Namespace, state: StateReader) -> Exit:
     sweeps = state.sweeps()
-    if as_json:
-        print(json.dumps([asdict(one) for one in sweeps], indent=1))
-        return Exit.OK
-    rows = [
-        (
-            one.stamp,
-            one.feed,
-            show_moment(one.begun_at),
-            "running or interrupted" if one.exit_code is None else f"exit {one.exit_code}",
-        )
-        for one in sweeps
-    ]
-    print(render(("stamp", "feed", "begun", "ended"), rows))
+    rows = []
+    for one in sweeps:
+        ended = "running or interrupted" if one.exit_code is None else f"exit {one.exit_code}"
+        rows.append((one.stamp, one.feed, show_moment(one.begun_at), ended))
+    print_result(arguments, sweeps, [render(("stamp", "feed", "begun", "ended"), rows)])
     return Exit.OK

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
-from dataclasses import asdict
 
-from flows.cli.arguments import Parser, add_settings, settings_of
+from flows.cli.arguments import Parser, add_verbs, settings_of
+from flows.cli.console import print_result
 from flows.cli.quantity import parse_duration, parse_size, show_size
 from flows.cli.settings import Settings
 from flows.sweep.workspace import Workspace
@@ -18,32 +17,20 @@ from workers.store.folder import require_store
 
 
 def add(parser: Parser) -> None:
-    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
-    du = verbs.add_parser("du", help="what it holds")
-    du.add_argument("--json", action="store_true", help="for machines")
-    du.set_defaults(run=_du)
-    gc = verbs.add_parser("gc", help="evict what was least recently used, down to --budget")
-    gc.add_argument("--budget", type=parse_size, default=None, metavar="SIZE", help="what may stay")
-    gc.add_argument(
-        "--unused", type=parse_duration, metavar="TIME", help="evict what was not used for so long"
-    )
-    gc.set_defaults(run=_gc)
-    clear = verbs.add_parser("clear", help="remove everything that no running sweep uses")
-    clear.set_defaults(run=_clear)
-    for verb in (du, gc, clear):
-        add_settings(verb, ("home", "store", "disk_budget"))
+    verb = add_verbs(parser, "home", "store", "disk_budget")
+    verb("du", "what it holds", _du)
+    text = "evict what was least recently used, down to --budget"
+    add = verb("gc", text, _gc, as_json=False).add_argument
+    add("--budget", type=parse_size, metavar="SIZE", help="what may stay")
+    add("--unused", type=parse_duration, metavar="TIME", help="evict what was not used for so long")
+    verb("clear", "remove everything that no running sweep uses", _clear, as_json=False)
 
 
 def _du(arguments: argparse.Namespace) -> Exit:
-    settings = settings_of(arguments)
-    usage = usage_of(Workspace(settings).store)
-    if arguments.json:
-        print(json.dumps(asdict(usage)))
-    else:
-        print(
-            f"{Workspace(settings).store}: {usage.actions} stage results, {usage.blobs} files, "
-            f"{show_size(usage.size)}"
-        )
+    store = Workspace(settings_of(arguments)).store
+    usage = usage_of(store)
+    held = f"{usage.actions} stage results, {usage.blobs} files, {show_size(usage.size)}"
+    print_result(arguments, usage, [f"{store}: {held}"])
     return Exit.OK
 
 
@@ -51,9 +38,8 @@ def _gc(arguments: argparse.Namespace) -> Exit:
     settings = settings_of(arguments)
     budget = settings.disk_budget if arguments.budget is None else arguments.budget
     if budget is None and arguments.unused is None:
-        raise UsageError(
-            "gc needs to know what may stay", hint="give --budget 20GB or --unused 14d, or both"
-        )
+        hint = "give --budget 20GB or --unused 14d, or both"
+        raise UsageError("gc needs to know what may stay", hint=hint)
     since = 0.0 if arguments.unused is None else time.time() - arguments.unused
     return _tell(_open(settings).gc(math.inf if budget is None else budget, since))
 
@@ -70,10 +56,8 @@ def _open(settings: Settings) -> Store:
 
 
 def _tell(report: GcReport) -> Exit:
-    print(
-        f"evicted {len(report.evicted)} stage results, freed {show_size(report.freed)}, "
-        f"{show_size(report.kept)} left"
-    )
+    sizes = f"freed {show_size(report.freed)}, {show_size(report.kept)} left"
+    print(f"evicted {len(report.evicted)} stage results, {sizes}")
     if report.pinned:
         print(f"{report.pinned} are in use by a running sweep and stay")
     return Exit.OK

@@ -6,7 +6,7 @@ import argparse
 import json
 from datetime import date
 
-from flows.cli.arguments import Parser, add_sweeping, settings_of
+from flows.cli.arguments import CATALOG, Parser, add_sweeping, settings_of
 from flows.cli.quantity import counted
 from flows.cli.settings import SELECTION, Settings
 from flows.cli.table import render
@@ -15,12 +15,9 @@ from matrix.model import Plan
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument(
-        "catalog", help="a TOML or JSON file, or a packaged catalog (demo, contexts, winml, zoo)"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be built, and touch nothing"
-    )
+    add = parser.add_argument
+    add("catalog", help=CATALOG)
+    add("--dry-run", action="store_true", help="say what would be built, and touch nothing")
     add_sweeping(parser, *SELECTION, "stamp")
 
 
@@ -31,23 +28,24 @@ def run(arguments: argparse.Namespace) -> Exit:
     # The stamp's default is the user's date, not Greenwich's.
     plan = plan_of(settings, arguments.catalog, date.today())  # noqa: DTZ011
     if arguments.dry_run:
-        return _dry_run(plan, settings, as_json=arguments.json)
+        return _dry_run(arguments, plan, settings)
+    catalog = catalog_reference(settings, arguments.catalog)
     if arguments.fleet:
         from flows.fleet.launch import Launch
         from flows.fleet.run import values_of
 
-        values = values_of(settings, catalog_reference(settings, arguments.catalog))
+        values = values_of(settings, catalog)
         return Launch(plan, settings, values, arguments.pool, arguments.json).go()
     from flows.sweep.recorded import remember
     from flows.sweep.run import Run
 
-    recorded = remember(settings, catalog_reference(settings, arguments.catalog))
+    recorded = remember(settings, catalog)
     return Run(plan, settings, recorded, as_json=arguments.json).go()
 
 
-def _dry_run(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
+def _dry_run(arguments: argparse.Namespace, plan: Plan, settings: Settings) -> Exit:
     """Print what a sweep would do with every cell. Nothing is built or written."""
-    from flows.sweep.planning import print_notices
+    from flows.sweep.planning import notice_lines
     from flows.sweep.published import Listing, list_feed
     from flows.sweep.workspace import Workspace
 
@@ -66,11 +64,10 @@ def _dry_run(plan: Plan, settings: Settings, *, as_json: bool) -> Exit:
             what = "conflict: this version was deleted from the feed"
         rows.append((cell.id, what, cell.version))
     names = ("cell", "would", "version")
-    if as_json:
+    wanted = sum(what == "build" for _cell, what, _version in rows)
+    total = f"\n{wanted} of {counted(len(rows), 'cell')} to build"
+    if arguments.json:  # in one line, as all that a sweep prints for programs
         print(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
     else:
-        print(render(names, rows))
-        print_notices(plan.notices)
-        wanted = sum(row[1] == "build" for row in rows)
-        print(f"\n{wanted} of {counted(len(rows), 'cell')} to build")
+        print(render(names, rows), *notice_lines(plan.notices), total, sep="\n")
     return Exit.OK

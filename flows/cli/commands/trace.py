@@ -32,6 +32,7 @@ _SETTINGS = ("engine", "runtimes", "timeout", "memory", "package", "tries", "pub
 
 
 def add(parser: Parser) -> None:
+    # fmt: off
     add_subject(parser, required=False)
     add = parser.add_argument
     add("--level", choices=LEVELS, default="basic", help="detail: memory traffic too")
@@ -40,29 +41,22 @@ def add(parser: Parser) -> None:
         add(f"--{name}", dest=_dest(name), type=int, default=value, metavar="N", help=text)
     add("-o", "--output", metavar="DIR", help="new folder for trace.json and the profiles")
     add("--html", metavar="FILE", help="also write a page with all operators")
-    add(
-        "--against",
-        nargs="+",
-        metavar="OTHER",
-        help="say which operators make the difference to this one, or to a trace.json of it",
-    )
-    add(
-        "--publish",
-        action="store_true",
-        help="of PACKAGE VERSION: publish the trace as a record that names the package by digest",
-    )
+    add("--against", nargs="+", metavar="OTHER",
+        help="say which operators make the difference to this one, or to a trace.json of it")
+    add("--publish", action="store_true",
+        help="of PACKAGE VERSION: publish the trace as a record that names the package by digest")
     add("--parse", metavar="CSV", help="read a profile of QNN that was made elsewhere")
     add("--qhas", metavar="JSON", help="with --parse: the summary of QNN's profile viewer")
     add("--model", metavar="MODEL.onnx", help="with --parse: the model, for the names of its nodes")
     add("--wait", action="store_true",
-        help="wait until nothing else is built or measured on this machine")  # fmt: skip
-    add("--json", action="store_true", help="for machines")
-    add_settings(parser, (*_SETTINGS, *PLACES))
+        help="wait until nothing else is built or measured on this machine")
+    add_settings(parser, (*_SETTINGS, *PLACES), as_json=True)
+    # fmt: on
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.observe.trace.table import lines as trace_lines
-    from flows.packages.traces import prepare
+    from flows.packages.traces import prepare, publish_trace
 
     _check(arguments)
     settings = settings_of(arguments)
@@ -81,8 +75,10 @@ def run(arguments: argparse.Namespace) -> Exit:
         told.append(_compared(trace, other, arguments) if arguments.against else trace.to_json())
         if arguments.html:
             _write_page(settings.cwd / arguments.html, trace, other, several=len(found) > 1)
-    if arguments.publish:
-        _publish(settings, arguments.what, found)
+    for trace in found if arguments.publish else ():
+        if trace.usable:
+            package, version = arguments.what
+            tell("published " + " ".join(publish_trace(settings, package, version, trace)))
     if arguments.json:
         print_json(told)
     usable = all(trace.usable for trace in (*found, *others))
@@ -90,7 +86,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _found(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]:
-    from flows.packages.keeping import keep_trace
+    from flows.packages.keeping import keep, trace_rows
     from flows.packages.traces import kept_trace
 
     if arguments.parse:
@@ -101,7 +97,7 @@ def _found(settings: Settings, arguments: argparse.Namespace) -> Iterator[Trace]
         yield from filter(None, kept)
         return
     for trace in _traced(settings, arguments):
-        keep_trace(settings, trace, tell)
+        keep(settings, trace_rows(trace), "the trace", tell)
         yield trace
 
 
@@ -125,20 +121,7 @@ def _compared(
     if not arguments.json:
         print(f"against {other.metadata.model}")
     _print(arguments, partial(lines, found))
-    return {
-        "trace": trace.to_json(),
-        "against": other.to_json(),
-        "difference": found,
-    }
-
-
-def _publish(settings: Settings, what: Sequence[str], found: Sequence[Trace]) -> None:
-    from flows.packages.traces import publish_trace
-
-    package, version = what
-    for trace in found:
-        if trace.usable:
-            tell("published " + " ".join(publish_trace(settings, package, version, trace)))
+    return {"trace": trace.to_json(), "against": other.to_json(), "difference": found}
 
 
 def _write_page(dest: Path, trace: Trace, other: Trace | None, *, several: bool) -> None:
@@ -160,21 +143,16 @@ def _check(arguments: argparse.Namespace) -> None:
     """Raise `UsageError` for arguments that do not go together."""
     for name, (_value, least, most, _text) in _NUMBERS.items():
         given = getattr(arguments, _dest(name))
-        if not least <= given <= most:
-            raise UsageError(f"--{name}: {given} is out of range", hint=f"{least} to {most}")
+        wrong = not least <= given <= most
+        refuse((wrong, f"--{name}: {given} is out of range", f"{least} to {most}"))
     parse, what = arguments.parse, arguments.what
+    example = "for example modelmill trace model.onnx --target mlas_cpu"
+    publish, version = arguments.publish, len(what) == 2 and not parse
+    published = "modelmill trace PACKAGE VERSION --publish"
     refuse(
-        (parse and what, "--parse reads a profile, and runs no model", "leave one of both out"),
-        (
-            not parse and not what,
-            "nothing to trace is given",
-            "for example modelmill trace model.onnx --target mlas_cpu",
-        ),
-        (
-            arguments.publish and (len(what) != 2 or parse),
-            "--publish needs a published version",
-            "modelmill trace PACKAGE VERSION --publish",
-        ),
+        (parse and what, "--parse reads a profile, and runs no model", "give one of the two"),
+        (not parse and not what, "nothing to trace is given", example),
+        (publish and not version, "--publish needs a published version", published),
         (arguments.qhas and not parse, "--qhas goes with --parse", "--parse profile.csv"),
         (arguments.model and not parse, "--model goes with --parse", "--parse profile.csv"),
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.cli.quantity import parse_duration
+from flows.cli.arguments import Parser, add_settings, refuse, settings_of
+from flows.cli.console import print_json, print_result, tell
+from flows.cli.quantity import counted, parse_duration
 from flows.cli.settings import OF_MEASURING, PLACES, SELECTION
 from matrix.errors import Exit, NothingSelected, UsageError
 
@@ -33,34 +33,34 @@ REPORT = "report"
 
 
 def add(parser: Parser) -> None:
+    # fmt: off
     add = parser.add_argument
     add("what", nargs="*", metavar="MODEL|CATALOG",
         help="OWNER/NAME:TASK, or a catalog; `report NAME`: write the report of earlier tunings"
-             " to --dest, or their sessions to --export")  # fmt: skip
+             " to --dest, or their sessions to --export")
     add("--resume", metavar="NAME", help="go on with tunings that were interrupted or failed")
     add("--replay", nargs="+", type=Path, metavar="FILE",
         help="grade what was measured elsewhere: exports, results.json, results.tsv, or folders of"
-             " such files")  # fmt: skip
+             " such files")
     add("--space", action="append", type=Path, default=[], metavar="FILE",
-        help="hypotheses of your own (TOML) beside those that come with modelmill")  # fmt: skip
+        help="hypotheses of your own (TOML) beside those that come with modelmill")
     add("--only", dest="hypotheses", nargs="+", default=[], metavar="H",
-        help="try only these hypotheses; globs over their ids")  # fmt: skip
-    add("--budget", type=_duration, metavar="TIME",
-        help="the time for each model, for example 2h; default: as long as it takes")  # fmt: skip
+        help="try only these hypotheses; globs over their ids")
+    add("--budget", type=parse_duration, metavar="TIME",
+        help="the time for each model, for example 2h; default: as long as it takes")
     add("--min-gain", type=_percent, metavar="PERCENT",
-        help="a smaller change of the latency counts as no difference; default 5%%")  # fmt: skip
+        help="a smaller change of the latency counts as no difference; default 5%%")
     add("--name", metavar="NAME", help="a name for the tunings; default: the date and the catalog")
     add("--seed", type=int, metavar="N", help="decides the order of all sessions; default: random")
     add("--export", type=Path, metavar="FILE",
-        help="write all sessions to a file that --replay grades anywhere")  # fmt: skip
+        help="write all sessions to a file that --replay grades anywhere")
     add("--dest", type=Path, metavar="FOLDER",
         help="folder for NAME.html, NAME.md and NAME.json: with report (default: the current one)"
-             " or --replay (default: none is written)")  # fmt: skip
+             " or --replay (default: none is written)")
     add("--learn", action="store_true",
-        help="with --replay: add what the sessions show to the knowledge base")  # fmt: skip
-    add("--json", action="store_true", help="for machines")
-    add_settings(parser, (*_SELECTION, *OF_MEASURING, *_BUILDING, *PLACES))
-    parser.set_defaults(run=_run)
+        help="with --replay: add what the sessions show to the knowledge base")
+    add_settings(parser, (*_SELECTION, *OF_MEASURING, *_BUILDING, *PLACES), as_json=True)
+    # fmt: on
 
 
 def _percent(text: str) -> float:
@@ -73,42 +73,29 @@ def _percent(text: str) -> float:
     return value
 
 
-def _duration(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> Exit:
     given = [name for name in ("what", "resume", "replay") if getattr(arguments, name)]
-    if len(given) != 1:
-        hint = "for example modelmill tune demo --target mlas_cpu"
-        if not given:
-            raise UsageError("nothing to tune is given", hint=hint)
-        raise UsageError("MODEL|CATALOG, --resume and --replay exclude each other", hint=hint)
-    settings = settings_of(arguments)
+    hint = "for example modelmill tune demo --target mlas_cpu"
+    refuse(
+        (not given, "nothing to tune is given", hint),
+        (len(given) > 1, "MODEL|CATALOG, --resume and --replay exclude each other", hint),
+    )
+    settings, what = settings_of(arguments), arguments.what
     if arguments.replay:
-        if arguments.export:
-            raise UsageError("--export does not go with --replay", hint="leave it out")
+        refuse((arguments.export, "--export does not go with --replay", "leave it out"))
         return _replay(arguments, settings)
-    if arguments.what[:1] == [REPORT]:
+    if what[:1] == [REPORT]:
         return _report(arguments, settings)
-    _check_words(arguments)
+    refuse(
+        (len(what) > 1, f"these are too many: {' '.join(what)}", "give one model or one catalog"),
+        (arguments.dest, "--dest does not go with a tuning", "leave it out"),
+        (arguments.learn, "--learn does not go with a tuning", "leave it out"),
+    )
     if arguments.resume:
         _check_resume(arguments)
     elif not settings.target:
         raise UsageError("no target is given", hint="for example --target mlas_cpu")
     return _tune(arguments, settings)
-
-
-def _check_words(arguments: argparse.Namespace) -> None:
-    if len(arguments.what) > 1:
-        more = " ".join(arguments.what[1:])
-        raise UsageError(f"there is too much: {more}", hint="give one model or one catalog")
-    for flag in ("dest", "learn"):
-        if getattr(arguments, flag):
-            raise UsageError(f"--{flag} does not go with a tuning", hint="leave it out")
 
 
 def _report(arguments: argparse.Namespace, settings: Settings) -> Exit:
@@ -128,7 +115,7 @@ def _report(arguments: argparse.Namespace, settings: Settings) -> Exit:
         if arguments.export:
             _export(state, name, settings.path(str(arguments.export)))
     if arguments.json:
-        print(json.dumps(told.to_json(), indent=1))
+        print_json(told.to_json())
         return Exit.OK
     folder = settings.path(str(arguments.dest)) if arguments.dest else settings.cwd
     for path in write(told, folder):
@@ -145,17 +132,15 @@ def _export(state: StateReader, name: str, path: Path) -> None:
     except OSError as error:
         text = f"{path} cannot be written: {reason(error)}"
         raise UsageError(text, hint="name another file with --export") from None
-    _tell(f"{path} has {count} sessions; grade them with: modelmill tune --replay FILE")
+    tell(f"{path} has {count} sessions; grade them with: modelmill tune --replay FILE")
 
 
 def _check_resume(arguments: argparse.Namespace) -> None:
     """What a tuning compares, and how, is decided when it begins."""
     for name in (*_OF_NEW_ONES, *_SELECTION, *OF_MEASURING, "engine", "precision", "opset"):
-        if getattr(arguments, name) not in (None, []):
-            flag = {"hypotheses": "only"}.get(name, name.replace("_", "-"))
-            raise UsageError(
-                f"--{flag} is for new tunings", hint="a resume keeps what they began with"
-            )
+        flag = {"hypotheses": "only"}.get(name, name.replace("_", "-"))
+        wrong = getattr(arguments, name) not in (None, [])
+        refuse((wrong, f"--{flag} is for new tunings", "a resume keeps what they began with"))
 
 
 def _tune(arguments: argparse.Namespace, settings: Settings) -> Exit:
@@ -182,11 +167,11 @@ def _tune(arguments: argparse.Namespace, settings: Settings) -> Exit:
         if not rows:
             raise NothingSelected("the selection leaves nothing to tune")
         shown = _shown(quiet=arguments.json)
-        shown.line(f"tuning {name}: {len(rows)} model{'s'[: len(rows) > 1]}")
+        shown.line(f"tuning {name}: {counted(len(rows), 'model')}")
         try:
             found = work_on(settings, state, name, arguments.budget, shown)
         except KeyboardInterrupt:
-            _tell(f"what is measured is kept; go on with: modelmill tune --resume {name}")
+            tell(f"what is measured is kept; go on with: modelmill tune --resume {name}")
             raise
         if arguments.export:
             _export(state, name, settings.path(str(arguments.export)))
@@ -201,22 +186,17 @@ def _told(
     from matrix.codec import to_json
     from matrix.trials import TuningStatus
 
-    if arguments.json:
-        print(json.dumps(to_json(found), indent=1))
-    else:
-        width = shutil.get_terminal_size((80, 24)).columns
-        for one in found:
-            print("\n".join(["", *tuning_lines(one, width)]))
-        late = any(one.tuning.status is TuningStatus.OUT_OF_TIME for one in found)
-        if any(one.champion for one in found):
-            file = champions_file(settings)
-            print(
-                f"\n{file} has the champions; modelmill sweep CATALOG --champions FILE builds them"
-            )
-        if late:
-            print(f"\nthe budget is used up; go on with: modelmill tune --resume {name}")
-    failed = any(one.tuning.status is TuningStatus.FAILED for one in found)
-    return Exit.CELLS_FAILED if failed or not found else Exit.OK
+    width, lines = shutil.get_terminal_size((80, 24)).columns, list[str]()
+    for one in found:
+        lines += ["", *tuning_lines(one, width)]
+    if any(one.champion for one in found):
+        build = "modelmill sweep CATALOG --champions FILE builds them"
+        lines.append(f"\n{champions_file(settings)} has the champions; {build}")
+    statuses = {one.tuning.status for one in found}
+    if TuningStatus.OUT_OF_TIME in statuses:
+        lines.append(f"\nthe budget is used up; go on with: modelmill tune --resume {name}")
+    print_result(arguments, to_json(found), lines)
+    return Exit.CELLS_FAILED if TuningStatus.FAILED in statuses or not found else Exit.OK
 
 
 def _shown(*, quiet: bool) -> Shown:
@@ -227,12 +207,8 @@ def _shown(*, quiet: bool) -> Shown:
     from matrix.trials import Verdict
 
     if quiet:
-        return Shown(
-            lambda _line: None, lambda *_trial: None, lambda *_doing: None, lambda _text: None
-        )
-    width = shutil.get_terminal_size((80, 24)).columns
-
-    now = [""]
+        return Shown(_silent, _silent, _silent, _silent)
+    width, now = shutil.get_terminal_size((80, 24)).columns, [""]
 
     def doing(text: str, left: float) -> None:
         now[0] = f"{text}; about {show_duration(left)} left" if left else text
@@ -250,8 +226,8 @@ def _shown(*, quiet: bool) -> Shown:
     )
 
 
-def _tell(text: str) -> None:
-    print(f"modelmill: {text}", file=sys.stderr, flush=True)
+def _silent(*_told: object) -> None:
+    """For programs, which read only the result."""
 
 
 def _replay(arguments: argparse.Namespace, settings: Settings) -> Exit:
@@ -264,35 +240,30 @@ def _replay(arguments: argparse.Namespace, settings: Settings) -> Exit:
         from flows.observe.tuning.page import write
 
         for path in write(told_of(found), settings.path(str(arguments.dest))):
-            _tell(f"wrote {path}")
+            tell(f"wrote {path}")
     if arguments.learn:
         from flows.sweep.workspace import Workspace
         from flows.tune.learning import learn
 
         seen = [one for part in found for one in part.observations]
         lines, drafts = learn(Workspace(settings).knowledge, seen)
-        _tell(f"learned: {lines} observations, {drafts} drafts")
-    if arguments.json:
-        print(json.dumps(to_json(rows), indent=1))
-        return Exit.OK
-    for model in dict.fromkeys(row.model for row in rows):
-        _print(model, [row for row in rows if row.model == model])
-    wrong = sum(bool(row.agreement) for row in rows)
-    claims = f"{wrong} claim{'s' if wrong != 1 else ''} that the data do not support"
-    print(f"{len(rows)} trial{'s' if len(rows) != 1 else ''}; {claims}")
+        tell(f"learned: {lines} observations, {drafts} drafts")
+    print_result(arguments, to_json(rows), _grades(rows))
     return Exit.OK
 
 
-def _print(model: str, rows: list[Graded]) -> None:
+def _grades(rows: list[Graded]) -> Iterator[str]:
     from flows.cli.table import render
 
-    print(model)
     head = ("trial", "gain", "claimed", "its rule", "ours", "why")
-    print(render(head, [_cells(row) for row in rows]))
-    for row in rows:
-        if row.agreement:
-            print(f"  {row.trial}: {row.agreement}")
-    print()
+    for model in dict.fromkeys(row.model for row in rows):
+        own = [row for row in rows if row.model == model]
+        yield model
+        yield render(head, [_cells(row) for row in own])
+        yield from (f"  {row.trial}: {row.agreement}" for row in own if row.agreement)
+        yield ""
+    claims = counted(sum(bool(row.agreement) for row in rows), "claim")
+    yield f"{counted(len(rows), 'trial')}; {claims} that the data do not support"
 
 
 def _cells(row: Graded) -> tuple[str, str, str, str, str, str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.cli.arguments import Parser, add_settings, settings_of
-from flows.cli.console import print_json
+from flows.cli.console import print_result
 from flows.cli.settings import PLACES
 from matrix.errors import Exit, UsageError
 
@@ -19,38 +18,31 @@ _MARK = {True: "pass", False: "FAIL", None: "-"}
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("what", help="a package folder, a package name, or MODEL:TASK@TARGET")
-    parser.add_argument("version", nargs="?", help="with a package name: its version")
-    parser.add_argument("--export", type=Path, help="the export's folder, to compare with")
-    parser.add_argument("--stamp", dest="batch", help="with a cell: the batch it belongs to")
-    parser.add_argument("--json", action="store_true", help="for machines")
-    add_settings(parser, ("verify", "runtimes", "engine", *PLACES))
+    add = parser.add_argument
+    add("what", help="a package folder, a package name, or MODEL:TASK@TARGET")
+    add("version", nargs="?", help="with a package name: its version")
+    add("--export", type=Path, help="the export's folder, to compare with")
+    add("--stamp", dest="batch", help="with a cell: the batch it belongs to")
+    add_settings(parser, ("verify", "runtimes", "engine", *PLACES), as_json=True)
     parser.set_defaults(begins="preparing the verification")
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.packages.reverify import keep_evidence, opened_package
-    from flows.sweep.engines import runtimes_of
+    from flows.sweep.local import verifying
     from matrix.digest import tree_digest
-    from workers.verify.verifier import Verifier
 
-    settings, what = settings_of(arguments), arguments.what
-    if not arguments.version and "@" not in what and not (settings.cwd / what).is_dir():
-        raise UsageError(
-            f"'{what}' is no folder", hint="give PACKAGE VERSION, a folder or MODEL:TASK@TARGET"
-        )
+    settings, what, version = settings_of(arguments), arguments.what, arguments.version
+    if not version and "@" not in what and not (settings.cwd / what).is_dir():
+        hint = "give PACKAGE VERSION, a folder or MODEL:TASK@TARGET"
+        raise UsageError(f"there is no folder '{what}'", hint=hint)
     export = settings.cwd / arguments.export if arguments.export else None
-    version, batch = arguments.version, arguments.batch
-    with (
-        opened_package(settings, what, version, batch, export) as (own, subject),
-        closing(Verifier(runtimes_of(own), own.verify)) as verifier,
-    ):
+    opened = opened_package(settings, what, version, arguments.batch, export)
+    with opened as (own, subject), verifying(own) as verifier:
         climbed, tree = verifier.climb(subject), tree_digest(subject.files)
     keep_evidence(settings, tree, climbed)
-    if arguments.json:
-        print_json({"cell": climbed.claim.cell, "tree": tree, **climbed.to_json()})
-    else:
-        print("\n".join(_lines(climbed, tree)))
+    document = {"cell": climbed.claim.cell, "tree": tree, **climbed.to_json()}
+    print_result(arguments, document, _lines(climbed, tree))
     return Exit.CELLS_FAILED if climbed.failed else Exit.OK
 
 
@@ -60,11 +52,9 @@ def _lines(climbed: Climbed, tree: str) -> list[str]:
     for ran in climbed.observed.runs:
         taken, every = ran.taken()
         own = ", the target's own" if ran.own else ""
-        lines.append(
-            f"  ran on {ran.runtime.name}{own}: {ran.runtime.version}, {taken} of {every} nodes"
-        )
-    lines += [
-        f"  not run on {one.provider} {one.device}: {one.why}" for one in climbed.observed.missing
-    ]
+        share = f"{taken} of {every} nodes"
+        lines.append(f"  ran on {ran.runtime.name}{own}: {ran.runtime.version}, {share}")
+    missing = climbed.observed.missing
+    lines += [f"  not run on {one.provider} {one.device}: {one.why}" for one in missing]
     reached = "reached" if not climbed.failed else "not reached"
     return [*lines, f"level {climbed.level}: {reached}"]

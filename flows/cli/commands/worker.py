@@ -12,27 +12,20 @@ from matrix.errors import Exit
 
 
 def add(parser: Parser) -> None:
-    parser.add_argument("--pool", default="modelmill", help="the fleet; default modelmill")
-    parser.add_argument(
-        "--engines",
-        default="",
-        metavar="NAMES",
-        help="engines to announce, separated by commas; default: all that work here",
-    )
-    parser.add_argument(
-        "--sweeps", type=int, default=1, metavar="N", help="parents that may run here; default 1"
-    )
-    parser.add_argument(
-        "--drain-limit",
-        type=parse_duration,
-        default=1800.0,
-        metavar="TIME",
-        help="how long models in work may take when the worker stops; default 30m",
-    )
+    # fmt: off
+    add = parser.add_argument
+    add("--pool", default="modelmill", help="the fleet; default modelmill")
+    add("--engines", default="", metavar="NAMES",
+        help="engines to announce, separated by commas; default: all that work here")
+    add("--sweeps", type=int, default=1, metavar="N",
+        help="parents that may run here; default 1")
+    add("--drain-limit", type=parse_duration, default=1800.0, metavar="TIME",
+        help="how long models in work may take when the worker stops; default 30m")
     names = ("home", "state", "store", "jobs", "disk_budget", "memory", "memory_budget")
     more = ("keep_local", "retention", "has", "bench_machine", "allow_remote_code", "allow_pickle")
     add_settings(parser, (*names, *more))
     parser.set_defaults(goes_on=True, begins="looking for what works on this machine")
+    # fmt: on
 
 
 def run(arguments: argparse.Namespace) -> Exit:

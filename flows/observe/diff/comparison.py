@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum, StrEnum
 from typing import Any
@@ -111,12 +111,9 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """For machines."""
-        return {
-            "before": self.before,
-            "after": self.after,
-            "counts": self.counts(),
-            "cells": [asdict(change) for change in self.changes],
-        }
+        cells = [asdict(change) for change in self.changes]
+        stamps = {"before": self.before, "after": self.after}
+        return {**stamps, "counts": self.counts(), "cells": cells}
 
 
 def compare(state: StateReader, before: SweepInfo, after: SweepInfo) -> Comparison:
@@ -167,9 +164,7 @@ class _Half:
 
     @classmethod
     def read(cls, state: StateReader, info: SweepInfo) -> _Half:
-        runs: defaultdict[str, list[StageRun]] = defaultdict(list)
-        for run in state.stage_runs(info.id):
-            runs[run.cell].append(run)
+        runs = by_cell(state.stage_runs(info.id))
         outcomes = {one.cell: one for one in state.outcomes(info.id)}
         trees = {one.tree for one in outcomes.values() if one.tree}
         return cls(
@@ -225,10 +220,9 @@ def _change(cell: str, first: _Half, second: _Half) -> Change | None:
     verdict = _verdict(one, was, other, now)
     if was is now is _Stand.ABSENT or (verdict not in _FAILING.values() and is_export(cell)):
         return None
-    less: tuple[str, ...] = ()
+    less, inputs, note = tuple[str, ...](), tuple[InputChange, ...](), ""
     if verdict in {ChangeKind.CHANGED, ChangeKind.VERIFIED_LESS} and one and other:
         less = tuple(weaker(one.evidence, other.evidence))
-    inputs, note = tuple[InputChange, ...](), ""
     if verdict in {ChangeKind.CHANGED, *_FAILING.values()}:
         old, new = first.made(cell), second.made(cell)
         inputs = tuple(input_changes(old, new))
@@ -248,6 +242,14 @@ def _note(verdict: ChangeKind, old: Made, new: Made) -> str:
     if verdict is ChangeKind.CHANGED:
         return "the recorded inputs are equal: the tools do not give the same bytes every time"
     return "the recorded inputs are equal"
+
+
+def by_cell(runs: Iterable[StageRun]) -> defaultdict[str, list[StageRun]]:
+    """Stage runs by the cells that they were made for."""
+    found: defaultdict[str, list[StageRun]] = defaultdict(list)
+    for run in runs:
+        found[run.cell].append(run)
+    return found
 
 
 def measures(rungs: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from flows.cli.quantity import brief, show_duration, show_size
 from flows.observe.diff.comparison import Change, ChangeKind, Comparison, Side
@@ -13,31 +13,27 @@ _MOST_CAUSES = 6
 
 def lines(comparison: Comparison, *, everything: bool = False) -> Iterator[str]:
     """The changes of every kind; unchanged cells are only counted."""
+    limit = None if everything else _MOST_SHOWN
     for verdict in ChangeKind:
         changes = comparison.of(verdict)
-        if not changes or verdict is ChangeKind.UNCHANGED:
-            continue
-        yield f"{verdict} ({len(changes)})"
-        shown = changes if everything else changes[:_MOST_SHOWN]
-        for change in shown:
-            yield f"  {change.cell}"
-            yield from (f"    {line}" for line in facts(change))
-        if len(changes) > len(shown):
-            yield f"  ... and {len(changes) - len(shown)} more: --all or --json"
-    yield from _latencies(comparison.measured, everything=everything)
+        if changes and verdict is not ChangeKind.UNCHANGED:
+            yield f"{verdict} ({len(changes)})"
+            yield from _listed(changes, facts, limit)
+    if measured := comparison.measured:
+        yield f"latency ({len(measured)} measured in both)"
+        yield from _listed(measured, lambda change: map(str, change.latency), limit)
     counts = [f"{count} {verdict}" for verdict, count in comparison.counts().items() if count]
     yield f"{comparison.before} -> {comparison.after}: {', '.join(counts) or 'no cells'}"
 
 
-def _latencies(measured: list[Change], *, everything: bool) -> Iterator[str]:
-    if measured:
-        yield f"latency ({len(measured)} measured in both)"
-    shown = measured if everything else measured[:_MOST_SHOWN]
-    for change in shown:
+def _listed(
+    changes: list[Change], told: Callable[[Change], Iterable[str]], limit: int | None
+) -> Iterator[str]:
+    for change in changes[:limit]:
         yield f"  {change.cell}"
-        yield from (f"    {one}" for one in change.latency)
-    if len(measured) > len(shown):
-        yield f"  ... and {len(measured) - len(shown)} more: --all or --json"
+        yield from (f"    {line}" for line in told(change))
+    if (more := len(changes[limit:]) if limit else 0) > 0:
+        yield f"  ... and {more} more: --all or --json"
 
 
 def facts(change: Change) -> Iterator[str]:
@@ -65,10 +61,8 @@ def deltas(before: Side, after: Side) -> Iterator[str]:
         if was != now:
             yield f"size {was} -> {now} ({_ratio(before.bytes, after.bytes)})"
     if before.seconds and after.seconds:
-        yield (
-            f"time {show_duration(before.seconds)} -> {show_duration(after.seconds)}"
-            f" ({_ratio(before.seconds, after.seconds)})"
-        )
+        was, now = show_duration(before.seconds), show_duration(after.seconds)
+        yield f"time {was} -> {now} ({_ratio(before.seconds, after.seconds)})"
     for name in sorted(before.measures.keys() & after.measures.keys()):
         first, second = before.measures[name], after.measures[name]
         if first != second:

@@ -7,7 +7,6 @@ and referred to by its place in that list. What is unknown is left out.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -15,14 +14,13 @@ from typing import Any
 
 from flows.cli.meanings import CAUSES, EXITS, LOOKS
 from flows.cli.quantity import plain_text
-from flows.observe.diff.comparison import MEANINGS, Change, ChangeKind, Comparison
+from flows.observe.diff.comparison import MEANINGS, Change, ChangeKind, Comparison, by_cell
 from flows.observe.diff.text import deltas
 from flows.observe.evidence import level_of, notices_of, opening_of, rungs_of, sharing_of
 from flows.observe.failures import FailureGroup
 from flows.observe.latency import by_tree, comparison_of, view_of
 from flows.observe.masking import masked, masked_json
-from flows.observe.report.grid import Grid, known
-from flows.observe.report.statistics import largest, pass_rates, slowest, totals
+from flows.observe.report.grid import Grid, known, largest, pass_rates, slowest, totals
 from flows.observe.report.timeline import History
 from flows.observe.summaries.document import duration_of
 from flows.observe.summary import Summary, summary_of
@@ -74,13 +72,12 @@ def collect(
         grid,
         planned,
         history,
+        by_cell(runs),
         state.real_seconds(info.id),
         by_tree(state.measurements(trees)),
         {one.cell: one for one in state.benches(info.id)},
         pages or {},
     )
-    for run in runs:
-        views.runs[run.cell].append(run)
     cells = [views.view(one) for one in ordered]
     summary = summary_of(state, info, outcomes)
     return known(
@@ -153,11 +150,11 @@ class _Cells:
     grid: Grid
     planned: PlannedCells
     history: History
+    runs: Mapping[str, list[StageRun]]
     real_seconds: Mapping[str, float]
     measurements: Mapping[str, list[Measurement]]
     benches: Mapping[str, Bench]
     pages: Mapping[int, str]
-    runs: defaultdict[str, list[StageRun]] = field(default_factory=lambda: defaultdict(list))
     policies: dict[str, int] = field(default_factory=dict)
     keys: dict[str, int] = field(default_factory=dict)
     logs: dict[str, int] = field(default_factory=dict)
@@ -168,6 +165,7 @@ class _Cells:
         rungs, policy = _rungs(one), self.planned.policy(one.cell)
         log = masked(plain_text(one.log_tail)[-LOG_LENGTH:]) if one.log_tail else None
         measured = self.measurements.get(one.tree or "", ())
+        timed = [other for other in measured if other.kind is MeasurementKind.BENCHMARK]
         opening, sharing = opening_of(one.evidence), sharing_of(one.evidence)
         return known(
             row=row,
@@ -183,28 +181,18 @@ class _Cells:
             notices=[_masked(notice) for notice in notices_of(one.evidence)],
             opening=asdict(opening) if opening else None,
             sharing=asdict(sharing) if sharing else None,
-            benchmarks=[
-                masked_json(view_of(other))
-                for other in measured
-                if other.kind is MeasurementKind.BENCHMARK
-            ],
-            comparisons=[
-                masked_json(told) for told in map(comparison_of, measured) if told is not None
-            ],
+            benchmarks=[masked_json(view_of(other)) for other in timed],
+            comparisons=[masked_json(told) for told in map(comparison_of, measured) if told],
             unmeasured=self._unmeasured(one),
-            traces=[
-                {
-                    **masked_json(view_of(other)),
-                    "level": str(other.protocol.get("level", "")),
-                    "page": self.pages[other.id],
-                }
-                for other in measured
-                if other.id in self.pages
-            ],
+            traces=[self._trace(other) for other in measured if other.id in self.pages],
             detail=masked_json(one.detail),
             stages=[self._stage(run) for run in self.runs.get(one.cell, ())],
             steps=self.history.steps.get(one.cell),
         )
+
+    def _trace(self, one: Measurement) -> Json:
+        level = str(one.protocol.get("level", ""))
+        return {**masked_json(view_of(one)), "level": level, "page": self.pages[one.id]}
 
     def _unmeasured(self, one: Outcome) -> str | None:
         """Why a benchmark that was asked for is not there."""
@@ -247,11 +235,7 @@ def _heading(
     state: StateReader, info: SweepInfo, summary: Summary, outcomes: list[Outcome]
 ) -> Json:
     """Which sweep it is, when it ran and how it ended."""
-    settings = {
-        name: value
-        for name, value in info.settings.items()
-        if name != "feed" and value not in (None, [], "", False)
-    }
+    settings = {name: value for name, value in info.settings.items() if value and name != "feed"}
     code, duration = info.exit_code, duration_of(state, info, outcomes)
     if code == Exit.OK and summary.groups:
         code = int(Exit.CELLS_FAILED)  # the last run took up only a part of the sweep

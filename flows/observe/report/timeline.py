@@ -45,26 +45,21 @@ class History:
         for event in events:
             if event.kind is Kind.LOST:
                 # The work of a lost worker has no known end and is not shown.
-                for cell in [one for one in self._under_way if _model(one) == event.model]:
+                lost = f"{event.model}@"
+                for cell in [one for one in self._under_way if one.startswith(lost)]:
                     del self._under_way[cell]
             elif event.cell is not None and event.cell in self.cells and event.kind in _CELL_KINDS:
                 self._step(event, event.cell)
 
     def _step(self, event: Event, cell: str) -> None:
-        owner = None
+        owner, begun = None, self._under_way.pop(cell, None)
         if event.owner is not None:
             owner = self.owners.setdefault(event.owner, len(self.owners))
-        begun = self._under_way.pop(cell, None)
         if begun is not None and owner == begun[2]:
-            self._bars.setdefault(begun[2], []).append(
-                {
-                    "cell": self.cells[cell],
-                    "what": str(begun[0]),
-                    "start": round(begun[1], 3),
-                    "end": round(max(begun[1], event.at), 3),
-                    "lane": _LANES[begun[0]],
-                }
-            )
+            status, at, _owner = begun
+            bar = {"cell": self.cells[cell], "what": str(status), "start": round(at, 3)}
+            bar |= {"end": round(max(at, event.at), 3), "lane": _LANES[status]}
+            self._bars.setdefault(owner, []).append(bar)
         if owner is not None and event.status in _LANES:
             self._under_way[cell] = event.status, event.at, owner
         what = str(event.status) if event.kind is Kind.STATUS else str(event.kind)
@@ -77,21 +72,13 @@ class History:
         workers = []
         for owner, bars in self._bars.items():
             building = [bar for bar in bars if bar["lane"] == BUILD_LANE]
-            workers.append(
-                {
-                    "owner": owner,
-                    "cells": len({bar["cell"] for bar in building} - exports),
-                    "busy": round(sum(bar["end"] - bar["start"] for bar in building), 3),
-                    "bars": sorted(bars, key=lambda bar: (bar["start"], bar["lane"])),
-                }
-            )
+            cells = len({bar["cell"] for bar in building} - exports)
+            busy = round(sum(bar["end"] - bar["start"] for bar in building), 3)
+            bars.sort(key=lambda bar: (bar["start"], bar["lane"]))
+            workers.append({"owner": owner, "cells": cells, "busy": busy, "bars": bars})
         workers.sort(key=lambda worker: worker["bars"][0]["start"])
         spans = [(bar["start"], bar["end"]) for bars in self._bars.values() for bar in bars]
         return {"stretches": stretches(spans), "workers": workers}
-
-
-def _model(cell: str) -> str:
-    return cell.rpartition("@")[0]
 
 
 def _why(event: Event) -> str:

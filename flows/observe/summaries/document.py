@@ -138,7 +138,8 @@ def previous(state: StateReader, info: SweepInfo) -> SweepInfo | None:
     """The last sweep before this one with the same catalog, selection and feed."""
 
     def kind(one: SweepInfo) -> tuple[object, ...]:
-        return (one.feed, one.publish, one.settings.get("catalog"), _plain(one.selection))
+        selected = json.dumps(one.selection, sort_keys=True, default=list)
+        return (one.feed, one.publish, one.settings.get("catalog"), selected)
 
     earlier = [
         one
@@ -149,10 +150,6 @@ def previous(state: StateReader, info: SweepInfo) -> SweepInfo | None:
         and kind(one) == kind(info)
     ]
     return max(earlier, key=lambda one: one.created_at, default=None)
-
-
-def _plain(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, sort_keys=True, default=list)
 
 
 _COPIED = (

@@ -40,11 +40,9 @@ def junit(document: SummaryDocument) -> str:
 
 
 def _causes(suite: ET.Element, cases: Iterable[Outcome], document: SummaryDocument) -> None:
-    model = next((one.model for one in cases), "")
-    groups = [group for group in document.summary.groups if model in group.models]
-    if not groups:
-        return
-    properties = ET.SubElement(suite, "properties")
+    models = {one.model for one in cases}
+    groups = [group for group in document.summary.groups if not models.isdisjoint(group.models)]
+    properties = ET.SubElement(suite, "properties") if groups else suite
     for group in groups:
         value = f"{group.failure} {group.extent}: {group.text}; next: {brief(group.hint)}"
         ET.SubElement(properties, "property", name="cause", value=_text(value))
@@ -65,15 +63,11 @@ def _suite(
     _causes(suite, outcomes, document)
     counts, seconds = Counter(_NONE), 0.0
     for one in outcomes:
-        case = ET.SubElement(
-            suite,
-            "testcase",
-            classname=_text(name),
-            name=_text(one.cell.rpartition("@")[2]),
-            time=f"{one.seconds or 0.0:.3f}",
-        )
+        target, took = _text(one.cell.rpartition("@")[2]), one.seconds or 0.0
+        about = {"classname": _text(name), "name": target, "time": f"{took:.3f}"}
+        case = ET.SubElement(suite, "testcase", about)
         counts["tests"] += 1
-        seconds += one.seconds or 0.0
+        seconds += took
         if one.status.failed:
             counts["errors" if is_export(one.cell) else "failures"] += 1
             _failure(case, one)
@@ -102,13 +96,11 @@ def _unended(one: Outcome, document: SummaryDocument) -> bool:
 
 
 def _failure(case: ET.Element, one: Outcome) -> None:
-    message = f"{one.status}: {one.message or ''}"
+    message = _text(f"{one.status}: {one.message or ''}".splitlines()[0])
     tag = "error" if is_export(one.cell) else "failure"
-    failure = ET.SubElement(
-        case, tag, type=str(one.failure), message=_text(message.splitlines()[0])
-    )
-    parts = [one.message or "", f"next: {one.hint}" if one.hint else ""]
-    failure.text = _text("\n".join(part for part in parts if part))
+    failure = ET.SubElement(case, tag, type=str(one.failure), message=message)
+    hint = f"next: {one.hint}" if one.hint else ""
+    failure.text = _text("\n".join(filter(None, (one.message, hint))))
     if one.log_tail:
         ET.SubElement(case, "system-out").text = _text(one.log_tail[-_LOG_LENGTH:])
 

@@ -94,12 +94,11 @@ def _since(since: Comparison) -> Iterator[str]:
 
 
 def _ending(document: SummaryDocument) -> str:
-    code, seconds = document.info.exit_code, document.seconds
+    code, took = document.info.exit_code, ""
     if code is None:
         return "Running, or interrupted."
-    took = (
-        f" after {show_duration(seconds)}{_runs(document.duration)}" if seconds is not None else ""
-    )
+    if document.seconds is not None:
+        took = f" after {show_duration(document.seconds)}{_runs(document.duration)}"
     if code == Exit.OK and document.summary.groups:
         return f"Exit code 0{took}: the last run took up only a part, which succeeded."
     try:

@@ -69,8 +69,13 @@ def difference(before: Trace, after: Trace) -> Difference:
     added = [one.summary.profiler_operator_us for one in (before, after)]
 
     def cost(operators: Iterable[Operator], of: Trace) -> float:
+        """Microseconds in one inference, also of operators that do not run in every one."""
         less = 0.0 if None in added else of.summary.profiler_operator_us or 0.0
-        return _cost(operators, of.metadata.num_samples, middle, less)
+        samples, whole = of.metadata.num_samples, 0.0
+        for one in operators:
+            took = median(one.samples_us) if middle else one.avg_us
+            whole += max(0.0, took - less) * (one.sample_count / samples if samples else 1)
+        return whole
 
     groups = [
         _group(was, now, cost(was, before), cost(now, after))
@@ -99,15 +104,6 @@ def _group(
     what = what if was and now else "only before" if was else "only after"
     sides = (tuple(map(_named, was)), tuple(map(_named, now)))
     return Group(name, what, before_us, after_us, after_us - before_us, *sides)
-
-
-def _cost(operators: Iterable[Operator], samples: int, middle: bool, less: float) -> float:
-    """Microseconds in one inference, also of operators that do not run in every one."""
-    return sum(
-        max(0.0, (median(one.samples_us) if middle else one.avg_us) - less)
-        * (one.sample_count / samples if samples else 1)
-        for one in operators
-    )
 
 
 def _together(
@@ -164,12 +160,11 @@ def lines(found: Difference, top: int, width: int) -> Iterator[str]:
     marks = [" (emulated)" * one for one in (found.before_emulated, found.after_emulated)]
     headers = ("difference", f"before{marks[0]}", f"after{marks[1]}", "operator")
     change = f" ({found.delta_us / found.before_us:+.1%})" if found.before_us else ""
-    yield (
-        f"operators of one inference: {show_us(found.before_us)} -> {show_us(found.after_us)}"
-        f"{change}"
-    )
+    whole = f"{show_us(found.before_us)} -> {show_us(found.after_us)}{change}"
+    yield f"operators of one inference: {whole}"
     yield from (f"note: {note}" for note in found.notes)
-    shown = [one for one in found.groups if one.delta_us][:top]
+    differ = [one for one in found.groups if one.delta_us]
+    shown, rest = differ[:top], differ[top:]
     if not shown:
         yield "no operator takes longer or shorter"
         return
@@ -183,10 +178,9 @@ def lines(found: Difference, top: int, width: int) -> Iterator[str]:
         for row, one in zip(times, shown, strict=True)
     ]
     yield from render(headers, rows).splitlines()
-    rest = len([one for one in found.groups if one.delta_us]) - len(shown)
     if rest:
-        left = sum(one.delta_us for one in found.groups) - sum(one.delta_us for one in shown)
-        yield f"... and {rest} more, {_signed(left)} together"
+        left = _signed(sum(one.delta_us for one in rest))
+        yield f"... and {len(rest)} more, {left} together"
 
 
 def _signed(microseconds: float) -> str:

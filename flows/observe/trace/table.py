@@ -91,16 +91,11 @@ def _head(trace: Trace) -> Iterator[str]:
 
 def _memory(trace: Trace) -> str:
     whole = trace.summary
-    parts = [
-        f"{name} {show(value)}"
-        for name, value, show in (
-            ("DRAM read", whole.dram_read_bytes, show_size),
-            ("written", whole.dram_write_bytes, show_size),
-            ("VTCM peak", whole.vtcm_peak_bytes, show_size),
-            ("utilization", whole.utilization_pct, lambda part: f"{part:.1f} %"),
-        )
-        if value is not None
-    ]
+    read, written, peak = whole.dram_read_bytes, whole.dram_write_bytes, whole.vtcm_peak_bytes
+    sizes = {"DRAM read": read, "written": written, "VTCM peak": peak}
+    parts = [f"{name} {show_size(size)}" for name, size in sizes.items() if size is not None]
+    if whole.utilization_pct is not None:
+        parts.append(f"utilization {whole.utilization_pct:.1f} %")
     return ", ".join(parts)
 
 
@@ -141,10 +136,9 @@ def _tail(trace: Trace, shown: Sequence[Operator]) -> Iterator[str]:
     types = sorted(told.types, key=lambda one: -_share(one))[:_TYPES]
     yield f"types      {', '.join(f'{one.type} {_share(one):.1f} %' for one in types)}"
     if trace.metadata.onnx_nodes is not None:
-        yield (
-            f"mapped     {told.mapped_operators} of {counted(told.operators, 'operator')} to "
-            f"{told.onnx_nodes_covered} of {counted(trace.metadata.onnx_nodes, 'ONNX node')}"
-        )
+        mapped = f"{told.mapped_operators} of {counted(told.operators, 'operator')}"
+        nodes = f"{told.onnx_nodes_covered} of {counted(trace.metadata.onnx_nodes, 'ONNX node')}"
+        yield f"mapped     {mapped} to {nodes}"
 
 
 def _totals(trace: Trace, mark: str) -> Iterator[str]:

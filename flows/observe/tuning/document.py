@@ -100,7 +100,7 @@ def document(name: str, found: Sequence[Recorded]) -> Document:
 
 
 def conclusion(found: Recorded) -> str:
-    """What may be said of a tuning, in a line."""
+    """The result of a tuning, in a line."""
     trial = found.champion
     if trial is not None and trial.gain is not None:
         gain = trial.gain
@@ -108,10 +108,8 @@ def conclusion(found: Recorded) -> str:
             f"{trial.key} is {gain.gain:.1f} % faster than the baseline "
             f"({gain.low:+.1f} to {gain.high:+.1f} %), confirmed in fresh sessions"
         )
-    verdicts = Counter(
-        str(one.verdict) for one in found.trials
-        if one.verdict and one.verdict is not Verdict.SKIPPED
-    )  # fmt: skip
+    settled = (one.verdict for one in found.trials if one.verdict)
+    verdicts = Counter(str(one) for one in settled if one is not Verdict.SKIPPED)
     if found.tuning.emulated and verdicts[Verdict.BETTER]:
         return "no champion: the times are an emulator's, and no evidence for the device"
     told = ", ".join(f"{count} {word}" for word, count in verdicts.most_common())
@@ -122,10 +120,9 @@ def part_of(found: Recorded) -> TuningPart:
     """One tuning."""
     tuning = found.tuning
     steps = {one.key: one for one in (*(tuning.plan or ()), *(tuning.combinations or ()))}
-    tried = [
-        one for one in found.trials
-        if one.phase is not Phase.BASELINE and one.verdict is not Verdict.SKIPPED
-    ]  # fmt: skip
+    trials = (one for one in found.trials if one.phase is not Phase.BASELINE)
+    tried = [one for one in trials if one.verdict is not Verdict.SKIPPED]
+    skipped = [one for one in steps.values() if one.skip]
     insight = from_json(dict(tuning.insight), Insight, exact=False)
     explained = dict(tuning.explained)
     return TuningPart(
@@ -140,13 +137,10 @@ def part_of(found: Recorded) -> TuningPart:
         trials=tuple(_row(one, steps.get(one.key)) for one in tried),
         skipped=tuple(
             SkipRow(key=one.key, title=one.title, why=one.skip, finding=one.finding)
-            for one in steps.values()
-            if one.skip
+            for one in skipped
         ),
         insight=tuple(_insight(insight)),
-        candidates=tuple(
-            (one.name, one.count, ", ".join(one.evidence)) for one in insight.candidates
-        ),
+        candidates=tuple((c.name, c.count, ", ".join(c.evidence)) for c in insight.candidates),
         operators=tuple(explained.get("groups", ())[:MOST_OPERATORS]),
         unexplained=str(explained.get("reason", "")),
         notes=tuning.notes,
@@ -154,10 +148,9 @@ def part_of(found: Recorded) -> TuningPart:
 
 
 def _row(one: Trial, step: Step | None) -> TrialRow:
-    gain = one.gain
     broken = next((rung for rung in one.accuracy if rung.passed is False), None)
     parity = next((rung for rung in one.accuracy if rung.name == "parity"), None)
-    shown = broken or parity
+    shown, numbers = broken or parity, ("gain", "low", "high", "floor")
     return TrialRow(
         key=one.key,
         title=one.title,
@@ -165,10 +158,7 @@ def _row(one: Trial, step: Step | None) -> TrialRow:
         phase=str(one.phase),
         verdict=str(one.verdict or ""),
         why=one.why,
-        gain=gain.gain if gain else None,
-        low=gain.low if gain else None,
-        high=gain.high if gain else None,
-        floor=gain.floor if gain else None,
+        **{name: getattr(one.gain, name) for name in numbers if one.gain},
         confirmed=one.confirmed is not None,
         screen=one.screen,
         placed=step.why if step else "",

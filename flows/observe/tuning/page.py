@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from flows.cli.table import markdown_table
 from flows.observe.tuning.document import Document, TrialRow, TuningPart
 from flows.observe.webpage import replace_text, webpage
 
@@ -44,7 +45,7 @@ def _lines(told: Document) -> Iterator[str]:
     yield f"# Tuning {told.name}"
     yield ""
     rows = [[one.model, one.target, one.status, one.conclusion] for one in told.tunings]
-    yield from _table(["model", "target", "status", "conclusion"], rows)
+    yield from markdown_table(["model", "target", "status", "conclusion"], rows)
     for one in told.tunings:
         yield from _part(one)
 
@@ -62,11 +63,11 @@ def _part(one: TuningPart) -> Iterator[str]:
     if one.trials:
         yield ""
         heads = ["trial", "verdict", "gain %", "interval %", "noise floor %", "why"]
-        yield from _table(heads, [_trial(row, one.champion) for row in one.trials])
+        yield from markdown_table(heads, [_trial(row, one.champion) for row in one.trials])
     if one.skipped:
         yield ""
         rows = [[row.key, row.why, row.finding] for row in one.skipped]
-        yield from _table(["not tried", "why", "finding"], rows)
+        yield from markdown_table(["not tried", "why", "finding"], rows)
 
 
 def _trial(row: TrialRow, champion: str) -> list[str]:
@@ -75,11 +76,3 @@ def _trial(row: TrialRow, champion: str) -> list[str]:
         return [name, row.verdict, "", "", "", row.why]
     interval = f"{row.low:+.1f} to {row.high:+.1f}"
     return [name, row.verdict, f"{row.gain:+.1f}", interval, f"{row.floor:.1f}", row.why]
-
-
-def _table(heads: list[str], rows: list[list[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(heads)} |"
-    yield f"|{'---|' * len(heads)}"
-    for row in rows:
-        cells = (text.replace("|", "\\|").replace("\n", " ") for text in row)
-        yield f"| {' | '.join(cells)} |"

@@ -50,7 +50,8 @@ def test_a_package_says_whether_it_was_opened_and_on_what(tmp_path: Path) -> Non
     closed = Written("m@x+p", tmp_path, rungs=good[:1])
     lines = [" | ".join(result_lines([one])) for one in (checked, unsure, closed)]
     assert "checked: integrity, loads" in lines[0]
-    assert "model.onnx opens in 0.1s; the portable model in 2.0s" in lines[0]
+    assert "model.onnx opens in 0.1s and " in lines[0]
+    assert "; the portable model in 2.0s and " in lines[0]
     assert "say nothing about the device" in lines[0]
     assert "not checked: parity: no export" in lines[1]
     assert "not checked: it was not opened" in lines[2]

@@ -161,7 +161,7 @@ def test_a_report_shows_no_rubbish() -> None:
     assert "throughput" not in view
     assert "warnings" not in view
     assert "protocol" not in view
-    assert protocol_of(PROTOCOL) == "3 sessions of 500 runs after 20 of warm-up"
+    assert protocol_of(PROTOCOL) == "3 sessions of 500 runs after 20 to warm up"
     assert protocol_of({"sessions": 1, "iterations": 1, "threads": 2}) == (
         "1 session of 1 run, 2 threads"
     )

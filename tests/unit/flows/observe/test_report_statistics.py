@@ -5,9 +5,8 @@ from typing import Any
 
 from flows.observe.evidence import level_of
 from flows.observe.report.collect import collect
-from flows.observe.report.grid import known
+from flows.observe.report.grid import known, pass_rates
 from flows.observe.report.page import render
-from flows.observe.report.statistics import pass_rates
 from tests.sweeps.in_memory import SweepHarness, make_plan, small_model
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import main
-from flows.onboard.configs import config_of
+from flows.onboard.coverage import config_of
 from matrix.coverage import heads
 from matrix.model import Model, Source, SourceKind
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flows.onboard.effort import Effort, probe
+from flows.onboard.coverage import Effort, probe
 from flows.onboard.numbers import faults, worst
 from matrix.findings import Finding, Reach
 from matrix.model import Model, Source, SourceKind

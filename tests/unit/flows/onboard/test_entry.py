@@ -66,7 +66,7 @@ def test_a_dataset_becomes_the_task_of_the_entry(tmp_path: Path) -> None:
         (Wanted("our/encodr", "fill-mask", "ours.toml"), "our/encoder"),
         (Wanted("our/encoder", "image-classification", "ours.toml"), "has no entry"),
         (Wanted("our/encoder", "fill-mask", "registry.json"), "is not a TOML catalog"),
-        (Wanted("a/b/c/d", "fill-mask"), "is no folder and no id of the Hub"),
+        (Wanted("a/b/c/d", "fill-mask"), "is neither a folder nor an id of the Hub"),
         (Wanted("google/vit"), "a new entry needs a task"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 
 from flows.cli.resolution import resolve
 from flows.onboard import folder as files
-from flows.onboard.effort import Effort
+from flows.onboard.coverage import Effort
 from flows.onboard.folder import Record
 from flows.onboard.goals import Verdict as Ended
 from flows.onboard.review import Answer, Review, Reviewed

@@ -155,10 +155,14 @@ MANIFEST = {
     [
         (MANIFEST, a_champion(opset=19), ""),
         (MANIFEST, a_champion(opset=21), "its opset is 19, not 21"),
-        (MANIFEST, a_champion("c"), "is no champion: there is no champion of 'a/b:fill-mask@mlas"),
+        (
+            MANIFEST,
+            a_champion("c"),
+            "is not a champion: there is no champion of 'a/b:fill-mask@mlas",
+        ),
         (MANIFEST, a_champion(proof={"emulated": True}), "on an emulator, which proves nothing"),
-        ({}, a_champion(), "is no champion"),
-        ({"model": ["x"], "target": {"label": [1]}}, a_champion(), "is no champion"),
+        ({}, a_champion(), "is not a champion"),
+        ({"model": ["x"], "target": {"label": [1]}}, a_champion(), "is not a champion"),
     ],
 )
 def test_a_view_can_demand_the_champions_build(
@@ -277,7 +281,7 @@ def test_no_spelling_of_a_view_leads_past_its_demand(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"demand": ("relase=parity",)}, "--demand relase=parity is not about Release"),
+        ({"demand": ("relase=parity",)}, "--demand relase=parity is not about the view Release"),
         ({"config": 'demand = ["@relase=parity"]\n'}, "demand @relase=parity: "),
     ],
 )

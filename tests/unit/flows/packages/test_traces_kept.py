@@ -11,7 +11,8 @@ import pytest
 
 from flows.cli.main import main
 from flows.cli.resolution import resolve
-from flows.packages.keeping import keep_trace
+from flows.packages.keeping import keep as keep_rows
+from flows.packages.keeping import trace_rows
 from flows.packages.run_records import RECORD
 from flows.packages.traces import keep, kept_trace, publish_trace
 from flows.sweep.workspace import Workspace
@@ -78,10 +79,12 @@ def test_reports_link_to_the_pages_of_traces(
     harness.sweep(make_plan(small_model(cells=1)))
     (cell,) = (one for one in harness.outcomes().values() if one.target != "export")
     settings, said = harness.settings(), list[str]()
-    keep_trace(settings, sample(tree=cell.tree, model=cell.cell), said.append)
-    keep_trace(settings, sample(tree="short"), said.append)
+    rows = trace_rows(sample(tree=cell.tree, model=cell.cell))
+    keep_rows(settings, rows, "the trace", said.append)
+    assert trace_rows(sample(tree="short")) == []
     failed = replace(sample(tree=cell.tree), status=TraceStatus.NO_DATA)
-    keep_trace(settings, failed, said.append)
+    assert trace_rows(failed) == []
+    keep_rows(settings, [], "the trace", said.append)
     assert said == []
     (row,) = harness.state.measurements(kind=MeasurementKind.TRACE)
     assert (row.cell, row.emulated, row.protocol["iterations"]) == (cell.cell, True, 3)

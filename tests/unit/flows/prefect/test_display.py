@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from flows.prefect import chosen_server, display
+from flows.prefect import display
+from flows.prefect import server as servers
 from flows.prefect.display import Display
 from flows.sweep.stop import Stop
 from matrix.status import Status
@@ -67,7 +68,7 @@ def test_a_server_that_starts_more_slowly_than_the_work_ends_is_no_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     server, state = SlowServer(trouble), Building()
-    monkeypatch.setattr(chosen_server, "start_server", lambda *_all: server)
+    monkeypatch.setattr(servers, "start_server", lambda *_all: server)
     monkeypatch.setattr(display, "LAST_WORDS", 0.1)
     with showing(state, tmp_path, {}) as shown:
         assert server.asked.wait(60)

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from flows.cli.quantity import counted, show_moment
-from flows.sweep.planning import MOST_NOTICES, print_notices, size_of
+from flows.sweep.planning import MOST_NOTICES, notice_lines, size_of
 from matrix.errors import MOST_PROBLEMS, PlanError, Problem
 from tests.sweeps.in_memory import make_plan, small_model
 
@@ -34,8 +32,7 @@ def test_long_lists_of_problems_are_cut_and_counted() -> None:
     assert "more" not in str(PlanError(many[:MOST_PROBLEMS]))
 
 
-def test_long_lists_of_notices_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    print_notices([f"left out {n}" for n in range(MOST_NOTICES + 5)])
-    lines = capsys.readouterr().out.splitlines()
+def test_long_lists_of_notices_are_cut() -> None:
+    lines = list(notice_lines([f"left out {n}" for n in range(MOST_NOTICES + 5)]))
     assert len(lines) == MOST_NOTICES + 1
     assert lines[-1] == "note: ... and 5 more: modelmill plan CATALOG --json has all"

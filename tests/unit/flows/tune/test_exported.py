@@ -194,7 +194,7 @@ def test_rubbish_inside_is_one_clear_line(
     exported: tuple[Stage, Recorded, Path], change: Any
 ) -> None:
     file = _altered(exported[2], change)
-    with pytest.raises(PlanError, match=r"night\.json: is no exported tuning"):
+    with pytest.raises(PlanError, match=r"night\.json: is not an exported tuning"):
         read_elsewhere([file], None)
 
 

@@ -94,7 +94,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert {"npu-001", "cpu-001"} <= ids
     assert "own-1" not in ids
     assert main(["knowledge", "ls", "--about", "nothing", *place]) == 0
-    assert "no finding like that" in capsys.readouterr().out
+    assert "no finding matches" in capsys.readouterr().out
     assert main(["knowledge", "show", "npu-006", *place]) == 0
     shown = capsys.readouterr().out
     assert "from level 3 on, uncontradicted, leave it out" in shown

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flows.tune import policies
-from flows.tune.policies import gain, grade, median
+from flows.tune import replay
+from flows.tune.replay import gain, grade, median
 from matrix.trials import Verdict
 
 NPU = {
@@ -29,14 +29,14 @@ NPU = {
 def test_opset_sessions_by_the_rule_of_their_time(model: str) -> None:
     before, after, gained, rule, _ = NPU[model]
     assert gain(median(before), median(after)) == pytest.approx(gained, abs=0.005)
-    assert policies.npu_opset_rule(before, after) == rule
+    assert replay.npu_opset_rule(before, after) == rule
 
 
 def test_published_claims_that_the_rule_itself_does_not_support() -> None:
     wrong = [
         model
         for model, (before, after, _, _, published) in NPU.items()
-        if published == "confirmed" and policies.npu_opset_rule(before, after) != "true"
+        if published == "confirmed" and replay.npu_opset_rule(before, after) != "true"
     ]
     assert wrong == ["resnet-18", "mobilevit-small", "dinov2-small"]
 
@@ -58,35 +58,35 @@ def test_published_claims_that_the_rule_itself_does_not_support() -> None:
 def test_opset_sessions_by_ours(model: str, verdict: Verdict) -> None:
     before, after, *_ = NPU[model]
     noise = max(max(one) / min(one) for one in (before, after))
-    assert grade(before, after, interleaved=False, noise=noise).verdict is verdict
+    assert grade(before, after, noise).verdict is verdict
 
 
 def test_fused_convolutions() -> None:
     baseline, fused = (1.311, 0.952, 0.964), (132.3, 134.97, 130.669)
-    assert policies.npu_regression(median(baseline), median(fused))
+    assert replay.npu_regression(median(baseline), median(fused))
     assert median(fused) / median(baseline) == pytest.approx(137, abs=0.5)
-    assert grade(baseline, fused, interleaved=False, noise=1.4).verdict is Verdict.WORSE
-    assert not policies.npu_regression(1.0, 4.99)
+    assert grade(baseline, fused, noise=1.4).verdict is Verdict.WORSE
+    assert not replay.npu_regression(1.0, 4.99)
 
 
 def test_the_confirmation_on_an_npu_needs_ranges_that_are_apart() -> None:
-    assert policies.npu_confirmation((2.0, 3.0), (1.0, 1.9)) == "CONFIRMED"
-    assert policies.npu_confirmation((2.0, 3.0), (1.0, 2.0)) == "MARGINAL_UNCONFIRMED"
+    assert replay.npu_confirmation((2.0, 3.0), (1.0, 1.9)) == "CONFIRMED"
+    assert replay.npu_confirmation((2.0, 3.0), (1.0, 2.0)) == "MARGINAL_UNCONFIRMED"
 
 
 @pytest.mark.parametrize(
-    ("baseline", "sessions", "verdict", "above"),
+    ("baseline", "sessions", "verdict"),
     [
-        (26.372, (22.323, 21.709, 21.977, 21.667, 23.431), "KEEP_CONFIRMED", 5),
-        (26.372, (23.589, 23.385, 25.548, 22.777, 23.185), "MARGINAL_UNCONFIRMED", 4),
-        (6.823, (6.437, 6.251, 6.224, 8.718, 6.869), "MARGINAL_UNCONFIRMED", 3),
-        (73.15, (60.6, 64.1, 119.5, 239.2, 279.3), "MARGINAL_UNCONFIRMED", 2),
+        (26.372, (22.323, 21.709, 21.977, 21.667, 23.431), "KEEP_CONFIRMED"),
+        (26.372, (23.589, 23.385, 25.548, 22.777, 23.185), "MARGINAL_UNCONFIRMED"),
+        (6.823, (6.437, 6.251, 6.224, 8.718, 6.869), "MARGINAL_UNCONFIRMED"),
+        (73.15, (60.6, 64.1, 119.5, 239.2, 279.3), "MARGINAL_UNCONFIRMED"),
     ],
 )
 def test_the_confirmation_on_a_gpu(
-    baseline: float, sessions: tuple[float, ...], verdict: str, above: int
+    baseline: float, sessions: tuple[float, ...], verdict: str
 ) -> None:
-    assert policies.gpu_confirmation(baseline, sessions) == (verdict, above)
+    assert replay.gpu_confirmation(baseline, sessions) == verdict
 
 
 def test_the_gain_over_all_sessions() -> None:
@@ -95,12 +95,9 @@ def test_the_gain_over_all_sessions() -> None:
     assert gain(73.15, median((60.6, 64.1, 119.5, 239.2, 279.3))) == pytest.approx(-63.36, abs=0.01)
 
 
-@pytest.mark.parametrize(
-    ("gained", "baseline", "verdict"),
-    [(0, True, "BASELINE"), (5, False, "KEEP"), (4.99, False, "MARGINAL"), (0, False, "DISCARD")],
-)
-def test_a_gpu_verdict_without_confirmation(gained: float, baseline: bool, verdict: str) -> None:
-    assert policies.gpu_verdict(gained, baseline=baseline) == verdict
+@pytest.mark.parametrize(("gained", "verdict"), [(5, "KEEP"), (4.99, "MARGINAL"), (0, "DISCARD")])
+def test_a_gpu_verdict_without_confirmation(gained: float, verdict: str) -> None:
+    assert replay.gpu_verdict(gained) == verdict
 
 
 @pytest.mark.parametrize(
@@ -111,44 +108,33 @@ def test_a_gpu_verdict_without_confirmation(gained: float, baseline: bool, verdi
     ],
 )  # fmt: skip
 def test_the_loop_keeps_from_its_boundaries_on(gained: float, cv: float, verdict: str) -> None:
-    assert policies.loop_verdict(gained, cv) == verdict
+    assert replay.loop_verdict(gained, cv) == verdict
 
 
-def test_the_loop_looks_at_the_build_and_the_accuracy_first() -> None:
-    assert policies.loop_verdict(50, 0, built=False) == "BUILD_FAIL"
-    assert policies.loop_verdict(50, 0, accuracy=0.69) == "ACC_FAIL"
-    assert policies.loop_verdict(50, 0, accuracy=0.70) == "KEEP"
-
-
-def test_enough_interleaved_sessions_make_a_verdict() -> None:
+def test_sessions_in_sequence_are_never_faster_but_can_be_slower() -> None:
     before = (10.0, 10.1, 9.9, 10.2, 10.05)
     after = (9.0, 9.1, 8.9, 9.2, 9.05)
-    found = grade(before, after, interleaved=True, noise=1.05)
-    assert (found.verdict, round(found.gain)) == (Verdict.BETTER, 10)
-    in_sequence = grade(before, after, interleaved=False, noise=1.05)
-    assert in_sequence.verdict is Verdict.TOO_NOISY
-    assert "not interleaved" in in_sequence.why
-    assert grade(after, before, interleaved=True, noise=1.5).verdict is Verdict.WORSE
-    assert (
-        "never rule out chance (10% at best)"
-        in grade(before[:3], after[:3], interleaved=True, noise=1.05).why
-    )
+    found = grade(before, after, noise=1.05)
+    assert (found.verdict, round(found.gain)) == (Verdict.TOO_NOISY, 10)
+    assert "not interleaved" in found.why
+    assert grade(after, before, noise=1.5).verdict is Verdict.WORSE
+    assert "never rule out chance (10% at best)" in grade(before[:3], after[:3], noise=1.05).why
 
 
 def test_the_chance_is_that_of_the_exact_test() -> None:
-    assert policies.permutation_chance((1, 2, 3), (4, 5, 6)) == pytest.approx(0.1)
-    assert policies.permutation_chance((1, 2, 3), (1, 2, 3)) == 1
-    assert policies.permutation_chance((1, 2, 3, 4, 5), (6, 7, 8, 9, 10)) == pytest.approx(2 / 252)
+    assert replay.permutation_chance((1, 2, 3), (4, 5, 6)) == pytest.approx(0.1)
+    assert replay.permutation_chance((1, 2, 3), (1, 2, 3)) == 1
+    assert replay.permutation_chance((1, 2, 3, 4, 5), (6, 7, 8, 9, 10)) == pytest.approx(2 / 252)
     # Of many sessions by the normal distribution.
     ten, more = range(10), range(10, 20)
-    assert policies.permutation_chance(ten, more) == pytest.approx(1.57e-4, rel=0.01)
-    assert policies.permutation_chance(ten, [*ten[:9], 9.5]) == pytest.approx(0.9698, abs=0.01)
-    assert policies.permutation_chance([1.0] * 500, [1.0] * 500) == 1
+    assert replay.permutation_chance(ten, more) == pytest.approx(1.57e-4, rel=0.01)
+    assert replay.permutation_chance(ten, [*ten[:9], 9.5]) == pytest.approx(0.9698, abs=0.01)
+    assert replay.permutation_chance([1.0] * 500, [1.0] * 500) == 1
 
 
 def test_two_states_of_a_baseline_are_no_gain() -> None:
     """The published win of 90 % compared with a baseline of two speeds."""
     before = (237.0, 21.0, 236.0, 20.5, 235.0)
     after = (20.4, 20.6, 21.1, 20.2, 20.9)
-    assert policies.gpu_confirmation(median(before), after)[0] == "KEEP_CONFIRMED"
-    assert grade(before, after, interleaved=False, noise=237 / 20.5).verdict is Verdict.TOO_NOISY
+    assert replay.gpu_confirmation(median(before), after) == "KEEP_CONFIRMED"
+    assert grade(before, after, noise=237 / 20.5).verdict is Verdict.TOO_NOISY

@@ -18,7 +18,7 @@ def sample() -> Trace:
 
 
 def data_of(page: str) -> dict[str, object]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
     assert found is not None
     read: dict[str, object] = json.loads(found[1])
     return read
