@@ -2,7 +2,7 @@
 
 What is leased is the cells of a model that need the same of a machine. Cells of one model that
 need other machines are leased apart and may be held by other slots at the same time. Two sweeps
-never hold the same model at once.
+never build the same model at once; to measure one may take hours and keeps nobody from building it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from machine.processes import Process, this_host
-from matrix.needs import Words, from_text, serves, to_text
+from matrix.needs import MEASURES, Words, from_text, is_measuring, serves, to_text
 from matrix.status import FailureClass, Status
 from state.changes import (
     WritingPart,
@@ -172,7 +172,12 @@ def _next(
     drop_dead(connection, dead, count=True)
     taken = exists().where(
         lease.c.model == work.c.model,
-        or_(lease.c.sweep_id != work.c.sweep_id, lease.c.needs == work.c.needs),
+        or_(
+            and_(
+                lease.c.sweep_id != work.c.sweep_id, _builds(lease.c.needs), _builds(work.c.needs)
+            ),
+            and_(lease.c.sweep_id == work.c.sweep_id, lease.c.needs == work.c.needs),
+        ),
     )
     query = (
         select(work.c.model, work.c.needs, work.c.attempts)
@@ -188,7 +193,7 @@ def _next(
     found = connection.execute(query).first()
     if found is None:
         return None
-    if not database.sqlite:
+    if not database.sqlite and not is_measuring(from_text(found.needs)):
         _exclude_other_sweeps(connection, sweep_id, found.model)
     attempt = int(number(found.attempts, "work.attempts")) + 1
     token = add_event(
@@ -218,6 +223,11 @@ def _next(
     return Lease(sweep_id, found.model, needs, token, owner.name, attempt)
 
 
+def _builds(needs: ColumnElement[str]) -> ColumnElement[bool]:
+    """Whether work with these needs builds: `matrix.needs.is_measuring`, in SQL."""
+    return and_(*(~needs.contains(f'"{word}', autoescape=True) for word in MEASURES))
+
+
 def _served(connection: Connection, sweep_id: int, offers: Words) -> list[str]:
     """The needs of open work that a machine with these words serves."""
     query = select(work.c.needs).where(work.c.sweep_id == sweep_id, _open).distinct()
@@ -227,7 +237,9 @@ def _served(connection: Connection, sweep_id: int, offers: Words) -> list[str]:
 def _exclude_other_sweeps(connection: Connection, sweep_id: int, model: str) -> None:
     """PostgreSQL: of two sweeps that take the same model at the same moment, one gives way."""
     connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(model, 0))))
-    others = select(lease.c.token).where(lease.c.model == model, lease.c.sweep_id != sweep_id)
+    others = select(lease.c.token).where(
+        lease.c.model == model, lease.c.sweep_id != sweep_id, _builds(lease.c.needs)
+    )
     if connection.execute(others).first() is not None:
         raise _raced(model)
 

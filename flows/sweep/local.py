@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -30,7 +30,7 @@ from workers.build.builder import Builder, BuildOptions
 from workers.build.disk_budget import DiskBudget
 from workers.build.memory_budget import MemoryBudget
 from workers.build.origin import Fetch
-from workers.build.stage_runner import Expectation
+from workers.build.stage_runner import Exchange, Expectation
 from workers.compile.stage import CompileStage
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
@@ -49,12 +49,16 @@ def owners_here() -> str:
 
 @contextmanager
 def open_slots(
-    sweep: Sweep, slots_here: int | None = None, offers: Words | None = None
+    sweep: Sweep,
+    slots_here: int | None = None,
+    offers: Words | None = None,
+    exchange: Callable[[Store], Exchange] | None = None,
 ) -> Iterator[tuple[SweepContext, list[Slot]]]:
     """Open the store, the leases and the slots; close them in reverse whatever happens.
 
     `slots_here`: how many of the machine's slots are in this process; None: all of them.
-    `offers`: the words that cells may need; None: any.
+    `offers`: the words that cells may need; None: any. `exchange`: where machines leave the results
+    of stages for each other.
     """
     plan, state, settings = sweep.plan, sweep.state, sweep.settings
     work = Workspace(settings)
@@ -91,7 +95,15 @@ def open_slots(
         made = []
         for number in range(1, here + 1):
             owner = Owner.here(f"{owners_here()}slot-{number}")
-            builder, runtimes = _builder(plan, settings, store, expected, budget, memory)
+            builder, runtimes = _builder(
+                plan,
+                settings,
+                store,
+                expected,
+                budget,
+                memory,
+                exchange=exchange(store) if exchange else None,
+            )
             attester = Attester(
                 builder.host,
                 allow={"remote_code": settings.allow_remote_code, "pickle": settings.allow_pickle},
@@ -137,6 +149,7 @@ def _builder(
     budget: DiskBudget | None = None,
     memory: MemoryBudget | None = None,
     fetch: Fetch | None = None,
+    exchange: Exchange | None = None,
 ) -> tuple[Builder, Runtimes]:
     """A builder in an engine host of its own, and the runtimes beside it."""
     work = Workspace(settings)
@@ -161,6 +174,7 @@ def _builder(
         memory=memory,
         compiler=CompileStage(runtimes, settings.emulated, settings.cwd),
         fetch=fetch or partial(fetch_portable, settings),
+        exchange=exchange,
     )
     return builder, runtimes
 

@@ -29,7 +29,7 @@ from workers.build.package import (
     export_content,
 )
 from workers.build.request import request_for
-from workers.build.stage_runner import Expectation, LookUp, StageRunner, os_failure
+from workers.build.stage_runner import Exchange, Expectation, LookUp, StageRunner, os_failure
 from workers.compile.sharing import ALONE
 from workers.compile.stage import CompileStage, portable_stage
 from workers.engine import BuildPlan, Request
@@ -73,6 +73,7 @@ class Builder:
         memory: MemoryBudget | None = None,
         compiler: CompileStage | None = None,
         fetch: Fetch | None = None,
+        exchange: Exchange | None = None,
     ) -> None:
         self.store = store
         self.host = host
@@ -82,6 +83,7 @@ class Builder:
         self._compiler = compiler
         self._fetch = fetch
         """Gets the packages that cells are compiled from; None: only what the store has."""
+        self._exchange = exchange
         sweep_dead(work_root)
         self._scratch = Scratch(work_root)
         self._plans: dict[str, BuildPlan] = {}
@@ -118,6 +120,7 @@ class Builder:
             watching=replace(watching, timeout=cell.timeout),
             rules=rules,
             compiler=self._compiler,
+            exchange=self._exchange,
         )
         bad: list[CorruptBlob] = []
         with closing(runner.space) as space:

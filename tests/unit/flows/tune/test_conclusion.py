@@ -10,7 +10,8 @@ import pytest
 
 from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
-from flows.tune.batch import champions_file, conclude, unfinished
+from flows.tune.batch import unfinished
+from flows.tune.conclusion import champions_file, conclude
 from flows.tune.explaining import explained
 from flows.tune.kept import Kept
 from flows.tune.knowledge import EVIDENCE, load_knowledge
@@ -31,7 +32,8 @@ def kept(one: Stage) -> Kept:
 
 def concluded(one: Stage, settings: Settings) -> Kept:
     made = kept(one)
-    conclude(settings, made, lambda: {"onnx": "1"}, one.tools().shown)
+    made.change(tools={"onnx": "1"})
+    conclude(settings, made, one.tools().shown)
     return made
 
 
