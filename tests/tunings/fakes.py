@@ -20,6 +20,7 @@ from matrix.codec import to_json
 from matrix.hypotheses import Hypothesis
 from matrix.model import Cell
 from matrix.plan import make_plan
+from state.records import Lease
 from state.state import State
 from tests.measuring.runtimes import CPU, FakeRuntimes, always
 from tests.plans.models import EVERYTHING, TARGETS, load, plan_options
@@ -139,6 +140,7 @@ class Stage:
     maker: FakeMaker = field(default_factory=FakeMaker)
     hook: Hook | None = None
     budget: float | None = None
+    held: Lease | None = None
     lines: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     """Keys of trials as they are settled."""
@@ -161,7 +163,7 @@ class Stage:
         (row,) = self.state.tunings(NAME)
         self.runtimes = HookedRuntimes(self.times, self.hook)
         budget = Budget(self._clock, self.budget)
-        TuningRun(Kept.read(self.state, row), self.tools(), budget).run()
+        TuningRun(Kept.read(self.state, row, self.held), self.tools(), budget).run()
         return self.found()
 
     def found(self) -> Recorded:

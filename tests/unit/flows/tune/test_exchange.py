@@ -79,7 +79,7 @@ def test_a_result_that_was_changed_is_not_used(
 
     def damaged(
         self: MemoryFeed, package: str, version: str, dest: Path, *more: object, **how: object
-    ) -> object:  # noqa: E501
+    ) -> object:
         came = fetch(self, package, version, dest, *more, **how)  # type: ignore[arg-type]
         for path in sorted((dest / FILES).rglob("*")):
             if path.is_file():
