@@ -192,11 +192,12 @@ class TuningRun:
                 plan=tuple(planned.steps),
                 insight=dict(planned.insight),
                 architecture=planned.architecture,
-                notes=tuple(planned.notes),
+                notes=tuple(dict.fromkeys((*kept.tuning.notes, *planned.notes))),
                 baseline_ms=p50,
             )
             for note in planned.notes:
                 self.tools.shown.line(note)
+        self.tools.planned()
 
     def _trials(self, baseline: Made) -> None:
         plan = self.kept.tuning.plan or ()

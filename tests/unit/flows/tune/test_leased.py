@@ -191,17 +191,20 @@ def test_a_machine_that_takes_over_measures_all_of_it_anew_and_says_so(
         one.run()
     before = one.found()
     assert before.trial("opset-19").verdict  # type: ignore[union-attr]
-    old = {row.at for row in one.state.sessions(before.tuning.id)}
+    old = [row.at for row in one.state.sessions(before.tuning.id)]
     one.hook = None
     _moved(monkeypatch, "the other lab")
     after = one.run()
     assert after.tuning.status is TuningStatus.DONE
     assert after.tuning.machine is not None
     assert after.tuning.machine.name == "the other lab"
-    assert old.isdisjoint(row.at for row in one.state.sessions(after.tuning.id))
-    assert f"{len(old)} sessions dropped" in after.tuning.notes[-1]
+    assert not {*old} & {row.at for row in one.state.sessions(after.tuning.id)}
     assert before.tuning.machine is not None
-    assert f"it began on {before.tuning.machine.name}" in after.tuning.notes[-1]
+    began = f"it began on {before.tuning.machine.name} with"
+    (note,) = [text for text in after.tuning.notes if began in text]
+    assert note.startswith("measured anew: ")
+    assert note.endswith(f"({len(old)} sessions dropped)")
+    assert one.offered == [True, True], "others can build ahead as soon as they can read the plan"
     assert one.planned == 2, "what another machine's graph and session told may not hold here"
 
 
