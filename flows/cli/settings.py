@@ -166,7 +166,9 @@ class Settings:
         scope=RUN,
     )
     bench_machine: bool = setting(
-        False, "announce that this machine measures for sweeps with --bench", group="worker"
+        False,
+        "announce that this machine measures, for sweeps with --bench and for tunings",
+        group="worker",
     )
     retention: float = setting(
         30 * 86400.0,
