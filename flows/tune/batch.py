@@ -80,6 +80,7 @@ def begin_shared(settings: Settings, state: State, order: Order) -> tuple[Plan, 
 
     The name of the tunings is the stamp of what is built for them, in packages of their own.
     """
+    _check_name(order)
     name = order.name or _free_name(state, order)
     package = TEMPLATE if settings.origin("package") == "default" else settings.package
     settings = replace(settings, stamp=name, package=package)
@@ -157,9 +158,7 @@ def _entry(folder: Path, what: str) -> Path:
 def _named(state: State, order: Order, rows: Sequence[TuningRow]) -> str:
     """Record them under a name that is not taken."""
     if order.name:
-        if slug(order.name) != order.name:
-            hint = f"for example {slug(order.name) or 'night'}"
-            raise UsageError(f"--name {quote(order.name)} may hold a-z, 0-9 and -", hint=hint)
+        _check_name(order)
         if not state.plan_tunings(order.name, rows):
             text = f"there is a tuning called {order.name} already"
             raise UsageError(text, hint=f"modelmill tune --resume {order.name}, or another --name")
@@ -167,6 +166,12 @@ def _named(state: State, order: Order, rows: Sequence[TuningRow]) -> str:
     while not state.plan_tunings(name := _free_name(state, order), rows):
         continue
     return name
+
+
+def _check_name(order: Order) -> None:
+    if slug(order.name) != order.name:
+        hint = f"for example {slug(order.name) or 'night'}"
+        raise UsageError(f"--name {quote(order.name)} may hold a-z, 0-9 and -", hint=hint)
 
 
 def _free_name(state: StateReader, order: Order) -> str:

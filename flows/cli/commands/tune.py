@@ -100,6 +100,8 @@ def _run(arguments: argparse.Namespace) -> Exit:
         if not given:
             raise UsageError("nothing to tune is given", hint=hint)
         raise UsageError("MODEL|CATALOG, --resume and --replay exclude each other", hint=hint)
+    if arguments.fleet and (arguments.replay or arguments.what[:1] == [REPORT]):
+        raise UsageError("--fleet makes tunings, and nothing else", hint="leave it out")
     settings = settings_of(arguments)
     if arguments.replay:
         if arguments.export:
@@ -122,6 +124,9 @@ def _check_words(arguments: argparse.Namespace) -> None:
     for flag in ("dest", "learn"):
         if getattr(arguments, flag):
             raise UsageError(f"--{flag} does not go with a tuning", hint="leave it out")
+    for flag in () if arguments.fleet else _OF_FLEETS:
+        if getattr(arguments, flag) not in (None, []):
+            raise UsageError(f"--{flag} is for tunings on a fleet", hint="add --fleet")
 
 
 def _report(arguments: argparse.Namespace, settings: Settings) -> Exit:
