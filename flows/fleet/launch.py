@@ -90,8 +90,9 @@ class Launch:
             if asked := self.values.get(TUNING):
                 from flows.fleet.tuning import conclude_tunings
 
-                name = self.plan.stamp
-                conclude_tunings(opened, self.settings, name, asked, as_json=self.as_json)
+                name, as_json = self.plan.stamp, self.as_json
+                held = conclude_tunings(opened, self.settings, name, asked, as_json=as_json)
+                code = Exit.CELLS_FAILED if code is Exit.OK and not held else code
         return code
 
     def check(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from flows.sweep.planning import catalog_reference
 from flows.sweep.recorded import TUNING
 from flows.tune.batch import Order, begin_shared, is_catalog, of_fleet, read_tuning, rows_of
 from flows.tune.conclusion import champions_file, conclude
-from flows.tune.record import recorded
+from flows.tune.record import Recorded, recorded
 from flows.tune.tuning import Shown
 from matrix.codec import to_json
 from matrix.errors import Exit, NothingSelected, UsageError
@@ -70,8 +70,8 @@ def resume_tunings(
 
 def conclude_tunings(
     state: State, settings: Settings, name: str, asked: Mapping[str, Any], *, as_json: bool
-) -> None:
-    """Keep what follows from the tunings that have ended, and tell of all."""
+) -> bool:
+    """Keep what follows from the tunings that have ended, and tell of all; whether none failed."""
     if file := asked.get(CHAMPIONS):
         settings = replace(settings, champions=str(file))
     shown = _shown(quiet=as_json)
@@ -81,6 +81,11 @@ def conclude_tunings(
             conclude(settings, kept, shown)
             kept.change(concluded=True)
     found = recorded(state, name)
+    _tell(settings, name, found, as_json=as_json)
+    return not any(one.tuning.status is TuningStatus.FAILED for one in found)
+
+
+def _tell(settings: Settings, name: str, found: Sequence[Recorded], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"type": "tunings", "tunings": to_json(found)}), flush=True)
         return

@@ -18,9 +18,8 @@ Every step is recorded as it is made, and what is left to do is read from the re
 was killed goes on with the session that it was in. The order of everything follows from the seed
 and the plan, which is made once.
 
-On a fleet a batch of tunings is a sweep of its baselines, and what follows is what a sweep has
-already: leases with fencing tokens, a parent, slots, words for what machines offer and lack, status,
-cancellation, resume.
+On a fleet a batch of tunings is a sweep of its baselines, with what a sweep has already: leases with
+fencing tokens, a parent, slots, words for what machines offer and lack, status, cancellation, resume.
 
     any machine builds the baseline --> published --> a machine with the device tunes it
                                                           |  plan          ^
@@ -52,9 +51,10 @@ The modules:
 - Its plan: `insight.py` gathers the facts of a model, `knowledge.py` what is known already (the
   findings that come with modelmill, those of the user's folder, and the evidence there);
   `ordering.py` and `planning.py` make of both the list of what is tried, in which order and why.
-- What it leaves: `conclusion.py` keeps what follows from the trials, `champions.py` writes the file
-  of champions and `staleness.py` says what has changed since; `explaining.py` traces where the gain comes from; `learning.py` adds evidence and
-  drafts to the knowledge base; `exported.py` writes all sessions to a file.
+- What it leaves: `conclusion.py` keeps what follows from the trials; `champions.py` writes the file
+  of champions and `staleness.py` says what has changed since; `explaining.py` traces where the gain
+  comes from; `learning.py` adds evidence and drafts to the knowledge base; `exported.py` writes all
+  sessions to a file.
 - Measured elsewhere: `recorded.py` reads what other tools measured, `policies.py` holds their rules
   and ours, `replay.py` judges by both, `elsewhere.py` does it for exports too.
 """

@@ -55,7 +55,8 @@ class FeedExchange:
     stamp: str
     cancel: threading.Event
     told: Told
-    _given: set[str] = field(default_factory=set)
+    _there: set[str] = field(default_factory=set)
+    """Keys whose results are known to be in the feed."""
 
     def take(self, key: str) -> Action | None:
         """From the feed, every digest checked; None: nobody has made it, or it cannot be had."""
@@ -63,7 +64,9 @@ class FeedExchange:
             if self.feed.find(self.package, self._version(key)) is None:
                 return None
             with self.store.scratch.borrow("taken") as folder:
-                return self._taken(key, folder / "stage")
+                action = self._taken(key, folder / "stage")
+            self._there.add(key)
+            return action
         except (MillError, OSError, ValueError) as error:
             self.told(f"a stage result of another machine is not used: {error}")
             return None
@@ -81,12 +84,12 @@ class FeedExchange:
     def give(self, action: Action) -> None:
         """Publish it. A result that is there already stays, and a feed that is away costs a build
         elsewhere."""
-        if action.key in self._given:
+        if action.key in self._there:
             return
         with suppress(MillError, OSError):
             if self.feed.find(self.package, self._version(action.key)) is None:
                 self._publish(action)
-            self._given.add(action.key)
+            self._there.add(action.key)
 
     def _publish(self, action: Action) -> None:
         with self.store.scratch.borrow("given") as folder:

@@ -51,7 +51,7 @@ class Exchange(Protocol):
         """What another machine made with this key, now also in the store here."""
 
     def give(self, action: Action) -> None:
-        """What was made here."""
+        """What this machine has; also what the others have already."""
 
 
 def os_failure(stage: str, error: OSError) -> BuildFailed:
@@ -126,7 +126,7 @@ class StageRunner:
                 action = self.store.lookup(key) or self._taken(key)
                 if action is None:
                     action, ran = self._run(task), True
-        if ran and self.exchange is not None:
+        if self.exchange is not None:
             self.exchange.give(action)
         self._note(task, action, ran, time.monotonic() - began)
         return action

@@ -70,6 +70,16 @@ def test_a_stage_runs_on_one_machine_only(tmp_path: Path, opened: ExitStack) -> 
     assert (other.host.ran, other.told) == ([], [])
 
 
+def test_what_a_machine_has_from_before_is_given_too(tmp_path: Path, opened: ExitStack) -> None:
+    one, other = two(tmp_path, opened)
+    exchange, one.builder._exchange = one.builder._exchange, None
+    one.build()
+    one.builder._exchange = exchange
+    one.build()
+    other.build()
+    assert other.host.ran == []
+
+
 def test_a_result_that_was_changed_is_not_used(
     tmp_path: Path, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
