@@ -18,8 +18,9 @@ Every step is recorded as it is made, and what is left to do is read from the re
 was killed goes on with the session that it was in. The order of everything follows from the seed
 and the plan, which is made once.
 
-On a fleet a batch of tunings is a sweep of its baselines, with what a sweep has already: leases with
-fencing tokens, a parent, slots, words for what machines offer and lack, status, cancellation, resume.
+On a fleet a batch of tunings is a sweep of its baselines, with what a sweep has already: leases
+with fencing tokens, a parent, slots, words for what machines offer and lack, status, cancellation,
+resume.
 
     any machine builds the baseline --> published --> a machine with the device tunes it
                                                           |  plan          ^
