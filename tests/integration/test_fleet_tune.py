@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from flows.tune.record import Recorded, recorded
+from machine.ledger import Ledger, Reservation
+from machine.reservations import DISTURBS
 from matrix.errors import Exit
 from matrix.trials import TuningStatus, Verdict
 from state.measurements import MEASURED
@@ -36,6 +40,34 @@ axis = "opset"
 opset = 19
 """
 NAME = "night"
+
+
+@dataclass
+class Pace:
+    """Has machines that share a ledger measure one step at a time."""
+
+    ledger: Ledger
+    _held: Reservation = field(init=False)
+
+    def hold(self) -> None:
+        """Begin no other measurement."""
+        self._held = self.ledger.reserve([DISTURBS], "a test")
+
+    def step(self) -> None:
+        """Let whoever waits measure once."""
+        self._held.release()
+        self.hold()
+        time.sleep(0.1)
+
+    def go_on(self) -> None:
+        self._held.release()
+
+
+@pytest.fixture
+def pace(tmp_path: Path) -> Pace:
+    made = Pace(Ledger(tmp_path / "machine"))
+    made.hold()
+    return made
 
 
 @pytest.fixture
@@ -67,6 +99,17 @@ def sessions(fleet: Fleet, name: str = NAME) -> list[tuple[int, float]]:
         )
 
 
+def measured(fleet: Fleet, pace: Pace, count: int, name: str = NAME) -> list[tuple[int, float]]:
+    """Measure until there are so many sessions; they are the ones that a fault must not cost."""
+
+    def enough() -> bool:
+        pace.step()
+        return len(sessions(fleet, name)) >= count
+
+    wait_for(enough)
+    return sessions(fleet, name)
+
+
 def measurer(fleet: Fleet, name: str = NAME) -> int:
     """The process that measures now."""
 
@@ -77,23 +120,24 @@ def measurer(fleet: Fleet, name: str = NAME) -> int:
     return found()[0]
 
 
-def test_tunings_end_through_killed_workers_and_a_server_that_restarts(fleet: Fleet) -> None:
+def test_tunings_end_through_killed_workers_and_a_server_that_restarts(
+    fleet: Fleet, pace: Pace
+) -> None:
     catalog = fleet.project.catalog(*(model(f"tiny/{one}", salt=one) for one in "abc"))
     fleet.machine("plain")
     fleet.ready("plain")
     with fleet.project.start(*order(catalog, NAME), plain=False) as ordered:
         ordered.until("3 benchmarks wait for a machine that offers bench:cpu/cpu")
         fleet.machine("quiet", "--sweeps", "0", "--bench-machine")
-        wait_for(lambda: len(sessions(fleet)) > 2)
-        kept = sessions(fleet)
+        kept = measured(fleet, pace, 2)
         os.kill(measurer(fleet), signal.SIGKILL)
         fleet.prefect.stop()
         fleet.prefect.start()
-        wait_for(lambda: len(sessions(fleet)) > len(kept) + 2)
-        shown = fleet.run("status", NAME).out
-        assert "tunings: " in shown
+        kept = measured(fleet, pace, len(kept) + 2)
+        assert "tunings: " in fleet.run("status", NAME).out
         fleet.machines["quiet"].lose_power()
         fleet.machine("quiet2", "--sweeps", "0", "--bench-machine")
+        pace.go_on()
         ran = ordered.end(LIMIT)
     assert ran.code == Exit.OK, ran
     found = tunings(fleet)
@@ -122,19 +166,20 @@ def check_places(fleet: Fleet) -> None:
 
 
 def test_a_tuning_that_is_cancelled_is_resumed_and_a_failing_model_costs_only_itself(
-    fleet: Fleet,
+    fleet: Fleet, pace: Pace
 ) -> None:
     bad = model("tiny/bad", act={"export": "exit:3"})
     catalog = fleet.project.catalog(model("tiny/a"), bad, model("tiny/c", salt="c"))
     fleet.machine("both", "--bench-machine")
     fleet.ready("both")
     with fleet.project.start(*order(catalog, "day"), plain=False) as ordered:
-        wait_for(lambda: bool(sessions(fleet, "day")))
+        measured(fleet, pace, 1, "day")
         ran = fleet.run("cancel", "day")
         assert (ran.code, "modelmill tune --resume day --fleet" in ran.out) == (0, True), ran
         assert ordered.end(LIMIT).code == Exit.INTERRUPTED
     wait_for(lambda: fleet.project.holders("day") == [])
     kept = sessions(fleet, "day")
+    pace.go_on()
     for command in (("tune", "--resume", "day"), ("resume", "day")):
         refused = fleet.run(*command)
         assert refused.code == Exit.USAGE, refused
