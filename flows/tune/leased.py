@@ -123,13 +123,20 @@ def _to_build(sweep: SweepContext, model: str) -> Iterator[tuple[int, str, Cell]
     for row in _rows(sweep, model):
         if row.status in OVER:
             continue
-        with damage.Tolerated(f"the tuning {row.name} of {row.model}"):
-            tuning = tuning_of(row)
-            begun = {one.key for one in sweep.state.trials(row.id)}
-            for step in tuning.plan or ():
-                cell = None if step.skip or step.key in begun else _cell(tuning.cell, step)
-                if cell is not None:
-                    yield row.id, step.key, cell
+        begun = {one.key for one in sweep.state.trials(row.id)}
+        for key, cell in _planned(row):
+            if key not in begun:
+                yield row.id, key, cell
+
+
+def _planned(row: TuningRow) -> list[tuple[str, Cell]]:
+    """The builds of a tuning, in the order of its plan; none as long as there is no plan."""
+    with damage.Tolerated(f"the tuning {row.name} of {row.model}"):
+        tuning = tuning_of(row)
+        steps = [step for step in tuning.plan or () if not step.skip]
+        found = [(step.key, _cell(tuning.cell, step)) for step in steps]
+        return [(key, cell) for key, cell in found if cell is not None]
+    return []
 
 
 def _cell(base: Cell, step: Step) -> Cell | None:
