@@ -16,6 +16,7 @@ from flows.tune.record import Recorded, recorded
 from machine.ledger import Ledger, Reservation
 from machine.reservations import DISTURBS
 from matrix.errors import Exit
+from matrix.needs import is_measuring
 from matrix.trials import TuningStatus, Verdict
 from state.measurements import MEASURED
 from state.records import Kind
@@ -114,7 +115,7 @@ def measurer(fleet: Fleet, name: str = NAME) -> int:
     """The process that measures now."""
 
     def found() -> list[int]:
-        return [one.pid for one in fleet.project.holders(name) if "bench:" in one.needs]
+        return [one.pid for one in fleet.project.holders(name) if is_measuring(one.needs)]
 
     wait_for(lambda: bool(found()))
     return found()[0]
