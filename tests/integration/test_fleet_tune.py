@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.tune.record import Recorded, recorded
+from flows.tune.record import BASELINE, Recorded, recorded
 from machine.ledger import Ledger, Reservation
 from machine.reservations import DISTURBS
 from matrix.errors import Exit
@@ -160,10 +159,8 @@ def check_places(fleet: Fleet) -> None:
     assert measured.isdisjoint(built)
     package = f"modelmill-tuning-stages-{NAME}"
     assert len(list(fleet.project.feed().versions(package))) > 3
-    for home in ("home-quiet", "home-quiet2"):
-        actions = (fleet.project.folder / home / "store").glob("actions/*/*.json")
-        made = [json.loads(path.read_text("utf-8")) for path in actions]
-        assert all(one["parts"]["stage"] != "export" or one["files"] for one in made)
+    baselines = [one.trial(BASELINE) for one in tunings(fleet)]
+    assert all(one and one.making and one.making.ran == () for one in baselines)
 
 
 def test_a_tuning_that_is_cancelled_is_resumed_and_a_failing_model_costs_only_itself(
