@@ -10,6 +10,10 @@ L3  repeated               L2 on two models of one architecture
 L4  general                L2 on three architectures
 L5  predictive             L4, and fewer than 5 % of at least 60 predictions were wrong
 
+Of a finding that claims that its settings change nothing (`effect = "none"`), an observation counts
+when it shows that: a change below 5 % (L1), and an interleaved measurement whose whole interval is
+within 5 % on either side (from L2 on). A noisy measurement shows no such thing.
+
 A finding below L3 only orders the hypotheses of a tuning. From L3 on it may leave one out, as long
 as nothing within its scope contradicts it; at L5 its predictions count for more than that.
 """
@@ -34,6 +38,7 @@ KINDS = ("tuning", "family", "method")
 STATUSES = ("draft", "confirmed", "refuted", "retired")
 CONFIDENCE = ("low", "medium", "high")
 ACTIONS = ("first", "last", "skip", "note")
+EFFECTS = ("change", "none")
 PROTOCOLS = ("interleaved", "sequential", "single", "none")
 
 LEAST_EFFECT = 5.0
@@ -79,6 +84,20 @@ class Evidence:
             return False
         return min(abs(self.low), abs(self.high)) > self.floor and self.low * self.high > 0
 
+    @property
+    def seen_none(self) -> bool:
+        """Whether there was no effect worth the name, on a real device."""
+        return not self.emulated and self.gain is not None and abs(self.gain) < LEAST_EFFECT
+
+    @property
+    def measured_none(self) -> bool:
+        """Whether an effect would have been beyond what was measured."""
+        if not self.seen_none or self.protocol != "interleaved":
+            return False
+        if self.low is None or self.high is None:
+            return False
+        return self.low > -LEAST_EFFECT and self.high < LEAST_EFFECT
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
@@ -117,6 +136,8 @@ class Finding:
     falsified_by: str
     mechanism: str = ""
     mechanism_confirmed: bool = False
+    effect: str = "change"
+    """What it claims of its settings: that they change the latency, or that they change nothing."""
     action: str = "note"
     settings: tuple[str, ...] = ()
     """Which hypotheses the action is about: globs over `AXIS=VALUE`."""
@@ -128,10 +149,10 @@ class Finding:
     @property
     def level(self) -> int:
         """How far the evidence carries."""
-        good = [one for one in self.evidence if one.supports and one.seen]
+        good = [one for one in self.evidence if one.supports and self._shown(one)]
         if not good:
             return 0
-        models = {(one.architecture, one.model) for one in good if one.measured}
+        models = {(one.architecture, one.model) for one in good if self._measured(one)}
         if not models:
             return 1
         # Two models of unknown architecture may have nothing in common.
@@ -139,6 +160,12 @@ class Finding:
         if len(known) >= 3:
             return 5 if self._predictive() else 4
         return 3 if max(known.values(), default=0) >= 2 else 2
+
+    def _shown(self, one: Evidence) -> bool:
+        return one.seen_none if self.effect == "none" else one.seen
+
+    def _measured(self, one: Evidence) -> bool:
+        return one.measured_none if self.effect == "none" else one.measured
 
     def _predictive(self) -> bool:
         told = [one for one in self.evidence if one.predicted and not one.emulated]
@@ -211,6 +238,7 @@ def _finding(entry: Entry, file: str) -> Finding:
         falsified_by=entry.needed("falsified_by"),
         mechanism=entry.text("mechanism") or "",
         mechanism_confirmed=entry.flag("mechanism_confirmed") or False,
+        effect=entry.choice("effect", EFFECTS) or "change",
         action=entry.choice("action", ACTIONS) or "note",
         settings=entry.globs("settings") or (),
         updated=entry.text("updated") or "",
@@ -220,6 +248,10 @@ def _finding(entry: Entry, file: str) -> Finding:
     )
     if made.action != "note" and not made.settings:
         entry.bad(f"action {made.action} needs settings", 'for instance settings = ["opset=21"]')
+    if made.effect == "none" and not made.settings:
+        entry.bad("effect none needs settings", 'for instance settings = ["pass=gelu"]')
+    if made.effect == "none" and made.action == "first":
+        entry.bad("what changes nothing is not tried first", 'action = "last" or "skip"')
     for setting in made.settings:
         axis, equals, _ = setting.partition("=")
         if not equals or axis not in AXES:

@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable
 Words = frozenset[str]
 
 MEMORY = "memory"
+MEASURES = ("bench:", "bench-emulated:")
+"""How the needs of measuring begin."""
 
 
 def compiling(profile: str, *, emulated: bool) -> str:
@@ -30,7 +32,7 @@ def measuring(ep: str, device: str, *, emulated: bool) -> str:
 
 def is_measuring(needs: Collection[str]) -> bool:
     """Whether work with these needs is to measure what is published, and not to build."""
-    return any(word.startswith(("bench:", "bench-emulated:")) for word in needs)
+    return any(word.startswith(MEASURES) for word in needs)
 
 
 def serves(offers: Collection[str], needs: Collection[str]) -> bool:

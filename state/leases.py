@@ -2,7 +2,7 @@
 
 What is leased is the cells of a model that need the same of a machine. Cells of one model that
 need other machines are leased apart and may be held by other slots at the same time. Two sweeps
-never hold the same model at once.
+never build the same model at once; to measure one may take hours and keeps nobody from building it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from machine.processes import Process, this_host
-from matrix.needs import Words, from_text, serves
+from matrix.needs import MEASURES, Words, from_text, is_measuring, serves
 from matrix.status import FailureClass, Status
 from state import changes
 from state.damage import number
@@ -141,7 +141,12 @@ def _next(
     """What is handed out next: its model, needs and attempts."""
     taken = sa.exists().where(
         lease.c.model == work.c.model,
-        sa.or_(lease.c.sweep_id != work.c.sweep_id, lease.c.needs == work.c.needs),
+        sa.or_(
+            sa.and_(
+                lease.c.sweep_id != work.c.sweep_id, _builds(lease.c.needs), _builds(work.c.needs)
+            ),
+            sa.and_(lease.c.sweep_id == work.c.sweep_id, lease.c.needs == work.c.needs),
+        ),
     )
     query = (
         sa.select(work.c.model, work.c.needs, work.c.attempts)
@@ -165,7 +170,7 @@ def _take(
     owner: Owner,
     ttl: float,
 ) -> Lease:
-    if not database.sqlite:
+    if not database.sqlite and not is_measuring(from_text(found.needs)):
         _exclude_other_sweeps(connection, sweep_id, found.model)
     attempt = int(number(found.attempts, "work.attempts")) + 1
     token = changes.add_event(
@@ -196,6 +201,11 @@ def _take(
     return Lease(sweep_id, found.model, needs, token, owner.name, attempt)
 
 
+def _builds(needs: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Whether work with these needs builds: `matrix.needs.is_measuring`, in SQL."""
+    return sa.and_(*(~needs.contains(f'"{word}', autoescape=True) for word in MEASURES))
+
+
 def _served(connection: sa.Connection, sweep_id: int, offers: Words) -> list[str]:
     """The needs of open work that a machine with these words serves."""
     query = sa.select(work.c.needs).where(work.c.sweep_id == sweep_id, _open).distinct()
@@ -205,7 +215,9 @@ def _served(connection: sa.Connection, sweep_id: int, offers: Words) -> list[str
 def _exclude_other_sweeps(connection: sa.Connection, sweep_id: int, model: str) -> None:
     """PostgreSQL: of two sweeps that take the same model at the same moment, one gives way."""
     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(model, 0))))
-    others = sa.select(lease.c.token).where(lease.c.model == model, lease.c.sweep_id != sweep_id)
+    others = sa.select(lease.c.token).where(
+        lease.c.model == model, lease.c.sweep_id != sweep_id, _builds(lease.c.needs)
+    )
     if connection.execute(others).first() is not None:
         raise _raced(model)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, update
 
-from state.changes import WritingPart, add_event_of, check_token, of_work
+from state.changes import WritingPart, add_event_of, check_token, named, of_work
 from state.database import now
 from state.errors import StateError
 from state.measurements import MEASURED
@@ -50,6 +50,17 @@ class Measuring(WritingPart):
             check_token(connection, held)
             why = clean(message)
             _settle(connection, held, cell, BenchState.FAILED, why, {"message": why})
+
+        self.database.attempt(work)
+
+    def measure_again(self, sweep_id: int, cells: Collection[str]) -> None:
+        """Let the next run of a sweep measure these cells again."""
+
+        def work(connection: Connection) -> None:
+            mine = bench.c.sweep_id == sweep_id
+            for some in named(cells, bench.c.cell):
+                wanted = update(bench).where(mine, some)
+                connection.execute(wanted.values(state=BenchState.WANTED.value, message=None))
 
         self.database.attempt(work)
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, func, insert, select, update
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from matrix.trials import OVER, TuningStatus
-from state.changes import WritingPart
+from state.changes import WritingPart, check_token, of_work
 from state.database import now
 from state.measuring import packed
-from state.schema import trial, trial_session, tuning
+from state.records import Lease, Work
+from state.schema import outcome, trial, trial_session, tuning, work
 from state.text import clean
 from state.tunings import SessionRow, TrialRow, TuningRow
 
+Result = TypeVar("Result")
+
 
 class Tuning(WritingPart):
-    """The part of `State` that writes tunings. Whoever writes holds the lock of the name."""
+    """The part of `State` that writes tunings.
+
+    Whoever writes holds the lock of the name, or on a fleet the lease of the model (`held`): what
+    comes late from a worker that has lost it is refused.
+    """
 
     def plan_tunings(self, name: str, rows: Sequence[TuningRow]) -> bool:
         """Add the tunings of a name; False: there are some of that name already."""
@@ -41,7 +48,7 @@ class Tuning(WritingPart):
 
         return self.database.attempt(work)
 
-    def keep_tuning(self, row: TuningRow) -> None:
+    def keep_tuning(self, row: TuningRow, held: Lease | None = None) -> None:
         """Record how far a tuning has come: its status, message and detail."""
         values: dict[str, Any] = {
             "status": row.status.value,
@@ -51,13 +58,14 @@ class Tuning(WritingPart):
         }
         if row.status is TuningStatus.RUNNING:
             values["began_at"] = func.coalesce(tuning.c.began_at, now())
-        self.database.attempt(
+        self._attempt(
+            held,
             lambda connection: connection.execute(
                 update(tuning).where(tuning.c.id == row.id).values(values)
-            )
+            ),
         )
 
-    def keep_trial(self, row: TrialRow) -> None:
+    def keep_trial(self, row: TrialRow, held: Lease | None = None) -> None:
         """Record a trial, or what has become of it."""
         values = {
             "position": row.position,
@@ -66,9 +74,9 @@ class Tuning(WritingPart):
             "tree": row.tree,
             "detail": dict(row.detail),
         }
-        self._put(trial, {"tuning_id": row.tuning_id, "key": row.key}, values)
+        self._put(trial, {"tuning_id": row.tuning_id, "key": row.key}, values, held)
 
-    def keep_session(self, row: SessionRow) -> None:
+    def keep_session(self, row: SessionRow, held: Lease | None = None) -> None:
         """Keep a finished session with the times of its runs."""
         key = {
             "tuning_id": row.tuning_id,
@@ -78,9 +86,48 @@ class Tuning(WritingPart):
             "number": row.number,
         }
         values = {"at": now(), "detail": dict(row.detail), "raw": packed(row.raw or {})}
-        self._put(trial_session, key, values)
+        self._put(trial_session, key, values, held)
 
-    def _put(self, table: Table, key: dict[str, Any], values: dict[str, Any]) -> None:
+    def forget_trials(self, tuning_id: int, held: Lease | None = None) -> int:
+        """Drop the trials of a tuning with their sessions; returns how many sessions there were."""
+
+        def work_(connection: Connection) -> int:
+            mine = trial_session.c.tuning_id == tuning_id
+            dropped = connection.execute(delete(trial_session).where(mine)).rowcount
+            connection.execute(delete(trial).where(trial.c.tuning_id == tuning_id))
+            return dropped
+
+        return self._attempt(held, work_)
+
+    def offer_builds(self, held: Lease, cell: str) -> None:
+        """Let any machine that can build a cell make builds for its tuning, ahead of the machine
+        that measures and holds this lease."""
+        self._set_builds(held, cell, "done", "todo")
+
+    def withdraw_builds(self, held: Lease, cell: str) -> None:
+        """Nobody needs to build for the tuning of a cell any more."""
+        self._set_builds(held, cell, "todo", "done")
+
+    def _set_builds(self, held: Lease, cell: str, before: str, after: str) -> None:
+        def work_(connection: Connection) -> None:
+            one = (outcome.c.sweep_id == held.sweep_id, outcome.c.cell == cell)
+            needs = connection.execute(select(outcome.c.needs).where(*one)).scalar_one()
+            mine = of_work(work, Work(held.sweep_id, held.model, needs))
+            connection.execute(update(work).where(mine, work.c.state == before).values(state=after))
+
+        self._attempt(held, work_)
+
+    def _put(
+        self, table: Table, key: dict[str, Any], values: dict[str, Any], held: Lease | None
+    ) -> None:
         statement = self.database.insert(table).values({**key, **values})
         statement = statement.on_conflict_do_update(index_elements=list(key), set_=values)
-        self.database.attempt(lambda connection: connection.execute(statement))
+        self._attempt(held, lambda connection: connection.execute(statement))
+
+    def _attempt(self, held: Lease | None, change: Callable[[Connection], Result]) -> Result:
+        def guarded(connection: Connection) -> Result:
+            if held is not None:
+                check_token(connection, held)
+            return change(connection)
+
+        return self.database.attempt(guarded)

@@ -151,7 +151,9 @@ class Settings:
         30.0, "how often a slot reports; after twice this time without a report it loses its model"
     )
     bench_machine: bool = setting(
-        False, "announce that this machine measures for sweeps with --bench", group="worker"
+        False,
+        "announce that this machine measures, for sweeps with --bench and for tunings",
+        group="worker",
     )
     retention: float = setting(
         30 * 86400.0,

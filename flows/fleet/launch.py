@@ -28,7 +28,7 @@ from flows.observe.views import choose_view
 from flows.sweep.cancellation import RELEASED, cancel_sweep
 from flows.sweep.lifecycle import Sweep
 from flows.sweep.planning import plan_of, size_of
-from flows.sweep.recorded import recall
+from flows.sweep.recorded import TUNING, recall
 from flows.sweep.resume import nothing_to_retry
 from flows.sweep.run import print_ended
 from flows.sweep.stop import Stop, stopped_by_signals
@@ -87,15 +87,17 @@ class Launch:
             version = (index[-1] or {}).get("version") if index else None
             summary, took = summary_of(opened, info), LastRun.of(opened, info)
             print_ended(sweep, summary, version, took, code, self.as_json, flags=" --fleet")
+            if asked := self.values.get(TUNING):
+                from flows.fleet.tuning import conclude_tunings
+
+                name, as_json = self.plan.stamp, self.as_json
+                held = conclude_tunings(opened, self.settings, name, asked, as_json=as_json)
+                code = Exit.CELLS_FAILED if code is Exit.OK and not held else code
         return code
 
     def check(self) -> None:
-        """Refuse, before anything is recorded, a server that is away or does not know the fleet."""
-        waiting_for("asking the Prefect server")
-        if not os.environ.get("PREFECT_API_URL"):
-            raise UsageError("--fleet needs a Prefect server", hint="set PREFECT_API_URL")
-        with reached():
-            check_deployed(self.pool)
+        """Refuse, before anything is recorded, a server that cannot start it."""
+        check_server(self.pool)
 
     def _submit(self, run: FleetRun) -> UUID:
         with reached():
@@ -130,6 +132,15 @@ class Launch:
                         f"the parent of sweep {self.plan.stamp} is gone; its slots go on",
                         hint=f"modelmill resume {self.plan.stamp} --fleet",
                     )
+
+
+def check_server(pool: str) -> None:
+    """Raise unless the Prefect server answers and knows the fleet."""
+    waiting_for("asking the Prefect server")
+    if not os.environ.get("PREFECT_API_URL"):
+        raise UsageError("--fleet needs a Prefect server", hint="set PREFECT_API_URL")
+    with reached():
+        check_deployed(pool)
 
 
 def count_slots(state: State, sweep: int, progress: SweepProgress) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from feed.interface import Published
 from flows.cli.resolution import resolve
 from flows.cli.settings import OPTIONS, ORDERED, Settings
-from flows.sweep.recorded import remember, typed
+from flows.sweep.recorded import TUNING, remember, typed
 from flows.sweep.stop import Stop
 from matrix.codec import from_json, to_json
 from matrix.errors import Exit, MillError, UsageError
@@ -54,6 +54,12 @@ class FleetRun:
     """What the feed has, by cell."""
     id: int = 0
     """The event that holds it; 0: not recorded yet."""
+
+    @property
+    def tuning(self) -> Mapping[str, Any] | None:
+        """What was asked for of a sweep that tunes what it builds; None: it does not tune."""
+        told = self.values.get(TUNING)
+        return told if isinstance(told, Mapping) else None
 
     def settings(self, environ: Mapping[str, str], cwd: Path) -> Settings:
         """The sweep's settings on this machine, which has to consent to code of others."""

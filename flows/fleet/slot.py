@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -16,17 +17,21 @@ from flows.cli.settings import Settings
 from flows.fleet.run import FleetRun, read_run, state_url
 from flows.fleet.worker_folder import CWD, WORDS, WorkerFolder
 from flows.prefect.display import Display
-from flows.slot.loop import run_slots
+from flows.slot.loop import run_slots, usual
 from flows.sweep.cancellation import CancellationWatch, StoppedElsewhere, stop_for_all
 from flows.sweep.lifecycle import Sweep
 from flows.sweep.local import open_slots, owners_here
 from flows.sweep.needs import words_here
 from flows.sweep.stop import Stop
 from flows.sweep.workspace import Workspace
+from flows.tune.exchange import FeedExchange, stages_package
+from flows.tune.leased import tuning_kind
+from machine.waits import untold
 from matrix.errors import Exit
 from matrix.needs import Words, from_text
 from state.database import Patience
 from state.state import State, open_state
+from workers.store import Store
 
 TURN = 600.0
 """Seconds after which a slot makes room, if another sweep waits."""
@@ -105,12 +110,14 @@ class FleetSlot:
             self.environ,
             flow_run=self.flow_run,
         )
+        exchange = None if run.tuning is None else partial(_exchange, sweep, self.stop)
         with (
             display if self.flow_run else nullcontext(),
-            open_slots(sweep, 1, self._words(settings)) as (context, slots),
+            open_slots(sweep, 1, self._words(settings), exchange) as (context, slots),
         ):
             context.closing = watch.closing
-            run_slots(context, slots)
+            context.tuning = run.tuning or {}
+            run_slots(context, slots, usual if run.tuning is None else tuning_kind)
 
     def _words(self, settings: Settings) -> Words:
         told = from_text(self.environ.get(WORDS))
@@ -121,3 +128,10 @@ class FleetSlot:
         if error is None or isinstance(error, StoppedElsewhere):
             return False
         return isinstance(error, Outage) or error.exit_code is Exit.HOST_CANNOT_PUBLISH
+
+
+def _exchange(sweep: Sweep, stop: Stop, store: Store) -> FeedExchange:
+    """Where the machines of a tuning leave the results of stages for each other."""
+    stamp = sweep.plan.stamp
+    package = stages_package(sweep.settings.package, stamp)
+    return FeedExchange(sweep.feed, store, package, stamp, stop.event, untold)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from flows.cli.quantity import brief, plain_text, show_duration, show_moment, show_size
 from flows.cli.table import render
 from flows.observe.evidence import notices_of
 from flows.observe.summary import Summary, open_text
 from flows.observe.unserved import unserved_of
+from flows.sweep.recorded import TUNING
 from matrix.model import is_export
 from matrix.status import Status
+from matrix.trials import TuningStatus
 from state.reading import StateReader
 from state.records import Outcome, SweepInfo
 
@@ -35,6 +39,8 @@ def print_status(
         print(f"{render(('cell', 'status', ''), rows)}\n")
     print(f"feed {info.feed}, begun {show_moment(info.begun_at)}")
     print("\n".join([summary.headline()] if failed_only else summary.lines()))
+    if TUNING in info.settings:
+        print(_tunings_line(state, info.stamp))
     holders = state.leases(info.id)
     for holder in holders:
         silent = ", silent: somebody else may take it" if holder.expired else ""
@@ -43,6 +49,12 @@ def print_status(
         print(f"  in work: {holder.model} by {holder.owner} since {since}{silent}{doing}")
     for line in idle_lines(state, info, summary):
         print(f"  {line}")
+
+
+def _tunings_line(state: StateReader, name: str) -> str:
+    counts = Counter(one.status for one in state.tunings(name))
+    told = ", ".join(f"{counts[one]} {one}" for one in TuningStatus if counts[one])
+    return f"tunings: {told}; what they have found: modelmill tune report {name}"
 
 
 def idle_lines(state: StateReader, info: SweepInfo, summary: Summary) -> list[str]:

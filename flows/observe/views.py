@@ -67,6 +67,9 @@ def _measured_line(event: Event, progress: SweepProgress) -> str | None:
         state, facts = told["state"], [str(event.cell)]
         if "p50" in told:
             facts.append(f"p50 {show_ms(told['p50'])} on {told['on']}")
+        elif "tuned" in told:
+            state, champion = "tuned", told.get("champion")
+            facts.append(f"champion {champion}" if champion else "no champion")
         elif "message" in told:
             state, why = "not measured", told["message"]
             facts.append(in_passing("", str(why)))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from feed.interface import Published
 from feed.publisher import Publisher
@@ -70,6 +70,8 @@ class SweepContext:
     """The models to lease, where the sweep has more than this run selected."""
     offers: Words | None = None
     """What this machine offers: cells that need more are not leased here; None: all are."""
+    tuning: Mapping[str, Any] = field(default_factory=dict)
+    """Of a sweep that tunes what it builds: what was asked for, as the sweep has recorded it."""
     closing: threading.Event = field(default_factory=threading.Event)
     """When set, no further model is leased here; leased ones are finished."""
     folders: Workspace = field(init=False)

@@ -7,7 +7,7 @@ every slot is busy building while other threads wait for their last packages to 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from flows.slot.bench_run import BenchRun
 from flows.slot.context import Slot, SweepContext
@@ -15,12 +15,19 @@ from flows.slot.model_run import ModelRun
 from matrix.needs import is_measuring
 from state.records import Lease
 
+Kind = Callable[[Collection[str]], type[ModelRun] | type[BenchRun]]
+"""From what leased work needs to how it is done."""
 THREADS_PER_SLOT = 2
 _IDLE = 1.0
 """Seconds between two attempts to lease while other processes hold all open models."""
 
 
-def run_slots(sweep: SweepContext, slots: Sequence[Slot]) -> None:
+def usual(needs: Collection[str]) -> type[ModelRun | BenchRun]:
+    """How a sweep works."""
+    return BenchRun if is_measuring(needs) else ModelRun
+
+
+def run_slots(sweep: SweepContext, slots: Sequence[Slot], kind: Kind = usual) -> None:
     """Build models until none is left, leasing ends here, or everything stops.
 
     Raises any error that a thread could not handle.
@@ -31,7 +38,7 @@ def run_slots(sweep: SweepContext, slots: Sequence[Slot]) -> None:
 
     def work() -> None:
         try:
-            _lease_and_work(sweep)
+            _lease_and_work(sweep, kind)
         except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
             failures.append(error)
             sweep.stop.ask()
@@ -46,7 +53,7 @@ def run_slots(sweep: SweepContext, slots: Sequence[Slot]) -> None:
         raise failures[0]
 
 
-def _lease_and_work(sweep: SweepContext) -> None:
+def _lease_and_work(sweep: SweepContext, kind: Kind) -> None:
     while not sweep.is_ending():
         slot = sweep.take_slot()
         if slot is None:
@@ -61,17 +68,16 @@ def _lease_and_work(sweep: SweepContext) -> None:
             if lease is None:
                 sweep.give_back(slot)
         if lease is not None:
-            _work(sweep, slot, lease)
+            _work(sweep, slot, lease, kind)
         elif sweep.is_ending() or not sweep.has_open_work():
             return
         else:
             sweep.wait_for_release(_IDLE)
 
 
-def _work(sweep: SweepContext, slot: Slot, lease: Lease) -> None:
+def _work(sweep: SweepContext, slot: Slot, lease: Lease, kind: Kind) -> None:
     with sweep.leases.renewing(lease) as renewed:
-        kind: type[ModelRun | BenchRun] = BenchRun if is_measuring(lease.needs) else ModelRun
-        run, done = kind(sweep, renewed, slot), False
+        run, done = kind(lease.needs)(sweep, renewed, slot), False
         try:
             done = run.run()
         finally:

@@ -20,10 +20,10 @@ from flows.sweep.index import index_of, publish_index, with_listed
 from flows.sweep.needs import bench_needs_of, needs_of
 from flows.sweep.planning import selection_of
 from flows.sweep.published import Listing, list_feed
-from flows.sweep.recorded import note_plan
+from flows.sweep.recorded import TUNING, note_plan
 from flows.sweep.stop import Stop
 from matrix.codec import to_json
-from matrix.model import Plan, PlannedPackage
+from matrix.model import Cell, Plan, PlannedPackage
 from matrix.needs import Words
 from matrix.status import FailureClass, Status
 from state.records import CellRow, Facts, Kind, ModelRow, Seeded, SweepInfo
@@ -199,10 +199,18 @@ def cell_rows(
             needs=needs_of(
                 planned.cell, plan.engine, values, memory.get(planned.cell.model.name, 0)
             ),
-            bench=bench_needs_of(planned.cell, emulated=emulated) if measured(planned) else (),
+            bench=_bench_needs(planned.cell, plan.engine, values, emulated=emulated)
+            if measured(planned)
+            else (),
         )
         for planned in plan.packages()
     ]
+
+
+def _bench_needs(cell: Cell, engine: str, values: Mapping[str, object], *, emulated: bool) -> Words:
+    """What measuring a cell needs; to tune it, a machine builds what it tries as well."""
+    needs = bench_needs_of(cell, emulated=emulated)
+    return needs | needs_of(cell, engine, values) if TUNING in values else needs
 
 
 def model_rows(plan: Plan, known: Estimates) -> list[ModelRow]:

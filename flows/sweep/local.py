@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -29,7 +29,7 @@ from workers.attest.attester import Attester
 from workers.build.budgets import DiskBudget, MemoryBudget
 from workers.build.builder import Builder, BuildOptions
 from workers.build.origin import Fetch
-from workers.build.stage_runner import Expectation
+from workers.build.stage_runner import Exchange, Expectation
 from workers.compile.stage import CompileStage
 from workers.host.client import EngineHost
 from workers.host.watch import HostLimits
@@ -48,12 +48,16 @@ def owners_here() -> str:
 
 @contextmanager
 def open_slots(
-    sweep: Sweep, slots_here: int | None = None, offers: Words | None = None
+    sweep: Sweep,
+    slots_here: int | None = None,
+    offers: Words | None = None,
+    exchange: Callable[[Store], Exchange] | None = None,
 ) -> Iterator[tuple[SweepContext, list[Slot]]]:
     """Open the store, the leases and the slots; close them in reverse whatever happens.
 
     `slots_here`: how many of the machine's slots are in this process; None: all of them.
-    `offers`: the words that cells may need; None: any.
+    `offers`: the words that cells may need; None: any. `exchange`: where machines leave the results
+    of stages for each other.
     """
     plan, state, settings = sweep.plan, sweep.state, sweep.settings
     work = Workspace(settings)
@@ -86,7 +90,10 @@ def open_slots(
         made = []
         for number in range(1, here + 1):
             owner = Owner.here(f"{owners_here()}slot-{number}")
-            builder, runtimes = _builder(plan, settings, store, expected, budget, memory)
+            mine = exchange(store) if exchange else None
+            builder, runtimes = _builder(
+                plan, settings, store, expected, budget, memory, exchange=mine
+            )
             attester = attester_of(settings, builder, runtimes)
             slot = Slot(owner, builder, Verifier(runtimes, settings.verify), attester)
             opened.callback(slot.close)
@@ -133,6 +140,7 @@ def _builder(
     budget: DiskBudget | None = None,
     memory: MemoryBudget | None = None,
     fetch: Fetch | None = None,
+    exchange: Exchange | None = None,
 ) -> tuple[Builder, Runtimes]:
     """A builder in an engine host of its own, and the runtimes beside it."""
     work = Workspace(settings)
@@ -156,6 +164,7 @@ def _builder(
         memory=memory,
         compiler=CompileStage(runtimes, settings.emulated, settings.cwd),
         fetch=fetch or partial(fetch_portable, settings),
+        exchange=exchange,
     )
     return builder, runtimes
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from state.state import State
 
 PLAN = "plan"
+TUNING = "tuning"
+"""Key of the settings of a sweep that tunes what it builds: what was asked for beside them."""
 Json = Mapping[str, Any]
 _PUBLISHED = {Status.PUBLISHED, Status.UNCHANGED}
 

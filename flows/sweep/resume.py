@@ -10,7 +10,7 @@ from flows.cli.quantity import counted
 from flows.cli.settings import Settings
 from flows.observe.summary import open_text, summary_of
 from flows.sweep.planning import catalog_reference, plan_of
-from flows.sweep.recorded import Compiling, merged, recall, remember, typed
+from flows.sweep.recorded import TUNING, Compiling, merged, recall, remember, typed
 from flows.sweep.run import Run
 from flows.sweep.workspace import Workspace, find_sweep
 from matrix.errors import Exit, NothingSelected, UsageError
@@ -75,6 +75,11 @@ def nothing_to_retry(state: State, info: SweepInfo) -> NothingSelected:
 def _recorded(settings: Settings, state: State, info: SweepInfo, catalog: str | None = None) -> Run:
     """The recorded sweep, with what `modelmill compile` was asked to make of its packages."""
     recorded = dict(info.settings)
+    if TUNING in recorded:
+        raise UsageError(
+            f"{info.stamp} is a tuning of a fleet",
+            hint=f"go on with it: modelmill tune --resume {info.stamp} --fleet",
+        )
     if catalog is not None:
         recorded["catalog"] = catalog_reference(settings, catalog)
     elif recorded.get("catalog") == "":

@@ -2,65 +2,49 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import secrets
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 
-from flows.cli.quantity import brief, counted
 from flows.cli.settings import Settings
-from flows.packages.measured import finding
 from flows.sweep.engines import check_engine
 from flows.sweep.local import open_builder
 from flows.sweep.planning import plan_of
+from flows.sweep.recorded import TUNING
 from flows.sweep.workspace import Workspace
-from flows.tune.champions import keep_champion
-from flows.tune.estimates import Budget
-from flows.tune.explaining import explained
+from flows.tune.conclusion import conclude
 from flows.tune.kept import Kept
 from flows.tune.knowledge import load_knowledge
-from flows.tune.learning import learn, observations
-from flows.tune.making import LEVEL, Workshop
-from flows.tune.planning import Planning, check_space, device_of
+from flows.tune.planning import check_space
 from flows.tune.record import Recorded, Tuning, planned, recorded
-from flows.tune.tuning import Shown, Tools, TuningRun
-from machine.ledger import Ledger
+from flows.tune.tuning import Shown
+from flows.tune.workplace import Workplace, settings_for
 from machine.locks import take_now
-from machine.reservations import DISTURBS
-from machine.waits import WaitRules
 from matrix.catalog import packaged
 from matrix.cellid import model_fault
-from matrix.codec import from_json, to_json
+from matrix.codec import to_json
 from matrix.digest import value_digest
 from matrix.errors import Exit, MillError, UsageError
-from matrix.globs import matches
-from matrix.hypotheses import Hypothesis
-from matrix.model import Cell, Plan, Profile
+from matrix.model import Plan
 from matrix.nearest import quote
 from matrix.slugs import slug
 from matrix.space import chosen, read_space, shipped
 from matrix.toml import as_toml
 from matrix.trials import TuningStatus
 from state.reading import StateReader
+from state.records import Lease, SweepInfo
 from state.state import State
 from state.tunings import TuningRow
-from workers.compile.devices import available
-from workers.host.watch import Watching
-from workers.measure.quiet import quiet
-from workers.measure.result import this_machine
-from workers.measure.running import Driver
-from workers.measure.trace.tracer import Tracer
-from workers.measure.trace.viewer import find_viewer
-from workers.runtimes.pool import Runtimes
-from workers.verify.verifier import Verifier
 
 LEAST_SESSIONS = 3
 CATALOGS = (".toml", ".json")
+TEMPLATE = "modelmill-tuning-{model}"
+"""The packages of what a fleet builds for tunings, unless the user names others."""
 
 
 class BeingTuned(MillError):
@@ -87,6 +71,27 @@ class Order:
 
 def begin(settings: Settings, state: State, order: Order) -> str:
     """Plan and record all tunings; returns their name. All faults of the input are found here."""
+    check_engine(settings)
+    return _named(state, order, _rows(settings, order, portable_plan(settings, order.what)))
+
+
+def begin_shared(settings: Settings, state: State, order: Order) -> tuple[Plan, Settings]:
+    """The same for a fleet: the plan by which its machines build, and its settings.
+
+    The name of the tunings is the stamp of what is built for them, in packages of their own.
+    """
+    _check_name(order)
+    name = order.name or _free_name(state, order)
+    package = TEMPLATE if settings.origin("package") == "default" else settings.package
+    settings = replace(settings, stamp=name, package=package)
+    plan = portable_plan(settings, order.what, bench=True, no_publish=settings.no_publish)
+    if state.find_sweep(name) is not None:
+        raise UsageError(f"there is a sweep called {name} already", hint="give another --name")
+    _named(state, replace(order, name=name), _rows(settings, order, plan))
+    return plan, replace(settings, bench=True, compile=(), champions=None)
+
+
+def _rows(settings: Settings, order: Order, plan: Plan) -> list[TuningRow]:
     protocol = settings.protocol
     protocol.check()
     if protocol.sessions < LEAST_SESSIONS:
@@ -94,14 +99,13 @@ def begin(settings: Settings, state: State, order: Order) -> str:
             f"--sessions: a comparison has at least {LEAST_SESSIONS}",
             hint="chance cannot be ruled out with fewer",
         )
-    check_engine(settings)
     work = Workspace(settings)
     space = chosen(read_space([*shipped(), *order.space], work.targets()), order.only)
     load_knowledge(work.knowledge)
-    cells = _cells(settings, order.what)
+    cells = [one for one in plan.cells() if one.skip is None and not one.members]
     check_space(space, sorted({one.target.label for one in cells}))
     seed = secrets.randbelow(2**31) if order.seed is None else order.seed
-    rows = [
+    return [
         planned(
             Tuning(
                 name="",
@@ -119,19 +123,23 @@ def begin(settings: Settings, state: State, order: Order) -> str:
         )
         for position, one in enumerate(cells)
     ]
-    return _named(state, order, rows)
 
 
-def _cells(settings: Settings, what: str) -> list[Cell]:
-    """The portable cells of a catalog, or of a single model."""
+def portable_plan(
+    settings: Settings, what: str, *, bench: bool = False, no_publish: bool = True
+) -> Plan:
+    """The plan of a catalog, or of a single model, without champions and device profiles."""
     today = date.today()  # noqa: DTZ011 - the user's date
-    wanted = replace(settings, compile=(), champions=None, bench=False, no_publish=True)
-    if what in packaged() or what.lower().endswith(CATALOGS):
-        plan = plan_of(wanted, what, today)
-    else:
-        with tempfile.TemporaryDirectory(prefix="modelmill-") as folder:
-            plan = plan_of(wanted, str(_entry(Path(folder), what)), today)
-    return [one for one in plan.cells() if one.skip is None and not one.members]
+    wanted = replace(settings, compile=(), champions=None, bench=bench, no_publish=no_publish)
+    if is_catalog(what):
+        return plan_of(wanted, what, today)
+    with tempfile.TemporaryDirectory(prefix="modelmill-") as folder:
+        return plan_of(wanted, str(_entry(Path(folder), what)), today)
+
+
+def is_catalog(what: str) -> bool:
+    """Whether that names a catalog, and not a single model."""
+    return what in packaged() or what.lower().endswith(CATALOGS)
 
 
 def _entry(folder: Path, what: str) -> Path:
@@ -150,19 +158,32 @@ def _entry(folder: Path, what: str) -> Path:
 def _named(state: State, order: Order, rows: Sequence[TuningRow]) -> str:
     """Record them under a name that is not taken."""
     if order.name:
-        if slug(order.name) != order.name:
-            hint = f"for example {slug(order.name) or 'night'}"
-            raise UsageError(f"--name {quote(order.name)} may hold a-z, 0-9 and -", hint=hint)
+        _check_name(order)
         if not state.plan_tunings(order.name, rows):
             text = f"there is a tuning called {order.name} already"
             raise UsageError(text, hint=f"modelmill tune --resume {order.name}, or another --name")
         return order.name
-    stem = slug(f"{date.today():%Y%m%d}-{Path(order.what).stem}")  # noqa: DTZ011 - the user's date
-    number, name = 1, stem
-    while not state.plan_tunings(name, rows):
-        number += 1
-        name = f"{stem}-{number}"
+    while not state.plan_tunings(name := _free_name(state, order), rows):
+        continue
     return name
+
+
+def _check_name(order: Order) -> None:
+    if slug(order.name) != order.name:
+        hint = f"for example {slug(order.name) or 'night'}"
+        raise UsageError(f"--name {quote(order.name)} may hold a-z, 0-9 and -", hint=hint)
+
+
+def _free_name(state: StateReader, order: Order) -> str:
+    """A name made from the date and the catalog that no tuning has."""
+    stem = slug(f"{date.today():%Y%m%d}-{Path(order.what).stem}")  # noqa: DTZ011 - the user's date
+    taken = {one.name for one in state.tunings()}
+    return next(name for name in _numbered(stem) if name not in taken)
+
+
+def _numbered(stem: str) -> Iterator[str]:
+    yield stem
+    yield from (f"{stem}-{number}" for number in itertools.count(2))
 
 
 @contextmanager
@@ -190,6 +211,12 @@ def rows_of(state: StateReader, name: str) -> list[TuningRow]:
     return sorted(rows, key=lambda one: one.position)
 
 
+def of_fleet(state: StateReader, name: str) -> SweepInfo | None:
+    """The sweep in which a fleet makes the tunings of a name; None: one machine makes them."""
+    info = state.find_sweep(name)
+    return info if info is not None and TUNING in info.settings else None
+
+
 def work_on(
     settings: Settings, state: State, name: str, budget: float | None, shown: Shown
 ) -> list[Recorded]:
@@ -202,7 +229,7 @@ def work_on(
         for row in rows:
             if not unfinished(row):
                 continue
-            kept = _read(state, row)
+            kept = read_tuning(state, row)
             shown.line(f"{row.model}@{row.target}")
             _tune(settings, kept, budget, shown)
             if kept.tuning.message and len(rows) > 1:
@@ -216,9 +243,10 @@ def unfinished(row: TuningRow) -> bool:
     return row.status is not TuningStatus.DONE or not row.detail.get("concluded", True)
 
 
-def _read(state: State, row: TuningRow) -> Kept:
+def read_tuning(state: State, row: TuningRow, held: Lease | None = None) -> Kept:
+    """A tuning as far as it has come. Raises `UsageError` for one that cannot be read."""
     try:
-        return Kept.read(state, row)
+        return Kept.read(state, row, held)
     except ValueError as error:
         raise UsageError(
             f"the tuning {row.name} of {row.model} cannot be read: {error}",
@@ -228,102 +256,8 @@ def _read(state: State, row: TuningRow) -> Kept:
 
 def _tune(settings: Settings, kept: Kept, budget: float | None, shown: Shown) -> None:
     tuning = kept.tuning
-    settings = replace(settings, engine=tuning.engine, verify=LEVEL)
-    work, ledger = Workspace(settings), Ledger()
-    plan = Plan(tuning.name, (), "", "", tuning.engine)
-
-    def alone(what: str) -> AbstractContextManager[None]:
-        return quiet(what, wait=True, ledger=ledger, told=shown.detail)
-
-    def busy(what: str) -> AbstractContextManager[object]:
-        return ledger.reserve([DISTURBS], what, WaitRules(told=shown.detail))
-
-    with (
-        finding(settings, tuning.protocol.threads) as finder,
-        open_builder(plan, settings) as builder,
-        closing(Verifier(finder.runtimes, LEVEL)) as verifier,
-    ):
-        profiles = _profiles(settings, tuning, finder.runtimes)
-        watching = Watching(settings.timeout, progress=shown.detail)
-        tracer = Tracer(
-            finder.runtimes, lambda: find_viewer(os.environ.get("QNN_SDK_ROOT")), watching
-        )
-        planning = Planning(
-            tuning, _space(tuning), load_knowledge(work.knowledge), profiles, finder, tracer, alone
-        )
-        tools = Tools(
-            maker=Workshop(builder, verifier, finder, busy, shown.detail),
-            driver=lambda: Driver(finder.runtimes, watching),
-            quiet=alone,
-            rest=time.sleep,
-            clock=time.monotonic,
-            planner=planning.plan,
-            profile=lambda glob: next(
-                (one for one in profiles if matches(one.label, [glob])), None
-            ),
-            shown=shown,
-        )
-        TuningRun(kept, tools, Budget(time.monotonic, budget)).run()
-        conclude(settings, kept, builder.tools, shown)
-        if kept.tuning.champion and kept.tuning.status is not TuningStatus.FAILED:
-            kept.change(explained=explained(kept.tuning, tools, finder, tracer))
+    ours = settings_for(settings, tuning)
+    with open_builder(Plan(tuning.name, (), "", "", tuning.engine), ours) as builder:
+        place = Workplace(ours, builder, shown)
+        place.tune(kept, budget, lambda: conclude(settings, kept, shown))
         kept.change(concluded=True)
-
-
-def champions_file(settings: Settings) -> Path:
-    """Where champions are kept."""
-    if settings.champions:
-        return settings.path(settings.champions)
-    return Workspace(settings).home / "champions.toml"
-
-
-def conclude(
-    settings: Settings, kept: Kept, tools: Callable[[], Mapping[str, str]], shown: Shown
-) -> None:
-    """Keep what follows from the trials: the champion, and what was seen.
-
-    `tools`: what is here now. A tuning that has failed may be of other ones, so it crowns nobody.
-    """
-    _learn(kept, Workspace(settings).knowledge, shown)
-    if kept.tuning.status is TuningStatus.FAILED:
-        return
-    found = Recorded(kept.tuning, tuple(kept.trials.values()))
-    at = datetime.now(UTC).date().isoformat()
-    file, targets = champions_file(settings), Workspace(settings).targets()
-    try:
-        keep_champion(file, found, targets, tools(), at)
-    except MillError as error:
-        # The others of a catalog are tuned all the same, and a resume tries it again.
-        kept.change(status=TuningStatus.FAILED, message=brief(f"its champion is not kept: {error}"))
-
-
-def _learn(kept: Kept, knowledge: Path, shown: Shown) -> None:
-    """Add what was seen to the knowledge base; the verdicts stand also if that is not possible."""
-    # The state knows when it ended.
-    every = recorded(kept.state, kept.tuning.name)
-    found = next((one for one in every if one.tuning.id == kept.tuning.id), None)
-    if found is None or found.tuning.runtime is None:
-        return
-    machine = found.tuning.machine or this_machine()
-    seen = observations(found, device_of(found.tuning.runtime, machine))
-    try:
-        lines, drafts = learn(knowledge, seen)
-    except MillError as error:
-        shown.line(f"  nothing is learned: {error}")
-        return
-    if lines:
-        draft = f" and {counted(drafts, 'draft')}" if drafts else ""
-        shown.line(f"  learned: {counted(lines, 'observation')}{draft} in {knowledge}")
-
-
-def _space(tuning: Tuning) -> dict[str, Hypothesis]:
-    found = [from_json(one, Hypothesis) for one in tuning.hypotheses]
-    return {one.id: one for one in found}
-
-
-def _profiles(settings: Settings, tuning: Tuning, runtimes: Runtimes) -> list[Profile]:
-    """What can be compiled for here, of the target."""
-    work = Workspace(settings)
-    own = [one for one in work.profiles() if one.target == tuning.cell.target.label]
-    found = available(runtimes, own, work.targets(), emulated=settings.emulated)
-    return [one.profile for one in found if one.runtime is not None]

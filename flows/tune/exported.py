@@ -125,16 +125,16 @@ def regraded(one: Exported, min_gain: float | None = None) -> Recorded:
 def _regraded(one: Exported, trial: Trial, least: float) -> Trial:
     if trial.verdict not in OF_TIMES:
         return trial
-    first = _judged(one, trial, SessionKind.COMPARISON)
+    first = _judged(one, trial, SessionKind.COMPARISON, least)
     if first is None:
-        verdict, why = _screened(one, trial)
+        verdict, why = _screened(one, trial, least)
         bare = replace(trial, judgement=None, decision=None, confirmation=None, confirmed=None)
         return replace(bare, verdict=verdict, why=why)
     decision = decide(first, least)
     changed = replace(trial, judgement=first, decision=decision, confirmation=None, confirmed=None)
     if decision.verdict is not Verdict.BETTER:
         return replace(changed, verdict=decision.verdict, why=decision.why)
-    again = _judged(one, trial, SessionKind.CONFIRMATION)
+    again = _judged(one, trial, SessionKind.CONFIRMATION, least)
     if again is None:
         why = "it looks better, and has no sessions that confirm it"
         return replace(changed, verdict=Verdict.TOO_NOISY, why=why)
@@ -146,15 +146,15 @@ def _regraded(one: Exported, trial: Trial, least: float) -> Trial:
     return replace(changed, verdict=verdict, why=why)
 
 
-def _screened(one: Exported, trial: Trial) -> tuple[Verdict, str]:
+def _screened(one: Exported, trial: Trial, least: float) -> tuple[Verdict, str]:
     """The verdict on a trial whose comparison is incomplete."""
-    short = _judged(one, trial, SessionKind.SCREEN)
+    short = _judged(one, trial, SessionKind.SCREEN, least)
     if short is not None and short.ratio >= REGRESSION:
         return Verdict.WORSE, f"{short.ratio:.2f} times the baseline's time when it was screened"
     return Verdict.TOO_NOISY, "the file does not have all sessions of its comparison"
 
 
-def _judged(one: Exported, trial: Trial, kind: SessionKind) -> Judgement | None:
+def _judged(one: Exported, trial: Trial, kind: SessionKind, least: float) -> Judgement | None:
     sessions = one.sessions.get((trial.key, kind), ())
     tuning = one.recorded.tuning
     if not _whole(sessions, 1 if kind is SessionKind.SCREEN else tuning.protocol.sessions):
@@ -162,7 +162,7 @@ def _judged(one: Exported, trial: Trial, kind: SessionKind) -> Judgement | None:
     planned = sum(not step.skip for step in tuning.plan or ()) + 1
     crashes = sum(crash.kind is kind for crash in trial.crashes)
     seed = seed_of(tuning.seed, trial.key, kind, crashes)
-    return judge(added(sessions), seed, level(planned))
+    return judge(added(sessions), seed, level(planned), least / 100)
 
 
 def _whole(sessions: Sequence[Finished], wanted: int) -> bool:

@@ -35,7 +35,7 @@ DRAFTS = "drafts.toml"
 MEASURED = {Verdict.BETTER, Verdict.NO_DIFFERENCE, Verdict.WORSE}
 """Verdicts that are evidence."""
 _HELPS = {"first": Verdict.BETTER, "last": Verdict.WORSE, "skip": Verdict.WORSE}
-"""The verdict that speaks for a finding, by what it recommends."""
+"""The verdict that speaks for a finding that claims a change, by what it recommends."""
 
 
 class Unkept(MillError):
@@ -127,13 +127,18 @@ def _lines(known: Knowledge, seen: Iterable[Observation]) -> Iterator[dict[str, 
             yield {
                 "finding": finding.id,
                 **plain,
-                "supports": one.verdict is _HELPS[finding.action],
+                "supports": one.verdict is _helps(finding),
                 **({"predicted": True} if one.finding == finding.id else {}),
             }
 
 
+def _helps(finding: Finding) -> Verdict:
+    return Verdict.NO_DIFFERENCE if finding.effect == "none" else _HELPS[finding.action]
+
+
 def _speaks_about(one: Observation, finding: Finding) -> bool:
-    if finding.kind != "tuning" or finding.action not in _HELPS:
+    claims = finding.effect == "none" or finding.action in _HELPS
+    if finding.kind != "tuning" or not claims:
         return False
     if not any(matches(text, finding.settings) for text in one.settings):
         return False

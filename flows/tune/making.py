@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -62,7 +62,10 @@ class Workshop:
     finder: Finder
     busy: Callable[[str], AbstractContextManager[object]]
     """A reservation for work that would disturb a measurement."""
-    report: Callable[[str], None]
+    watching: Watching
+    reserves: bool = False
+    """Whether the builder reserves for each of its stages: a place that were held meanwhile would
+    keep everybody waiting, us behind whoever wants to measure."""
 
     def make(self, cell: Cell, session: Mapping[str, str]) -> Made:
         """Build it; what equal stages made before is reused."""
@@ -71,9 +74,9 @@ class Workshop:
             profile=cell.profile.label if cell.profile else None,
         )
         runtime = self.finder.runtime(choice).opening(session)
-        with self.busy(f"build {cell.id}"):
+        with nullcontext() if self.reserves else self.busy(f"build {cell.id}"):
             self.builder.begin_model()
-            built = self.builder.build(cell, Watching(progress=self.report))
+            built = self.builder.build(cell, self.watching)
         try:
             subject = self.finder.built(built, choice, Artifact(built.cell_id, built.tree))
         except BaseException:
@@ -92,7 +95,7 @@ class Workshop:
         """Judge it; equal bytes were examined once already."""
         assert made.built is not None
         with self.busy(f"check {made.cell}"):
-            climbed = self.verifier.climb(Package.of(made.built))
+            climbed = self.verifier.climb(Package.of(made.built), self.watching)
         return climbed.rungs
 
 

@@ -94,7 +94,8 @@ class Measuring:
             found, sessions, seed = self._compare(trial, kind, this, other, len(crashes))
             if not found.failed:
                 warnings = tuple(_warnings(found, this, other))
-                judgement = judge(added(sessions.used), seed, level)
+                matters = self.kept.tuning.min_gain / 100
+                judgement = judge(added(sessions.used), seed, level, matters)
                 return Measured(judgement, crashes, "", warnings, fresh=not sessions.kept)
             fault, whose = _fault(found, this, other)
             new = Crash(

@@ -79,6 +79,8 @@ class Tuning:
     machine: Machine | None = None
     runtime: Runtime | None = None
     """None: nothing has been measured yet."""
+    tools: Mapping[str, str] = field(default_factory=dict)
+    """Versions of what built its trials."""
     architecture: str = ""
     baseline_ms: float | None = None
     """The median of a run of the baseline (of all its graphs, one after the other), for

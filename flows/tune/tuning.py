@@ -76,6 +76,8 @@ class Tools:
     planner: Planner
     profile: Callable[[str], Profile | None]
     shown: Shown
+    planned: Callable[[], object] = lambda: None
+    """Called when it is known what is tried."""
 
 
 @dataclass(slots=True)
@@ -160,7 +162,11 @@ class TuningRun:
         return made
 
     def _same_place(self, made: Made) -> None:
-        """Sessions of two machines, runtimes or baselines are not mixed. Raises `NoBaseline`."""
+        """Sessions of two machines, runtimes or baselines are not mixed.
+
+        On a fleet the machine that began may never come back, so the one that took over measures
+        all of it anew. Here its user decides that: raises `NoBaseline`.
+        """
         tuning, before = self.kept.tuning, self.kept.trials.get(BASELINE)
         runtime, machine = made.subject.runtime, this_machine()
         known = (tuning.machine, tuning.runtime)
@@ -170,9 +176,12 @@ class TuningRun:
             where = f"{tuning.machine.name if tuning.machine else 'another machine'}"
             told = f"it began on {where} with {tuning.runtime.name} {tuning.runtime.version}"
         else:
-            self.kept.change(machine=machine, runtime=runtime)
-            return
-        raise NoBaseline(told, hint="begin a new tuning")
+            told = ""
+        if told and self.kept.held is None:
+            raise NoBaseline(told, hint="begin a new tuning")
+        if told:
+            self.kept.begin_anew(told)
+        self.kept.change(machine=machine, runtime=runtime)
 
     def _plan(self, baseline: Made, found: Benchmark) -> None:
         kept = self.kept
@@ -183,11 +192,12 @@ class TuningRun:
                 plan=tuple(planned.steps),
                 insight=dict(planned.insight),
                 architecture=planned.architecture,
-                notes=tuple(planned.notes),
+                notes=tuple(dict.fromkeys((*kept.tuning.notes, *planned.notes))),
                 baseline_ms=p50,
             )
             for note in planned.notes:
                 self.tools.shown.line(note)
+        self.tools.planned()
 
     def _trials(self, baseline: Made) -> None:
         plan = self.kept.tuning.plan or ()

@@ -26,6 +26,7 @@ from tests.states.suites import (
     recording,
     schema,
     seeding,
+    shared_tunings,
     sweeps,
     tunings,
 )
@@ -86,6 +87,10 @@ class TestSweeps(sweeps.TestSweeps):
 
 
 class TestTunings(tunings.TestTunings):
+    """On PostgreSQL."""
+
+
+class TestSharedTunings(shared_tunings.TestSharedTunings):
     """On PostgreSQL."""
 
 

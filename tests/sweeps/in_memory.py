@@ -16,7 +16,7 @@ from flows.cli.settings import Settings
 from flows.observe.summary import Summary
 from flows.slot.context import Slot, SweepContext
 from flows.slot.leases import LeaseRenewer
-from flows.slot.loop import run_slots
+from flows.slot.loop import Kind, run_slots, usual
 from flows.sweep.lifecycle import Sweep
 from flows.sweep.stop import Stop
 from matrix.model import Plan, PlannedModel
@@ -100,6 +100,7 @@ class SweepHarness:
         slots: int = 1,
         recorded: Mapping[str, Any] | None = None,
         offers: Words | None = None,
+        kind: Kind = usual,
         **flags: Any,
     ) -> Summary:
         """Begin, run and finish; as `flows.sweep.run` without console, signals, Prefect."""
@@ -112,7 +113,7 @@ class SweepHarness:
             sweep.publisher = Publisher(self.feed, tries=3, sleep=never)
         with self._context(sweep) as context:
             context.offers = offers
-            run_slots(context, self._slots(slots, plan))
+            run_slots(context, self._slots(slots, plan), kind)
         return sweep.finish()[0]
 
     @contextmanager

@@ -20,6 +20,7 @@ from matrix.codec import to_json
 from matrix.hypotheses import Hypothesis
 from matrix.model import Cell
 from matrix.plan import make_plan
+from state.records import Lease
 from state.state import State
 from tests.measuring.runtimes import CPU, FakeRuntimes, always
 from tests.plans.models import EVERYTHING, TARGETS, load, plan_options
@@ -139,6 +140,7 @@ class Stage:
     maker: FakeMaker = field(default_factory=FakeMaker)
     hook: Hook | None = None
     budget: float | None = None
+    held: Lease | None = None
     lines: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     """Keys of trials as they are settled."""
@@ -146,6 +148,8 @@ class Stage:
     quiet: list[str] = field(default_factory=list)
     now: float = 0.0
     planned: int = 0
+    offered: list[bool] = field(default_factory=list)
+    """Whether the plan was recorded, each time that a run said what is tried."""
     runtimes: HookedRuntimes = field(init=False)
 
     def begin(self, **values: Any) -> None:
@@ -161,7 +165,7 @@ class Stage:
         (row,) = self.state.tunings(NAME)
         self.runtimes = HookedRuntimes(self.times, self.hook)
         budget = Budget(self._clock, self.budget)
-        TuningRun(Kept.read(self.state, row), self.tools(), budget).run()
+        TuningRun(Kept.read(self.state, row, self.held), self.tools(), budget).run()
         return self.found()
 
     def found(self) -> Recorded:
@@ -186,6 +190,7 @@ class Stage:
             shown=Shown(
                 self.lines.append, self._settled, lambda _text, _left: None, lambda _text: None
             ),
+            planned=lambda: self.offered.append(self.found().tuning.plan is not None),
         )
 
     def _plan(self, _made: Made, _found: Benchmark) -> Planned:

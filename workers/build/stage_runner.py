@@ -42,6 +42,17 @@ class Expectation(Protocol):
         """What it took at its peak."""
 
 
+class Exchange(Protocol):
+    """Where machines that build the same leave the results of stages for each other. Neither call
+    raises: without the other machines every stage is run here."""
+
+    def take(self, key: str) -> Action | None:
+        """What another machine made with this key, now also in the store here."""
+
+    def give(self, action: Action) -> None:
+        """What this machine has; also what the others have already."""
+
+
 def os_failure(stage: str, error: OSError) -> BuildFailed:
     """The failure of one cell that an error of the file system means."""
     where = f" ({error.filename})" if error.filename else ""
@@ -88,6 +99,8 @@ class StageRunner:
     """Of waiting for other builds; what cancels a stage cancels a wait too."""
     compiler: CompileStage | None = None
     """Runs the stage that compiles; None: this build compiles nothing."""
+    exchange: Exchange | None = None
+    """None: this machine builds for itself."""
     runs: list[StageRun] = field(default_factory=list)
     """The stages of this try."""
     cell: Cell = field(init=False)
@@ -109,11 +122,16 @@ class StageRunner:
         if action is None:
             self.known.check(key)
             with self._disk(task), self.store.lock(key, self.rules):
-                action = self.store.lookup(key)
+                action = self.store.lookup(key) or self._taken(key)
                 if action is None:
                     action, ran = self._run(task), True
+        if self.exchange is not None:
+            self.exchange.give(action)
         self._note(task, action, ran, time.monotonic() - began)
         return action
+
+    def _taken(self, key: str) -> Action | None:
+        return self.exchange.take(key) if self.exchange is not None else None
 
     def _disk(self, task: StageTask) -> AbstractContextManager[None]:
         """At most copied inputs, scratch files and outputs are on the disk at once."""

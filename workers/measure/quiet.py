@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,16 +20,22 @@ class Busy(MillError):
 
 @contextmanager
 def quiet(
-    what: str, *, wait: bool, ledger: Ledger | None = None, told: Told = untold
+    what: str,
+    *,
+    wait: bool,
+    ledger: Ledger | None = None,
+    told: Told = untold,
+    cancel: threading.Event | None = None,
 ) -> Iterator[None]:
     """Builds and other measurements of this machine wait until the block ends.
 
     Those that run already are waited for, in the order of all who wait, or else `Busy` is raised.
+    `cancel` ends the wait.
     """
     account = ledger or Ledger()
     reservation: Reservation | None
     if wait:
-        reservation = account.reserve([UNDISTURBED], what, WaitRules(told=told))
+        reservation = account.reserve([UNDISTURBED], what, WaitRules(cancel=cancel, told=told))
     else:
         reservation = account.claim([UNDISTURBED], what)
     if reservation is None:

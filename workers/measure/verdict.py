@@ -17,8 +17,9 @@ of the interval if that is more. A difference is claimed if
 - every session shows it in the same direction, and at least a third of it,
 - it is 1 % or more.
 
-Otherwise `no difference` is said only where the noise floor is 5 % or less, so that a larger one
-would have been seen; above that, the data are too noisy to say.
+Otherwise `no difference` is said only where a difference that matters would have been seen: where
+the noise floor is 5 % or less, unless the caller says what matters. Above that, the data are too
+noisy to say.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from typing import Any
 LEAST = 0.01
 """A smaller difference does not count."""
 PRECISE = 0.05
-"""Where a difference of this size would not be seen, the data are too noisy."""
+"""Where a difference of this size would not be seen, the data are too noisy; unless the caller says
+what size matters."""
 SHARE = 1 / 3
 """Of the whole difference, what every session has to show."""
 RESAMPLES = 1000
@@ -97,14 +99,17 @@ class _Estimate:
         return max(float(abs(self.nulls).max()), (self.high - self.low) / 2)
 
 
-def judge(sessions: Sequence[Sequence[Round]], seed: int, level: float = LEVEL) -> Judgement:
+def judge(
+    sessions: Sequence[Sequence[Round]], seed: int, level: float = LEVEL, matters: float = PRECISE
+) -> Judgement:
     """The verdict on all rounds of all sessions; `seed`: of the bootstrap.
 
     `level`: how often the interval may miss the truth. Who compares many models at once asks for
-    less, because each comparison is another chance of a false claim.
+    less, because each comparison is another chance of a false claim. `matters`: the share from
+    which on a difference must not be missed.
     """
     found = _estimate(sessions, seed, level)
-    verdict, why = _decide(found, len(sessions))
+    verdict, why = _decide(found, len(sessions), matters)
     return Judgement(
         verdict=verdict,
         why=why,
@@ -183,7 +188,7 @@ def _trimmed(values: Any) -> Any:
     return np.sort(values, axis=-1)[..., cut : count - cut].mean(axis=-1)
 
 
-def _decide(found: _Estimate, sessions: int) -> tuple[Verdict, str]:
+def _decide(found: _Estimate, sessions: int, matters: float) -> tuple[Verdict, str]:
     if sessions < 2:
         return Verdict.NOISY, "a single session cannot tell a difference from chance"
     floor = _share(found.floor)
@@ -191,7 +196,7 @@ def _decide(found: _Estimate, sessions: int) -> tuple[Verdict, str]:
     if not doubt:
         verdict = Verdict.SLOWER if found.effect > 0 else Verdict.FASTER
         return verdict, f"all {sessions} sessions agree, and the noise floor is {floor}"
-    if found.floor > PRECISE:
+    if math.expm1(found.floor) > matters:
         return Verdict.NOISY, f"{doubt}, and the noise floor is {floor}"
     return Verdict.SAME, f"{doubt}, and more than {floor} would have been seen"
 

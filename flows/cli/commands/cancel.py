@@ -24,12 +24,14 @@ def _finished(state: State, info: SweepInfo) -> bool:
 
     if info.exit_code is None or state.leases(info.id):
         return False
-    return not summary_of(state, info).unfinished
+    left = summary_of(state, info)
+    return not (left.unfinished or left.unmeasured)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     from flows.observe.summary import open_text, summary_of
     from flows.sweep.cancellation import cancel_sweep
+    from flows.sweep.recorded import TUNING
     from flows.sweep.workspace import Workspace, find_sweep
 
     with Workspace(settings_of(arguments)).open_state(must_exist=True) as state:
@@ -40,7 +42,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         cancel_sweep(state, info.id)
         left = summary_of(state, info)
         holders = state.leases(info.id)
-    resume = f": modelmill resume {info.stamp}" if left.unfinished else ""
+    tuning = TUNING in info.settings
+    again = f"tune --resume {info.stamp} --fleet" if tuning else f"resume {info.stamp}"
+    resume = f": modelmill {again}" if left.unfinished or left.unmeasured else ""
     print(f"sweep {info.stamp} is cancelled, {open_text(left)}{resume}")
     for one in holders:
         print(f"  {one.model} is still held by {one.owner}; its lease will run out")

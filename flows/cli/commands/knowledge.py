@@ -93,6 +93,8 @@ def _lines(one: Finding) -> Iterator[str]:
     yield from textwrap.wrap(one.observation, 90, initial_indent="  ", subsequent_indent="  ")
     yield ""
     yield f"status        {one.status}, level {one.level}, confidence {one.confidence}"
+    if one.effect == "none":
+        yield f"claims        {', '.join(one.settings)} changes nothing"
     if one.action != "note":
         yield f"advice        {_advice(one)}"
     confirmed = "confirmed" if one.mechanism_confirmed else "not confirmed"

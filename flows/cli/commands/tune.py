@@ -16,6 +16,7 @@ from matrix.errors import Exit, NothingSelected, UsageError
 
 if TYPE_CHECKING:
     from flows.cli.settings import Settings
+    from flows.tune.batch import Order
     from flows.tune.record import Recorded, Trial
     from flows.tune.replay import Graded
     from flows.tune.tuning import Shown
@@ -23,9 +24,17 @@ if TYPE_CHECKING:
 
 _SELECTION = tuple(name for name in SELECTION if name not in {"only", "skip"})
 _BUILDING = (
-    "engine", "precision", "opset", "emulated", "runtimes", "allow_remote_code", "allow_pickle",
-    "timeout", "memory",
-)  # fmt: skip
+    "engine",
+    "precision",
+    "opset",
+    "emulated",
+    "runtimes",
+    "allow_remote_code",
+    "allow_pickle",
+    "timeout",
+    "memory",
+)
+_OF_FLEETS = ("package", "needs", "heartbeat")  # fmt: skip
 _OF_NEW_ONES = ("space", "hypotheses", "name", "seed", "min_gain")
 _MIN_GAIN = 5.0
 """Percent."""
@@ -59,7 +68,12 @@ def add(parser: Parser) -> None:
              " or --replay (default: none is written)")
     add("--learn", action="store_true",
         help="with --replay: add what the sessions show to the knowledge base")
-    add_settings(parser, (*_SELECTION, *OF_MEASURING, *_BUILDING, *PLACES), as_json=True)
+    add("--fleet", action="store_true",
+        help="let the workers of a fleet do it: all of them build, those with --bench-machine and"
+             " the device measure")
+    add("--pool", default="modelmill", help="the fleet; default modelmill")
+    names = (*_SELECTION, *OF_MEASURING, *_BUILDING, *_OF_FLEETS, *PLACES)
+    add_settings(parser, names, as_json=True)
     # fmt: on
 
 
@@ -81,6 +95,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         (len(given) > 1, "MODEL|CATALOG, --resume and --replay exclude each other", hint),
     )
     settings, what = settings_of(arguments), arguments.what
+    other = arguments.replay or what[:1] == [REPORT]
+    refuse((arguments.fleet and other, "--fleet makes tunings, and nothing else", "leave it out"))
     if arguments.replay:
         refuse((arguments.export, "--export does not go with --replay", "leave it out"))
         return _replay(arguments, settings)
@@ -91,11 +107,14 @@ def run(arguments: argparse.Namespace) -> Exit:
         (arguments.dest, "--dest does not go with a tuning", "leave it out"),
         (arguments.learn, "--learn does not go with a tuning", "leave it out"),
     )
+    for flag in () if arguments.fleet else _OF_FLEETS:
+        wrong = getattr(arguments, flag) not in (None, [])
+        refuse((wrong, f"--{flag} is for tunings on a fleet", "add --fleet"))
     if arguments.resume:
         _check_resume(arguments)
     elif not settings.target:
         raise UsageError("no target is given", hint="for example --target mlas_cpu")
-    return _tune(arguments, settings)
+    return (_tune_on_fleet if arguments.fleet else _tune)(arguments, settings)
 
 
 def _report(arguments: argparse.Namespace, settings: Settings) -> Exit:
@@ -143,9 +162,39 @@ def _check_resume(arguments: argparse.Namespace) -> None:
         refuse((wrong, f"--{flag} is for new tunings", "a resume keeps what they began with"))
 
 
+def _tune_on_fleet(arguments: argparse.Namespace, settings: Settings) -> Exit:
+    from flows.fleet.tuning import order_tunings, resume_tunings
+    from flows.sweep.workspace import Workspace
+
+    pool, budget, as_json = arguments.pool, arguments.budget, arguments.json
+    if arguments.resume:
+        name = arguments.resume
+        code = resume_tunings(settings, name, budget, pool, as_json=as_json)
+    else:
+        order = _order(arguments, settings)
+        name, code = order_tunings(settings, order, budget, pool, as_json=as_json)
+    if arguments.export:
+        with Workspace(settings).read_state() as state:
+            _export(state, name, settings.path(str(arguments.export)))
+    return code
+
+
+def _order(arguments: argparse.Namespace, settings: Settings) -> Order:
+    from flows.tune.batch import Order
+
+    return Order(
+        what=arguments.what[0],
+        name=arguments.name or "",
+        space=tuple(settings.cwd / path for path in arguments.space),
+        only=tuple(arguments.hypotheses),
+        min_gain=arguments.min_gain or _MIN_GAIN,
+        seed=arguments.seed,
+    )
+
+
 def _tune(arguments: argparse.Namespace, settings: Settings) -> Exit:
     from flows.sweep.workspace import Workspace
-    from flows.tune.batch import Order, begin, rows_of, work_on
+    from flows.tune.batch import begin, of_fleet, rows_of, work_on
 
     work = Workspace(settings)
     work.prepare()
@@ -153,16 +202,11 @@ def _tune(arguments: argparse.Namespace, settings: Settings) -> Exit:
         if arguments.resume:
             name = arguments.resume
             rows_of(state, name)
+            if of_fleet(state, name) is not None:
+                hint = f"modelmill tune --resume {name} --fleet"
+                raise UsageError(f"the tuning {name} is one of a fleet", hint=hint)
         else:
-            order = Order(
-                what=arguments.what[0],
-                name=arguments.name or "",
-                space=tuple(settings.cwd / path for path in arguments.space),
-                only=tuple(arguments.hypotheses),
-                min_gain=arguments.min_gain or _MIN_GAIN,
-                seed=arguments.seed,
-            )
-            name = begin(settings, state, order)
+            name = begin(settings, state, _order(arguments, settings))
         rows = rows_of(state, name)
         if not rows:
             raise NothingSelected("the selection leaves nothing to tune")
@@ -182,7 +226,7 @@ def _told(
     arguments: argparse.Namespace, settings: Settings, name: str, found: list[Recorded]
 ) -> Exit:
     from flows.observe.tunings import tuning_lines
-    from flows.tune.batch import champions_file
+    from flows.tune.conclusion import champions_file
     from matrix.codec import to_json
     from matrix.trials import TuningStatus
 

@@ -67,6 +67,32 @@ def test_the_level_follows_from_the_evidence(evidence: list[Evidence], level: in
     assert finding(*evidence).level == level
 
 
+NONE: dict[str, Any] = {"gain": 0.4, "low": -1.5, "high": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "level"),
+    [
+        ([], 0),
+        ([seen()], 0),
+        ([seen(**NONE, emulated=True)], 0),
+        ([seen(**NONE, supports=False)], 0),
+        ([seen(**NONE, protocol="sequential")], 1),
+        ([seen(gain=0.4, low=-5.5, high=6.0)], 1),
+        ([seen(gain=0.4, low=None, high=None)], 1),
+        ([seen(**NONE)], 2),
+        ([seen(**NONE), seen("b", **NONE)], 3),
+        ([seen(**NONE), seen("b", "vit", **NONE), seen("c", "bert", **NONE)], 4),
+    ],
+)
+def test_that_something_changes_nothing_has_to_be_measured_too(
+    evidence: list[Evidence], level: int
+) -> None:
+    one = finding(*evidence, effect="none")
+    assert one.level == level
+    assert one.prunes is (level >= 3)
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "level"), [(57, 2, 4), (58, 2, 5), (57, 3, 4), (0, 0, 4), (96, 4, 5)]
 )
@@ -147,6 +173,12 @@ falsified_by = "f"
         (GOOD.replace("draft", "proven"), "unknown status 'proven'"),
         (GOOD + 'colour = "red"', "unknown key 'colour'"),
         (GOOD + 'action = "skip"', "action skip needs settings"),
+        (GOOD + 'effect = "none"', "effect none needs settings"),
+        (GOOD + 'effect = "nothing"', "unknown effect 'nothing'"),
+        (
+            GOOD + 'effect = "none"\naction = "first"\nsettings = ["opset=21"]',
+            "what changes nothing is not tried first",
+        ),
         (GOOD + 'settings = ["opset"]', "settings: 'opset' is not AXIS=VALUE"),
         (GOOD + 'settings = ["passes=gelu"]', "is not AXIS=VALUE (did you mean pass"),
         (GOOD + 'settings = ["pass={a"]', "settings: 'pass={a' has an unmatched brace"),

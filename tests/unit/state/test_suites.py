@@ -10,6 +10,7 @@ from tests.states.suites.queries import TestQueries
 from tests.states.suites.recording import TestRecording
 from tests.states.suites.schema import TestSchema
 from tests.states.suites.seeding import TestSeeding
+from tests.states.suites.shared_tunings import TestSharedTunings
 from tests.states.suites.sweeps import TestSweeps
 from tests.states.suites.tunings import TestTunings
 
@@ -23,6 +24,7 @@ __all__ = [
     "TestRecording",
     "TestSchema",
     "TestSeeding",
+    "TestSharedTunings",
     "TestSweeps",
     "TestTunings",
 ]

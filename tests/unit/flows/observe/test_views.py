@@ -196,6 +196,14 @@ def test_who_measures_is_shown_although_no_event_tells_of_it() -> None:
             {"state": "failed", "message": "CRASH: gone"},
             f"not measured   {CELLS[0]}  CRASH: gone",
         ),
+        (
+            {"state": "measured", "tuned": "done", "champion": "opset-19"},
+            f"tuned          {CELLS[0]}  champion opset-19",
+        ),
+        (
+            {"state": "measured", "tuned": "done", "champion": ""},
+            f"tuned          {CELLS[0]}  no champion",
+        ),
         ("rubbish", None),
     ],
 )

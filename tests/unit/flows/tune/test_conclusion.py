@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +11,9 @@ import pytest
 
 from flows.cli.resolution import resolve
 from flows.cli.settings import Settings
-from flows.tune.batch import champions_file, conclude, unfinished
+from flows.fleet.tuning import CHAMPIONS, conclude_tunings
+from flows.tune.batch import unfinished
+from flows.tune.conclusion import champions_file, conclude
 from flows.tune.explaining import explained
 from flows.tune.kept import Kept
 from flows.tune.knowledge import EVIDENCE, load_knowledge
@@ -31,7 +34,8 @@ def kept(one: Stage) -> Kept:
 
 def concluded(one: Stage, settings: Settings) -> Kept:
     made = kept(one)
-    conclude(settings, made, lambda: {"onnx": "1"}, one.tools().shown)
+    made.change(tools={"onnx": "1"})
+    conclude(settings, made, one.tools().shown)
     return made
 
 
@@ -44,6 +48,43 @@ def test_a_tuning_that_was_killed_before_its_champion_was_kept_is_not_finished(
     assert unfinished(one.state.tunings(NAME)[0])
     kept(one).change(concluded=True)
     assert not unfinished(one.state.tunings(NAME)[0])
+
+
+def test_the_command_that_follows_a_fleet_keeps_what_came_of_it_once(
+    stage: Play, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = stage({19: 0.8})
+    one.begin()
+    one.run()
+    kept(one).change(tools={"onnx": "1"})
+    file = tmp_path / "mine.toml"
+    asked = {CHAMPIONS: str(file)}
+    assert conclude_tunings(one.state, settings, NAME, asked, as_json=False)
+    told = capsys.readouterr().out
+    assert f"{file} has the champions" in told
+    assert "opset-19" in told
+    assert 'onnx = "1"' in file.read_text("utf-8")
+    assert not unfinished(one.state.tunings(NAME)[0])
+    file.unlink()
+    assert conclude_tunings(one.state, settings, NAME, asked, as_json=True)
+    assert not file.exists(), "it is kept once"
+    assert json.loads(capsys.readouterr().out)["tunings"][0]["tuning"]["champion"] == "opset-19"
+
+
+def test_a_champion_that_cannot_be_kept_fails_the_command(stage: Play, settings: Settings) -> None:
+    one = stage({19: 0.8})
+    one.begin()
+    one.run()
+    champions_file(settings).parent.mkdir(parents=True)
+    champions_file(settings).write_text("[[champion", "utf-8")
+    assert not conclude_tunings(one.state, settings, NAME, {}, as_json=True)
+
+
+def test_what_is_still_being_made_is_not_concluded(stage: Play, settings: Settings) -> None:
+    one = stage({19: 0.8})
+    one.begin()
+    assert conclude_tunings(one.state, settings, NAME, {}, as_json=True)
+    assert not kept(one).tuning.concluded
 
 
 def test_a_tuning_that_goes_on_is_concluded_again(stage: Play) -> None:

@@ -49,6 +49,20 @@ def known(folder: Path, action: str = "first") -> Path:
     return folder
 
 
+@pytest.mark.parametrize("action", ["skip", "note"])
+@pytest.mark.parametrize(
+    ("verdict", "supports"),
+    [(Verdict.NO_DIFFERENCE, True), (Verdict.WORSE, False), (Verdict.BETTER, False)],
+)
+def test_no_difference_speaks_for_what_is_said_to_change_nothing(
+    tmp_path: Path, action: str, verdict: Verdict, supports: bool
+) -> None:
+    folder = known(tmp_path / "own", f'{action}"\neffect = "none')
+    learn(folder, [observation(verdict, gain=0.5)])
+    (evidence,) = load_knowledge(folder).get("ours-1").evidence
+    assert evidence.supports is supports
+
+
 @pytest.mark.parametrize(
     ("action", "verdict", "supports"),
     [

@@ -45,7 +45,9 @@ def killed_at(one: Stage, event: int) -> bool:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type(one.maker), "make", lambda _self, *about: happens() or make(*about))
         patched.setattr(type(one.maker), "check", lambda _self, *about: happens() or check(*about))
-        patched.setattr(one.state, "keep_trial", lambda row: happens() or kept(row), raising=False)
+        patched.setattr(
+            one.state, "keep_trial", lambda *about: happens() or kept(*about), raising=False
+        )
         try:
             one.run()
         except KeyboardInterrupt:

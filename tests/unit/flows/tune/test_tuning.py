@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from flows.tune import measuring
 from flows.tune.record import BASELINE, Recorded, Trial
 from matrix.hypotheses import Hypothesis
 from matrix.status import FailureClass
@@ -14,6 +15,7 @@ from tests.measuring.runtimes import NPU, always, crash
 from tests.tunings.fakes import PROTOCOL, FakeMaker, Play, Stage, hypothesis, step
 from workers.build.stages import Rung
 from workers.errors import BuildFailed
+from workers.measure.verdict import judge
 
 
 def played(one: Stage) -> Recorded:
@@ -48,6 +50,22 @@ def test_a_faster_build_is_confirmed_with_the_roles_swapped_and_becomes_champion
         *((SessionKind.COMPARISON, number) for number in (1, 2, 3)),
         *((SessionKind.CONFIRMATION, number) for number in (1, 2, 3)),
     ]
+
+
+def test_no_difference_has_to_be_as_precise_as_the_gain_that_is_asked_for(
+    stage: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    precise: list[float] = []
+
+    def judged(*about: Any) -> Any:
+        precise.append(about[3])
+        return judge(*about)
+
+    monkeypatch.setattr(measuring, "judge", judged)
+    one = stage({19: 0.99})
+    one.begin(min_gain=2.0)
+    one.run()
+    assert set(precise) == {0.02}
 
 
 def test_everything_that_a_verdict_rests_on_is_recorded(stage: Play) -> None:

@@ -99,3 +99,9 @@ def test_recorded_sessions_of_a_busy_machine_claim_nothing_and_hide_nothing() ->
     clear = [one for one in slower if one.floor < 0.05]
     assert len(clear) > 20
     assert sum(one.verdict is Verdict.SLOWER for one in clear) >= 0.9 * len(clear)
+
+
+def test_who_says_what_matters_decides_when_the_data_are_too_noisy() -> None:
+    data = [rounds(1.0, 1.0, null) for null in (1.03, 1.0, 0.97)]
+    assert judge(data, 0).verdict is Verdict.SAME
+    assert judge(data, 0, matters=0.01).verdict is Verdict.NOISY

@@ -1,0 +1,122 @@
+"""Results of stages in the feed: what one machine of a fleet builds, another one need not build.
+
+A stage is keyed by everything that can change a byte of it, so a result with the same key is the
+same wherever it was made. Each is a version of its own, named by its key, in one package of the
+tuning, which can be deleted when the tuning is over. A machine with other tools has other keys and
+builds for itself.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feed.interface import LocalFile
+from feed.publisher import Publisher
+from feed.reader import pull
+from machine.files import hash_file
+from matrix.codec import from_json
+from matrix.digest import FileEntry, tree_digest
+from matrix.errors import MillError
+from matrix.naming import render
+from workers.store import Action, Store
+
+if TYPE_CHECKING:
+    from feed.interface import Feed
+    from machine.waits import Told
+
+RECORD = "action.json"
+"""What the store knows of the stage."""
+FILES = "files"
+"""The folder of its outputs."""
+LIMIT = 600.0
+"""Seconds to publish one result; then this machine keeps it for itself."""
+_KEY = 40
+"""Letters of a key in a version."""
+
+
+def stages_package(template: str, stamp: str) -> str:
+    """The package in which the machines of a tuning leave the results of stages."""
+    return render(template, f"stages-{stamp}", "")
+
+
+@dataclass(slots=True)
+class FeedExchange:
+    """What `workers.build.stage_runner.Exchange` asks for, by way of a feed."""
+
+    feed: Feed
+    store: Store
+    package: str
+    stamp: str
+    cancel: threading.Event
+    told: Told
+    _there: set[str] = field(default_factory=set)
+    """Keys whose results are known to be in the feed."""
+
+    def take(self, key: str) -> Action | None:
+        """From the feed, every digest checked; None: nobody has made it, or it cannot be had."""
+        try:
+            if self.feed.find(self.package, self._version(key)) is None:
+                return None
+            with self.store.scratch.borrow("taken") as folder:
+                action = self._taken(key, folder / "stage")
+            self._there.add(key)
+            return action
+        except (MillError, OSError, ValueError) as error:
+            self.told(f"a stage result of another machine is not used: {error}")
+            return None
+
+    def _taken(self, key: str, folder: Path) -> Action:
+        pull(self.feed, self.package, self._version(key), folder)
+        record = from_json(json.loads((folder / RECORD).read_bytes()), Action)
+        if record.key != key:
+            raise ValueError(f"it is the result of another stage ({record.key[:_KEY]})")
+        found = tuple(sorted(_entries(folder / FILES), key=lambda file: file.path))
+        if found != tuple(sorted(record.files, key=lambda file: file.path)):
+            raise ValueError("its files are not those that were made")
+        return self.store.ingest(folder / FILES, replace(record, files=()))
+
+    def give(self, action: Action) -> None:
+        """Publish it. A result that is there already stays, and a feed that is away costs a build
+        elsewhere."""
+        if action.key in self._there:
+            return
+        with suppress(MillError, OSError):
+            if self.feed.find(self.package, self._version(action.key)) is None:
+                self._publish(action)
+            self._there.add(action.key)
+
+    def _publish(self, action: Action) -> None:
+        with self.store.scratch.borrow("given") as folder:
+            record = folder / RECORD
+            record.write_text(json.dumps(asdict(action), sort_keys=True), "utf-8")
+            digest, size = hash_file(record)
+            files = [LocalFile(FileEntry(RECORD, size, digest), record)]
+            files += [
+                LocalFile(replace(file, path=f"{FILES}/{file.path}"), self.store.source(file))
+                for file in action.files
+            ]
+            Publisher(self.feed, tries=2).publish(
+                self.package,
+                self._version(action.key),
+                files,
+                description_text=f"stage result: {action.subject}",
+                tree=tree_digest(file.entry for file in files),
+                timeout=LIMIT,
+                cancel=self.cancel,
+            )
+
+    def _version(self, key: str) -> str:
+        return f"0.0.0-{self.stamp}-stage-{key[:_KEY]}"
+
+
+def _entries(folder: Path) -> Iterator[FileEntry]:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            digest, size = hash_file(path)
+            yield FileEntry(path.relative_to(folder).as_posix(), size, digest)

@@ -1,0 +1,190 @@
+"""The work of a tuning on a fleet: measured by one machine under a lease, built ahead by others.
+
+A tuning of a fleet is a sweep of its baselines. Any machine builds them, as in every sweep. What a
+sweep with `--bench` measures is tuned here instead, by a machine that has the device. As soon as it
+knows what it will try, machines that have nothing else to do build that for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.cli.quantity import show_duration
+from flows.slot.bench_run import BenchRun, Unmeasurable
+from flows.slot.cell_work import MOST_ACTIVITY, log_name
+from flows.slot.context import SweepContext
+from flows.slot.leases import Activity, RenewedLease
+from flows.slot.model_run import ModelRun
+from flows.tune.batch import read_tuning
+from flows.tune.kept import Kept
+from flows.tune.record import Step, Tuning, tuning_of
+from flows.tune.tuning import Shown
+from flows.tune.workplace import Workplace, settings_for
+from matrix.codec import from_json
+from matrix.errors import UsageError
+from matrix.hypotheses import Hypothesis
+from matrix.model import Cell
+from matrix.needs import is_measuring
+from matrix.overlay import overlay
+from matrix.trials import OVER, TuningStatus
+from state import damage
+from state.records import Outcome
+from state.tunings import TuningRow
+from workers.errors import BuildFailed, Cancelled
+from workers.host.watch import Watching
+
+
+def tuning_kind(needs: Collection[str]) -> type[ModelRun | BenchRun]:
+    """How a sweep of baselines works, as `flows.slot.loop.run_slots` asks for it."""
+    return TuneRun if is_measuring(needs) else BuildAhead
+
+
+@dataclass(slots=True)
+class TuneRun(BenchRun):
+    """The tunings of one model under one lease; nothing else is done in its slot."""
+
+    def _measure(self, one: Outcome) -> None:
+        """Tune a cell. A tuning that fails is tried again by the next run of the sweep."""
+        state, lease = self.sweep.state, self.lease.lease
+        row = next((row for row in _rows(self.sweep, self.name) if _cell_of(row) == one.cell), None)
+        if row is None:
+            raise UsageError(f"no tuning of {self.sweep.plan.stamp} is about {one.cell}")
+        kept = read_tuning(state, row, lease)
+        try:
+            if kept.tuning.status is not TuningStatus.DONE:
+                self._tune(one, kept)
+        finally:
+            if not self.lease.gone.is_set():
+                state.withdraw_builds(lease, one.cell)
+        if kept.tuning.status is TuningStatus.FAILED:
+            raise Unmeasurable(kept.tuning.message)
+        state.measured(lease, one.cell, _told(kept.tuning), [])
+
+    def _tune(self, one: Outcome, kept: Kept) -> None:
+        sweep, lease = self.sweep, self.lease.lease
+        place = Workplace(
+            settings_for(sweep.settings, kept.tuning),
+            self.slot.builder,
+            _shown(self.lease, one.cell),
+            sweep.ledger,
+            reserves=True,
+            cancel=self.lease.gone,
+            log=_log(sweep, one.cell),
+            planned=lambda: sweep.state.offer_builds(lease, one.cell),
+        )
+        budget = sweep.tuning.get("budget")
+        place.tune(kept, None if budget is None else float(budget))
+
+
+@dataclass(slots=True)
+class BuildAhead(ModelRun):
+    """The baselines of one model, and later what its tuning will try, in the order of its plan."""
+
+    def run(self) -> bool:
+        """As every model; what is built ahead for a tuning changes nothing about that."""
+        done = ModelRun.run(self)
+        if done and any(_to_build(self.sweep, self.name)) and self._wait_for_slot():
+            try:
+                self._build_ahead()
+            finally:
+                self.lease.activity = None
+                self.give_back_slot()
+        return done
+
+    def _build_ahead(self) -> None:
+        begun: set[tuple[int, str]] = set()
+        self.slot.builder.begin_model()
+        while not self.lease.gone.is_set() and not self.sweep.is_ending():
+            # Read again each time: the machine that measures goes on meanwhile.
+            found = _to_build(self.sweep, self.name)
+            new = next((one for one in found if one[:2] not in begun), None)
+            if new is None:
+                return
+            tuning_id, key, cell = new
+            begun.add((tuning_id, key))
+            self._build(cell, key)
+
+    def _build(self, cell: Cell, key: str) -> None:
+        def say(text: str) -> None:
+            self.lease.activity = Activity(cell.id, f"ahead, {key}: {text}"[:MOST_ACTIVITY])
+
+        watching = Watching(None, self.lease.gone, _log(self.sweep, cell.id), say)
+        try:
+            self.slot.builder.build(cell, watching).release()
+        except (BuildFailed, Cancelled):
+            return  # the machine that measures finds out by itself, and gives the verdict
+
+
+def _to_build(sweep: SweepContext, model: str) -> Iterator[tuple[int, str, Cell]]:
+    """What no machine has begun to build of the tunings of a model: tuning, key, cell."""
+    for row in _rows(sweep, model):
+        if row.status in OVER:
+            continue
+        begun = {one.key for one in sweep.state.trials(row.id)}
+        for key, cell in _planned(row):
+            if key not in begun:
+                yield row.id, key, cell
+
+
+def _planned(row: TuningRow) -> list[tuple[str, Cell]]:
+    """The builds of a tuning, in the order of its plan; none as long as there is no plan."""
+    with damage.Tolerated(f"the tuning {row.name} of {row.model}"):
+        tuning = tuning_of(row)
+        steps = [step for step in tuning.plan or () if not step.skip]
+        found = [(step.key, _cell(tuning.cell, step)) for step in steps]
+        return [(key, cell) for key, cell in found if cell is not None]
+    return []
+
+
+def _cell(base: Cell, step: Step) -> Cell | None:
+    """What a trial builds; None: nothing that any machine can build without the device."""
+    hypothesis = from_json(step.changes, Hypothesis)
+    if hypothesis.compiled:
+        return None
+    try:
+        cell = overlay(base, hypothesis)
+    except UsageError:
+        return None
+    return cell if cell.policy != base.policy else None
+
+
+def _rows(sweep: SweepContext, model: str) -> Iterator[TuningRow]:
+    return (row for row in sweep.state.tunings(sweep.plan.stamp) if row.model == model)
+
+
+def _cell_of(row: TuningRow) -> str:
+    cell = row.detail.get("cell")
+    return str(cell.get("id", "")) if isinstance(cell, dict) else ""
+
+
+def _log(sweep: SweepContext, cell: str) -> Path:
+    return sweep.folders.logs / sweep.plan.stamp / f"{log_name(cell)}.log"
+
+
+def _shown(lease: RenewedLease, cell: str) -> Shown:
+    """Let those who watch the sweep see what is being tried."""
+    now = [""]
+
+    def say(text: str) -> None:
+        lease.activity = Activity(cell, text[:MOST_ACTIVITY])
+
+    def doing(text: str, left: float) -> None:
+        now[0] = f"{text}; about {show_duration(left)} left" if left else text
+        say(now[0])
+
+    return Shown(
+        line=lambda _text: None,
+        trial=lambda _trial, _place: None,
+        doing=doing,
+        detail=lambda text: say(f"{now[0]}; {text}" if now[0] else text),
+    )
+
+
+def _told(tuning: Tuning) -> dict[str, Any]:
+    """What the event of a tuning that has ended says."""
+    runtime = tuning.runtime.name if tuning.runtime else ""
+    told = {"on": runtime, "emulated": tuning.emulated, "champion": tuning.champion}
+    return {**told, "tuned": str(tuning.status)}
