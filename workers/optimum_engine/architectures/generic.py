@@ -10,6 +10,7 @@ from optimum.utils import NormalizedConfig
 
 from workers.optimum_engine import shapes
 from workers.optimum_engine.architectures import inputs
+from workers.optimum_engine.architectures.patches import SPECS
 from workers.optimum_engine.architectures.rows import Row
 
 Axes = dict[str, dict[int, str]]
@@ -22,7 +23,7 @@ class GenericConfig(OnnxConfig):  # type: ignore[misc]  # Optimum has no types
     NORMALIZED_CONFIG_CLASS = NormalizedConfig
     ROW: Row
     image_size: tuple[int, int] | None = None
-    """Of the model's preprocessor, for configurations that tell none."""
+    """Of the model's preprocessor, which wins: models are trained on other sizes than they see."""
 
     @property
     def inputs(self) -> Axes:
@@ -48,6 +49,13 @@ class GenericConfig(OnnxConfig):  # type: ignore[misc]  # Optimum has no types
             found[name] = made.numpy() if framework == "np" else made
         return found
 
+    def generate_dummy_inputs_for_validation(
+        self, reference_model_inputs: Mapping[str, Any], onnx_input_names: list[str]
+    ) -> dict[str, Any]:
+        """The inputs that the graph kept: an exporter drops those that change nothing."""
+        known = reference_model_inputs.items()
+        return {name: made for name, made in known if name in onnx_input_names}
+
     @property
     def _fixed(self) -> bool:
         return self.ROW.is_fixed(self.task)
@@ -67,10 +75,10 @@ class GenericConfig(OnnxConfig):  # type: ignore[misc]  # Optimum has no types
     def _size(self, axis: str, asked: Mapping[str, int]) -> int:
         if axis.isdecimal():
             return int(axis)
-        if size := self.ROW.sizes.get(axis) or inputs.told(self._config, axis):
-            return size
         if self.image_size and axis in {"height", "width"}:
             return self.image_size[axis == "width"]
+        if size := self.ROW.sizes.get(axis) or inputs.told(self._config, axis):
+            return size
         if self._fixed:
             return self._own(axis)
         return asked.get(axis) or inputs.SIZES[axis]
@@ -80,7 +88,7 @@ def register(architecture: str, row: Row, patches: Mapping[str, Any]) -> None:
     """Make the configuration of an architecture known to Optimum."""
     from optimum.exporters.tasks import TasksManager
 
-    base: type = GenericConfig
+    base: Any = GenericConfig
     tasks = list(row.tasks)
     if row.like:
         known = TasksManager.get_supported_tasks_for_model_type(
@@ -88,5 +96,7 @@ def register(architecture: str, row: Row, patches: Mapping[str, Any]) -> None:
         )
         base = next(iter(known.values())).func
         tasks += [name for task in row.tasks if (name := f"{task}-with-past") in known]
-    made = type(f"{architecture}OnnxConfig", (base,), {"ROW": row, **patches})
+    specs = [*(base.PATCHING_SPECS or ()), *SPECS, *patches.get("PATCHING_SPECS", ())]
+    own = {"ROW": row, **patches, "PATCHING_SPECS": specs}
+    made = type(f"{architecture}OnnxConfig", (base,), own)
     TasksManager.create_register("onnx", overwrite_existing=True)(architecture, *tasks)(made)

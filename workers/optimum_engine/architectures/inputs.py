@@ -52,8 +52,8 @@ DYNAMIC = ("batch_size", "sequence_length", "decoder_sequence_length", "num_choi
 """Axes that stay open in a graph: a trace holds for one size of an image, a clip or a sound."""
 
 _TOLD = {
-    "height": ("image_size", "img_size"),
-    "width": ("image_size", "img_size"),
+    "height": ("image_size", "img_size", "crop_size"),
+    "width": ("image_size", "img_size", "crop_size"),
     "num_channels": ("num_channels", "in_channels", "in_chans"),
     "num_frames": ("num_frames", "frames_per_clip"),
     "feature_size": ("num_mel_bins", "feature_size", "feature_projection_input_dim"),
