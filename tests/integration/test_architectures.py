@@ -98,8 +98,15 @@ def test_what_an_image_gives_feeds_the_language_model(tmp_path: Path) -> None:
     assert facts["joins"] == []
 
 
-def test_the_package_that_the_pages_show_is_built_and_verified(tmp_path: Path) -> None:
+@pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
+def test_the_package_that_the_pages_show_is_built_and_verified(
+    exporter: str, tmp_path: Path
+) -> None:
+    if exporter == "dynamo":
+        pytest.importorskip("onnxscript")
     site = install(tmp_path / "site")
+    with (site / "ringnet" / "architectures.toml").open("a", encoding="utf-8") as stream:
+        stream.write(f'exporter = "{exporter}"\n')
     (tmp_path / "ring.toml").write_text(RING, "utf-8")
     path = os.pathsep.join((str(ROOT), str(site)))
     made = Project(tmp_path, {"MODELMILL_ENGINE": "optimum", "PYTHONPATH": path})

@@ -16,7 +16,7 @@ from workers.sources.errors import export_error, one_line, unsupported
 def export_graph(module: Any, config: Any, file: Path, opset: int, exporter: str) -> None:
     """Export one graph, fp32, with the open axes that its configuration names."""
     if exporter == DYNAMO and not version("onnxscript"):
-        raise unsupported("this interpreter lacks onnxscript", "pip install onnxscript")
+        raise unsupported("this interpreter lacks onnxscript", "pip install modelmill[dynamo]")
     load.seed_everything(0)  # the example inputs of the trace are random
     with warnings.catch_warnings():
         # Tracers warn about every Python branch of every model.

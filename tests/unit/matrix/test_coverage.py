@@ -200,3 +200,12 @@ def test_the_page_of_the_zoo_has_every_entry_and_shows_it_verified() -> None:
 def test_the_tables_are_plain_json() -> None:
     assert all(isinstance(tasks, tuple) for tasks in heads().values())
     assert json.dumps(rules())
+
+
+def test_every_head_of_transformers_builds_or_has_a_reason_of_its_own() -> None:
+    general = "the exporter does not have"
+    for architecture, tasks in heads().items():
+        for task in tasks:
+            found = told(task, architecture)
+            assert found.verdict in {Verdict.BUILDS, Verdict.BUILDS_AS} or found.why, architecture
+            assert general not in found.why, (architecture, task)

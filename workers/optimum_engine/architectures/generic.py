@@ -89,7 +89,7 @@ def register(architecture: str, row: Row, patches: Mapping[str, Any]) -> None:
     from optimum.exporters.tasks import TasksManager
 
     base: Any = GenericConfig
-    tasks = list(row.tasks)
+    tasks = [task for task in row.tasks if row.like or row.names("inputs", task)]
     if row.like:
         known = TasksManager.get_supported_tasks_for_model_type(
             row.like, "onnx", library_name="transformers"

@@ -124,10 +124,15 @@ _SPECIAL = 8
 
 
 def _tokens(shape: tuple[int, ...], config: Any) -> Any:
-    """Random tokens of text; some models look for the end token in each row."""
+    """Random tokens of text, with an end where a classifier looks for it."""
     import torch
 
     parts = [config, *(getattr(config, name, None) for name in ("text_config", "decoder"))]
     sizes = [size for part in parts if isinstance(size := getattr(part, "vocab_size", None), int)]
     size = sizes[0] if sizes else 64
-    return torch.randint(min(_SPECIAL, size - 1), size, shape)
+    found = torch.randint(min(_SPECIAL, size - 1), size, shape)
+    end = getattr(config, "eos_token_id", None)
+    if isinstance(end, int) and getattr(config, "is_encoder_decoder", False):
+        found[found == end] = size - 1
+        found[..., -1] = end
+    return found

@@ -33,6 +33,26 @@ def repeat_interleave(tensor: Any, repeats: Any, dim: int | None = None, **more:
     return torch.stack([tensor] * repeats, place + 1).flatten(place, place + 1)
 
 
+_interpolate = torch.nn.functional.interpolate
+
+
+def interpolate(tensor: Any, *arguments: Any, antialias: bool = False, **more: Any) -> Any:
+    """`interpolate` with antialias as a constant: it fits positions to an image of one size."""
+    if not antialias:
+        return _interpolate(tensor, *arguments, **more)
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        return _interpolate(tensor.detach(), *arguments, antialias=True, **more)
+    finally:
+        torch._C._set_tracing_state(state)
+
+
+def multinomial(weights: Any, count: Any, **_more: Any) -> Any:
+    """`torch.multinomial` of equal weights: the first ones, where a model takes any."""
+    return torch.arange(int(count)) % max(int(weights.shape[0]), 1)
+
+
 _scatter_reduce = torch.Tensor.scatter_reduce
 _FAR = 1e9
 
@@ -55,6 +75,8 @@ def scatter_reduce(
 
 
 SPECS = (
+    PatchingSpec(torch, "multinomial", multinomial),
+    PatchingSpec(torch.nn.functional, "interpolate", interpolate),
     PatchingSpec(torch.Tensor, "scatter_reduce", scatter_reduce),
     PatchingSpec(torch, "repeat_interleave", repeat_interleave),
     PatchingSpec(torch, "expm1", expm1),

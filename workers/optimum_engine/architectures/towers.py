@@ -12,6 +12,7 @@ from typing import Any
 
 from workers.composition import Join
 
+_TASKS = ("feature-extraction", "zero-shot-image-classification")
 _MODULES = ("text_model", "text_projection", "vision_model", "visual_projection")
 
 
@@ -42,12 +43,12 @@ def register() -> None:
     MetaCLIP2OnnxConfig.DEFAULT_VARIANT = "split"
 
 
-def parts(model: Any, _task: str) -> Mapping[str, tuple[Any, Any]] | None:
+def parts(model: Any, task: str) -> Mapping[str, tuple[Any, Any]] | None:
     """The two towers; they share their weights with the model."""
     from optimum.exporters.onnx import model_configs as configs
 
     towers = _TOWERS.get(model.config.model_type)
-    if towers is None:
+    if towers is None or task not in _TASKS:
         return None
     text = _tower(towers.text_class, model, model.config.text_config)
     vision = _tower(towers.vision_class, model, model.config.vision_config)
@@ -65,10 +66,10 @@ def parts(model: Any, _task: str) -> Mapping[str, tuple[Any, Any]] | None:
     }
 
 
-def joins(model: Any, _task: str) -> list[Join]:
+def joins(model: Any, task: str) -> list[Join]:
     """How the outputs of two towers become logits; the scale is already exponentiated."""
     towers = _TOWERS.get(model.config.model_type)
-    if towers is None:
+    if towers is None or task not in _TASKS:
         return []
     scale = getattr(model, "logit_scale", None)
     bias = getattr(model, "logit_bias", None)
