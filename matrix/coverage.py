@@ -7,7 +7,7 @@ the exporter's table (`matrix.abilities`), then what else can be true of the mod
     the exporter lists it, but it fails         `[[fault]]` of rules.toml says why
     the zoo cannot show that it builds          `[[unproven]]`: neither promised nor refused
     a package is missing from the extra `build` `[[package]]`
-    Transformers has it, the exporter does not  an exporter of ours is needed; the nearest is named
+    Transformers has it, the exporter does not  `[[lacking]]` says why; the nearest is named
     Transformers lacks a head for the task      the entry's label is wrong
     it is no model of Transformers              `[[foreign]]`, or code of its repository
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -181,7 +181,7 @@ def _not_exported(task: str, architecture: str, abilities: Abilities) -> Coverag
         hint = f"it is exported for {', '.join(_plain(exported))}"
         return Coverage(Verdict.IMPOSSIBLE, architecture, task, why, hint, nearest=nearest)
     what = f"{architecture} for {task}" if exported else architecture
-    why = f"Optimum's exporter does not have {what}"
+    why = _lacking(architecture, wanted) or f"the exporter does not have {what}"
     return Coverage(Verdict.EXPORTER, architecture, task, why, nearest=nearest)
 
 
@@ -214,6 +214,15 @@ def _code(model: Model, config: Json | None, architecture: str) -> Coverage | No
 def _fault(architecture: str, task: str) -> str:
     for row in rules()["fault"]:
         if row["architecture"] == architecture and task in row["tasks"]:
+            return str(row["why"])
+    return ""
+
+
+def _lacking(architecture: str, tasks: Iterable[str]) -> str:
+    """Why a model that Transformers has is not exported, where that is known."""
+    for row in rules()["lacking"]:
+        named = row["architectures"].get(architecture)
+        if named is not None and (not named or set(named) & set(tasks)):
             return str(row["why"])
     return ""
 

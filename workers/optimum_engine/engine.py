@@ -14,6 +14,9 @@ from workers.sources.temporary import temporary_folder
 REVISION = "4"
 """Raised whenever this package would make other bytes from the same inputs and tools."""
 
+NONE = "none"
+"""In place of the version of a tool that few models need."""
+
 _BASE_MEMORY = 1536 * 1024**2
 
 
@@ -36,7 +39,12 @@ class OptimumEngine:
     def tools(self) -> Mapping[str, str]:
         """Versions of every tool that can change a byte of any output."""
         found = {name: version(name) for name in layout.EXPORT_TOOLS if name != "engine"}
-        return {"engine": REVISION, **found, "onnxruntime": runtime.installed()}
+        return {
+            "engine": REVISION,
+            **found,
+            "onnxruntime": runtime.installed(),
+            "onnxscript": version("onnxscript") or NONE,
+        }
 
     def plan(self, request: Request) -> BuildPlan:
         """Resolve the source and lay out the stages of a cell."""
@@ -55,6 +63,7 @@ class OptimumEngine:
     def run(self, job: StageJob) -> StageReport:
         """Run one stage."""
         from workers.optimum_engine import export, inputs, quantize, reference
+        from workers.optimum_engine.architectures import families
         from workers.sources import optimize
 
         steps = {
@@ -67,6 +76,7 @@ class OptimumEngine:
         step = steps.get(job.stage)
         if step is None:
             raise StageError(f"the optimum engine has no stage '{job.stage}'")
+        families.register()
         started = time.monotonic()
         with temporary_folder(job.out) as temp:
             facts = step(job, temp)

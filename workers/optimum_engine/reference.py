@@ -47,9 +47,12 @@ def _outputs(module: Any, config: Any, sets: list[dict[str, Any]]) -> list[dict[
     import torch
 
     found = []
+    attention = torch.nn.functional.scaled_dot_product_attention
     known = inspect.signature(module.forward).parameters
     # The patched model has the inputs and outputs that were exported, and no others.
     with torch.inference_mode(), config.patch_model_for_export(module):
+        # Optimum's attention is for tracing: it lacks what models ask of PyTorch's otherwise.
+        torch.nn.functional.scaled_dot_product_attention = attention
         for sample in sets:
             try:
                 raw = module.eval()(**_arguments(sample, known))

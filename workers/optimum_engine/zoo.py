@@ -20,7 +20,7 @@ SIZES = Path(__file__).parent / "zoo_sizes.toml"
 ZOO = Path(__file__).parents[2] / "matrix" / "data" / "zoo.toml"
 SEED = 5
 HEAD = "# Written by `python -m workers.optimum_engine.zoo`.\n"
-_TOKEN = "_token_id"  # noqa: S105 - the end of a name in a configuration
+_TOKENS = ("_token_id", "_token_index")
 
 
 def tiny(architecture: str, tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _whole(value: Any) -> bool:
 
 def _small(config: Any, tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     sizes, lists = tables["sizes"], tables["lists"]
-    vocabulary = min(getattr(config, "vocab_size", None) or 0, sizes["vocab_size"])
+    vocabulary = min(_vocabulary(config), sizes["vocab_size"])
     spare = 2
     for name, value in sorted(vars(config).items()):
         if hasattr(value, "to_diff_dict"):
@@ -50,11 +50,16 @@ def _small(config: Any, tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield name, lists[name]
         elif isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        elif name.endswith(_TOKEN) and vocabulary and value >= vocabulary:
+        elif name.endswith(_TOKENS) and vocabulary and value >= vocabulary:
             yield name, spare
             spare += 1
         elif name in sizes and (value > sizes[name] or isinstance(value, float)):
             yield name, sizes[name]
+
+
+def _vocabulary(config: Any) -> int:
+    text = getattr(config, "text_config", None)
+    return getattr(config, "vocab_size", None) or getattr(text, "vocab_size", None) or 0
 
 
 def _merged(small: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,3 +105,15 @@ def test_a_damaged_record_says_what_is_wrong(
     (tmp_path / composition.FILE).write_text(json.dumps(record))
     with pytest.raises(ValueError, match=reason):
         composition.read(tmp_path)
+
+
+def test_the_features_of_an_image_feed_the_language_model() -> None:
+    ports: dict[str, composition.Ports] = {
+        "language": (("input_ids", "attention_mask", "image_features"), ("logits",)),
+        "vision": (("pixel_values",), ("image_features",)),
+    }
+    made = composition.compose(ports, "model.onnx")
+    assert [one.name for one in made.components] == ["vision", "language"]
+    assert [(link.output, link.input) for link in made.links] == [
+        ("vision/image_features", "language/image_features")
+    ]
