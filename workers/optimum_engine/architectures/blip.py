@@ -16,7 +16,7 @@ from workers.optimum_engine.architectures.rows import Row
 
 TASK = "visual-question-answering"
 _ASKED = ("pixel_values", "input_ids", "attention_mask")
-_WRITTEN = ("decoder_input_ids", "encoder_hidden_states", "encoder_attention_mask")
+_WRITTEN = ("decoder_input_ids", "encoder_hidden_states")
 
 
 class _Part(torch.nn.Module):  # type: ignore[misc]  # without torch's types it is Any
@@ -45,14 +45,11 @@ class Reader(_Part):
 class Writer(_Part):
     """The answer, token by token."""
 
-    def forward(
-        self, decoder_input_ids: Any, encoder_hidden_states: Any, encoder_attention_mask: Any
-    ) -> dict[str, Any]:
-        """The logits of the tokens that come next."""
+    def forward(self, decoder_input_ids: Any, encoder_hidden_states: Any) -> dict[str, Any]:
+        """The logits of the tokens that come next; Transformers' decoder reads no mask here."""
         found = self.model.text_decoder(
             input_ids=decoder_input_ids,
             encoder_hidden_states=encoder_hidden_states,
-            encoder_attention_mask=encoder_attention_mask,
             use_cache=False,
         )
         return {"logits": found.logits}
@@ -74,10 +71,7 @@ def _config(model: Any, names: Sequence[str], output: str) -> GenericConfig:
         [TASK],
         inputs=names,
         outputs=[output],
-        axes={
-            "encoder_hidden_states": ("batch_size", "sequence_length", "hidden_size"),
-            "encoder_attention_mask": ("batch_size", "sequence_length"),
-        },
+        axes={"encoder_hidden_states": ("batch_size", "sequence_length", "hidden_size")},
         sizes={"hidden_size": model.config.text_config.hidden_size},
     )
     attributes = {"ROW": row, "PATCHING_SPECS": list(SPECS)}

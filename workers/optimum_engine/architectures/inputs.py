@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from matrix.extensions import FILE
 from workers.optimum_engine.architectures.rows import Row
+from workers.sources.errors import export_error
 
 AXES: Mapping[str, tuple[str, ...]] = {
     "input_ids": ("batch_size", "sequence_length"),
@@ -72,7 +74,11 @@ _WITHIN = (
 
 def axes(row: Row, name: str, task: str) -> tuple[str, ...]:
     """The axes of an input."""
-    found = tuple(row.axes[name]) if name in row.axes else AXES[name]
+    found = tuple(row.axes.get(name) or AXES.get(name, ()))
+    if not found:
+        raise export_error(
+            f"nothing tells the axes of the input '{name}'", f"add them to `axes` in the {FILE}"
+        )
     if task == "multiple-choice":
         return (found[0], "num_choices", *found[1:])
     return found

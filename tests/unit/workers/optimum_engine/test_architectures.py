@@ -9,7 +9,7 @@ import pytest
 from matrix.abilities import abilities_of
 from matrix.coverage import heads
 from tests.engines.sources import make_request
-from workers.engine import Request
+from workers.engine import Request, StageError
 from workers.optimum_engine import OptimumEngine
 from workers.optimum_engine.architectures import inputs, rows
 
@@ -32,6 +32,11 @@ def test_several_choices_are_an_axis() -> None:
     row = rows.Row("x", ["multiple-choice"], inputs=["input_ids"])
     found = inputs.axes(row, "input_ids", "multiple-choice")
     assert found == ("batch_size", "num_choices", "sequence_length")
+
+
+def test_an_input_without_axes_is_told() -> None:
+    with pytest.raises(StageError, match="axes of the input 'odd'"):
+        inputs.axes(rows.Row("x", ["a"], inputs=["odd"]), "odd", "a")
 
 
 def test_names_and_sizes_may_differ_between_tasks() -> None:
