@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.composition import Join
+from workers.optimum_engine import decoders
 from workers.sources.errors import export_error, one_line
 from workers.sources.load import tasks_manager
 
@@ -67,6 +68,7 @@ def parts(model: Any, task: str, side_files: Path | None) -> Parts:
         raise export_error(
             f"the exporter cannot lay out {model.config.model_type} for '{task}': {one_line(error)}"
         ) from error
+    found = decoders.split(task, found)
     if len(found) == 1:
         return {"": next(iter(found.values()))}
     return {name.removesuffix("_model"): part for name, part in found.items()}

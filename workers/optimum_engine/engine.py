@@ -50,13 +50,21 @@ class OptimumEngine:
 
     def run(self, job: StageJob) -> StageReport:
         """Run one stage."""
-        from workers.optimum_engine import export, inputs, optimize, quantize, reference
+        from workers.optimum_engine import (
+            export,
+            inputs,
+            optimize,
+            quantize,
+            reference,
+            shared_weights,
+        )
 
         steps = {
             "export": export.run,
             "inputs": inputs.run,
             "optimize": optimize.run,
             "quantize": quantize.run,
+            "share": shared_weights.run,
             "reference": reference.run,
         }
         step = steps.get(job.stage)

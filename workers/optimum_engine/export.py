@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from matrix.model import SourceKind
 from workers import composition
 from workers.engine import StageError, StageJob
-from workers.optimum_engine import components, opsets
+from workers.optimum_engine import components, decoders, generated, inputs, opsets, runtime
 from workers.sources import load, model_file, onnx_graph, source
 from workers.sources import ready_files as ready
 from workers.sources.errors import export_error, one_line
@@ -44,8 +45,11 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         shutil.rmtree(raw)
         model_file.save(graph, job.out / name)
     if len(parts) > 1:
-        joins = components.joins(model, task)
-        composition.write(composition.compose(ports, model_file.MODEL, joins), job.out)
+        joins, loop = components.joins(model, task), decoders.loop_of(parts)
+        record = composition.compose(ports, model_file.MODEL, joins, loop)
+        composition.write(record, job.out)
+        taken = {name: names for name, (names, _outputs) in ports.items()}
+        generated.write(model, record, taken, partial(_example, parts, job.out), job.out)
     return {
         "components": [name for name in parts if name],
         "precision": "fp32",
@@ -53,6 +57,12 @@ def run(job: StageJob, temp: Path) -> Mapping[str, Any]:
         "model_type": model.config.model_type,
         "graphs": facts,
     }
+
+
+def _example(parts: components.Parts, out: Path, name: str, sizes: inputs.Sizes) -> inputs.Sample:
+    """Example inputs of an exported component."""
+    wanted = runtime.signature(out / name / model_file.MODEL)
+    return inputs.generate(parts[name][1], wanted, sizes)
 
 
 def source_folder(job: StageJob, temp: Path) -> Path | None:

@@ -14,6 +14,7 @@ from typing import Any
 from matrix.build_options import EXTENDED_PASSES, LEVELS
 from matrix.model import SourceKind
 from workers.engine import SOURCE, Request, StageSpec
+from workers.optimum_engine import decoders
 from workers.sources.errors import listed, optimize_error, quantize_error
 from workers.sources.source import Resolved, allowed
 
@@ -33,9 +34,9 @@ CALIBRATION = ("calibration", "per_channel", "symmetric")
 SHAPES = (
     "batch_size", "sequence_length", "num_choices", "width", "height", "num_channels",
     "point_batch_size", "nb_points_per_image", "visual_seq_length", "feature_size",
-    "nb_max_frames", "audio_sequence_length",
+    "nb_max_frames", "audio_sequence_length", "past_sequence_length",
 )  # fmt: skip
-"""The shape names of Optimum's dummy input generators."""
+"""The shape names of Optimum's dummy input generators, and the size of a decoder's cache."""
 
 
 def stages(request: Request, source: Resolved) -> list[StageSpec]:
@@ -49,6 +50,10 @@ def stages(request: Request, source: Resolved) -> list[StageSpec]:
         last = "optimize"
     if quantize := _quantize(policy, last):
         specs.append(quantize)
+        last = "quantize"
+    if decoders.generates(request.model["task"]) and not request.model["source"].get("file"):
+        inputs = tuple(dict.fromkeys((last, "export")))
+        specs.append(StageSpec("share", {}, inputs, GRAPH_TOOLS))
     return specs
 
 
