@@ -1,0 +1,80 @@
+"""Samples of a decoder's step: what it is given after some tokens, with a cache of fixed size.
+
+Random values are not what a cache holds, so the exported graphs generate, each sample from another
+prompt and for another number of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from workers.composition import Composition, split
+from workers.generation import Graph, generate
+from workers.optimum_engine import runtime
+from workers.optimum_engine.generated import prompt_of
+from workers.sources import model_file
+from workers.sources.errors import quantize_error
+
+PAST = "past_sequence_length"
+"""The shape of a catalog that gives the size of a cache."""
+_STEPS = 2
+"""Each sample is so many steps further than the one before."""
+Sample = dict[str, Any]
+
+
+def shaped(record: Composition, name: str, made: Sequence[Sample]) -> None:
+    """Make samples like those of a loop: encoders see padding, a decoder without a mask begins with
+    one token."""
+    loop = record.loop
+    if loop is None:
+        return
+    for number, sample in enumerate(made):
+        if name not in {loop.begin, loop.step} and "attention_mask" in sample and number % 2:
+            mask = sample["attention_mask"].copy()
+            mask[:, (mask.shape[1] + 1) // 2 :] = 0
+            sample["attention_mask"] = mask
+        if name == loop.begin and loop.mask not in sample:
+            sample[loop.tokens] = sample[loop.tokens][:, :1]
+
+
+def of_step(
+    record: Composition, found: Mapping[str, Sequence[Sample]], exported: Path, past: int
+) -> list[Sample]:
+    """The samples of the component that is repeated, with a cache of that size."""
+    import numpy as np
+
+    loop = record.loop
+    if loop is None:
+        raise AssertionError("only a loop has steps")
+    graphs = {one.name: _open(exported, one.name) for one in record.components}
+    ports = {name: list(graph.inputs) for name, graph in graphs.items()}
+    step = graphs[loop.step]
+    inputs = dict(step.inputs)
+    for name in (split(one.input)[1] for one in loop.feeds):
+        inputs[name] = [*inputs[name][:2], past, *inputs[name][3:]]
+    graphs[loop.step] = Graph(inputs, step.run)
+    made = []
+    for number, begun in enumerate(found[loop.begin]):
+        first = {name: sets[number] for name, sets in found.items() if name != loop.begin}
+        prompt = prompt_of(first, begun[loop.tokens][0].tolist(), ports, loop)
+        random = np.random.default_rng(number)
+
+        def choose(_number: int, logits: Any, random: Any = random) -> int:
+            return int(random.integers(logits.shape[-1]))
+
+        try:
+            steps = generate(record, prompt, graphs.__getitem__, choose)
+            made.append(next(islice(steps, 1 + _STEPS * number, None)).feeds)
+        except ValueError as error:
+            raise quantize_error(f"the steps of the decoder have no inputs: {error}") from error
+    return made
+
+
+def _open(exported: Path, name: str) -> Graph:
+    file = model_file.find(exported, name) / model_file.MODEL
+    ready = runtime.session(file)
+    shapes = {port: spec.shape for port, spec in runtime.signature(file).items()}
+    return Graph(shapes, lambda feeds: runtime.run(ready, feeds))
