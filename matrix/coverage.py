@@ -175,7 +175,7 @@ def _fault(architecture: str, task: str) -> str:
 def _unproven(architecture: str, task: str) -> str:
     for row in rules()["unproven"]:
         if architecture in row.get("architectures", [architecture]) and (
-            any(task.endswith(one) for one in row.get("tasks", [task]))
+            task in row.get("tasks", [task])
         ):
             return str(row["why"])
     return ""

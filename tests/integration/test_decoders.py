@@ -64,11 +64,12 @@ seed = 5
 d_model = 32
 d_kv = 8
 d_ff = 64
-num_layers = 1
+num_layers = 2
 num_decoder_layers = 2
 num_heads = 4
 vocab_size = 64
 decoder_start_token_id = 0
+initializer_factor = 3.0
 """
 
 Verify = Callable[[Subject], Climbed]

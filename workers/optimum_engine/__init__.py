@@ -5,6 +5,7 @@
            +--inputs---> inputs.npz            seeded dummy inputs, or the catalog's dataset
            +--optimize-> model.onnx            static shapes if asked, ONNX Runtime graph passes
            +--quantize-> model.onnx            QDQ w8a16/w8a8, int8 weights (w8), fp16
+           +--share----> COMPONENT.onnx ...    with a cache: all weights in one file
 
 `inputs.npz` holds one array per graph input with the samples along a first axis; calibration
 and verification use the same. Weights beyond `model_file.EXTERNAL_THRESHOLD` go to one file

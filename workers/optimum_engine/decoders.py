@@ -113,7 +113,7 @@ def _with(config: Any, inputs: Mapping[str, Any], how: Any) -> Any:
             "patch_model_for_export": patched,
         },
     )
-    changed = object.__new__(made)
+    changed: Any = object.__new__(made)
     changed.__dict__.update(config.__dict__)
     return changed
 

@@ -41,11 +41,14 @@ class OptimumEngine:
             lacking = ", ".join(missing)
             raise unsupported(f"this interpreter lacks {lacking}", "pip install modelmill[build]")
         resolved = source.resolve(request)
+        stages = layout.stages(request, resolved)
+        # The graphs of a decoder with a cache have the same weights, until they share them.
+        graphs = 2 if any(spec.name == "share" for spec in stages) else 1
         return BuildPlan(
             source=resolved.as_json(),
-            stages=layout.stages(request, resolved),
+            stages=stages,
             memory=_BASE_MEMORY + 4 * resolved.size if resolved.size else 0,
-            disk=4 * resolved.size,
+            disk=4 * graphs * resolved.size,
         )
 
     def run(self, job: StageJob) -> StageReport:

@@ -77,6 +77,9 @@ def _generated(model: Any, inputs: Mapping[str, Any], prompt: Sequence[int]) -> 
     """The most likely tokens, one after the other."""
     import torch
 
+    for module in model.modules():  # the export has turned it on in all of them
+        if hasattr(getattr(module, "config", None), "use_cache"):
+            module.config.use_cache = False
     tokens = list(prompt)
     given = {name: torch.as_tensor(value) for name, value in inputs.items()}
     name = "decoder_input_ids" if given else "input_ids"

@@ -38,7 +38,7 @@ def run(job: StageJob, _temp: Path) -> Mapping[str, Any]:
         else:
             wanted = runtime.signature(model_file.find(exported, name) / model_file.MODEL)
             found[name] = _samples(job, name, makers[name], wanted, sizes)
-            loop_inputs.shaped(record, name, found[name])
+            loop_inputs.shaped(record, name, found[name], exported)
             _link(found, name, exported, record)
         samples.save(found[name], job.out / name)
     return {

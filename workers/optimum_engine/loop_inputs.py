@@ -1,7 +1,7 @@
 """Samples of a decoder's step: what it is given after some tokens, with a cache of fixed size.
 
 Random values are not what a cache holds, so the exported graphs generate, each sample from another
-prompt and for another number of steps.
+prompt and for another number of steps: every other one greedily, the others with random tokens.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from workers import generation
 from workers.composition import Composition, split
 from workers.generation import Graph, generate
 from workers.optimum_engine import runtime
@@ -25,9 +26,9 @@ _STEPS = 2
 Sample = dict[str, Any]
 
 
-def shaped(record: Composition, name: str, made: Sequence[Sample]) -> None:
+def shaped(record: Composition, name: str, made: Sequence[Sample], exported: Path) -> None:
     """Make samples like those of a loop: encoders see padding, a decoder without a mask begins with
-    one token."""
+    the one token that every text begins with."""
     loop = record.loop
     if loop is None:
         return
@@ -37,7 +38,8 @@ def shaped(record: Composition, name: str, made: Sequence[Sample]) -> None:
             mask[:, (mask.shape[1] + 1) // 2 :] = 0
             sample["attention_mask"] = mask
         if name == loop.begin and loop.mask not in sample:
-            sample[loop.tokens] = sample[loop.tokens][:, :1]
+            start = generation.read(exported / generation.FILE)[generation.PROMPT]
+            sample[loop.tokens] = start[None, :1]
 
 
 def of_step(
@@ -62,10 +64,11 @@ def of_step(
         prompt = prompt_of(first, begun[loop.tokens][0].tolist(), ports, loop)
         random = np.random.default_rng(number)
 
-        def choose(_number: int, logits: Any, random: Any = random) -> int:
+        def varied(_number: int, logits: Any, random: Any = random) -> int:
             return int(random.integers(logits.shape[-1]))
 
         try:
+            choose = varied if number % 2 else generation.greedy
             steps = generate(record, prompt, graphs.__getitem__, choose)
             made.append(next(islice(steps, 1 + _STEPS * number, None)).feeds)
         except ValueError as error:

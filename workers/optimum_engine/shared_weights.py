@@ -22,8 +22,8 @@ from workers.sources.errors import export_error
 WEIGHTS = "weights.data"
 _LEAST = 1024
 """Smaller tensors stay in their graphs: shapes and scalars, which shape inference must see."""
-_PAGE = 4096
-"""Tensors begin at a multiple of this, so that runtimes can map them."""
+_LARGE, _PAGE, _LINE = 64 * 1024, 4096, 64
+"""Larger tensors begin at a page, so that runtimes can map them; smaller ones need not."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,8 @@ class _Weights:
         self.asked += len(data)
         digest = hashlib.sha256(data).digest()
         if digest not in self.known:
-            self.stream.write(bytes(-self.stream.tell() % _PAGE))
+            step = _PAGE if len(data) >= _LARGE else _LINE
+            self.stream.write(bytes(-self.stream.tell() % step))
             self.known[digest] = self.stream.tell()
             self.stream.write(data)
         return self.known[digest]

@@ -62,7 +62,7 @@ def answer(opening: Callable[[str], Session], args: Mapping[str, Any]) -> Answer
         found["tokens"] = [generation.greedy(0, one) for one in logits]
         found["wanted"] = wanted
         if args.get("save"):
-            np.savez(args["save"], **{LOGITS: logits})
+            np.savez(args["save"], logits=logits)
         if args.get("reference"):
             theirs = generation.read(Path(args["reference"]))[LOGITS]
             pairs = ([{LOGITS: one} for one in each] for each in (logits, theirs))

@@ -102,10 +102,22 @@ def test_what_cannot_be_an_onnx_model_here(task: str, architecture: str, why: st
 
 
 def test_what_the_zoo_cannot_show_is_not_promised() -> None:
-    for task, architecture in (("text-to-audio", "vits"), ("text-generation-with-past", "gpt2")):
+    for task, architecture in (
+        ("text-to-audio", "vits"),
+        ("text-generation-with-past", "bart"),
+        ("feature-extraction-with-past", "gpt2"),
+    ):
         found = told(task, architecture)
         assert found.verdict is Verdict.UNKNOWN
         assert found.why.startswith("not in the zoo: ")
+
+
+def test_a_decoder_with_its_cache_builds() -> None:
+    for task, architecture in (
+        ("text-generation-with-past", "gpt2"),
+        ("text2text-generation-with-past", "bart"),  # with its encoder
+    ):
+        assert told(task, architecture).verdict is Verdict.BUILDS
 
 
 def test_the_code_of_a_repository_is_told() -> None:

@@ -16,7 +16,7 @@ from workers import composition
 from workers.composition import compose
 from workers.engine import StageError, StageJob
 from workers.optimum_engine import shared_weights
-from workers.sources import model_file
+from workers.sources import model_file, onnx_graph
 
 WIDE = np.random.default_rng(5).standard_normal((16, 32)).astype(np.float32)
 OWN = WIDE[::-1].copy()
@@ -37,7 +37,7 @@ def graph(*weights: Any) -> Any:
         nodes, "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 16])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 32])],
-        [*tensors, numpy_helper.from_array(np.float32([1]), "one")],
+        [*tensors, numpy_helper.from_array(np.ones(1, np.float32), "one")],
     )  # fmt: skip
     made = helper.make_model(found, opset_imports=[helper.make_opsetid("", 17)])
     made.ir_version = 8
@@ -67,12 +67,23 @@ def test_equal_weights_are_stored_once_and_the_graphs_compute_the_same(tmp_path:
     assert {path.name for path in out.iterdir()} == {
         "composition.json", "prefill.onnx", "decode.onnx", "weights.data",
     }  # fmt: skip
-    assert facts["weights"] == {"bytes": 4096 + WIDE.nbytes, "apart": 3 * WIDE.nbytes}
+    assert facts["weights"] == {"bytes": 2 * WIDE.nbytes, "apart": 3 * WIDE.nbytes}
     assert (out / "weights.data").stat().st_size == facts["weights"]["bytes"]
     assert np.allclose(outputs(out / "prefill.onnx"), X @ WIDE + 1, atol=1e-5)
     assert np.allclose(outputs(out / "decode.onnx"), X @ (WIDE + OWN) + 1, atol=1e-5)
     for name in ("prefill", "decode"):
         onnx.checker.check_model(str(out / f"{name}.onnx"))
+
+
+def test_large_tensors_begin_at_a_page(tmp_path: Path) -> None:
+    large = np.random.default_rng(7).standard_normal((16, 2048)).astype(np.float32)
+    wide = graph(large)
+    wide.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 2048
+    shared(tmp_path, prefill=graph(WIDE), decode=wide)
+    model = onnx.load(tmp_path / "out" / "decode.onnx", load_external_data=False)
+    where = onnx_graph.external(model.graph.initializer[0])
+    assert where is not None
+    assert (where.location, where.offset, where.length) == ("weights.data", 4096, large.nbytes)
 
 
 def test_the_record_names_the_new_files_and_the_facts_the_old_ones(tmp_path: Path) -> None:
